@@ -1,4 +1,4 @@
-//! An allocator that counts, for tests and benches: what must allocate nothing is shown to allocate nothing.
+//! A counting allocator for tests and benches: it proves that code allocates nothing.
 //!
 //! ```
 //! use std::alloc::System;
@@ -16,7 +16,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// An allocator, counted. A block that grows or shrinks counts as one more.
+/// An allocator with counters. A block that grows or shrinks counts as one more allocation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counting<A>(pub A);
 
@@ -34,18 +34,18 @@ pub fn of_thread() -> u64 {
     THREAD.get()
 }
 
-/// Allocations so far by all threads that were not set aside meanwhile.
+/// Allocations so far by all threads that were not set aside at the time.
 pub fn of_process() -> u64 {
     PROCESS.load(Relaxed)
 }
 
-/// From now on what the calling thread allocates does not count for the process: it is the one that tests.
+/// Excludes the calling thread, which runs the test, from the allocations of the process from now on.
 pub fn set_aside() {
     SET_ASIDE.set(true);
 }
 
-/// The most bytes that the calling thread holds at once while `work` runs, beyond what it holds before. What another
-/// thread frees for it stays counted.
+/// Returns the maximum of bytes that the calling thread holds while `work` runs, beyond those it holds before. Memory
+/// that another thread frees for it stays counted.
 pub fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();
     MOST.set(before);
@@ -53,7 +53,7 @@ pub fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (made, usize::try_from(MOST.get() - before).unwrap_or(0))
 }
 
-/// Bytes that come or go, in an allocation or not. A thread that is ending has no counters any more.
+/// Counts a change of held bytes, and an allocation. A thread that is ending has no counters any more.
 fn count(bytes: isize, allocation: bool) {
     if allocation {
         let _ = THREAD.try_with(|n| n.set(n.get() + 1));
@@ -72,7 +72,7 @@ const fn difference(size: usize) -> isize {
     size.cast_signed()
 }
 
-// SAFETY: every call goes on as it came to an allocator that keeps the contract; counting touches no memory of the
+// SAFETY: every call is passed on unchanged to an allocator that keeps the contract; counting touches no memory of the
 // caller's and allocates nothing.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

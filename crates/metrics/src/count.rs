@@ -1,13 +1,13 @@
-//! A number of one writer.
+//! A number with one writer.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A number that one thread writes and any may read: an addition is a plain load and store.
+/// A number that one thread writes and any thread may read: an addition is a plain load and store.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Nothing counted yet: for arrays of numbers.
+    /// Zero, for arrays of numbers.
     #[expect(clippy::declare_interior_mutable_const, reason = "each use of it is a number of its own")]
     pub const ZERO: Self = Self(AtomicU64::new(0));
 
@@ -24,26 +24,26 @@ impl Count {
         self.add(1);
     }
 
-    /// Takes `n` off.
+    /// Subtracts `n`.
     #[inline]
     pub fn less(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
     }
 
-    /// Puts `n` in its place.
+    /// Sets the number to `n`.
     #[inline]
     pub fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
 
-    /// The number now.
+    /// Returns the number.
     #[inline]
     pub fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// The value of a field in the log; none for 0.
+/// Value of a field in the log; `None` for 0.
 pub fn counted(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
 }

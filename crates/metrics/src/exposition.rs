@@ -3,19 +3,19 @@
 use crate::{Kind, Metric, Observed, Unit};
 use std::fmt::{Display, Write};
 
-/// The `Content-Type` to serve it with.
+/// `Content-Type` of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A text that grows by families: all samples of a family stand together.
+/// A text under construction; all samples of a family are consecutive.
 #[derive(Debug, Default)]
 pub struct Exposition {
     text: String,
-    /// Name of the family that was begun last.
+    /// Name of the current family.
     family: String,
 }
 
 impl Exposition {
-    /// Begins a family by its whole name, unless it is the one that was begun last.
+    /// Begins a family by its full name, unless it is the current one.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         if self.family == name {
             return;
@@ -25,7 +25,7 @@ impl Exposition {
         let _ = writeln!(self.text, "# TYPE {name} {kind}");
     }
 
-    /// A sample of a family.
+    /// Adds a sample of a family.
     pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.text.push_str(name);
         for (place, (label, text)) in labels.iter().enumerate() {
@@ -35,7 +35,7 @@ impl Exposition {
         let _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
 
-    /// A counter or gauge of the table, with labels besides its own.
+    /// Adds a counter or gauge of the table, with labels besides its own.
     pub fn metric(&mut self, metric: &Metric, more: &[(&str, &str)], value: u64) {
         let name = metric.name();
         self.family(&name, metric.kind.word(), metric.help);
@@ -46,7 +46,7 @@ impl Exposition {
         }
     }
 
-    /// A histogram of the table.
+    /// Adds a histogram of the table.
     pub fn histogram(&mut self, metric: &Metric, observed: &Observed) {
         debug_assert_eq!(metric.kind, Kind::Histogram);
         let name = metric.name();
@@ -64,7 +64,7 @@ impl Exposition {
         self.sample(&format!("{name}_count"), &labels, count);
     }
 
-    /// The whole text.
+    /// Returns the text.
     pub fn finish(self) -> String {
         self.text
     }

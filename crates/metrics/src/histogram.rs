@@ -1,24 +1,25 @@
-//! How long something took, by size: fixed buckets, one writer, nothing allocated.
+//! Histogram of durations: fixed buckets, one writer, no allocation.
 
 use crate::Count;
 
-/// The upper bounds of the buckets in microseconds: 100 µs to a minute. What took longer counts in the sum and the number alone.
+/// Upper bounds of the buckets in microseconds: 100 µs to a minute. Longer durations count only in the sum and the
+/// number.
 pub const BOUNDS: [u64; 18] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
-/// Durations that one thread observes and any may read.
+/// Durations that one thread observes and any thread may read.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// By bucket, each by itself; the last is for what no bucket holds.
+    /// Counts per bucket, not cumulative; the last one counts durations beyond all buckets.
     counts: [Count; BOUNDS.len() + 1],
-    /// Microseconds.
+    /// Sum in microseconds.
     sum: Count,
 }
 
 impl Histogram {
-    /// Something took so many microseconds.
+    /// Records a duration in microseconds.
     #[inline]
     pub fn observe(&self, microseconds: u64) {
         let bucket = BOUNDS.iter().position(|bound| microseconds <= *bound).unwrap_or(BOUNDS.len());
@@ -26,13 +27,13 @@ impl Histogram {
         self.sum.add(microseconds);
     }
 
-    /// What was observed so far.
+    /// Returns the values so far.
     pub fn observed(&self) -> Observed {
         Observed { counts: std::array::from_fn(|n| self.counts[n].value()), sum: self.sum.value() }
     }
 }
 
-/// What a histogram holds at one moment.
+/// Values of a histogram at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     counts: [u64; BOUNDS.len() + 1],
@@ -40,17 +41,17 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// How many durations.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All together, in microseconds.
+    /// Sum of the durations in microseconds.
     pub const fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// How many took at most as long as each of [`BOUNDS`].
+    /// Number of durations up to each of [`BOUNDS`].
     pub fn up_to(&self) -> impl Iterator<Item = (u64, u64)> + use<'_> {
         let sums = self.counts.iter().scan(0, |sum, count| {
             *sum += count;
@@ -59,8 +60,8 @@ impl Observed {
         BOUNDS.into_iter().zip(sums)
     }
 
-    /// The bound of the bucket that holds this share (0 to 1) of all, in microseconds; none if nothing was observed, or it took longer
-    /// than the last bound.
+    /// Bound in microseconds of the bucket that contains this share (0 to 1) of the durations; `None` if there is none,
+    /// or it is beyond the last bound.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let rank = (self.count() as f64 * share).ceil().max(1.0);
         self.up_to().find(|(_, count)| *count as f64 >= rank).map(|(bound, _)| bound)

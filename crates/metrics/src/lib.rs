@@ -1,8 +1,8 @@
-//! What a process counts and shows: one table that says the name, kind, unit, help and labels of each metric, numbers that one thread
-//! writes and all may read, and the text in which Prometheus reads them.
+//! Metrics of a process: a table with the name, kind, unit, help and labels of each metric, numbers that one thread
+//! writes and all may read, and their text for Prometheus.
 //!
-//! The one rule of use: each number has one writer. It adds by a load and a store, so a second thread that writes would lose counts; any
-//! thread may read.
+//! The one rule of use: each number has one writer. An addition is a load and a store, so a second writer would lose
+//! counts; any thread may read.
 //!
 //! ```
 //! strowger_metrics::metrics! {

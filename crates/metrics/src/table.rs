@@ -1,20 +1,20 @@
-//! The table of metrics: what each is called, of which kind and unit, and what it means.
+//! The table of metrics: name, kind, unit and meaning of each.
 
-/// How a metric behaves, and how those of several shards make one.
+/// Behaviour of a metric, and the rule that combines the values of several shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows; those of shards are added.
+    /// Only grows; the values of shards are added.
     Counter,
-    /// Goes up and down; those of shards are added.
+    /// Goes up and down; the values of shards are added.
     Gauge,
-    /// Goes up and down; of those of shards the highest counts.
+    /// Goes up and down; the highest value of the shards counts.
     Highest,
-    /// How often values of each size came; those of shards are added.
+    /// Distribution of values; the counts of shards are added.
     Histogram,
 }
 
 impl Kind {
-    /// The word of Prometheus.
+    /// Name of the kind in Prometheus.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -23,7 +23,7 @@ impl Kind {
         }
     }
 
-    /// What two shards have together.
+    /// Combines the values of two shards.
     pub const fn together(self, one: u64, other: u64) -> u64 {
         match self {
             Self::Highest if one > other => one,
@@ -33,19 +33,19 @@ impl Kind {
     }
 }
 
-/// What a metric is counted in.
+/// Unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Things.
+    /// A plain number.
     Number,
     /// Bytes.
     Bytes,
-    /// Microseconds, which Prometheus is given as seconds.
+    /// Microseconds, exported to Prometheus as seconds.
     Seconds,
 }
 
 impl Unit {
-    /// For people; empty for things.
+    /// Name for people; empty for a plain number.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Number => "",
@@ -58,43 +58,44 @@ impl Unit {
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name in the log.
+    /// Name in the log.
     pub field: &'static str,
-    /// Its name for Prometheus, without the `strowger_` in front and the `_total` behind a counter. Metrics of one family differ in labels.
-    /// A family `process_...` is one of Prometheus' own names, and has no `strowger_` in front.
+    /// Name in Prometheus, without the prefix `strowger_` and the suffix `_total` of a counter. Metrics of one family
+    /// differ in labels. A family `process_...` is one of Prometheus' own names and has no prefix.
     pub family: &'static str,
     pub kind: Kind,
     pub unit: Unit,
-    /// What it means, in one sentence; the same for the whole family.
+    /// Meaning in one sentence; the same for the whole family.
     pub help: &'static str,
     pub labels: &'static [(&'static str, &'static str)],
-    /// Labels whose values are known while the program runs, such as `shard`.
+    /// Labels whose values are known at run time only, such as `shard`.
     pub by: &'static [&'static str],
 }
 
 impl Metric {
-    /// The whole name that Prometheus sees.
+    /// Full name in Prometheus.
     pub fn name(&self) -> String {
         let total = if self.kind == Kind::Counter { "_total" } else { "" };
         let own = if self.family.starts_with("process_") { "" } else { "strowger_" };
         format!("{own}{}{total}", self.family)
     }
 
-    /// Names of its labels.
+    /// Names of the labels.
     pub fn label_names(&self) -> impl Iterator<Item = &'static str> {
         self.labels.iter().map(|(name, _)| *name).chain(self.by.iter().copied())
     }
 
-    /// Whether each shard is shown by itself.
+    /// True if each shard is shown separately.
     pub fn is_by_shard(&self) -> bool {
         self.by.contains(&"shard")
     }
 }
 
-/// Makes of one table the numbers that a thread writes (`Count`), their values at a moment, and the rows of [`Metric`].
+/// Creates from one table the numbers that a thread writes (`Count`), their values at a moment, and the rows of
+/// [`Metric`].
 ///
-/// A row is `name: Kind;`, with `in Unit`, `as "family" {label = "value"}` and `by shard` behind the kind where they are needed, in this
-/// order. The second form has values alone: of what belongs to the process and is put together when it is asked for.
+/// A row is `name: Kind;`. The kind may be followed by `in Unit`, `as "family" {label = "value"}` and `by shard`, in
+/// this order. The second form has values alone, for metrics of the process that are computed on demand.
 #[macro_export]
 macro_rules! metrics {
     (
@@ -123,7 +124,7 @@ macro_rules! metrics {
         $live_vis struct $live { $($(#[doc = $doc])+ $live_vis $name: $crate::Count,)* }
 
         impl $live {
-            /// The values of this moment.
+            /// Returns the values of this moment.
             $live_vis fn snapshot(&self) -> $values {
                 $values { $($name: self.$name.value(),)* }
             }
@@ -151,7 +152,7 @@ macro_rules! metrics {
         $vis struct $values { $($(#[doc = $doc])+ pub $name: u64,)* }
 
         impl $values {
-            /// What each is.
+            /// Rows of the table.
             pub const TABLE: &'static [$crate::Metric] = &[$($crate::Metric {
                 field: stringify!($name),
                 family: $crate::metrics!(@or stringify!($name), $($family)?),
@@ -162,7 +163,7 @@ macro_rules! metrics {
                 by: &[$(stringify!($shard))?],
             },)*];
 
-            /// Each with its value.
+            /// All metrics with their values.
             pub fn each(&self) -> impl Iterator<Item = (&'static $crate::Metric, u64)> + use<> {
                 Self::TABLE.iter().zip([$(self.$name),*])
             }
@@ -179,7 +180,7 @@ macro_rules! metrics {
     (@log "" $values:ident $($name:ident)*) => {};
     (@log $of:literal $values:ident $($name:ident)*) => {
         impl $values {
-            /// Logs each that is not 0 as a field of one event.
+            /// Logs all values that are not 0 as fields of one event.
             #[allow(dead_code, reason = "what is not logged is still shown")]
             pub fn log(&self, event: &str) {
                 tracing::info!(of = $of, $($name = $crate::counted(self.$name),)* "{event}");

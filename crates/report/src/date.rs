@@ -1,14 +1,14 @@
 //! Dates of reports: RFC 3339, UTC.
 
-/// `2026-11-20T13:06:46Z` for microseconds since 1970-01-01 UTC.
+/// Formats microseconds since 1970-01-01 UTC as `2026-11-20T13:06:46Z`.
 pub fn rfc3339(us: u64) -> String {
     let (days, seconds) = (us / 1_000_000 / 86_400, us / 1_000_000 % 86_400);
     let (year, month, day) = civil(days);
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar. Years are counted from March, so that the leap
-/// day is the last of its year.
+/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar. Years are counted from March, so that the
+/// leap day is the last of its year.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);

@@ -254,7 +254,7 @@ impl Area {
     }
 }
 
-/// Shapes under construction, and how far they reach.
+/// Shapes under construction, and their extent.
 #[derive(Default)]
 struct Canvas {
     shapes: String,

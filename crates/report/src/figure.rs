@@ -32,7 +32,7 @@ pub struct Axis {
     pub title: String,
     /// `us`, `%`, `1`, `1/s`, `B`, `B/s`, `s`, or any other text, which stands behind the value.
     pub unit: String,
-    /// Scale at first. The reader may switch the y axis where all values are positive.
+    /// Initial scale. The reader may switch the y axis if all values are positive.
     pub scale: Scale,
 }
 
@@ -250,7 +250,7 @@ impl Figure {
         if self.empty.is_none() { Some(&self.plot) } else { None }
     }
 
-    /// The form that the script of the page reads.
+    /// JSON that the script of the page reads.
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("keys are strings and numbers are finite")
     }

@@ -1,7 +1,7 @@
 //! Reports for people: pages of HTML that need no network, tables, and text for terminals.
 //!
-//! The crate measures nothing and knows no SIP. Its users choose figures and sentences: the generator for a run, the laboratory for an
-//! experiment.
+//! The crate measures nothing and knows no SIP. Its users supply figures and sentences: the generator for a run, the
+//! laboratory for an experiment.
 //!
 //! | item | purpose |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | [`Figure`] | checked data of a chart, which the script of the page draws |
 //! | [`Bed`], [`Ladder`] | drawings of a test bed and of a call flow |
 //! | [`Table`], [`Terminal`] | rows of figures, and lines broken at the width of a terminal |
-//! | [`Tone`], [`Item`], [`Mark`] | how good a sentence is, and whether a requirement is met |
+//! | [`Tone`], [`Item`], [`Mark`] | tone of a sentence, and result of a requirement |
 //! | [`printable`], [`rfc3339`] | text of peers, moments |
 
 #![forbid(unsafe_code)]

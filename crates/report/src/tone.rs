@@ -1,6 +1,6 @@
 //! Judgement of a sentence, by colour and sign.
 
-/// How good something is.
+/// Tone of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// Good news.
@@ -34,7 +34,7 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// One letter.
+    /// Sign as one character.
     pub const fn sign(self) -> &'static str {
         match self {
             Self::Met => "✓",

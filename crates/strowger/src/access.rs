@@ -1,11 +1,12 @@
-//! Files that the user of a service cannot read, because root has made them.
+//! Files that the user of a service cannot read, because root created them.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use strowger_store::access;
 
-/// What to do about a file that root has made for itself alone; `None` if no other user is kept out, or it is not root who made it.
+/// Hint for a file that root created for itself alone; `None` if other users can read it, or if this process does not
+/// run as root.
 pub(crate) fn hint_for_service(path: &Path) -> Option<String> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode();
     if access::own_id() != 0 || mode & 0o077 != 0 {
@@ -18,7 +19,7 @@ pub(crate) fn hint_for_service(path: &Path) -> Option<String> {
     ))
 }
 
-/// The error, and whose the file is if that is the reason.
+/// Adds to an error the owner of the file, if that is the reason.
 pub(crate) fn denied(error: impl Into<anyhow::Error>, path: &Path) -> anyhow::Error {
     let error = error.into();
     match access::denial(path, true) {

@@ -1,20 +1,21 @@
-//! The program's allocator, and how it is asked to give memory back.
+//! The allocator of the program, and how it returns memory to the system.
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Whether the kernel may back memory of this process, and of programs that it starts, with pages of 2 MiB, from now on (prctl(2),
-/// `PR_SET_THP_DISABLE`). The allocator asks for them. Without them what the process holds is what it uses, and a process that lives for seconds
-/// does not wait, on a virtual machine for up to milliseconds, until the kernel has cleared a large page of which little is used.
+/// Allows or forbids pages of 2 MiB for this process and its children, from now on (prctl(2), `PR_SET_THP_DISABLE`).
+/// The allocator requests such pages. Without them the process holds only the memory that it uses. A process of a few
+/// seconds also does not wait for the kernel to clear a large page of which little is used, which takes up to
+/// milliseconds on a virtual machine.
 pub(crate) fn huge_pages(are_wanted: bool) {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(!are_wanted) {
-        // A kernel that knows nothing of it goes on as it does.
+        // An old kernel does not know the call; nothing changes then.
         tracing::debug!(%error, "huge pages stay as they are");
     }
 }
 
-/// Gives pages that this thread has freed back to the system; those that only this call finds to be free go with the next. Costs about a millisecond;
-/// called when the load has fallen.
+/// Returns pages that this thread has freed to the system. Pages that only this call finds to be free go with the next
+/// call. Takes about a millisecond; called when the load has fallen.
 pub(crate) fn give_back() {
     #[expect(unsafe_code, reason = "the allocator has no safe name for this")]
     // SAFETY: mi_collect takes no pointer, may be called at any time on any thread, and frees nothing that is in use.

@@ -1,11 +1,11 @@
-//! What `serve` prints once it listens: where, for whom, and what a phone needs.
+//! Start-up text of `serve`: listeners, domains, and settings for a phone.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
 
 use strowger_config::{Advertised, Config, Durability, Listener, RelayFor, Transport};
 
-/// A listener after it was bound: the port is the real one even if the configuration left it to the system.
+/// A bound listener: the port is the real one even if the configuration left it to the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BoundListener {
     pub transport: Transport,
@@ -14,13 +14,13 @@ pub(crate) struct BoundListener {
 }
 
 impl BoundListener {
-    /// What a listener of the configuration became when it was bound to `address`.
+    /// Creates the record of a configured listener that was bound to `address`.
     pub(crate) fn new(listener: &Listener, address: SocketAddr) -> Self {
         Self { transport: listener.transport, address, advertise: listener.advertise.clone() }
     }
 
-    /// What a phone must be given: the advertised name, or the address itself. `None`: bound to all addresses of the
-    /// machine, so that it depends on where the phone is.
+    /// Address for a phone: the advertised name, or the bound address. `None` if it is bound to all addresses of the
+    /// machine, so that it depends on the location of the phone.
     fn reachable_as(&self) -> Option<String> {
         match &self.advertise {
             Some(Advertised { host, port }) => Some(format!("{host}:{}", port.unwrap_or(self.address.port()))),

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The configuration that is written to us; paths in it are relative to where we are.
+/// Reads the configuration from standard input; paths in it are relative to the current folder.
 fn standard_input() -> Result<(Config, Report), Report> {
     const NAME: &str = "standard input";
     let mut text = String::new();
@@ -54,14 +54,14 @@ fn standard_input() -> Result<(Config, Report), Report> {
     Config::read(Source { file: NAME, text: &text, environment: &environment, ..Source::default() })
 }
 
-/// Reports what does not fit this machine and this database; the number of warnings.
+/// Reports settings that do not fit this machine and this database; returns the number of warnings.
 pub(crate) fn surroundings(config: &Config, file: &str) -> usize {
     let foreign = [config.foreign_listeners(), config.unwritable()].concat();
     output::report(&Report::new(file, "", foreign.clone()));
     foreign.len() + realm::check(config, file)
 }
 
-/// One line that says that the configuration can be used, and for what.
+/// One line with the verdict on the configuration, and its listeners and domains.
 pub(crate) fn verdict(config: &Config, warnings: usize) -> String {
     let listeners: Vec<String> = config.listeners.iter().map(ToString::to_string).collect();
     let domains = match config.domains.len() {

@@ -64,13 +64,13 @@ pub(crate) enum Command {
 
 /// Run the server.
 ///
-/// Takes strowger.toml of this folder if no other configuration is named; where there is none, it listens on
+/// Takes strowger.toml of this folder if no other configuration is named; if there is none, it listens on
 /// 127.0.0.1:5060 by UDP and TCP, where only this machine reaches it. The log goes to standard error.
 ///
 /// SIGTERM and SIGINT shut down gracefully: new calls and registrations get 503, calls that are being set up have
-/// server.drain_timeout; a second one ends it at once. Calls that were answered go on without the server. SIGHUP reloads the configuration and
-/// the certificates, as `strowger reload` does. SIGUSR1 asks for one more thread that carries messages, up to server.shards or, if that is
-/// "auto", to the cores; SIGUSR2 for one less.
+/// server.drain_timeout; a second one ends it at once. Answered calls continue without the server. SIGHUP reloads the
+/// configuration and the certificates, as `strowger reload` does. SIGUSR1 asks for one more thread that carries
+/// messages, up to server.shards or, if that is "auto", to the cores; SIGUSR2 for one less.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -85,8 +85,7 @@ Exit codes: 0 ended as asked, 1 refused or failed, 2 the command line cannot be 
 pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub config: ConfigArgument,
-    /// Where to listen, as TRANSPORT:ADDRESS:PORT with udp, tcp, tls, ws or wss; stands in for all listeners of the
-    /// configuration.
+    /// Listener, as TRANSPORT:ADDRESS:PORT with udp, tcp, tls, ws or wss; replaces all listeners of the configuration.
     #[arg(long, value_name = "TRANSPORT:ADDRESS:PORT", value_parser = listen)]
     pub listen: Vec<ListenAddress>,
     /// Stand by: wait until the server that keeps registrations and calls in the same database ends, or was silent for five seconds, then take
@@ -96,7 +95,7 @@ pub(crate) struct ServeArguments {
     /// Take over at once, also from a server that lives: that one ends with exit code 70.
     #[arg(long, conflicts_with = "check")]
     pub take_over: bool,
-    /// Read and check the configuration and what it names, print what would be done, and end; ports are not taken.
+    /// Read and check the configuration and the files that it names, print the result, and end; no port is opened.
     #[arg(long)]
     pub check: bool,
 }
@@ -104,13 +103,13 @@ pub(crate) struct ServeArguments {
 /// The configuration file of commands that need one.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgument {
-    /// Configuration file [default: strowger.toml of this folder; where there is none, the defaults hold].
+    /// Configuration file [default: strowger.toml of this folder; without it, the defaults].
     #[arg(long, short, value_name = "FILE", env = "STROWGER_CONFIG", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
 }
 
 impl ConfigArgument {
-    /// The file that is meant.
+    /// The selected file.
     pub(crate) fn choose(&self) -> Choice {
         Choice::of(self.config.as_deref())
     }
@@ -118,8 +117,7 @@ impl ConfigArgument {
 
 /// Write a commented configuration from a few answers.
 ///
-/// Asks on the terminal for what no flag says; with a flag for each it asks nothing. Never overwrites a file without
-/// --force.
+/// Asks on the terminal for each answer that no flag gives. Never overwrites a file without --force.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -134,14 +132,14 @@ pub(crate) struct InitArguments {
     /// Domain of the users, as in alice@DOMAIN; may be given several times: then each has users of its own.
     #[arg(long, value_parser = domain)]
     pub domain: Vec<Domain>,
-    /// Realm of the passwords, which phones may show when they ask for one [default: the domain; several domains have one each,
-    /// unless one is given here, which they share].
+    /// Realm of the passwords, which phones may show when they ask for one [default: the domain; of several domains,
+    /// each its own, unless one is given here, which they share].
     #[arg(long)]
     pub realm: Option<String>,
-    /// Where to listen [default: udp and tcp on 0.0.0.0:5060].
+    /// Listener [default: udp and tcp on 0.0.0.0:5060].
     #[arg(long, value_name = "TRANSPORT:ADDRESS:PORT", value_parser = listen)]
     pub listen: Vec<ListenAddress>,
-    /// Host or host:port that phones reach this machine by; "none" for the address it listens on.
+    /// Host or host:port at which phones reach this machine; "none" for the address of the listener.
     #[arg(long, value_name = "HOST[:PORT]", value_parser = advertise)]
     pub advertise: Option<Advertise>,
     /// Certificate chain in PEM, for tls and wss.
@@ -153,12 +151,12 @@ pub(crate) struct InitArguments {
     /// File to write.
     #[arg(long, short, value_name = "FILE", default_value = "strowger.toml", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// Overwrite the file if it is there.
+    /// Overwrite the file if it exists.
     #[arg(long)]
     pub force: bool,
 }
 
-/// What `init --advertise` takes.
+/// Value of `init --advertise`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Advertise {
     None,
@@ -258,9 +256,10 @@ pub(crate) struct UserList {
 /// Make the tables that the configuration needs, and bring older ones up to date.
 ///
 /// It goes to the databases that the configuration names: `store.database`, `store.bindings`, `store.subscribers`,
-/// `dialogs.database`, and those of `[accounting]`. In a database server its tables are `strowger_cdr`, `strowger_events`,
-/// `strowger_binding`, `strowger_call` and `strowger_schema`, and the table of subscribers as OpenSIPS 3 has it; tables that another
-/// program made are left as they are. A server makes and updates its SQLite files by itself when it starts.
+/// `dialogs.database`, and those of `[accounting]`. In a database server its tables are `strowger_cdr`,
+/// `strowger_events`, `strowger_binding`, `strowger_call` and `strowger_schema`, and the table of subscribers as
+/// OpenSIPS 3 has it; tables that another program made stay unchanged. A server creates and updates its SQLite files
+/// itself when it starts.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -277,7 +276,7 @@ pub(crate) struct DbArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DbCommand {
-    /// Make the tables that are not there.
+    /// Create the missing tables.
     #[command(after_long_help = "\
 Examples:
   strowger db init
@@ -285,7 +284,7 @@ Examples:
 
 Exit codes: 0 a server can use the tables, 1 it cannot or something failed, 2 the command line cannot be used.")]
     Init(DbOrder),
-    /// Bring tables of an older version of this program up to date; what they hold stays.
+    /// Bring tables of an older version of this program up to date; their contents stay.
     #[command(after_long_help = "\
 Examples:
   strowger db migrate
@@ -297,7 +296,7 @@ Exit codes: 0 a server can use the tables, 1 it cannot or something failed, 2 th
 
 #[derive(Debug, Args)]
 pub(crate) struct DbOrder {
-    /// Print the SQL that would be run, and run none.
+    /// Print the SQL and run none of it.
     #[arg(long)]
     pub dry_run: bool,
     /// One JSON array instead of a table.
@@ -314,7 +313,7 @@ pub(crate) struct AddressOfRecord {
     pub domain: Domain,
 }
 
-/// Check a configuration: every error with file, line and what would be right.
+/// Check a configuration: every error with file, line and cure.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -339,10 +338,10 @@ pub(crate) struct CheckArguments {
     pub keys: bool,
 }
 
-/// Say what the server would do with a request, and which rules make it so.
+/// Show what the server would do with a request, and which rules decide it.
 ///
-/// It reads the configuration and asks no server: no user is registered, and no name is looked up. A rule is shown with the part of
-/// its condition that decided. The log of a running server says the same at the level debug.
+/// It reads the configuration and asks no server: no user is registered, and no name is looked up. A rule is shown with
+/// the part of its condition that decided. The log of a running server says the same at the level debug.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -366,13 +365,13 @@ pub(crate) struct ExplainArguments {
     /// Method of the request.
     #[arg(long, default_value = "INVITE")]
     pub method: String,
-    /// Where the request comes from.
+    /// Source address of the request.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5062")]
     pub source: SocketAddr,
     /// Transport by which it comes: udp, tcp, tls, ws or wss.
     #[arg(long, default_value = "udp", value_parser = transport)]
     pub transport: Transport,
-    /// Its sender has shown the password of this user, where the server asks for one.
+    /// User as whom the sender has authenticated, for a server that asks for a password.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// A further header line; may be given several times.
@@ -385,7 +384,7 @@ pub(crate) struct ExplainArguments {
     pub config: ConfigArgument,
 }
 
-/// Show what the parser sees in a SIP message.
+/// Show how the parser reads a SIP message.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -423,7 +422,7 @@ pub(crate) struct DemoArguments {
     /// One JSON object at the end instead of pictures.
     #[arg(long)]
     pub json: bool,
-    /// Where the report of the load goes [default: a file of its own in the folder for temporary files].
+    /// File for the report of the load [default: a new file in the folder for temporary files].
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
 }
@@ -500,7 +499,7 @@ impl std::fmt::Display for AddressOfRecord {
     }
 }
 
-/// A whole number of this range.
+/// Parser of a whole number in this range.
 pub(crate) fn whole<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
@@ -545,10 +544,10 @@ mod tests {
         }
     }
 
-    /// A line that is copied from a terminal of 80 columns must be whole.
+    /// A line that is copied from a terminal of 80 columns must not be wrapped.
     #[test]
     fn no_line_of_examples_is_wrapped() {
-        // Those of the generator stand elsewhere.
+        // The examples of the generator are tested elsewhere.
         for command in Cli::command().get_subcommands().filter(|command| command.get_name() != "load") {
             let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
             for line in help.lines().filter(|line| line.starts_with("  ")) {

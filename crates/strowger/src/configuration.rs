@@ -1,40 +1,40 @@
-//! Which configuration a command uses: the file that it is given, else `strowger.toml` of this folder, else the defaults.
+//! Selects the configuration of a command: the given file, else `strowger.toml` of this folder, else the defaults.
 
 use std::path::{Path, PathBuf};
 
 use crate::output;
 
-/// What `strowger init` writes, and what is looked for.
+/// Name of the file that `strowger init` writes and that commands look for.
 pub(crate) const NAME: &str = "strowger.toml";
 
-/// The file of a command, if it has one.
+/// The configuration file of a command, if any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Choice {
     file: Option<PathBuf>,
-    /// It was not named: it lies in this folder.
+    /// True if it was not given but found in this folder.
     found: bool,
 }
 
 impl Choice {
-    /// `given`: by the command line or the environment.
+    /// Selects the file; `given` comes from the command line or the environment.
     pub(crate) fn of(given: Option<&Path>) -> Self {
         let found = given.is_none() && Path::new(NAME).exists();
         Self { file: if found { Some(NAME.into()) } else { given.map(Path::to_owned) }, found }
     }
 
-    /// None: the defaults hold.
+    /// The file; `None` for the defaults.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// Tells people which file was found.
+    /// Prints which file was found.
     pub(crate) fn announce(&self) {
         if self.found {
             output::say(&format!("using {NAME} of this folder; --config FILE names another"));
         }
     }
 
-    /// The same for the log of a server, which names its configuration in any case.
+    /// Logs which configuration a server uses.
     pub(crate) fn log(&self) {
         match &self.file {
             Some(file) if self.found => {

@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &DbArguments) -> anyhow::Result<Outcome> {
     };
     let mut lines = Vec::new();
     let done = carry_out(&config, order, options.dry_run, &mut lines);
-    // Also where one of them failed: what was done before it is done.
+    // Printed after a failure too: the earlier steps are done.
     output::print(&shown(&lines, options)?)?;
     done?;
     let unusable: Vec<&Line> = lines.iter().filter(|line| !line.is_usable).collect();
@@ -44,12 +44,12 @@ pub(crate) fn run(arguments: &DbArguments) -> anyhow::Result<Outcome> {
     Ok(if unusable.is_empty() { Outcome::Done } else { Outcome::Failed })
 }
 
-/// The tables of a part of a database, and what is done about them.
+/// The tables of one part of a database, and the statements for them.
 struct Line {
     database: String,
     part: &'static str,
     found: Found,
-    /// What a server needs.
+    /// Version that a server needs.
     version: u32,
     statements: Vec<String>,
     is_usable: bool,
@@ -64,7 +64,7 @@ impl Line {
         }
     }
 
-    /// What is there when the statements are done.
+    /// State after the statements.
     fn becomes(&self) -> String {
         if self.statements.is_empty() { self.found() } else { format!("version {}", self.version) }
     }
@@ -97,7 +97,7 @@ fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>)
     if let Some(place @ Place::Sqlite(..)) = &accounting {
         lines.extend(of_accounting(place, order, is_dry)?);
     }
-    // Its form is that of states, of which none is written here.
+    // This one has the layout of state files, although no state is written here.
     if let Some(settings) = config.call_file_settings(0) {
         lines.push(of_calls(settings, order, is_dry)?);
     }
@@ -129,12 +129,12 @@ fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>)
     Ok(())
 }
 
-/// The file of the server. It has migrated by itself at each start: what is there is one whole.
+/// Line of the server's own file. The server migrates it at each start, so its tables always fit each other.
 fn of_file(settings: &SqliteSettings, order: Order, is_dry: bool) -> anyhow::Result<Line> {
     let path = &settings.path;
     let wrong = |error: OpenError| denied(error, path);
     let pending = pending(path).map_err(wrong)?;
-    // A handful of migrations.
+    // There are only a few migrations.
     let (found, version) = (pending.found as u32, pending.known as u32);
     let is_wanted = (order == Order::Init) == (found == 0);
     let statements: Vec<String> = match is_wanted {
@@ -156,7 +156,7 @@ fn of_file(settings: &SqliteSettings, order: Order, is_dry: bool) -> anyhow::Res
     })
 }
 
-/// The file with rows of accounting.
+/// Line of the file with accounting rows.
 fn of_accounting(place: &Place, order: Order, is_dry: bool) -> anyhow::Result<Option<Line>> {
     let Place::Sqlite(path, _) = place else { return Ok(None) };
     let found = sqlite::Sqlite::version(path)?;
@@ -168,7 +168,7 @@ fn of_accounting(place: &Place, order: Order, is_dry: bool) -> anyhow::Result<Op
     Ok(Some(line))
 }
 
-/// The file with kept calls.
+/// Line of the file with persisted calls.
 fn of_calls(settings: FileSettings, order: Order, is_dry: bool) -> anyhow::Result<Line> {
     let path = settings.path.clone();
     let found = Sqlite::version(&path).map_err(|error| denied(error, &path))?;
@@ -239,7 +239,7 @@ fn shown(lines: &[Line], options: &DbOrder) -> anyhow::Result<String> {
     Ok(out)
 }
 
-/// What would be run, as a program of the database reads it.
+/// Script of all statements for the client program of the database.
 fn script(lines: &[Line]) -> String {
     let mut out = String::new();
     for line in lines {

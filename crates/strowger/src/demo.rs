@@ -1,4 +1,4 @@
-//! `strowger demo`: a server, two phones, a call drawn as a ladder, then calls in number and what they cost.
+//! `strowger demo`: a server, two phones, a call drawn as a ladder, then a load of calls and its cost.
 
 mod ladder;
 mod load;
@@ -24,7 +24,7 @@ use crate::cli::DemoArguments;
 use crate::logging;
 use crate::output::{self, Outcome};
 
-/// How long a registration may take: an unanswered request ends after 32 s (RFC 3261 section 17.1.2).
+/// Timeout of a registration: an unanswered request ends after 32 s (RFC 3261 section 17.1.2).
 const PATIENCE: Duration = Duration::from_secs(40);
 
 const NEXT: &str = "\
@@ -37,12 +37,12 @@ What to try next
 ";
 
 pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
-    // No log lines stand between the pictures, unless they are asked for.
+    // No log lines between the pictures, unless requested.
     if std::env::var_os(logging::FILTER_VARIABLE).is_some() {
         logging::start(&Log::default())?;
     }
     if let Some(path) = &arguments.html {
-        // Before the run, not after it.
+        // Checked before the run, not after it.
         if let Err(error) = std::fs::File::options().create(true).append(true).open(path) {
             output::complain(&format!("{} cannot be written: {error}", path.display()));
             return Ok(Outcome::Usage);
@@ -136,9 +136,9 @@ impl Show {
     }
 }
 
-/// A registration that succeeded.
+/// A successful registration.
 struct Registered {
-    /// Seconds that were granted.
+    /// Granted expiry in seconds.
     expires: u32,
     rungs: Vec<Rung>,
 }
@@ -164,7 +164,7 @@ impl Registered {
     }
 }
 
-/// Waits for a phone to be registered, by digest.
+/// Waits until a phone has registered, by digest.
 fn registered(news: &Receiver<News>, name: &str) -> anyhow::Result<Registered> {
     match news.recv_timeout(PATIENCE) {
         Ok(News::Registered(Ok(expires), steps)) => {
@@ -192,7 +192,7 @@ fn called(news: News) -> anyhow::Result<(Call, Vec<Step>)> {
     }
 }
 
-/// In what way the one call failed.
+/// Reason of the failure of the one call.
 fn missing(call: &Call, rungs: &[Rung]) -> String {
     match call.refused {
         Some(status) => format!("refused with {status}"),

@@ -1,4 +1,4 @@
-//! `strowger explain`: what the server would do with a request.
+//! `strowger explain`: the server's decision on a request.
 
 use std::fmt::Write;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The request that is meant, as it would come in.
+/// The request, in its wire format.
 fn request(arguments: &ExplainArguments, config: &Config) -> Result<String, String> {
     let [from, to] = [("--from", &arguments.from), ("--to", &arguments.to)].map(|(name, text)| uri(name, text));
     let (from, to) = (from?, to?);
@@ -82,7 +82,7 @@ fn request(arguments: &ExplainArguments, config: &Config) -> Result<String, Stri
     Ok(text + "Content-Length: 0\r\n\r\n")
 }
 
-/// A URI; `alice@example.org` is a SIP URI.
+/// Parses a URI; `alice@example.org` is a SIP URI.
 fn uri(name: &str, text: &str) -> Result<String, String> {
     let has_scheme = ["sip:", "sips:", "tel:", "urn:"].iter().any(|scheme| text.starts_with(scheme));
     let whole = if has_scheme { text.to_owned() } else { format!("sip:{text}") };

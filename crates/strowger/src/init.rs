@@ -16,11 +16,11 @@ use crate::configuration;
 use crate::output::{self, Outcome};
 use crate::prompt;
 
-/// Everything that the file is made of.
+/// The contents of the file.
 #[derive(Debug)]
 struct Answers {
     domains: Vec<Domain>,
-    /// That of all domains; without it each has one of its own.
+    /// Realm of all domains; without it each domain has its own.
     realm: Option<String>,
     listen: Vec<ListenAddress>,
     advertise: Option<Advertised>,
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<Outcome> {
     let Some(answers) = answers(arguments)? else { return Ok(Outcome::Usage) };
     let text = file(&answers);
 
-    // What we write ourselves must be right: the reader of the server has the last word.
+    // The file must be valid, so the configuration reader of the server checks it.
     let folder = output_file.parent().unwrap_or_else(|| Path::new(""));
     let name = output_file.display().to_string();
     match Config::read(Source { file: &name, text: &text, folder, ..Source::default() }) {
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Asks for what no flag says; `None` after a complaint that there is no one to ask.
+/// Asks for each answer that no flag gives; `None`, after an error message, if there is no one to ask.
 fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     let missing: Vec<&str> = [
         ("--domain", arguments.domain.is_empty()),
@@ -83,7 +83,7 @@ fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     domains.retain(|domain| seen.insert(domain.clone()));
     let realm = match arguments.realm {
         Some(realm) => Some(realm),
-        // Of several domains each gets a realm of its own, which is its name.
+        // Each of several domains gets its own realm: its name.
         None if domains.len() > 1 => None,
         None if ask => prompt::ask("Realm of the passwords, which phones may show", Some(&domains[0]), |answer| {
             Ok(Some(answer.to_owned()))
@@ -141,7 +141,7 @@ fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
             prompt::ask("Private key for tls, a PEM file", None, path)?,
         ));
     }
-    // The file may lie elsewhere than this folder.
+    // The file may be in another folder.
     let tls = match tls {
         Some((certificate, key)) => Some((std::path::absolute(certificate)?, std::path::absolute(key)?)),
         None => None,
@@ -149,7 +149,7 @@ fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     Ok(Some(Answers { domains, realm, listen, advertise, tls, secret: secret()? }))
 }
 
-/// Of a list with spaces or commas between.
+/// Words of a list that is separated by spaces or commas.
 fn words(answer: &str) -> impl Iterator<Item = &str> {
     answer.split([' ', ',']).filter(|word| !word.is_empty())
 }
@@ -158,7 +158,8 @@ fn is_unspecified(listen: &ListenAddress) -> bool {
     listen.address.ip().is_unspecified()
 }
 
-/// Addresses of this machine at which listeners on all addresses are reached: first the one towards the world, where there is a route.
+/// Addresses of this machine at which listeners on all addresses are reached; the address of the default route comes
+/// first, if there is one.
 fn reachable(listen: &[ListenAddress]) -> Vec<String> {
     let has = |ip: &IpAddr| listen.iter().any(|listen| listen.address.is_ipv6() || ip.is_ipv4());
     let mut own: Vec<IpAddr> = own_addresses().into_iter().filter(has).collect();
@@ -168,10 +169,10 @@ fn reachable(listen: &[ListenAddress]) -> Vec<String> {
     own.iter().map(text).collect()
 }
 
-/// The address of this machine towards the world. Nothing is sent.
+/// Address of this machine on its default route. Sends nothing.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // An address for documentation (RFC 5737): only the routing table is asked.
+    // An address for documentation (RFC 5737): only the routing table is consulted.
     socket.connect("192.0.2.1:5060").ok()?;
     socket.local_addr().ok().map(|address| address.ip())
 }
@@ -194,7 +195,7 @@ fn file(answers: &Answers) -> String {
         "# Configuration of Strowger. Every key has a default; `strowger check --effective FILE` shows them all,\n\
          # `strowger check FILE` finds what is wrong.\n\n",
     );
-    // Keys that stand above the first table, then the tables.
+    // Keys that precede the first table, then the tables.
     let mut tables = String::new();
     match &answers.realm {
         Some(realm) => {
@@ -295,11 +296,11 @@ fn toml_text(text: &str) -> String {
     out
 }
 
-/// Writes the file so that only its owner reads it: it holds a secret.
+/// Writes the file, readable by its owner alone, because it contains a secret.
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> std::io::Result<()> {
         let mut file = private::file().truncate(true).open(path)?;
-        // One that was there before (--force) keeps the rights that it had.
+        // A file that existed before (--force) keeps its access rights.
         private::narrow(&file)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()
@@ -308,7 +309,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 fn next_steps(domains: &[Domain], path: &Path) -> String {
-    // Commands find it by themselves in this folder.
+    // Commands find it in this folder without an option.
     let config =
         if path == Path::new(configuration::NAME) { String::new() } else { format!(" --config {}", path.display()) };
     let mut out = format!("wrote {}\n\nNext\n", path.display());
@@ -368,7 +369,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
     }
 
-    /// Each offered address makes a file without a warning.
+    /// Each offered address gives a file without a warning.
     #[test]
     fn an_address_that_is_offered_makes_a_file_without_a_warning() {
         for listen in ["udp:0.0.0.0:5060", "udp:[::]:5060"] {

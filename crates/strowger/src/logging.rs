@@ -1,4 +1,5 @@
-//! Log lines on standard error, as `[log]` says. No thread waits for standard error to take its lines, see [`queue`].
+//! Log lines on standard error, as configured in `[log]`. No thread waits for standard error to take its lines, see
+//! [`queue`].
 
 mod line;
 mod plain;
@@ -19,8 +20,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use self::queue::{LONGEST_LINE, Queue};
 
-/// Environment variable with another level than `log.level`, or levels of single targets such as `strowger_net=debug`, with commas
-/// between.
+/// Environment variable that overrides `log.level`: a level, or levels of single targets such as `strowger_net=debug`,
+/// with commas between.
 pub(crate) const FILTER_VARIABLE: &str = "STROWGER_LOG";
 
 /// Filter of libraries. They log the input of peers without a bound: rustls a warning for each ClientHello with an address as server name, the
@@ -30,7 +31,7 @@ const LIBRARIES: &str = "off";
 /// Prefix of the targets of this project. A level without a target applies to these.
 const OWN: &str = "strowger";
 
-/// How long the end of the process waits for the last lines to be written.
+/// Time that the end of the process waits for the last lines to be written.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The log of the process, once it was started.
@@ -40,11 +41,11 @@ struct Started {
     format: LogFormat,
     queue: Arc<Queue>,
     set: SetFilter,
-    /// What is logged now, as a command may say it.
+    /// Current level in words, as a command may set it.
     level: Mutex<String>,
 }
 
-/// Puts another filter in place of the one that holds; whether it could.
+/// Replaces the filter; returns whether that succeeded.
 type SetFilter = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
 
 /// Starts logging for the whole process. A panic is logged too from here on.
@@ -88,7 +89,7 @@ pub(crate) fn start(log: &Log) -> anyhow::Result<()> {
     let _ = STARTED.set(Started { format: log.format, queue, set, level: Mutex::new(levels(log)) });
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // Printing adds the stack to what the line says, and may wait for its reader.
+        // Printing adds the stack to the line, and may wait for its reader.
         if !log_panic(panic) || std::env::var_os("RUST_BACKTRACE").is_some() {
             print(panic);
         }
@@ -96,7 +97,7 @@ pub(crate) fn start(log: &Log) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the environment says of the log cannot be used.
+/// Error: the log filter of the environment cannot be used.
 #[derive(Debug)]
 pub(crate) struct WrongFilter {
     text: String,
@@ -116,10 +117,11 @@ impl fmt::Display for WrongFilter {
     }
 }
 
-/// What is logged: as the environment says, and else as `log.level` does.
+/// Filter from the environment, else from `log.level`.
 ///
 /// # Errors
-/// [`WrongFilter`]. A word that is no level would count as a target that nothing logs under, and the log would stay empty.
+/// [`WrongFilter`]. A word that is not a level would count as a target under which nothing logs, and the log would stay
+/// empty.
 pub(crate) fn filter(log: &Log) -> Result<EnvFilter, WrongFilter> {
     let (text, all) = (environment(), levels(log));
     parse(&all).map_err(|wrong| {
@@ -128,7 +130,7 @@ pub(crate) fn filter(log: &Log) -> Result<EnvFilter, WrongFilter> {
     })
 }
 
-/// The same in words.
+/// The filter in words.
 fn levels(log: &Log) -> String {
     match &environment()[..] {
         "" => log.level.word().into(),
@@ -140,7 +142,7 @@ fn environment() -> String {
     std::env::var_os(FILTER_VARIABLE).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The filter that these words name; the error is the one that names none.
+/// Parses a filter; the error is the first invalid word.
 fn parse(text: &str) -> Result<EnvFilter, String> {
     let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
     let fits =
@@ -149,7 +151,7 @@ fn parse(text: &str) -> Result<EnvFilter, String> {
     if let Some(word) = words.find(|word| !fits(word)) {
         return Err(word.into());
     }
-    // What is said later of the same takes the place of what is said before.
+    // A later directive overrides an earlier one for the same target.
     let mut directives = LIBRARIES.to_owned();
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         directives.push(',');
@@ -161,10 +163,10 @@ fn parse(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(directives).map_err(|_| text.trim().into())
 }
 
-/// Logs from now on as these words say; without any, tells what is logged now.
+/// Sets the filter to these words; without any, returns the current one.
 ///
 /// # Errors
-/// Words that are no levels, and which.
+/// Words that are not levels, with the first of them.
 pub(crate) fn level(text: Option<&str>) -> Result<String, String> {
     let Some(started) = STARTED.get() else { return Err("logging has not started".into()) };
     let mut level = started.level.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,7 +186,7 @@ pub(crate) fn level(text: Option<&str>) -> Result<String, String> {
     Ok(level.clone())
 }
 
-/// Logs from now on as a changed `[log]` says, whatever a command said before.
+/// Sets the filter of a changed `[log]`, which overrides one that a command set.
 pub(crate) fn follow(log: &Log) {
     let Some(started) = STARTED.get() else { return };
     let mut level = started.level.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,7 +195,7 @@ pub(crate) fn follow(log: &Log) {
     }
 }
 
-/// False: errors are not logged.
+/// Logs a panic. Returns false if errors are not logged.
 fn log_panic(panic: &PanicHookInfo<'_>) -> bool {
     let thread = std::thread::current();
     let place = panic.location().map(tracing::field::display);
@@ -203,7 +205,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) -> bool {
     tracing::enabled!(tracing::Level::ERROR)
 }
 
-/// Logs what a configuration is warned of, or reports it for people where the log is for people.
+/// Logs the warnings of a configuration, or prints them if the log is for people.
 pub(crate) fn report(report: &Report) {
     match STARTED.get() {
         Some(Started { format: LogFormat::Json, .. }) => lines_of(report),
@@ -211,7 +213,7 @@ pub(crate) fn report(report: &Report) {
     }
 }
 
-/// Logs each fault of a configuration, a line each.
+/// Logs each fault of a configuration, one line each.
 pub(crate) fn lines_of(report: &Report) {
     report.faults().iter().for_each(|fault| log_fault(report, fault));
 }
@@ -226,7 +228,7 @@ fn log_fault(report: &Report, fault: &Fault) {
     }
 }
 
-/// Logs why the command failed. False: logging has not started, or errors are not logged.
+/// Logs the failure of the command. Returns false if logging has not started, or errors are not logged.
 pub(crate) fn failed(error: &str) -> bool {
     let started = STARTED.get().is_some() && tracing::enabled!(tracing::Level::ERROR);
     if started {
@@ -235,19 +237,19 @@ pub(crate) fn failed(error: &str) -> bool {
     started
 }
 
-/// Waits until the lines so far are written, for a moment at most: what reads them may stand still.
+/// Waits until the lines so far are written, but only for a moment: their reader may hang.
 pub(crate) fn flush() {
     if let Some(started) = STARTED.get() {
         started.queue.flush(LAST_LINES);
     }
 }
 
-/// Lines that were lost so far, and attempts to write that failed.
+/// Number of lost lines so far, and of failed attempts to write.
 pub(crate) fn lost() -> (u64, u64) {
     STARTED.get().map(|started| started.queue.lost()).unwrap_or_default()
 }
 
-/// Where lines go: each is cut to its bound and put into the queue.
+/// Writer of the subscriber: truncates each line to its bound and puts it into the queue.
 struct Lines {
     queue: Arc<Queue>,
     format: LogFormat,
@@ -262,7 +264,7 @@ impl<'a> MakeWriter<'a> for Lines {
 }
 
 impl io::Write for &Lines {
-    /// One whole line at a time: so the subscriber writes.
+    /// The subscriber writes one whole line per call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if line.len() <= LONGEST_LINE {
             self.queue.put(line);

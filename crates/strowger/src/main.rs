@@ -1,4 +1,4 @@
-//! The command line of Strowger: wiring and words for people, nothing else.
+//! The command line of Strowger: only wiring and text for people.
 
 mod access;
 mod allocator;
@@ -31,7 +31,8 @@ use self::cli::{Cli, Command};
 use self::output::Outcome;
 
 fn main() -> ExitCode {
-    // `serve` alone has a setting for them, and reads its configuration without them: what that takes is given back piece by piece.
+    // Only `serve` has a setting for huge pages. It reads its configuration without them, so that the memory for this
+    // can be returned piece by piece.
     allocator::huge_pages(false);
     if let Some(words) = sipp::words() {
         return sipp::run(&words);

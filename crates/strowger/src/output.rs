@@ -1,4 +1,4 @@
-//! What a command leaves behind: text on the two outputs, and an exit code that means something.
+//! Output of a command: text on the two outputs, and an exit code.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -8,16 +8,16 @@ use strowger_report::printable;
 
 use crate::logging;
 
-/// How a command ended; the exit code of the process.
+/// Result of a command, and exit code of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// 0: done.
     Done,
     /// 1: refused or failed; the reason was printed.
     Failed,
-    /// 2: the command line itself cannot be used; the reason was printed.
+    /// 2: the command line cannot be used; the reason was printed.
     Usage,
-    /// 3: no server was reached; the socket that was tried was printed.
+    /// 3: no server was reached; the socket was printed.
     Unreached,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn exit_code(result: Result<ExitCode, Refusal>) -> ExitCode {
     })
 }
 
-/// Turns what a command returned into the exit code of the process, printing an error on standard error.
+/// Converts the result of a command into the exit code of the process, and prints an error on standard error.
 pub(crate) fn exit(result: anyhow::Result<Outcome>) -> ExitCode {
     let code = code(result);
     logging::flush();
@@ -61,7 +61,7 @@ fn code(result: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Failed) => ExitCode::from(1),
         Ok(Outcome::Usage) => ExitCode::from(2),
         Ok(Outcome::Unreached) => ExitCode::from(3),
-        // The reader that closed our output (`| head`) has seen enough.
+        // The reader that closed the output (`| head`) has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if error.is::<logging::WrongFilter>() => {
             complain(&error.to_string());
@@ -77,7 +77,7 @@ fn code(result: anyhow::Result<Outcome>) -> ExitCode {
     }
 }
 
-/// Tells whether the reader of the output has closed it.
+/// True if the reader of the output has closed it.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
@@ -96,7 +96,7 @@ pub(crate) fn complain(message: &str) {
     say(&format!("{word} {message}"));
 }
 
-/// A line on standard error. The reader that closed it (`2>&1 | head`) has seen enough; what is under way goes on.
+/// Prints a line on standard error. If the reader has closed it (`2>&1 | head`), the command continues.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
@@ -106,7 +106,7 @@ pub(crate) fn report(report: &Report) {
     report_text(&report.to_string());
 }
 
-/// The same for one whose text came from elsewhere.
+/// Prints a report whose text came from elsewhere.
 pub(crate) fn report_text(text: &str) {
     let error = console::style("error:").for_stderr().red().bold().to_string();
     let warning = console::style("warning:").for_stderr().yellow().bold().to_string();

@@ -1,4 +1,4 @@
-//! `strowger parse`: what the parser sees in a message.
+//! `strowger parse`: shows how the parser reads a message.
 
 use std::fmt::Write;
 use std::io::Read;
@@ -52,9 +52,9 @@ struct Refused {
     line: usize,
     /// Column in bytes, from 1.
     column: usize,
-    /// What a server answers to such a request.
+    /// Status code of the response to such a request.
     status: u16,
-    /// The bytes from there on.
+    /// The bytes from that position on.
     at: String,
 }
 
@@ -83,7 +83,7 @@ impl Refused {
     }
 }
 
-/// Bytes as text in which nothing can move the cursor of a terminal.
+/// Converts bytes to text that cannot move the cursor of a terminal.
 fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)
         .chars()
@@ -95,7 +95,7 @@ fn shown(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Everything the parser says of a message.
+/// The parsed message.
 #[derive(Serialize)]
 struct Seen {
     #[serde(flatten)]
@@ -109,9 +109,9 @@ struct Seen {
     max_forwards: Option<u8>,
     headers: Vec<SeenHeader>,
     body: SeenBody,
-    /// Bytes behind the message, which Content-Length leaves out (RFC 3261 section 18.3).
+    /// Bytes after the message, which Content-Length excludes (RFC 3261 section 18.3).
     bytes_behind: usize,
-    /// A line of the header ends with CR or LF alone.
+    /// True if a line of the header ends with CR or LF alone.
     bare_line_ends: bool,
 }
 
@@ -166,12 +166,12 @@ struct SeenCSeq {
 struct SeenHeader {
     /// Bytes from the start of the message.
     offset: usize,
-    /// The name in full, whatever form it came in.
+    /// Full name, even if the message has the compact form.
     name: String,
     value: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     folded: bool,
-    /// What a typed view of it refuses, and where in the message.
+    /// Fault that its typed view reports, with the position in the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     malformed: Option<String>,
 }
@@ -197,7 +197,7 @@ fn look(bytes: &[u8]) -> Result<Seen, Error> {
         Start::Status { code, .. } => SeenStart::Response { status: code, reason: shown(message.reason()) },
     };
     let via = &mandatory.via;
-    // The server needs few of them to route the message: what the views of the others refuse is noted, not refused.
+    // The server needs few header fields to route the message: faults of the others are shown, not refused.
     let malformed = |line: &Line| view::of_line(&message, line, |_, _| ()).err().map(|fault| fault.to_string());
     let headers = index
         .lines()
@@ -250,7 +250,7 @@ fn uri(uri: &Uri<'_>) -> SeenUri {
     match uri {
         Uri::Sip(sip) => SeenUri { scheme, user: sip.user.map(shown), host: Some(host(&sip.host)), port: sip.port },
         _ => {
-            // What follows the scheme names a subscriber, a service or something only carried.
+            // The text after the scheme names a subscriber, a service or something that is only carried.
             let mut text = Vec::new();
             uri.write(&mut text);
             let rest = text.get(scheme.len() + 1..).unwrap_or_default();
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(json["headers"][0]["name"], "Via");
         assert_eq!(json["body"]["length"], 2);
         assert_eq!(json["bytes_behind"], 1);
-        // The broken Contact does not keep the message from being routed, but it is shown.
+        // The malformed Contact does not prevent routing, but it is shown.
         let contact = json["headers"].as_array().expect("a list").iter().find(|line| line["name"] == "Contact");
         assert!(contact.expect("it came")["malformed"].is_string());
         let table = seen.table();

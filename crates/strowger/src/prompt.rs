@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 
 use crate::output;
 
-/// Whether a person is there to answer.
+/// True if a person is there to answer.
 pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal()
 }
@@ -39,7 +39,7 @@ pub(crate) fn ask<T>(
     }
 }
 
-/// Asks for a password twice, without showing it, or takes the one line of standard input.
+/// Asks for a password twice, without showing it, or reads one line of standard input.
 ///
 /// # Errors
 /// No terminal, two answers that differ, several lines, or an empty password.
@@ -67,7 +67,7 @@ pub(crate) fn password(from_stdin: bool, whose: &str) -> anyhow::Result<String> 
     Ok(password)
 }
 
-/// A password without the end of its line. Of several lines none could be said to be meant.
+/// The password without its line end. Several lines are refused, because any of them could be meant.
 fn one_line(text: &str) -> anyhow::Result<&str> {
     let line = text.strip_suffix('\n').unwrap_or(text);
     let line = line.strip_suffix('\r').unwrap_or(line);

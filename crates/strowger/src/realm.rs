@@ -1,11 +1,11 @@
-//! Users whose passwords were set for another realm, or without an algorithm, than phones are asked for.
+//! Finds users whose passwords were stored for another realm, or without an algorithm, that the server now requires.
 
 use strowger_config::{Config, Fault, Report};
 use strowger_store::sqlite_subscribers::UnusablePasswords;
 
 use crate::output;
 
-/// Says so on standard error; the number of warnings.
+/// Reports such users on standard error; returns the number of warnings.
 pub(crate) fn check(config: &Config, file: &str) -> usize {
     let faults = faults(config);
     let number = faults.len();
@@ -15,7 +15,7 @@ pub(crate) fn check(config: &Config, file: &str) -> usize {
     number
 }
 
-/// Says so in the log, beside the server that starts meanwhile.
+/// Logs such users in the background while the server starts.
 pub(crate) fn watch(config: &Config) -> std::io::Result<()> {
     let config = config.clone();
     let look = move || {
@@ -26,10 +26,10 @@ pub(crate) fn watch(config: &Config) -> std::io::Result<()> {
     std::thread::Builder::new().name("realm".into()).spawn(look).map(drop)
 }
 
-/// What is to be said of them. Looks at every user: a second for a million.
+/// Collects realm problems. Scans all users, about 1 s per million.
 fn faults(config: &Config) -> Vec<Fault> {
     if config.store.subscribers.is_some() {
-        // The server looks at their table when it starts.
+        // The server checks their table when it starts.
         return Vec::new();
     }
     let Some(settings) = config.sqlite_settings() else { return Vec::new() };
@@ -45,13 +45,14 @@ fn faults(config: &Config) -> Vec<Fault> {
     unusable.iter().flat_map(|unusable| faults_of(unusable, config, &database.to_string())).collect()
 }
 
-/// What is to be said of the users of one domain.
+/// Collects the problems of the users of one domain.
 fn faults_of(unusable: &UnusablePasswords, config: &Config, database: &str) -> Vec<Fault> {
     let UnusablePasswords { domain, users, realm, lacking } = unusable;
     let who = |users: u64| format!("{users} {} of {domain} in {database}", if users == 1 { "user" } else { "users" });
     let asked = config.realm_of(domain);
     let mut faults = Vec::new();
-    // A password is kept as a digest of itself with the realm, so it cannot be moved to another one (RFC 7616 section 3.4.2).
+    // A password is stored as a digest of itself with the realm, so it cannot be moved to another realm (RFC 7616
+    // section 3.4.2).
     match realm {
         _ if *users == 0 => (),
         Some(realm) if !config.is_local(domain) => faults.push(Fault::warning(
@@ -78,7 +79,8 @@ fn faults_of(unusable: &UnusablePasswords, config: &Config, database: &str) -> V
             format!("set one for each (strowger user passwd USER@{domain})"),
         )),
     }
-    // Nor to another algorithm. Passwords are kept for all of them now; older versions left MD5 out where it was not offered.
+    // Nor to another algorithm. Passwords are now stored for all of them; older versions omitted MD5 if it was not
+    // offered.
     for (algorithm, users) in lacking {
         faults.push(Fault::warning(
             None,

@@ -23,7 +23,7 @@ use crate::output::{self, Outcome};
 use crate::realm;
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
-    // Before any thread.
+    // Must precede all threads.
     let sockets = supervisor::given_sockets();
     let policies = PolicyThread::start(allocator::give_back).context("the thread that reads the configuration")?;
     let (choice, listen) = (arguments.config.choose(), arguments.listen.clone());
@@ -56,16 +56,16 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
     serve(arguments, policies, config, sockets.context("sockets of the supervisor (LISTEN_FDS)")?)
 }
 
-/// The exit code of a server of which a part failed (EX_SOFTWARE of sysexits.h).
+/// Exit code of a server of which a part failed (EX_SOFTWARE of sysexits.h).
 const FAILURE: u8 = 70;
 
-/// Reloads that wait for the one that is under way, at most.
+/// Maximum number of reloads that wait for the current one.
 const RELOADS: usize = 8;
 
-/// How long the parts of such a server that still work may take to end: bindings are written meanwhile.
+/// Time that the working parts of such a server have to end, while bindings are written.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Interval at which the supervisor hears from a server that stands by.
+/// Interval of messages to the supervisor from a server that stands by.
 const STANDING_BY: Duration = Duration::from_secs(1);
 
 fn end_at_once(code: u8) -> ! {
@@ -75,8 +75,8 @@ fn end_at_once(code: u8) -> ! {
 
 /// Binds the listeners, prints the banner and carries messages until a signal ends it.
 ///
-/// SIGTERM, SIGINT and `strowger drain` let what is under way end, a second signal does not wait; SIGUSR1 and SIGUSR2 ask for a shard more and a
-/// shard less; SIGHUP and `strowger reload` read the configuration again.
+/// SIGTERM, SIGINT and `strowger drain` let work in progress end; a second signal does not wait. SIGUSR1 and SIGUSR2
+/// ask for one shard more and one less. SIGHUP and `strowger reload` read the configuration again.
 fn serve(
     arguments: &ServeArguments,
     policies: PolicyThread,
@@ -90,10 +90,10 @@ fn serve(
         let mut hangup = signal(SignalKind::hangup())?;
         let mut more = signal(SignalKind::user_defined1())?;
         let mut fewer = signal(SignalKind::user_defined2())?;
-        // A command waits for its reply, so few are under way.
+        // A command waits for its reply, so few are in progress.
         let (requests, mut requested) = mpsc::channel(8);
-        // Each connection takes one, and a shell grants about a thousand: `limits.connections` is the bound, if the system
-        // allows so many.
+        // Each connection takes a descriptor, and a shell grants about a thousand: `limits.connections` is the bound,
+        // if the system allows so many.
         if let Err(error) = descriptors::raise() {
             tracing::warn!(%error, "the limit of open descriptors stays as it is");
         }
@@ -109,7 +109,7 @@ fn serve(
         };
         let server = Server::start_with(program, policies, config, sockets, leases)?;
         announce(&server)?;
-        // What it took this thread to start.
+        // Memory that this thread needed for the start.
         allocator::give_back();
         supervisor::ready();
         let failed = server.handle().clone();
@@ -136,7 +136,7 @@ fn serve(
                 },
                 _ = &mut failed => break true,
                 _ = hangup.recv() => {
-                    // Where there is no room, those that wait will read the file as it is now.
+                    // If there is no room, the waiting reloads will read the current file.
                     let _ = reloads.try_send(None);
                     continue;
                 }
@@ -154,10 +154,11 @@ fn serve(
                 Err(error) => tracing::warn!(%error, wanted, "the number of shards stays as it is"),
             }
         };
-        // The one that is under way goes on, and is not waited for.
+        // The reload in progress continues, but is not waited for.
         drop(reloading);
         if has_failed {
-            // It is in the log. What hangs is not waited for: the supervisor of the process starts it again.
+            // The failure is in the log. Do not wait for a part that hangs: the supervisor of the process starts it
+            // again.
             let ending = tokio::task::spawn_blocking(move || server.stop());
             let _ = tokio::time::timeout(LAST_WORDS, ending).await;
             end_at_once(FAILURE);
@@ -182,7 +183,8 @@ fn serve(
     })
 }
 
-/// Takes the leases that the configuration needs, or waits for them as the arguments say. Returns nothing where a signal ends the wait.
+/// Takes the leases that the configuration needs, or waits for them as the arguments say. Returns `None` if a signal
+/// ends the wait.
 async fn take_leases(
     arguments: &ServeArguments,
     config: Config,
@@ -205,7 +207,7 @@ async fn take_leases(
             taken = &mut taking => return taken?,
             _ = terminate.recv() => is_cancelled.store(true, Ordering::Relaxed),
             _ = interrupt.recv() => is_cancelled.store(true, Ordering::Relaxed),
-            // A supervisor waits for the start, and not for the end of another server.
+            // A supervisor waits for the start, but not for the end of another server.
             () = tokio::time::sleep(STANDING_BY) => if claim == Claim::StandBy {
                 supervisor::standing_by();
             },
@@ -213,14 +215,14 @@ async fn take_leases(
     }
 }
 
-/// The server works: says on standard output what listens where, and in the log which users cannot register.
+/// Prints the listeners on standard output, and logs which users cannot register.
 fn announce(server: &Server) -> anyhow::Result<()> {
     let policy = server.policy();
     let config = &policy.config;
     realm::watch(config)?;
     let bound = config.listeners.iter().zip(server.addresses());
     let bound: Vec<BoundListener> = bound.map(|(listener, address)| BoundListener::new(listener, *address)).collect();
-    // Where both go to one file, what was logged before stands before.
+    // If both go to one file, earlier log lines must come first.
     logging::flush();
     if let Err(error) = output::print(&banner(config, &bound)) {
         tracing::warn!(%error, "the banner cannot be printed on standard output");
@@ -228,13 +230,13 @@ fn announce(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether this is the file of the server.
+/// True if this is the configuration file of the server.
 fn goes_by(arguments: &ServeArguments, file: &Path) -> bool {
     let choice = arguments.config.choose();
     choice.file().is_some_and(|own| own.canonicalize().is_ok_and(|own| own == file) || own == file)
 }
 
-/// Why a reload of a file of another name is refused.
+/// Error of a reload with another file.
 fn other_file(arguments: &ServeArguments, file: &Path) -> String {
     let (choice, file) = (arguments.config.choose(), file.display());
     match choice.file() {
@@ -246,7 +248,7 @@ fn other_file(arguments: &ServeArguments, file: &Path) -> String {
     }
 }
 
-/// Reads the configuration again each time that this is wanted, one after the other.
+/// Reads the configuration again for each request, one after the other.
 async fn reload_each(
     server: &Server,
     arguments: &ServeArguments,
@@ -262,7 +264,7 @@ async fn reload_each(
     }
 }
 
-/// Reads the configuration and gives it to the server, or says why not; the log has what came of it.
+/// Reads the configuration and gives it to the server, or returns the refusal; logs the result.
 async fn read_again(server: &Server, arguments: &ServeArguments) -> Reply {
     let (choice, listen) = (arguments.config.choose(), arguments.listen.clone());
     let before = server.policy();

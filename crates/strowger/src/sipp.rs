@@ -1,8 +1,8 @@
-//! `strowger sipp`, and the binary under the name `sipp`: SIPp's command line.
+//! `strowger sipp`, and the binary under the name `sipp`: the command line of SIPp.
 
 use std::process::ExitCode;
 
-/// The words behind the program's name if this process is to be SIPp: called by its name, or by the subcommand.
+/// Arguments of SIPp, if the process was started by its name or with the subcommand.
 pub(crate) fn words() -> Option<Vec<String>> {
     let mut words = std::env::args();
     let program = words.next().unwrap_or_default();
@@ -10,11 +10,11 @@ pub(crate) fn words() -> Option<Vec<String>> {
     if std::path::Path::new(&program).file_name().is_some_and(|name| name == "sipp") {
         return Some(rest);
     }
-    // Before the other commands' rules of options: SIPp's have one dash and many letters.
+    // Must precede clap's rules: options of SIPp have one dash and many letters.
     (rest.first().is_some_and(|word| word == "sipp")).then(|| rest[1..].to_vec())
 }
 
-/// Runs it.
+/// Runs SIPp's command line.
 pub(crate) fn run(words: &[String]) -> ExitCode {
     ExitCode::from(strowger_load::sipp::run(words))
 }

@@ -1,4 +1,4 @@
-//! `strowger user`: who may register, and with what password.
+//! `strowger user`: users that may register, and their passwords.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -49,14 +49,14 @@ pub(crate) fn run(arguments: &UserArguments) -> anyhow::Result<Outcome> {
 struct Users {
     config: Config,
     admin: SqliteAdmin,
-    /// Of the configuration, for people.
+    /// Name of the configuration file, for people.
     file: String,
-    /// The database file, if it was made now.
+    /// The database file, if it was created now.
     made: Option<PathBuf>,
 }
 
 impl Users {
-    /// Opens the database that the configuration names; `None` after the configuration was reported as wrong.
+    /// Opens the database that the configuration names; `None` if the configuration was reported as wrong.
     fn open(argument: &ConfigArgument) -> anyhow::Result<Option<Self>> {
         let choice = argument.choose();
         choice.announce();
@@ -89,7 +89,7 @@ impl Users {
         canonical.unwrap_or(domain).to_owned()
     }
 
-    /// Domain under which a user is stored, by any of its names; the canonical one if the user is not there.
+    /// Domain under which a user is stored, by any of its names; the canonical one if the user does not exist.
     fn stored_domain(&mut self, name: &str, domain: &str) -> anyhow::Result<String> {
         let Some(canonical) = self.config.canonical_domain(domain).map(str::to_owned) else { return Ok(domain.into()) };
         let aliases = self.config.aliases_on_machine().into_iter().filter(|(_, of)| *of == canonical);
@@ -102,7 +102,8 @@ impl Users {
         Ok(canonical)
     }
 
-    /// Whether a user has a password in this realm from a time when it was that of its domain, and one in the realm of now.
+    /// True if a user has a password in this realm, which was once that of its domain, and also one in the current
+    /// realm.
     fn is_left_over(&mut self, name: &str, domain: &str, realm: &str) -> anyhow::Result<bool> {
         let now = self.config.realm_of(domain);
         let listed = self.admin.list(Some(domain)).map_err(|error| self.named(error))?;
@@ -110,7 +111,7 @@ impl Users {
         Ok(now != realm && user.is_some_and(|user| user.realms.iter().any(|(realm, _)| realm == now)))
     }
 
-    /// An error that is the file's names the file, and how long it was waited for.
+    /// Adds to an error of the database file its name, and how long the program waited for it.
     fn named(&self, error: AdminError) -> anyhow::Error {
         let Some(path) = self.config.store.database.as_deref().map(Path::display) else { return error.into() };
         match error {
@@ -146,7 +147,7 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
             users.file
         ));
     }
-    // Better said before a password is typed twice.
+    // Check this before the user types a password twice.
     let listed = users.admin.list(Some(domain)).map_err(|error| users.named(error))?;
     let known = listed.iter().any(|listed| listed.username == *name);
     match (change, known) {
@@ -198,7 +199,7 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
     Ok(Outcome::Done)
 }
 
-/// What is kept of a password: its HA1 for each algorithm, so that another list of algorithms needs no new password.
+/// Stored form of a password: its HA1 for each algorithm, so that another list of algorithms needs no new password.
 pub(crate) fn ha1s(name: &str, realm: &str, password: &str) -> Ha1s {
     let set = Ha1Set::of_password(name.as_bytes(), realm.as_bytes(), password.as_bytes());
     let bytes = |hash: Hash| set.of(hash).map(|ha1| ha1.value().as_bytes().to_vec());
@@ -247,7 +248,7 @@ fn as_table(listed: &[Listed]) -> String {
     }
 }
 
-/// A time as RFC 3339 has it, to the second, in UTC.
+/// Formats a time in UTC as RFC 3339, to the second.
 fn utc(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);

@@ -7,12 +7,12 @@ use clap::{Args, Subcommand, ValueHint};
 
 use crate::cli::{AddressOfRecord, ConfigArgument, address_of_record};
 
-/// Which server is meant.
+/// The server to reach.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgument {
     #[command(flatten)]
     pub config: ConfigArgument,
-    /// Control socket of the server [default: that of its configuration, `control.socket`].
+    /// Control socket of the server [default: `control.socket` of its configuration].
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub socket: Option<PathBuf>,
     /// One JSON document instead of text for people.
@@ -20,7 +20,7 @@ pub(crate) struct ServerArgument {
     pub json: bool,
 }
 
-/// Show how the running server does: state, listeners, load, registrations, calls.
+/// Show the state of the running server: listeners, load, registrations, calls.
 ///
 /// Speaks to the server by its control socket, as the user of the server or root.
 #[derive(Debug, Args)]
@@ -39,8 +39,8 @@ pub(crate) struct StatusArguments {
 
 /// List, show and end the calls that the running server tracks.
 ///
-/// It tracks calls where its configuration says so: dialogs.track = true. A list is read page by page while calls go on: one that begins
-/// or ends meanwhile is seen or not.
+/// It tracks calls if its configuration has dialogs.track = true. A list is read page by page while calls go on: one
+/// that begins or ends meanwhile is seen or not.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -68,7 +68,7 @@ Examples:
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 3 no server reached.")]
     List(ListCallsArguments),
-    /// Show all that is known of one call, its dialogs among it.
+    /// Show all details of one call, with its dialogs.
     #[command(after_long_help = "\
 Examples:
   strowger calls show 8f2c0a51d3b4e6f8
@@ -89,10 +89,10 @@ Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 
 #[derive(Debug, Args)]
 pub(crate) struct ListCallsArguments {
-    /// Those alone whose caller or callee has this in its URI.
+    /// Only calls whose caller or callee has this text in its URI.
     #[arg(long, value_name = "TEXT")]
     pub party: Option<String>,
-    /// So many at most [default: all].
+    /// Maximum number of calls [default: all].
     #[arg(long, value_name = "NUMBER")]
     pub limit: Option<usize>,
     #[command(flatten)]
@@ -108,10 +108,10 @@ pub(crate) struct CallArguments {
     pub server: ServerArgument,
 }
 
-/// List, show and search the data sets that the rules of the running server ask.
+/// List, show and search the data sets that the rules of the running server use.
 ///
-/// Its configuration names them, with the files that they are read from; `strowger reload` reads these again. What is shown is what the
-/// server goes by.
+/// Its configuration names them and their files; `strowger reload` reads these again. The output is the data that the
+/// server uses now.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -128,7 +128,7 @@ pub(crate) struct SetsArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SetsCommand {
-    /// List the sets: how their keys are found, how many entries each has, and its memory.
+    /// List the sets: kind of keys, number of entries, and memory of each.
     #[command(after_long_help = "\
 Examples:
   strowger sets list
@@ -147,7 +147,7 @@ Examples:
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 3 no server reached.")]
     Show(ShowSetArguments),
-    /// Show which entries hold for a number, a text or an address: the one that counts first.
+    /// Show the entries that match a number, a text or an address, the best match first.
     #[command(after_long_help = "\
 Examples:
   strowger sets search carriers 4930123456
@@ -185,10 +185,10 @@ pub(crate) struct ShowSetArguments {
     /// Name of the set.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Those alone whose key begins so.
+    /// Only entries whose key begins with this text.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub beginning: String,
-    /// So many at most [default: all].
+    /// Maximum number of entries [default: all].
     #[arg(long, value_name = "NUMBER")]
     pub limit: Option<usize>,
     #[command(flatten)]
@@ -200,14 +200,14 @@ pub(crate) struct SearchSetArguments {
     /// Name of the set.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// What is looked for.
+    /// The key to search for.
     #[arg(value_name = "KEY")]
     pub key: String,
     #[command(flatten)]
     pub server: ServerArgument,
 }
 
-/// Show what counts under the limits of calls of the running server, and which users, groups or URIs have the most calls.
+/// Show the calls that count under the limits of the running server, and the users, groups or URIs with the most calls.
 ///
 /// Its configuration has the limits ([[call_limit]]). The list is read part by part while calls go on.
 #[derive(Debug, Args)]
@@ -221,22 +221,24 @@ Examples:
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 3 no server reached.")]
 pub(crate) struct LimitsArguments {
-    /// This limit alone.
+    /// Only this limit.
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// The calls of this key alone: a user, a group, an address or a URI, as the limit counts them.
+    /// Only the calls of this key: a user, a group, an address or a URI, as the limit counts them.
     #[arg(long, value_name = "KEY", requires = "name")]
     pub key: Option<String>,
-    /// So many keys of each limit, those with the most calls.
+    /// Number of keys of each limit, those with the most calls.
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub most: usize,
     #[command(flatten)]
     pub server: ServerArgument,
 }
 
-/// Show what the running server keeps: of its subscribers in memory, and in the caches of its configuration.
+/// Show the cached answers of the running server: about its subscribers in memory, and in the caches of its
+/// configuration.
 ///
-/// What is kept of a user can be dropped, so that the database is asked again. No value is shown: it may prove a password.
+/// The cached answers about a user can be dropped, so that the database is asked again. No value is shown: it may prove
+/// a password.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -255,7 +257,7 @@ pub(crate) struct CachesArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CachesCommand {
-    /// List what is kept of subscribers and the caches: entries, hits, misses, errors, and whether servers are reached.
+    /// List the caches, that of subscribers among them: entries, hits, misses, errors, and whether servers are reached.
     #[command(after_long_help = "\
 Examples:
   strowger caches list
@@ -264,7 +266,7 @@ Examples:
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 3 no server reached.")]
     List(ServerArgument),
-    /// Show what the caches hold of a user: that there is one, and for which algorithms; nothing that proves the password.
+    /// Show the cached answers about a user: whether it exists, and its algorithms; nothing that proves the password.
     #[command(after_long_help = "\
 Examples:
   strowger caches user alice@example.org
@@ -273,7 +275,7 @@ Examples:
 Exit codes: 0 done, 1 refused or failed, or nothing is kept of this user, 2 the command
 line cannot be used, 3 no server reached.")]
     User(CachedUserArguments),
-    /// Drop what the caches hold of a user, or of all subscribers: the database is asked again at the next request.
+    /// Drop the cached answers about a user, or about all subscribers: the database is asked again at the next request.
     #[command(after_long_help = "\
 Of a user, auth.credential_cache too: it calls no more until it registers again, which the
 database has to allow. With --all that cache keeps what it has.
@@ -343,7 +345,7 @@ pub(crate) struct CacheEntryArguments {
     pub server: ServerArgument,
 }
 
-/// Show what became of the rows of accounting, and what waits in its spool; or have that written now.
+/// Show the state of the accounting rows, and the number that waits in the spool; or write these now.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_long_help = "\
@@ -364,7 +366,7 @@ pub(crate) struct AccountingArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccountingCommand {
-    /// Try now to write what waits in the spool, before accounting.retry_interval has passed.
+    /// Write the rows that wait in the spool now, before accounting.retry_interval has passed.
     #[command(after_long_help = "\
 Examples:
   strowger accounting flush
@@ -374,8 +376,8 @@ cannot be used, 3 no server reached.")]
     Flush(ServerArgument),
     /// Try again to write the rows that the database refused for their values.
     ///
-    /// Such rows wait in the quarantine, a file beside the spool, until the table is mended. A row that is written leaves it;
-    /// one that is refused again stays, with the new reason.
+    /// Such rows wait in the quarantine, a file next to the spool, until the table is repaired. A row that is written
+    /// leaves it; one that is refused again stays, with the new reason.
     #[command(after_long_help = "\
 Examples:
   strowger accounting retry
@@ -403,7 +405,7 @@ pub(crate) struct BanArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BanCommand {
-    /// List the banned sources; an IPv6 network stands as its first address.
+    /// List the banned sources; an IPv6 network is shown by its first address.
     #[command(after_long_help = "\
 Examples:
   strowger ban list
@@ -475,9 +477,10 @@ pub(crate) struct LevelArguments {
 
 /// Let the running server read its configuration and its certificates again, as SIGHUP does.
 ///
-/// The configuration is taken whole, or refused with the place and the cure of each mistake; the server then goes on by the one that
-/// it has. Calls go on; a request that is under way ends by the configuration with which it came. Keys that need a restart are named
-/// (`strowger check --keys` lists them). The server reads the file that it was started with: `--config` with another one is refused.
+/// The configuration is taken whole, or refused with the place and the cure of each mistake; the server then keeps the
+/// one that it has. Calls continue; a request in progress keeps the configuration with which it started. Keys that need
+/// a restart are named (`strowger check --keys` lists them). The server reads the file that it was started with:
+/// `--config` with another one is refused.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -494,7 +497,7 @@ pub(crate) struct ReloadArguments {
 
 /// Shut the running server down gracefully, as SIGTERM does.
 ///
-/// New calls and registrations get 503, calls that are being set up have server.drain_timeout.
+/// New calls and registrations get 503; calls that are being set up have server.drain_timeout.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -504,7 +507,7 @@ Examples:
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 3 no server reached.")]
 pub(crate) struct DrainArguments {
-    /// Return when the server serves no more.
+    /// Return when the server has ended.
     #[arg(long)]
     pub wait: bool,
     #[command(flatten)]

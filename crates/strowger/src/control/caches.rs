@@ -1,4 +1,4 @@
-//! `strowger caches`: what the running server keeps of its subscribers, and its caches.
+//! `strowger caches`: cached answers of the running server about its subscribers, and its caches.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! `strowger limits`: what counts under the limits of calls of the running server.
+//! `strowger limits`: calls that count under the limits of the running server.
 
 use std::fmt::Write;
 

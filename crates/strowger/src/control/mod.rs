@@ -1,4 +1,4 @@
-//! Commands that reach a running server by its control socket.
+//! Commands that reach a running server through its control socket.
 
 mod accounting;
 pub(crate) mod arguments;
@@ -31,16 +31,16 @@ use crate::cli::ConfigArgument;
 use crate::configuration::Choice;
 use crate::output::{self, Outcome};
 
-/// How long the server may take for an answer.
+/// Timeout of an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The same for what databases are asked for: each of a set has `timeout`.
+/// Timeout of a reload: each database of a set has its own `timeout`.
 const LONGEST_RELOAD: Duration = Duration::from_secs(75);
 
-/// Beyond what the server gives calls that are set up.
+/// Extra time beyond the drain timeout of the server.
 const AFTER_DRAIN: Duration = Duration::from_secs(10);
 
-/// Registrations, calls and bans of a page.
+/// Registrations, calls and bans per page.
 const PAGE: usize = 500;
 
 pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
@@ -84,7 +84,7 @@ pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<Outcome> {
     }
 }
 
-/// All banned sources, page by page.
+/// All banned sources, read page by page.
 fn banned(client: &mut Client) -> anyhow::Result<Vec<Ban>> {
     let (mut all, mut from) = (Vec::new(), None);
     loop {
@@ -134,7 +134,7 @@ pub(crate) fn reload(arguments: &ReloadArguments) -> anyhow::Result<Outcome> {
     let json = arguments.server.json;
     let mut outcome = Outcome::Done;
     let choice = arguments.server.config.choose();
-    // A socket names the server, whatever file it goes by.
+    // A socket identifies the server, whatever its configuration file.
     let file = choice.file().filter(|_| arguments.server.socket.is_none());
     let file = file.map(|file| file.canonicalize().unwrap_or_else(|_| file.to_owned()));
     let reached = reach(&arguments.server, |client| {
@@ -155,12 +155,12 @@ pub(crate) fn reload(arguments: &ReloadArguments) -> anyhow::Result<Outcome> {
     Ok(self::outcome(reached, outcome))
 }
 
-/// Connects to the server that is meant and speaks with it.
+/// Connects to the selected server and speaks with it.
 fn reach(argument: &ServerArgument, speak: impl FnOnce(&mut Client) -> anyhow::Result<()>) -> anyhow::Result<Outcome> {
     reach_at(argument.socket.as_ref(), &argument.config, speak)
 }
 
-/// Speaks to the server at this socket, or to that of a configuration.
+/// Speaks to the server at this socket, or to the server of a configuration.
 fn reach_at(
     socket: Option<&PathBuf>,
     config: &ConfigArgument,
@@ -193,9 +193,11 @@ fn reach_at(
     }
 }
 
-/// The control socket that a configuration names. None, and a report, where the configuration is wrong and no server of it is there.
+/// Control socket of a configuration. `None`, after a report, if the configuration is wrong and its server does not
+/// run.
 fn socket_of(choice: &Choice) -> anyhow::Result<Option<PathBuf>> {
-    // A server runs by what the file said before, though some of it may be wrong now; and what it names, such as files of sets, need not be read.
+    // The server runs with an earlier version of the file, which may have a fault now. Files that it names, such as
+    // sets, need not be read.
     if let Some(socket) = choice.file().and_then(Config::control_socket_of).filter(|socket| socket.exists()) {
         return Ok(Some(socket));
     }
@@ -227,7 +229,7 @@ fn as_json(value: &impl serde::Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-/// Seconds as people say them.
+/// Formats seconds for people.
 fn duration(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -237,23 +239,23 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// How long ago that was, in milliseconds since 1970.
+/// Formats the time since a moment in milliseconds since 1970.
 fn ago(at: u64) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     format!("{} ago", duration(now.saturating_sub(at) / 1_000))
 }
 
-/// A command that was carried out, and what came of it.
+/// Outcome of a command: its own, if the server was reached.
 fn outcome(reached: Outcome, outcome: Outcome) -> Outcome {
     if reached == Outcome::Done { outcome } else { reached }
 }
 
-/// What is printed page by page: a table for people, or one array of JSON.
+/// Output of a list page by page: a table for people, or one JSON array.
 struct List {
     json: bool,
     rows: usize,
-    /// What there is nothing of.
+    /// Name of the rows, for the sentence that there are none.
     what: &'static str,
     heading: String,
 }
@@ -290,12 +292,13 @@ impl List {
     }
 }
 
-/// Text of a peer, for a terminal.
+/// Escapes text of a peer for a terminal.
 fn printable(text: &str) -> String {
     shown(text.as_bytes()).to_string()
 }
 
-/// A sentence of the server, whole: it names files and database servers, and may quote what those said.
+/// Escapes a sentence of the server. It is not truncated, because it names files and database servers and may quote
+/// their messages.
 fn sentence(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }

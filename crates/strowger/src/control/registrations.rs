@@ -1,4 +1,4 @@
-//! `strowger registrations`: who is registered with the running server, and the end of that.
+//! `strowger registrations`: lists and ends registrations with the running server.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::output::{self, Outcome};
 
 /// List who is registered with the running server, and where; end registrations.
 ///
-/// The list is read page by page while calls go on: who comes or goes meanwhile is seen or not.
+/// The list is read page by page while calls go on: a registration that comes or goes meanwhile is seen or not.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -32,7 +32,7 @@ pub(crate) struct RegistrationsArguments {
     /// List the registrations of this user only.
     #[arg(long, value_name = "NAME@DOMAIN", value_parser = address_of_record)]
     user: Option<AddressOfRecord>,
-    /// So many at most [default: all].
+    /// Maximum number of registrations [default: all].
     #[arg(long, value_name = "NUMBER")]
     limit: Option<usize>,
     #[command(flatten)]
@@ -43,9 +43,10 @@ pub(crate) struct RegistrationsArguments {
 enum RegistrationsCommand {
     /// End the registrations of a user, or one of them.
     ///
-    /// New calls to the user do not reach its phones; existing calls go on. Without CONTACT the route tokens of the user end too: its phones need
-    /// the password for the next request within a call or subscription, except BYE and ACK. A phone that has the password of the user registers
-    /// again when it is due: change the password (`strowger user passwd`) or remove the user before, in the table of another program too.
+    /// New calls to the user do not reach its phones; existing calls continue. Without CONTACT the route tokens of the
+    /// user end too: its phones need the password for the next request within a call or subscription, except BYE and
+    /// ACK. A phone that has the password of the user registers again when it is due: change the password (`strowger
+    /// user passwd`) or remove the user before, in the table of another program too.
     #[command(after_long_help = "\
 Examples:
   strowger registrations remove alice@example.org
@@ -62,7 +63,7 @@ struct RemoveArguments {
     /// The user.
     #[arg(value_name = "NAME@DOMAIN", value_parser = address_of_record)]
     user: AddressOfRecord,
-    /// The one with this contact alone, as `strowger registrations` shows it [default: all].
+    /// Only the registration with this contact, as `strowger registrations` shows it [default: all].
     #[arg(value_name = "CONTACT")]
     contact: Option<String>,
     #[command(flatten)]
@@ -96,7 +97,7 @@ fn remove(arguments: &RemoveArguments) -> anyhow::Result<Outcome> {
 pub(crate) fn end_registrations(config: &ConfigArgument, user: &AddressOfRecord) -> anyhow::Result<Outcome> {
     let user = user.to_string();
     reach_at(None, config, |client| {
-        // Refused where nothing of users is kept.
+        // The server refuses this if it has no such cache.
         client.ask(&Order::DropSubscribers { user: Some(user.clone()) })?;
         match ask(client, &Order::RemoveRegistrations { user: user.clone(), contact: None })? {
             Reply::Done(Done::Unregistered { registrations }) => {

@@ -1,4 +1,4 @@
-//! What `strowger reload` says.
+//! Output of `strowger reload`.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use strowger_node::control::{Change, Reload, Wrong};
 
 use crate::output;
 
-/// What is in force now, and what needs a restart.
+/// Prints the changes in force, and those that need a restart.
 pub(super) fn print(reload: &Reload) -> anyhow::Result<()> {
     let (restart, in_force): (Vec<&Change>, Vec<&Change>) =
         reload.changes.iter().partition(|change| change.needs_restart);
@@ -29,7 +29,7 @@ pub(super) fn print(reload: &Reload) -> anyhow::Result<()> {
     output::print(&text)
 }
 
-/// What is wrong with the configuration, as `strowger check` says it.
+/// Prints the faults of the configuration, as `strowger check` does.
 pub(super) fn refused(wrong: &Wrong) -> anyhow::Result<()> {
     output::report_text(&wrong.text);
     output::complain("the server refuses this configuration and keeps its own");

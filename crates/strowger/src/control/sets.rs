@@ -1,4 +1,4 @@
-//! `strowger sets`: the data sets that the rules of the running server ask.
+//! `strowger sets`: the data sets that the rules of the running server use.
 
 use std::fmt::Write;
 

@@ -7,7 +7,7 @@ use strowger_node::control::{NextHopAside, Status};
 
 use super::duration;
 
-/// What is shown of the metrics: a word, and what stands behind it.
+/// Rows of the output: a title, and metrics with their words.
 const ROWS: [(&str, &[(&str, &str)]); 12] = [
     ("registrations", &[("strowger_bindings", ""), ("strowger_registered_users", "users")]),
     (
@@ -120,7 +120,7 @@ pub(super) fn table(status: &Status) -> String {
     text
 }
 
-/// The value of a metric; without labels in its name, of all its samples together.
+/// Value of a metric; a name without labels gives the sum of all its samples.
 fn sum(metrics: &BTreeMap<String, f64>, name: &str) -> f64 {
     let is_of = |sample: &str| sample == name || sample.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
     metrics.iter().filter(|(sample, _)| is_of(sample)).map(|(_, value)| value).sum()

@@ -1,4 +1,4 @@
-//! The messages of a call, drawn between those who sent and received them.
+//! Draws the messages of a call between their senders and receivers.
 
 use std::fmt::Write;
 
@@ -8,16 +8,16 @@ use strowger_message::{Index, Limits, Message, Name, status};
 
 use super::phones::{Party, Step};
 
-/// Columns from one line of the ladder to the next, without the lines themselves.
+/// Columns between two lines of the ladder, without the lines themselves.
 const GAP: usize = 20;
 
-/// A pause that is worth a row of its own, in milliseconds.
+/// Length of a pause that gets a row of its own, in milliseconds.
 const PAUSE: f64 = 1_000.0;
 
-/// A message as it is shown.
+/// A message in the drawing.
 #[derive(Debug, Serialize)]
 pub(super) struct Rung {
-    /// Milliseconds since the first.
+    /// Milliseconds since the first message.
     #[serde(rename = "at_ms")]
     pub at: f64,
     pub from: &'static str,
@@ -29,13 +29,13 @@ pub(super) struct Rung {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     pub cseq: String,
-    /// Values of each header.
+    /// Number of values of each header field.
     pub via: usize,
     pub record_route: usize,
     pub route: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_forwards: Option<u8>,
-    /// Digest credentials are in it.
+    /// True if it contains digest credentials.
     pub credentials: bool,
     /// Bytes of the body.
     pub body: usize,
@@ -45,7 +45,7 @@ pub(super) struct Rung {
     lanes: (Party, Party),
 }
 
-/// The rungs of these messages, in their order. What is no SIP message is left out: no phone of the demo sends such.
+/// Rungs of these messages, in order. Others than SIP messages are left out: no phone of the demo sends any.
 pub(super) fn rungs(steps: &[Step]) -> Vec<Rung> {
     let first = steps.first().map(|step| step.at);
     let mut index = Index::new();
@@ -77,7 +77,7 @@ pub(super) fn rungs(steps: &[Step]) -> Vec<Rung> {
     rungs
 }
 
-/// The ladder, in colour where standard output is a terminal.
+/// Draws the ladder, in colour if standard output is a terminal.
 pub(super) fn draw(rungs: &[Rung]) -> String {
     let mut out = String::new();
     let names = [Party::Caller, Party::Server, Party::Callee].map(|party| style(format!("{:^9}", party.name())).bold());
@@ -120,7 +120,7 @@ fn arrow(rung: &Rung, rightward: bool) -> String {
     if rightward { format!("── {coloured} {line}▶") } else { format!("◀─ {coloured} {line}─") }
 }
 
-/// What is worth knowing of a message beside its name: what it is, and what the server put on it or took off.
+/// Remarks on a message: its meaning, and the changes that the server made.
 fn notes(rung: &Rung) -> String {
     let mut notes: Vec<String> = Vec::new();
     if let Some(code) = rung.status {

@@ -1,4 +1,4 @@
-//! Calls in number: the generator of `strowger load`, both ends in this process, through the server of the demo.
+//! Load of calls: the generator of `strowger load`, both ends in this process, through the server of the demo.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -17,18 +17,18 @@ use super::server::DOMAIN;
 use crate::load::{Interrupted, Screen};
 use crate::output;
 
-/// Who answers the calls in number: a phone of the two would ring otherwise.
+/// User that answers the load; it is not one of the two phones, which would ring.
 pub(super) const CALLEE: (&str, &str) = ("carol", "lighthouse");
 
-/// Milliseconds that each call is held.
+/// Duration of each call in milliseconds.
 pub(super) const HOLD: u64 = 200;
 
-/// What the calls came to.
+/// Results of the load.
 pub(super) struct Calls {
     ended: Ended,
 }
 
-/// Makes calls, and shows how they go on standard error: a screen on a terminal, elsewhere a line a second.
+/// Makes calls, and shows their progress on standard error: a screen on a terminal, elsewhere one line per second.
 pub(super) fn run(server: SocketAddr, seconds: u32, rate: u32, quiet: bool) -> anyhow::Result<Calls> {
     let target = server.to_string().parse().context("an address is a target")?;
     let user = |(name, password): (&str, &str)| User { name: name.into(), password: password.into() };
@@ -79,27 +79,27 @@ impl Calls {
         self.totals().counter(Counter::CallsOutgoing)
     }
 
-    /// Calls that did not come to their end: those that failed, and those that were cut off.
+    /// Calls that did not complete: failed ones, and those cut off.
     pub(super) fn failures(&self) -> u64 {
         self.made() - self.totals().counter(Counter::CallsSuccessful).min(self.made())
     }
 
-    /// Why calls failed.
+    /// Reasons of failed calls.
     pub(super) fn reasons(&self) -> String {
         report::failures(self.totals()).join(", ")
     }
 
-    /// Messages that the generator sent again.
+    /// Messages that the generator retransmitted.
     pub(super) fn retransmissions(&self) -> u64 {
         self.totals().counter(Counter::RetransmissionsSent)
     }
 
-    /// Milliseconds within which this share of the calls was answered, from the INVITE to the 200.
+    /// Percentile in milliseconds of the delay from the INVITE to the 200.
     pub(super) fn delay(&self, percentile: f64) -> f64 {
         self.totals().delays(Delay::Response).percentile(percentile).map_or(0.0, |us| us as f64 / 1e3)
     }
 
-    /// Calls that succeeded, a second of the time in which calls were begun.
+    /// Successful calls per second of the time in which calls began.
     pub(super) fn per_second(&self) -> f64 {
         Rate::Successful.of(self.totals()).unwrap_or(0.0)
     }
@@ -108,22 +108,22 @@ impl Calls {
         Report::new(&self.ended.run, &[], &Thresholds::default())
     }
 
-    /// Whether the generator itself kept up.
+    /// True if the generator itself kept up.
     pub(super) fn valid(&self) -> bool {
         self.report().valid()
     }
 
-    /// The verdict of the report, a line each with its tone; behind INVALID the reasons.
+    /// Verdict of the report, one line each with its tone; INVALID is followed by the reasons.
     pub(super) fn verdict(&self) -> Vec<(Tone, String)> {
         let report = self.report();
         let lines = report.verdict().into_iter().map(|line| (line.tone, format!("{}: {}", line.title, line.text)));
         lines.chain(report.reasons().into_iter().map(|reason| (Tone::Bad, format!("- {reason}")))).collect()
     }
 
-    /// Writes the report as a page: to this file, or to one of its own in the folder for temporary files.
+    /// Writes the report as a page: to this file, or to a new file in the folder for temporary files.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(super) fn write_page(&self, path: Option<&Path>) -> anyhow::Result<PathBuf> {
         let page = self.report().html();
         if let Some(path) = path {

@@ -1,4 +1,5 @@
-//! The two telephones: one user agent on two sockets, on shards of its own. What they do moves with the bucket of its Call-ID.
+//! The two phones: one user agent on two sockets, on shards of its own. The state of a call or registration moves with
+//! the bucket of its Call-ID.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,17 +22,17 @@ use strowger_net::{Listener, Net, NetSettings, Node, Service};
 
 use super::server::DOMAIN;
 
-/// Name and password: first the caller, then the callee, each at the listener of its place here.
+/// Name and password of the caller and of the callee; each uses the listener with its index.
 pub(super) const USERS: [(&str, &str); 2] = [("alice", "wonderland"), ("bob", "builder")];
 
-/// Seconds that a phone asks the registrar for.
+/// Expiry in seconds that a phone requests.
 const EXPIRES: u32 = 3_600;
 
-/// What each phone says it would like to hear, and where. Nothing is ever sent there: the demo is about signalling.
+/// Media that each phone offers to receive. Nothing is ever sent there: the demo is about signalling.
 const SDP: &[u8] =
     b"v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0 8\r\n";
 
-/// Who sends or gets a message.
+/// Sender or receiver of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Party {
     Caller,
@@ -62,21 +63,21 @@ pub(super) struct Step {
     pub bytes: Vec<u8>,
 }
 
-/// What the phones are asked to do, one thing after another.
+/// Orders to the phones, one after another.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// This user's phone registers.
+    /// Registers the phone of this user.
     Register(usize),
-    /// The caller calls the callee.
+    /// Makes the caller call the callee.
     Call,
 }
 
-/// What became of it.
+/// Results of orders.
 #[derive(Debug)]
 pub(super) enum News {
-    /// The registrar's last word, and the messages that led to it.
+    /// The final answer of the registrar, and the messages that led to it.
     Registered(Result<u32, u16>, Vec<Step>),
-    /// The call is over, or was given up.
+    /// The call is over or was given up; with its messages.
     Called(Call, Vec<Step>),
     /// Ctrl-C was pressed.
     Interrupted,
@@ -86,26 +87,26 @@ pub(super) enum News {
 const RING: u64 = 400;
 const HOLD: u64 = 2_000;
 
-/// How long the end of the call is waited for, milliseconds: an INVITE and a BYE without an answer take 32 s each
-/// (64 times T1, RFC 3261 section 17.1).
+/// Timeout of the end of the call in milliseconds: an INVITE and a BYE without an answer take 32 s each (64 times T1,
+/// RFC 3261 section 17.1).
 const PATIENCE: u64 = 66_000;
 
-/// The stations of the call.
+/// Progress of the call.
 #[derive(Debug, Default)]
 pub(super) struct Call {
     answered: bool,
-    /// Its ACK reached the callee.
+    /// True when its ACK has reached the callee.
     confirmed: bool,
-    /// Its BYE was answered.
+    /// True when its BYE was answered.
     ended: bool,
-    /// Its BYE reached the callee.
+    /// True when its BYE has reached the callee.
     taken_down: bool,
-    /// The status that refused it; 408: no answer came.
+    /// Status that refused it; 408 if no answer came.
     pub refused: Option<u16>,
 }
 
 impl Call {
-    /// It went through all of them.
+    /// True if the call passed all steps.
     pub(super) const fn succeeded(&self) -> bool {
         self.answered && self.confirmed && self.ended && self.taken_down
     }
@@ -134,7 +135,7 @@ fn start_with(settings: NetSettings, server: SocketAddr, news: Sender<News>) -> 
     std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).context("no randomness")?;
     let interrupted = news.clone();
     let node = net.spawn(move |shard, _| {
-        // The callee rings at once, which spares its own 100.
+        // The callee rings at once, so it need not send a 100 of its own.
         let settings = UserAgentSettings {
             name: b"Strowger demo".to_vec(),
             trying: false,
@@ -155,18 +156,18 @@ fn start_with(settings: NetSettings, server: SocketAddr, news: Sender<News>) -> 
     Ok(node)
 }
 
-/// Something that a phone does when its time has come.
+/// An action of a phone at a set time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Deed {
     Answer,
     HangUp,
 }
 
-/// Both phones, as far as they are in this shard.
+/// The parts of both phones in this shard.
 pub(super) struct Phones {
     endpoint: Endpoint,
-    /// Accounts know the last challenge that they answered. What a phone tells the registrar is nothing for its callee, so
-    /// calls have an account of their own.
+    /// Accounts remember the last challenge that they answered. The callee must not see the credentials of a phone for
+    /// the registrar, so calls have an account of their own.
     registering: [AccountKey; 2],
     calling_as: AccountKey,
     server: SocketAddr,
@@ -174,9 +175,9 @@ pub(super) struct Phones {
     task: Option<Task>,
 }
 
-/// What was ordered and is under way, in the shard that has its Call-ID.
+/// The order in progress, in the shard that has its Call-ID.
 pub(super) struct Task {
-    /// The messages.
+    /// Messages so far.
     steps: Vec<Step>,
     what: What,
 }
@@ -191,14 +192,14 @@ struct CallTask {
     /// The call at the caller, and at the callee.
     caller: Option<CallKey>,
     callee: Option<CallKey>,
-    /// When it is given up, ms.
+    /// Time at which it is given up, in milliseconds.
     until: u64,
-    /// By their time, the earliest first.
+    /// Actions, the earliest first.
     deeds: BinaryHeap<Reverse<(u64, Deed, CallKey)>>,
 }
 
 impl Task {
-    /// It moves with what is in this record.
+    /// True if it moves with the contents of this record.
     fn is_in(&self, record: &EndpointRecord) -> bool {
         match &self.what {
             What::Registration(key) => record.has_registration(*key),
@@ -206,7 +207,7 @@ impl Task {
         }
     }
 
-    /// The same with the keys of another shard.
+    /// The task with the keys of another shard.
     fn moved(mut self, keys: &MovedCalls) -> Self {
         match &mut self.what {
             What::Registration(key) => *key = keys.registration(*key).unwrap_or(*key),
@@ -222,7 +223,7 @@ impl Task {
     }
 }
 
-/// What moves to another shard.
+/// State that moves to another shard.
 pub(super) struct Record {
     endpoint: EndpointRecord,
     task: Option<Task>,
@@ -233,7 +234,7 @@ impl Phones {
         Target::new(Transport::Udp, ListenerId(phone as u16), self.server)
     }
 
-    /// Lets the user agent do something, and records what it sends.
+    /// Runs an action of the user agent and records the messages that it sends.
     fn with(&mut self, out: &mut Outbox, act: impl FnOnce(&mut Self, &mut Outbox)) {
         let before = out.sends().len();
         act(self, out);
@@ -300,7 +301,7 @@ impl Phones {
         }
     }
 
-    /// Does what is due, then what the user agent's news ask for.
+    /// Performs the actions that are due, then handles the events of the user agent.
     fn go_on(&mut self, now: Now, out: &mut Outbox) {
         while let Some(call) = self.call_task()
             && let Some(Reverse((at, deed, key))) = call.deeds.peek().copied()
@@ -360,14 +361,14 @@ impl Phones {
         }
     }
 
-    /// A refresh, much later, is no news.
+    /// A refresh, much later, is not reported.
     fn registered(&mut self, result: Result<u32, u16>) {
         if let Some(task) = self.task.take_if(|task| matches!(task.what, What::Registration(_))) {
             let _ = self.news.send(News::Registered(result, task.steps));
         }
     }
 
-    /// Tells the end of the call: nothing is under way any more, or it was waited for long enough.
+    /// Reports the end of the call when nothing is in progress any more, or after the timeout.
     fn close(&mut self, now: Now) {
         let is_over = |call: &CallTask| (call.caller.is_none() && call.callee.is_none()) || call.until <= now.mono;
         if self.call_task().is_some_and(|call| is_over(call))

@@ -1,4 +1,4 @@
-//! The server of the demo: in this process, on free ports of loopback, its database in a folder that goes with it.
+//! The server of the demo: in this process, on free loopback ports, with a database in a temporary folder.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use crate::user;
 
-/// The domain of the demo (RFC 2606: reserved).
+/// Domain of the demo (RFC 2606: reserved).
 pub(super) const DOMAIN: &str = "example.org";
 
-/// What a user would write into `strowger.toml` for this; the database is put beside it.
+/// Configuration as a user would write it in `strowger.toml`; the database is in the same folder.
 const CONFIGURATION: &str = r#"
 listen = ["udp:127.0.0.1:0", "tcp:127.0.0.1:0"]
 domains = ["example.org"]
@@ -23,17 +23,17 @@ realm = "example.org"
 store.database = "demo.sqlite"
 "#;
 
-/// A running server and its folder. Fields end in this order: first the server, then its files.
+/// A running server and its folder. Fields are dropped in this order: first the server, then its files.
 pub(super) struct Subject {
     server: Server,
     _folder: TempDir,
 }
 
 impl Subject {
-    /// Makes the database with its users and starts the server.
+    /// Creates the database with its users and starts the server.
     ///
     /// # Errors
-    /// No folder, no database, no port.
+    /// There is no folder, no database or no port.
     pub(super) fn start(users: &[(&str, &str)]) -> anyhow::Result<Self> {
         let folder = TempDir::with_prefix("strowger-demo-").context("no temporary folder can be made")?;
         let source = Source { file: "demo", text: CONFIGURATION, folder: folder.path(), ..Source::default() };
@@ -49,7 +49,7 @@ impl Subject {
         Ok(Self { server: Server::start(config)?, _folder: folder })
     }
 
-    /// Where it listens by UDP.
+    /// UDP address of the server.
     pub(super) fn udp(&self) -> SocketAddr {
         let policy = self.server.policy();
         let listeners = policy.config.listeners.iter().zip(self.server.addresses());
@@ -60,25 +60,25 @@ impl Subject {
             .expect("the configuration has one by UDP")
     }
 
-    /// Every listener, as `udp 127.0.0.1:40000`.
+    /// All listeners, as `udp 127.0.0.1:40000`.
     pub(super) fn listeners(&self) -> Vec<String> {
         let policy = self.server.policy();
         let listeners = policy.config.listeners.iter().zip(self.server.addresses());
         listeners.map(|(listener, address)| format!("{} {address}", listener.transport.text())).collect()
     }
 
-    /// Processor time that the threads which carry messages have used so far: the shards, not the writer of the database.
+    /// Processor time of the shards so far, without the writer of the database.
     pub(super) fn busy(&self) -> Duration {
         let handle = self.server.handle();
         (0..handle.most()).filter_map(|shard| handle.busy(shard)).sum()
     }
 
-    /// Messages that were sent again, by either side's timers.
+    /// Messages that were retransmitted by either side's timers.
     pub(super) fn retransmissions(&self) -> u64 {
         self.server.counts().retransmissions
     }
 
-    /// Bindings that are registered now.
+    /// Number of bindings.
     pub(super) fn bindings(&self) -> usize {
         self.server.bindings()
     }

@@ -9,19 +9,19 @@ use strowger_load::report::Tone;
 
 use super::load::Calls;
 
-/// What was measured around the calls.
+/// Figures measured around the calls.
 pub(super) struct Figures<'a> {
     pub calls: &'a Calls,
     /// Processor time of the server's shards.
     pub cpu: Duration,
-    /// Messages that the server sent again.
+    /// Messages that the server retransmitted.
     pub resent: u64,
-    /// Resident memory of this process in bytes, where the system tells it.
+    /// Resident memory of this process in bytes, if the system reports it.
     pub memory: Option<u64>,
 }
 
 impl Figures<'_> {
-    /// Microseconds.
+    /// Processor time per call in microseconds.
     fn cpu_per_call(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.calls.made().max(1) as f64
     }
@@ -34,7 +34,7 @@ impl Figures<'_> {
         };
         let mut out = String::new();
         let mut row = |name: &str, value: &dyn std::fmt::Display, unit: &str, note: &str| {
-            // A style pads what it shows, not its escape codes.
+            // A style pads the visible text, not its escape codes.
             let _ = writeln!(out, "{}", format!("  {name:<22}{value:>10} {unit:<4}{}", style(note).dim()).trim_end());
         };
         row("calls", &calls.made(), "", "");

@@ -18,10 +18,10 @@ pub(crate) use self::values::Apart;
 use self::values::{apart, arrivals, domain, hold, key, listen, milliseconds, percent, start_at, transport};
 use crate::cli::whole;
 
-/// Make SIP traffic, and measure what comes of it.
+/// Make SIP traffic, and measure the results.
 ///
-/// With a target alone it makes ten calls a second for ten seconds and prints a table. Calls begin when the schedule says,
-/// however the calls before them fare, and every report says whether the generator itself kept up.
+/// With a target alone it makes ten calls a second for ten seconds and prints a table. Calls begin on schedule,
+/// whatever happens to the calls before them, and every report says whether the generator itself kept up.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_long_help = "\
@@ -77,14 +77,14 @@ pub(crate) struct LoadArguments {
     /// and unregisters at the end.
     #[arg(long, help_heading = "Traffic")]
     pub pair: bool,
-    /// How long Ctrl-C waits for the answers to CANCEL and BYE; where users only receive calls, for these to end.
+    /// Time that Ctrl-C leaves for the answers to CANCEL and BYE; if users only receive calls, for these to end.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = period::duration, help_heading = "Run")]
     pub grace: Duration,
-    /// Print the messages of the first call, as they would be sent, and end. The target gets nothing.
+    /// Print the messages of the first call and end. Nothing is sent to the target.
     #[arg(long, help_heading = "Run")]
     pub dry_run: bool,
-    /// Begin without the few OPTIONS that look whether the target answers and whether something limits the rate. A scenario of
-    /// SIPp that answers (`sipp -sn uas`) takes each of them for a call, which fails.
+    /// Begin without the few OPTIONS that test whether the target answers and whether something limits the rate. A
+    /// scenario of SIPp that answers (`sipp -sn uas`) takes each of them for a call, which fails.
     #[arg(long, help_heading = "Run")]
     pub no_preflight: bool,
 }
@@ -96,14 +96,14 @@ pub(crate) enum LoadCommand {
     Measures(MeasuresArguments),
 }
 
-/// Print every measure that --require takes, and how it is defined.
+/// Print every measure that --require takes, and its definition.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   strowger load measures
   strowger load measures srd")]
 pub(crate) struct MeasuresArguments {
-    /// Only those whose name or title has this in it.
+    /// Only those with this text in their name or title.
     pub part: Option<String>,
 }
 
@@ -140,13 +140,13 @@ pub(crate) struct UasArguments {
     /// The port.
     #[arg(long, short, default_value_t = 5060, value_parser = whole::<u16>(0..=65_535))]
     pub port: u16,
-    /// The address that is listened on and stands in messages; :: listens on every IPv6 address [default: every IPv4 address,
+    /// Local address, which also appears in messages; :: listens on every IPv6 address [default: every IPv4 address,
     /// and in messages that by which others reach this machine].
     #[arg(long, value_name = "IP")]
     pub source: Option<IpAddr>,
     #[arg(long, value_name = "TRANSPORT", default_value = "udp", value_parser = transport)]
     pub transport: Transport,
-    /// How long it rings before it answers.
+    /// Ringing time before the answer.
     #[arg(long, value_name = "TIME", value_parser = period::duration)]
     pub ring: Option<Duration>,
     /// A SIPp document that waits for calls, instead.
@@ -155,10 +155,10 @@ pub(crate) struct UasArguments {
     /// Refuse a document that runs commands in a shell.
     #[arg(long)]
     pub no_exec: bool,
-    /// It ends after so long.
+    /// End after this time.
     #[arg(long, short = 'd', value_name = "TIME", value_parser = period::duration)]
     pub duration: Option<Duration>,
-    /// How long Ctrl-C leaves calls that are open to end by themselves, before they get a BYE.
+    /// Time that Ctrl-C leaves for open calls to end by themselves, before they get a BYE.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = period::duration)]
     pub grace: Duration,
     #[command(flatten)]
@@ -182,24 +182,24 @@ pub(crate) struct Schedule {
     /// Time during which new calls start [default: 10s, or until all calls are made].
     #[arg(long, short = 'd', value_name = "TIME", value_parser = period::duration)]
     pub duration: Option<Duration>,
-    /// How long a call is held, from the ACK to the BYE: a time, MIN-MAX, or exp:MEAN.
+    /// Duration of a call from the ACK to the BYE: a time, MIN-MAX, or exp:MEAN.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = hold)]
     pub hold: Distribution,
     /// A rate that changes: 100:30s,100-500:1m,burst:1000 or a CSV file with lines of seconds,rate.
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["rate", "duration"])]
     pub rate_profile: Option<String>,
-    /// How arrivals are spread: fixed, or poisson.
+    /// Distribution of arrivals: fixed, or poisson.
     #[arg(long, value_name = "HOW", default_value = "fixed", value_parser = arrivals)]
     pub arrivals: Arrivals,
-    /// The moment of the first call: a date and time with its zone (2026-12-01T09:30:00Z), or +5s for five seconds from now. Several
-    /// generators whose clocks agree so begin together.
+    /// The moment of the first call: a date and time with its zone (2026-12-01T09:30:00Z), or +5s for five seconds from
+    /// now. So several generators with synchronous clocks begin together.
     #[arg(long, value_name = "MOMENT", value_parser = start_at)]
     pub start_at: Option<SystemTime>,
-    /// The first part of the schedule warms the server up: its calls run, and are in no total, percentile, requirement or verdict. A
-    /// call belongs to it that falls due in it, however long it lasts.
+    /// Length of a first part of the schedule that warms the server up: its calls run, but count in no total,
+    /// percentile, requirement or verdict. A call belongs to it if it falls due in it, however long it lasts.
     #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = period::duration)]
     pub warm_up: Duration,
-    /// Draw randomness from this number, so that a run can be repeated.
+    /// Seed of the random numbers, so that a run can be repeated.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
@@ -210,8 +210,8 @@ pub(crate) struct Traffic {
     /// call, register, re-register, register-then-call, register-then-receive, options, message or mix [default: call].
     #[arg(long, short, value_name = "NAME", conflicts_with = "scenario")]
     pub workload: Option<Workload>,
-    /// Shares of a mix in per cent: call, register, options and message. A kind that is not named has none; calls have what
-    /// is left to 100. It makes a mix of the workload [default: call=70,register=20,options=5,message=5].
+    /// Shares of a mix in per cent: call, register, options and message. A kind that is not named has none; calls have
+    /// the rest to 100. It makes a mix of the workload [default: call=70,register=20,options=5,message=5].
     #[arg(long, value_name = "NAME=PERCENT,...", conflicts_with = "scenario")]
     pub mix: Option<Mix>,
     /// A SIPp document that makes the calls. Several are possible, each with its share of the calls behind a colon: FILE:70 and FILE:30.
@@ -237,28 +237,28 @@ pub(crate) struct Traffic {
     /// allows].
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=u64::from(u32::MAX)))]
     pub max_sockets: Option<u32>,
-    /// Send everything here; the target stays in the messages.
+    /// Send everything to this address; the target stays in the messages.
     #[arg(long, value_name = "HOST[:PORT]")]
     pub proxy: Option<Target>,
     /// The domain of the users [default: the target's host].
     #[arg(long, value_parser = domain)]
     pub domain: Option<String>,
-    /// The user who calls, and its password.
+    /// The calling user and its password.
     #[arg(long, value_name = "USER:PASSWORD", value_parser = users::one, conflicts_with = "users")]
     pub auth: Option<User>,
     /// Users with passwords, one a line: user;password. A document takes its data by --inf.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "scenario")]
     pub users: Option<PathBuf>,
-    /// The user who is called, if the target names none; with --pair it registers at the target first, and answers here.
+    /// The called user, if the target names none; with --pair it registers at the target first, and answers here.
     #[arg(long, value_name = "USER[:PASSWORD]", value_parser = users::one)]
     pub callee: Option<User>,
-    /// Seconds that a registration asks for; those of users who are called here are removed at the end.
+    /// Expiry in seconds of a registration; those of users who are called here are removed at the end.
     #[arg(long, value_name = "SECONDS", default_value_t = 3_600, value_parser = whole::<u32>(0..=u64::from(u32::MAX)))]
     pub expires: u32,
-    /// How long the answering side of --pair rings.
+    /// Ringing time of the answering side of --pair.
     #[arg(long, value_name = "TIME", value_parser = period::duration)]
     pub ring: Option<Duration>,
-    /// An answer that does not come in this time ends its call [default: 32s; of a document: none].
+    /// Timeout of an answer; then its call ends [default: 32s; of a document: none].
     #[arg(long, value_name = "TIME", value_parser = period::duration)]
     pub timeout: Option<Duration>,
     /// Addresses to send from, in turn; several are possible, with commas or one by one.
@@ -277,13 +277,13 @@ pub(crate) struct Traffic {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct Certificates {
-    /// Authorities of the certificate that the other side shows when we connect to it; without them any certificate is taken.
+    /// Certificate authorities for the servers to which this side connects; without them any certificate is accepted.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub tls_ca: Option<PathBuf>,
-    /// Our own certificate, for the side that answers.
+    /// Certificate of the answering side.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
-    /// The key of our own certificate.
+    /// Private key of that certificate.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 }
@@ -293,18 +293,18 @@ pub(crate) struct Certificates {
 pub(crate) struct Output {
     #[command(flatten)]
     pub reports: Reports,
-    /// A requirement that ends the run once it is lost: a count when it passes its bound, everything else by the last 10 s, once 20 calls
-    /// have ended in them. It is required at the end, too; several are possible.
+    /// A requirement that ends the run once it fails: a count when it passes its bound, all others over the last 10 s,
+    /// once 20 calls have ended in them. It is also required at the end; several are possible.
     #[arg(long, value_name = "MEASURE<VALUE", help_heading = "Output")]
     pub abort_on: Vec<String>,
-    /// Write the raw log of results: every report can be made from it later, and several can be put together.
+    /// Write the raw log of results: every report can be made from it later, and several logs can be combined.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub log: Option<PathBuf>,
-    /// Keep the messages of the first N calls that fail: table, JSON, page and log show them as ladders. They are as they were sent, digest
-    /// responses too.
+    /// Keep the messages of the first N calls that fail: table, JSON, page and log show them as ladders. They are shown
+    /// as they were sent, digest responses included.
     #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = whole::<u16>(0..=1_000), help_heading = "Output")]
     pub keep_failed: u16,
-    /// Serve figures for Prometheus on this address while it runs.
+    /// Serve metrics for Prometheus on this address during the run.
     #[arg(long, value_name = "IP:PORT", value_parser = listen, help_heading = "Output")]
     pub prometheus: Option<SocketAddr>,
 }
@@ -312,7 +312,7 @@ pub(crate) struct Output {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Reports {
-    /// What the run must show, such as 'srd.p95<200ms' or 'ser>=99.9%'; several are possible.
+    /// Requirement on the results, such as 'srd.p95<200ms' or 'ser>=99.9%'; several are possible.
     #[arg(long, value_name = "MEASURE<VALUE")]
     pub require: Vec<String>,
     /// Write the report as JSON; - is standard output, and the table goes to standard error.
@@ -324,37 +324,38 @@ pub(crate) struct Reports {
     /// Write the report as one self-contained HTML page; - as with --json.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
-    /// Lines of the series at most: in a longer run each stands for 2, 4, 8 seconds and so on.
+    /// Maximum number of lines of the series: in a longer run each covers 2, 4, 8 seconds and so on.
     #[arg(long, value_name = "N", default_value_t = 3_600, value_parser = whole::<u32>(2..=u64::from(u32::MAX)))]
     pub series: u32,
-    /// No screen and no table; files are written, errors and missed requirements said.
+    /// No screen and no table; files are written, errors and missed requirements printed.
     #[arg(long, short)]
     pub quiet: bool,
     #[command(flatten)]
     pub bounds: Bounds,
 }
 
-/// From where on the generator, and not the server, counts as the limit.
+/// Bounds beyond which the generator, not the server, counts as the limit.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Health (beyond these a run is INVALID)")]
 pub(crate) struct Bounds {
-    /// Calls that fell due, had a place, and were not begun by the end of a window.
+    /// Calls that fell due, had a free place, and were not begun by the end of a window.
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
     pub max_rate_error: f64,
-    /// The lag of calls, of timers within calls and of sending, its 99th percentile [default: by the delays, see --lag-share].
+    /// The lag of calls, of timers within calls and of sending, its 99th percentile [default: by the delays, see
+    /// --lag-share].
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     pub max_lag: Option<f64>,
-    /// How long messages lay in our own sockets, its 99th percentile [default: as --max-lag].
+    /// Waiting time of messages in the sockets of the generator, its 99th percentile [default: as --max-lag].
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     pub max_receive_lag: Option<f64>,
-    /// How long a thread waited for a core each time, in the mean [default: as --max-lag].
+    /// Mean time that a thread waited for a core each time [default: as --max-lag].
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     pub max_run_queue: Option<f64>,
-    /// The share of the time in which a thread waited for a core, where calls wait for the limit of concurrent calls.
+    /// Share of the time in which a thread waited for a core, if calls wait for the limit of concurrent calls.
     #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = percent)]
     pub max_core_wait: f64,
-    /// The bound of --max-lag, --max-receive-lag and --max-run-queue where they are not given: this share of the 95th percentile
-    /// of the delays that were measured, within --lag-floor and --lag-most.
+    /// Default of --max-lag, --max-receive-lag and --max-run-queue: this share of the 95th percentile of the measured
+    /// delays, within --lag-floor and --lag-most.
     #[arg(long, value_name = "PERCENT", default_value = "50%", value_parser = percent)]
     pub lag_share: f64,
     /// The least bound that --lag-share gives.
@@ -369,31 +370,31 @@ pub(crate) struct Bounds {
     /// Messages that this machine could not send.
     #[arg(long, value_name = "N", default_value = "0", value_parser = period::count)]
     pub max_send_failures: u64,
-    /// The longest time for which a thread stood still.
+    /// The longest time for which a thread did not run.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = milliseconds)]
     pub max_stall: f64,
-    /// Media packets that were left out or could not be sent.
+    /// Media packets that were skipped or could not be sent.
     #[arg(long, value_name = "N", default_value = "0", value_parser = period::count)]
     pub max_media_losses: u64,
-    /// The mean share of a core that a thread uses; 100% is no bound.
+    /// Mean share of a core that a thread uses; 100% is no bound.
     #[arg(long, value_name = "PERCENT", default_value = "100%", value_parser = percent)]
     pub max_cpu: f64,
-    /// A thread with so much of a core is warned of, and named as the cause of the above.
+    /// Share of a core from which on a thread causes a warning, and is named as the cause of the above.
     #[arg(long, value_name = "PERCENT", default_value = "95%", value_parser = percent)]
     pub saturated: f64,
-    /// But not if it is so in no more than this share of the seconds.
+    /// Share of the seconds up to which such a thread causes no warning.
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
     pub saturated_seconds: f64,
-    /// All of this is judged in windows of so many seconds (in runs of hours, of a hundredth of the run).
+    /// Length of the windows for all these bounds (in runs of hours, a hundredth of the run).
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period::duration)]
     pub window: Duration,
-    /// Windows, of those with calls, that may be bad in a run that is VALID as a whole.
+    /// Share of the windows with calls that may be bad in a run that is VALID as a whole.
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
     pub max_bad_windows: f64,
 }
 
 impl Reports {
-    /// Those that go to standard output.
+    /// Reports that go to standard output.
     pub(super) fn to_standard_output(&self) -> impl Iterator<Item = &Path> {
         let all = [&self.json, &self.csv, &self.html].into_iter().flatten().map(PathBuf::as_path);
         all.filter(|path| *path == Path::new("-"))
@@ -422,7 +423,7 @@ impl Bounds {
         }
     }
 
-    /// Seconds of a window.
+    /// Length of a window in seconds.
     pub(super) fn window(&self) -> u64 {
         self.window.as_secs().max(1)
     }

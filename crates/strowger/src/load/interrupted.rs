@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use crate::output::{Refusal, code};
 
-/// A run that Ctrl-C ends before its first call has so long to remove a registration.
+/// Time to remove registrations for a run that Ctrl-C ends before its first call.
 pub(super) const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Message of a run that Ctrl-C ends before its first call.
 pub(super) const NOTHING: &str = "interrupted before the first call: there is nothing to report";
 
-/// How often Ctrl-C was pressed, or a TERM came.
+/// Number of interruptions by Ctrl-C or TERM.
 pub(crate) struct Interrupted(Arc<AtomicU32>);
 
 impl Interrupted {
-    /// From now on until the process ends; the third time ends it on the spot.
+    /// Counts from now on until the process ends; the third interruption ends it at once.
     ///
     /// # Errors
     /// No thread can be started.
@@ -25,7 +25,7 @@ impl Interrupted {
         let count = Arc::new(AtomicU32::new(0));
         let seen = count.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // Before anything is sent: the thread may come to run late.
+        // Registered here and not in the thread, which may start late.
         let (mut interrupt, mut terminate) = {
             use tokio::signal::unix::{SignalKind, signal};
             let _entered = runtime.enter();
@@ -52,8 +52,8 @@ impl Interrupted {
         self.0.load(Relaxed)
     }
 
-    /// What comes before the first call and may take its time (names are looked up, connections tried, users registered),
-    /// unless Ctrl-C comes first. `work` can ask whether it came, and then has this time to end.
+    /// Runs slow work before the first call (DNS, connections, registrations), unless Ctrl-C interrupts it. `work` can
+    /// ask whether that happened, and then has `patience` to end.
     pub(super) fn unless<T: Send + 'static>(
         &self,
         patience: Duration,

@@ -1,4 +1,4 @@
-//! `strowger load`: traffic and what is measured of it.
+//! `strowger load`: traffic and measurements.
 
 pub(crate) mod arguments;
 mod interrupted;
@@ -92,7 +92,7 @@ fn load(arguments: LoadArguments) -> Result<ExitCode, Refusal> {
     drive(plan, &output, &requirements, notes, &interrupted)
 }
 
-/// The requirements, read before anything is sent; the plan gets those that end the run.
+/// Requirements, read before anything is sent; those that end the run go into the plan.
 fn required(plan: &mut Plan, output: &Output) -> Result<Vec<Requirement>, Refusal> {
     let timers = campaign::timers(plan).map_err(usage)?;
     let mut requirements = reports::requirements("--require", &output.reports.require, &timers).map_err(usage)?;
@@ -106,10 +106,10 @@ fn required(plan: &mut Plan, output: &Output) -> Result<Vec<Requirement>, Refusa
     Ok(requirements)
 }
 
-/// Warnings of a document that are said before a run; --dry-run says all.
+/// Maximum number of warnings about a document before a run; --dry-run prints all.
 const WARNINGS: usize = 5;
 
-/// What the reader of a document stumbled over without refusing it.
+/// Prints the warnings about a document.
 fn warn(plan: &Plan, most: usize) -> Result<(), Refusal> {
     let warnings = campaign::warnings(plan).map_err(usage)?;
     let mark = console::style("warning:").for_stderr().yellow().bold();
@@ -154,7 +154,7 @@ fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
     drive(plan, &arguments.output, &requirements, Vec::new(), &Interrupted::listen().map_err(deaf)?)
 }
 
-/// Looks whether the target answers, and what stands in the way; gives sentences for the report.
+/// Probes whether the target answers, and what limits the rate; returns sentences for the report.
 fn preflight(plan: &Plan, quiet: bool) -> Result<Vec<String>, Refusal> {
     let Some(target) = &plan.target else { return Ok(Vec::new()) };
     let address = match plan.proxy {
@@ -162,7 +162,7 @@ fn preflight(plan: &Plan, quiet: bool) -> Result<Vec<String>, Refusal> {
         None => target.resolve(plan.transport).map_err(usage)?,
     };
     let rate = profile::peak(&plan.profile).clamp(10.0, 200.0);
-    // A limiter counts the probes too: no more of them than common ones (pike: 16 messages in 2 s) take twice.
+    // A limiter counts the probes too: send no more of them than common ones (pike: 16 messages in 2 s) allow, twice.
     let probes = ((rate / 10.0) as usize).clamp(3, 8);
     let probing = Probing {
         target,
@@ -211,7 +211,7 @@ fn dry_run(plan: &Plan) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a plan to its end, and writes what remains of it.
+/// Runs a plan to its end and writes the reports.
 fn drive(
     plan: Plan,
     output: &Output,

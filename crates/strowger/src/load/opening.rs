@@ -8,7 +8,7 @@ use strowger_load::engine::pace::Part;
 use strowger_load::report::rfc3339;
 use strowger_measure::{ReceiveBuffer, Unit, several};
 
-/// One line on what is about to happen.
+/// One line that describes the run.
 pub(super) fn opening(campaign: &Campaign) -> String {
     let plan = campaign.plan();
     let transport = plan.transport.text();
@@ -41,7 +41,7 @@ pub(super) fn opening(campaign: &Campaign) -> String {
     let begin = match (plan.start_at, campaign.begins_in()) {
         (Some(moment), left) if !left.is_zero() => {
             let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
-            // Whole seconds, as they are counted down.
+            // Whole seconds, as in the countdown.
             let left = period::show(Duration::from_secs(left.as_secs_f64().round() as u64));
             format!(", from {} on, in {left}", rfc3339(since.as_micros() as u64))
         }
@@ -50,7 +50,7 @@ pub(super) fn opening(campaign: &Campaign) -> String {
     format!("{}: {schedule} to {place} by {transport}{pair}{begin}", plan.title())
 }
 
-/// What the kernel has not granted of the receive buffers, before it costs datagrams.
+/// Sentence on receive buffers that the kernel did not grant in full, before it costs datagrams.
 pub(super) fn small<'a>(buffers: impl Iterator<Item = &'a ReceiveBuffer>) -> Option<String> {
     let small: Vec<&ReceiveBuffer> = buffers.filter(|buffer| buffer.got < buffer.asked).collect();
     let first = small.first()?;

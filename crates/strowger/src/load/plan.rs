@@ -15,7 +15,7 @@ use super::arguments::{Apart, Certificates, LoadArguments};
 use crate::cli::Cli;
 use crate::output::{Refusal, usage};
 
-/// The plan of a command line.
+/// Creates the plan of a command line.
 ///
 /// # Errors
 /// A contradiction between options, or a file that cannot be read.
@@ -133,7 +133,7 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     Ok(plan)
 }
 
-/// How long calls are begun, where that is known.
+/// Duration in which calls begin, if known.
 fn length(plan: &Plan) -> Option<Duration> {
     let of_profile = profile::length(&plan.profile).map(Duration::from_micros);
     let rate = match plan.profile[..] {
@@ -146,7 +146,7 @@ fn length(plan: &Plan) -> Option<Duration> {
     of_profile.into_iter().chain(of_calls).min()
 }
 
-/// What was asked for: the options of the command line with their values, without secrets.
+/// Options of the command line with their values, without secrets.
 fn settings(words: impl IntoIterator<Item = OsString>) -> BTreeMap<String, String> {
     let command = Cli::command();
     let load = command.find_subcommand("load").map(|load| load.get_arguments().cloned().collect::<Vec<_>>());
@@ -170,7 +170,7 @@ fn settings(words: impl IntoIterator<Item = OsString>) -> BTreeMap<String, Strin
     settings
 }
 
-/// The files for TLS, looked at before anything is opened. `answers`: a side that others connect to is ours.
+/// Files for TLS, checked before anything is opened. `answers`: true for a side to which others connect.
 pub(super) fn trust(certificates: &Certificates, transport: Transport, answers: bool) -> Result<Trust, Refusal> {
     let Certificates { tls_ca, tls_cert, tls_key } = certificates;
     for (path, inside, what) in [
@@ -193,7 +193,7 @@ pub(super) fn trust(certificates: &Certificates, transport: Transport, answers: 
     Ok(Trust { authorities: tls_ca.clone(), identity: tls_cert.clone().zip(tls_key.clone()) })
 }
 
-/// As the plan has it: seven weeks at most.
+/// Milliseconds as in the plan: seven weeks at most.
 pub(super) fn milliseconds(length: Option<Duration>) -> u32 {
     length.map_or(0, |length| u32::try_from(length.as_millis()).unwrap_or(u32::MAX))
 }

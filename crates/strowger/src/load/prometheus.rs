@@ -1,4 +1,4 @@
-//! Figures for Prometheus: one text over HTTP, made once a second, given to each client that asks.
+//! Metrics for Prometheus: one text over HTTP, made once a second, sent to each client.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use anyhow::Context;
 use strowger_load::report::{CONTENT_TYPE, exposition};
 use strowger_measure::Run;
 
-/// The text that is served.
+/// The served text.
 pub(super) struct Prometheus {
     text: Arc<Mutex<String>>,
     seconds: u64,
@@ -30,7 +30,7 @@ impl Prometheus {
         Ok(Self { text, seconds: u64::MAX })
     }
 
-    /// The run has gone on.
+    /// Updates the text, once a second.
     pub(super) fn update(&mut self, run: &Run) {
         if self.seconds != run.seconds() {
             self.seconds = run.seconds();
@@ -39,7 +39,7 @@ impl Prometheus {
     }
 }
 
-/// One request, one answer, whatever the path.
+/// Answers one request, whatever its path.
 fn answer(mut stream: TcpStream, text: &Mutex<String>) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     stream.set_write_timeout(Some(Duration::from_secs(2)))?;

@@ -1,4 +1,4 @@
-//! What remains of a run: the table, the files, the exit code.
+//! Results of a run: the table, the files, the exit code.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use strowger_measure::{Counter, Generator, GeneratorRole, Level, Requirement, Ru
 use super::arguments::Reports;
 use crate::output::{self, code};
 
-/// Reads the requirements that were given to `option`.
+/// Reads the requirements of an option.
 ///
 /// # Errors
-/// What is wrong with one, and what would be right.
+/// The first fault, with its cure.
 pub(super) fn requirements(option: &str, texts: &[String], timers: &[String]) -> Result<Vec<Requirement>, String> {
     let read = |text: &String| Requirement::parse(text, timers).map_err(|error| format!("{option}: {error}"));
     texts.iter().map(read).collect()
 }
 
-/// What is wrong with a requirement or a place for a report is said before the run, not after it.
-/// `abort_on`: those that end the run; `read`: files that are still wanted as they are.
+/// Checks requirements and report files before the run, not after it. `abort_on`: requirements that end the run;
+/// `read`: files that must stay unchanged.
 ///
 /// # Errors
 /// A sentence.
@@ -34,7 +34,7 @@ pub(super) fn early(
     read: &[PathBuf],
 ) -> Result<(), String> {
     for (option, texts) in [("--require", &words.require[..]), ("--abort-on", abort_on)] {
-        // Timers are known once the document is read.
+        // Timers are known only when the document is read.
         let of_timers = |text: &String| text.trim_start().to_ascii_lowercase().starts_with("timer.");
         let texts: Vec<String> = texts.iter().filter(|text| !of_timers(text)).cloned().collect();
         requirements(option, &texts, &[])?;
@@ -49,7 +49,7 @@ pub(super) fn early(
         if path.is_dir() {
             return Err(cannot("it is a folder; name a file in it"));
         }
-        // What takes two reports at once (a device, a terminal) is no file that one of them would be lost in.
+        // A target that can take two reports (a device, a terminal) is not a file in which one would be lost.
         let lasts = path.is_file() || !path.exists();
         if lasts && **path != Path::new("-") {
             if all[..place].contains(path) {
@@ -70,19 +70,19 @@ pub(super) fn early(
     Ok(())
 }
 
-/// Both name one file that there is.
+/// True if both name the same existing file.
 fn is_same(one: &Path, other: &Path) -> bool {
     one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
-/// Whether this file can be written; what is in it stays, and what was not there is not there afterwards.
+/// Tests whether this file can be written, without a change of its contents or of its existence.
 fn writable(path: &Path) -> std::io::Result<()> {
     let is_new = path.symlink_metadata().is_err();
     std::fs::OpenOptions::new().append(true).create(true).open(path)?;
     if is_new { std::fs::remove_file(path) } else { Ok(()) }
 }
 
-/// Prints the table, writes the files, and says how the process ends.
+/// Prints the table, writes the files, and returns the exit code.
 pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, advice: &[String]) -> ExitCode {
     let report = Report::new(run, requirements, &words.bounds.thresholds());
     let taken = words.to_standard_output().next().is_some();
@@ -119,7 +119,7 @@ pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, ad
             failed |= put(&text());
         } else if let Err(error) = std::fs::write(path, text()) {
             failed = true;
-            // Half a report is none, and looks like one.
+            // Half a report is useless, but looks like a whole one.
             if path.symlink_metadata().is_ok_and(|found| found.is_file()) {
                 let _ = std::fs::remove_file(path);
             }
@@ -146,13 +146,14 @@ fn put(text: &str) -> bool {
     }
 }
 
-/// INVALID before a missed requirement before failed calls: figures that are not the server's judge no server.
+/// Exit code: INVALID takes precedence over a missed requirement, and this over failed calls, because figures that are
+/// not the server's do not judge it.
 fn exit_code(report: &Report<'_>, unwritten: bool) -> u8 {
     let run = report.run();
     let begun: u64 = [Counter::CallsOutgoing, Counter::CallsIncoming].iter().map(|of| run.totals.counter(*of)).sum();
     let ended = |generator: &Generator| generator.ending.as_ref().map_or("", |ending| &ending.reason).to_owned();
     let cut = run.everyone().map(ended).any(|reason| reason == CUT || reason == HALTED);
-    // Who only answers has no schedule that Ctrl-C could cut short.
+    // A generator that only answers has no schedule that Ctrl-C could cut short.
     let callers = run.generators.iter().filter(|generator| generator.heading.role == GeneratorRole::Caller);
     if !report.valid() {
         code::INVALID

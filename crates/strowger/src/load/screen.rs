@@ -1,5 +1,5 @@
-//! How a run goes, on standard error: a few lines that are drawn again and again on a terminal; elsewhere a line a second, as long
-//! as there is something new.
+//! Progress of a run on standard error: on a terminal a few lines that are redrawn, elsewhere a line per second if
+//! there is something new.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -10,27 +10,27 @@ use strowger_measure::{Unit, grouped};
 
 use crate::output;
 
-/// Where the figures of a run are shown while it goes on.
+/// Display of the figures of a run in progress.
 pub(crate) struct Screen {
     term: Option<Term>,
     lines: usize,
     drawn: Option<Instant>,
-    /// The second of the last line, and how many complete seconds there were when it was last looked.
+    /// Second of the last line, and number of complete seconds at the last check.
     told: u64,
     seen: u64,
-    /// The figures of the last line, and their second.
+    /// Figures of the last line, and their second.
     last: (String, u64),
     quiet: bool,
-    /// Keys are read.
+    /// True if keys are read.
     keys: bool,
     indent: &'static str,
 }
 
-/// A lag of the schedule, µs, from which on the generator is suspected.
+/// Lag of the schedule in µs above which the generator is suspected.
 const LATE: f64 = 10_000.0;
-/// So often the terminal is drawn.
+/// Interval of drawing on a terminal.
 const DRAW: Duration = Duration::from_millis(200);
-/// Seconds after which figures that have not changed are told again, in a run that has an end.
+/// Seconds after which unchanged figures are repeated, in a run that has an end.
 const AGAIN: u64 = 10;
 
 impl Screen {
@@ -44,20 +44,20 @@ impl Screen {
         Self { term, lines: 0, drawn: None, told: 0, seen: 0, last: (String::new(), 0), quiet, keys: false, indent }
     }
 
-    /// There is something to show of a run that goes on for so long and of which so many seconds are complete: its figures need
-    /// be made only then.
+    /// True if there is something to show after this time and number of complete seconds. The caller computes the
+    /// figures only then.
     pub(crate) fn is_due(&mut self, elapsed: Duration, complete: u64) -> bool {
         let fresh = std::mem::replace(&mut self.seen, complete) < complete;
         !self.quiet
             && match &self.term {
                 Some(_) => self.drawn.is_none_or(|at| at.elapsed() >= DRAW),
-                // Figures are those of complete seconds of the wall clock, which end somewhere within the seconds of the run: a
-                // line comes when one has ended. Where none ends, it comes later with what is known.
+                // Figures belong to complete seconds of the wall clock, which end within the seconds of the run: a line
+                // is printed when one has ended. If none ends, it is printed later with the known figures.
                 None => elapsed.as_secs_f64() - self.told as f64 >= if fresh { 0.4 } else { 2.0 },
             }
     }
 
-    /// Draws it, or tells the next line: see [`Screen::is_due`].
+    /// Draws the screen, or prints the next line: see [`Screen::is_due`].
     pub(crate) fn show(&mut self, live: &Live) {
         if self.quiet {
             return;
@@ -69,7 +69,7 @@ impl Screen {
                 }
                 self.drawn = Some(Instant::now());
                 let width = usize::from(term.size().1).clamp(40, 120);
-                // A line that is broken by the terminal would be two to clear.
+                // A line that the terminal breaks would be two to clear.
                 let cut = |line: &str| console::truncate_str(line, width, "…").into_owned() + "\n";
                 let text: String = drawing(live, width, self.keys).lines().map(cut).collect();
                 let _ = term.clear_last_lines(self.lines);
@@ -86,7 +86,7 @@ impl Screen {
         }
     }
 
-    /// The line of this second, if it says something.
+    /// Line of this second, if it has news.
     fn next(&mut self, live: &Live) -> Option<String> {
         let figures = figures(live);
         let ends = live.planned.is_some() || live.calls.is_some();
@@ -98,22 +98,22 @@ impl Screen {
         Some(line)
     }
 
-    /// Whether keys are read, which are then named.
+    /// Sets whether keys are read; the screen then names them.
     pub(crate) const fn has_keys(&mut self, keys: bool) {
         self.keys = keys;
     }
 
-    /// It is drawn again as soon as may be.
+    /// Makes the screen redraw as soon as possible.
     pub(crate) const fn is_stale(&mut self) {
         self.drawn = None;
     }
 
-    /// It is drawn on a terminal.
+    /// True if it draws on a terminal.
     pub(crate) const fn is_drawn(&self) -> bool {
         self.term.is_some()
     }
 
-    /// A sentence between the figures.
+    /// Prints a sentence between the figures.
     pub(crate) fn say(&mut self, text: &str) {
         self.clear();
         if !self.quiet {
@@ -121,7 +121,7 @@ impl Screen {
         }
     }
 
-    /// The terminal is as if nothing had been drawn.
+    /// Clears the drawn lines from the terminal.
     pub(crate) fn clear(&mut self) {
         if let Some(term) = &self.term {
             let _ = term.clear_last_lines(self.lines);
@@ -143,7 +143,7 @@ fn number(count: u64) -> String {
     grouped(count as f64)
 }
 
-/// For one line of a log.
+/// Formats the figures as one line of a log.
 fn figures(live: &Live) -> String {
     let mut text = format!("{} calls", number(live.started));
     if let Some(calls) = live.calls {
@@ -169,7 +169,7 @@ fn figures(live: &Live) -> String {
     text
 }
 
-/// The lines of a terminal.
+/// Formats the lines of a terminal.
 fn drawing(live: &Live, width: usize, keys: bool) -> String {
     let mut out = String::new();
     if live.stage == Stage::Waiting {
@@ -256,7 +256,7 @@ fn drawing(live: &Live, width: usize, keys: bool) -> String {
     out
 }
 
-/// A column for each value, the highest full.
+/// Draws a column for each value; the highest one is full.
 fn bars(values: &[f64]) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().fold(0.0, f64::max);
@@ -359,7 +359,7 @@ mod tests {
     fn a_line_comes_with_the_end_of_a_second() {
         let mut screen = screen();
         let mut told = Vec::new();
-        // Seconds of the wall clock end 300 ms after those of the run; from 4 s to 8 s none is known to end.
+        // Seconds of the wall clock end 300 ms after those of the run; from 4 s to 8 s no end is known.
         for tenth in 1..=100 {
             let complete = (tenth + 7) / 10;
             let known = if (40..80).contains(&tenth) { 4 } else { complete };

@@ -1,14 +1,15 @@
-//! A log line that is too long, made short enough.
+//! Shortens a log line that is too long.
 
 use serde_json::Value;
 use strowger_config::LogFormat;
 
 const MORE: &str = "...";
 
-/// Bytes that each text of a JSON line keeps.
+/// Bytes that remain of each text in a shortened JSON line.
 const TEXT: usize = 200;
 
-/// The line in at most `most` bytes, its line end included; a line of JSON stays one. `None`: that cannot be.
+/// Shortens the line to at most `most` bytes, its line end included; a JSON line stays valid. `None` if that is
+/// impossible.
 pub(super) fn shortened(line: &[u8], format: LogFormat, most: usize) -> Option<Vec<u8>> {
     let text = str::from_utf8(line).ok()?;
     match format {
@@ -34,7 +35,7 @@ pub(super) fn shortened(line: &[u8], format: LogFormat, most: usize) -> Option<V
     }
 }
 
-/// The first `most` bytes, and no part of a character.
+/// The first `most` bytes, without a partial character.
 fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

@@ -1,5 +1,5 @@
-//! Lines of text without colours, as a server writes them: they read as those of the library, for 0.56 of the instructions of a
-//! "call begun". The rest would go into colours that are off and into the calendar.
+//! Text lines without colours, as a server writes them: equal to those of the library, at 0.56 of the instructions for
+//! a "call begun". The library spends the rest on colours that are off and on the calendar.
 
 use std::cell::Cell;
 use std::fmt::{self, Debug};
@@ -29,7 +29,7 @@ struct Line<'w> {
 }
 
 impl Line<'_> {
-    /// What has rules of its own: the library writes it.
+    /// Writes a value with rules of its own through the library.
     fn by_library(&mut self, record: impl FnOnce(&mut DefaultVisitor<'_>)) {
         let mut library = DefaultVisitor::new(self.writer.by_ref(), self.is_empty);
         record(&mut library);
@@ -41,7 +41,7 @@ impl Line<'_> {
 impl Visit for Line<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
-            // Without quotes.
+            // The message has no quotes.
             "message" if self.result.is_ok() => self.by_library(|library| library.record_str(field, value)),
             _ => self.record_debug(field, &value),
         }
@@ -67,11 +67,11 @@ impl Visit for Line<'_> {
 /// The time, RFC 3339 in UTC to the microsecond.
 pub(super) struct Time;
 
-/// A time up to its seconds and the point behind them.
+/// Length of a time up to the point after its seconds.
 const SECONDS: usize = "2026-01-01T00:00:00.".len();
 
 thread_local! {
-    /// The second of the line before, and how it is written.
+    /// Second of the previous line, and its text.
     static SECOND: Cell<(u64, [u8; SECONDS])> = const { Cell::new((0, [0; SECONDS])) };
 }
 
@@ -86,7 +86,7 @@ impl FormatTime for Time {
         }
         let mut text = String::new();
         LibraryTime.format_time(&mut Writer::new(&mut text))?;
-        // The library asks for the time too: both are of one second, or the next line begins again.
+        // The library reads the clock too: cache the text only if both readings are in the same second.
         if let Some(seconds) = text.as_bytes().first_chunk()
             && seconds.ends_with(b".")
             && now.as_secs() == since_epoch().as_secs()

@@ -1,8 +1,8 @@
-//! Log lines between the threads that write them and standard error.
+//! Queue of log lines between the threads that write them and standard error.
 //!
-//! A line is put into memory and that is all its writer waits for: what becomes of standard error, a full disk, a pipe whose
-//! reader has gone or does not read, is the business of a thread of its own. What finds no room in the queue, or cannot be
-//! written, is lost and counted, and the count is logged when writing works again.
+//! A writer only waits until its line is in memory. A thread of its own deals with standard error: a full disk, a pipe
+//! whose reader has gone or does not read. A line that finds no room in the queue, or cannot be written, is lost and
+//! counted; the count is logged when writing works again.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -11,27 +11,27 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of a line, at most.
+/// Maximum length of a line in bytes.
 pub(super) const LONGEST_LINE: usize = 2_048;
 
-/// How long a line waits for others to be written with it, at least.
+/// Minimum time that a line waits for others to be written with it.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// Between two writes where lines keep coming: each takes the processor from a shard.
+/// Interval of writes under a steady flow of lines: each write takes the processor from a shard.
 const SPACING: Duration = Duration::from_millis(200);
 
-/// Between two attempts to write where none succeeds, and where a pipe that must not be waited for is full.
+/// Interval of attempts while none succeeds, or while a non-blocking pipe is full.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The lines that wait.
+/// Queue of waiting lines.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Bytes that may wait.
+    /// Maximum number of waiting bytes.
     most: usize,
     waiting: Mutex<Waiting>,
-    /// For the writer: there is something to do.
+    /// Wakes the writer: there is something to do.
     filled: Condvar,
-    /// For those who flush: the writer has written, or tried to.
+    /// Wakes threads in [`Queue::flush`]: the writer has written, or tried to.
     emptied: Condvar,
     lost: AtomicU64,
     write_errors: AtomicU64,
@@ -42,9 +42,9 @@ struct Waiting {
     lines: Vec<u8>,
     /// Lines lost since the last report.
     lost: u64,
-    /// The writer has taken lines and not yet written them.
+    /// True while the writer has taken lines and not yet written them.
     writing: bool,
-    /// The writer sleeps until it is notified.
+    /// True while the writer sleeps until it is notified.
     idle: bool,
     /// Threads that wait in [`Queue::flush`]: a pause between two attempts ends at once.
     flushing: usize,
@@ -62,7 +62,7 @@ impl Queue {
         }
     }
 
-    /// A queue for standard error, and the thread that empties it.
+    /// Creates a queue for standard error, and the thread that empties it.
     ///
     /// # Errors
     /// There is no descriptor or thread left.
@@ -99,13 +99,13 @@ impl Queue {
         }
     }
 
-    /// Counts a line as lost that was not put into the queue.
+    /// Counts as lost a line that was not put into the queue.
     pub(super) fn lose(&self) {
         self.waiting().lost += 1;
         self.lost.fetch_add(1, Relaxed);
     }
 
-    /// Waits until everything is written or was tried to be written, and no longer than `most`.
+    /// Waits until all lines are written or failed to be written, but at most for `most`.
     pub(super) fn flush(&self, most: Duration) {
         let end = Instant::now() + most;
         let mut waiting = self.waiting();
@@ -122,7 +122,7 @@ impl Queue {
         waiting.flushing -= 1;
     }
 
-    /// Lines that were lost so far, and attempts to write that failed.
+    /// Number of lost lines so far, and of failed attempts to write.
     pub(super) fn lost(&self) -> (u64, u64) {
         (self.lost.load(Relaxed), self.write_errors.load(Relaxed))
     }
@@ -132,29 +132,29 @@ impl Queue {
     }
 }
 
-/// The thread that writes.
+/// The writing thread.
 struct Writer<O> {
     queue: Arc<Queue>,
     output: O,
-    /// The last line that was written has no end.
+    /// True if the last written line is incomplete.
     torn: bool,
-    /// When it last took lines.
+    /// Time at which it last took lines.
     taken: Option<Instant>,
-    /// Why the last attempt failed; what was lost is reported after the next that does not.
+    /// Error of the last attempt; lost lines are reported after the next successful one.
     error: Option<io::Error>,
-    /// Logs how many lines were lost, and why if the reason was an error.
+    /// Logs the number of lost lines, with the error if there was one.
     report: fn(u64, Option<&io::Error>),
 }
 
 impl<O: Write> Writer<O> {
-    /// Waits for lines and writes what there is.
+    /// Waits for lines and writes them.
     fn round(&mut self) {
         let mut lines = self.take();
         let written = self.write(&lines);
         let mut waiting = self.queue.waiting();
         match written {
             Ok(()) => {
-                // The same memory again, unless a flood made it large.
+                // Reuses the memory, unless a flood made it large.
                 lines.clear();
                 if waiting.lines.capacity() == 0 && lines.capacity() <= 64 << 10 {
                     waiting.lines = lines;
@@ -182,8 +182,8 @@ impl<O: Write> Writer<O> {
         }
     }
 
-    /// All that waits, [`LINGER`] after there is something and [`SPACING`] after the last time, unless the queue is half full: lines
-    /// that come one after the other are taken together, and only the first of them wakes this thread.
+    /// Takes all waiting lines, [`LINGER`] after the first one and [`SPACING`] after the last time, or as soon as the
+    /// queue is half full. So lines in succession are taken together, and only the first of them wakes this thread.
     fn take(&mut self) -> Vec<u8> {
         let mut waiting = self.queue.waiting();
         while waiting.lines.is_empty() {
@@ -203,9 +203,9 @@ impl<O: Write> Writer<O> {
         lines
     }
 
-    /// Writes all of it; else how many bytes are left, and why.
+    /// Writes all lines; on failure, returns the number of bytes left and the error.
     fn write(&mut self, lines: &[u8]) -> Result<(), (usize, io::Error)> {
-        // What follows is not to continue half a line.
+        // The new lines must not continue half a line.
         if self.torn {
             self.write_all(b"\n").map_err(|(_, error)| (lines.len(), error))?;
             self.torn = false;
@@ -223,7 +223,7 @@ impl<O: Write> Writer<O> {
                 Ok(0) => return Err((left.len(), ErrorKind::WriteZero.into())),
                 Ok(written) => left = &left[written..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                // A process that shares the pipe with us has asked not to wait for it.
+                // A process that shares the pipe has made it non-blocking.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
                 Err(error) => return Err((left.len(), error)),
             }
@@ -236,7 +236,7 @@ impl<O: Write> Writer<O> {
 mod tests {
     use super::*;
 
-    /// Takes so many bytes, then reports a full disk.
+    /// Accepts a number of bytes, then reports a full disk.
     struct Disk {
         room: usize,
         written: Arc<Mutex<Vec<u8>>>,

@@ -20,10 +20,10 @@ pub(super) fn arrivals(text: &str) -> Result<Arrivals, String> {
     }
 }
 
-/// What `--connections` says.
+/// Value of `--connections`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Apart {
-    /// So many generators, each with one that its calls share.
+    /// Number of generators, each with one socket that its calls share.
     Number(u16),
     PerUser,
     PerCall,
@@ -41,7 +41,7 @@ pub(super) fn apart(text: &str) -> Result<Apart, String> {
     }
 }
 
-/// `1%`, `80`. What may be meant as a share of one needs its sign.
+/// Parses `1%`, `80`. A number that could be meant as a share of one needs its sign.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim_end();
     let percent: Option<f64> = number.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
@@ -63,7 +63,7 @@ pub(super) fn start_at(text: &str) -> Result<SystemTime, String> {
     moment::parse(text, SystemTime::now())
 }
 
-/// `5s`, `1s-5s`, `exp:30s`.
+/// Parses `5s`, `1s-5s`, `exp:30s`.
 pub(super) fn hold(text: &str) -> Result<Distribution, String> {
     let ms = milliseconds;
     if let Some(mean) = text.strip_prefix("exp:").or_else(|| text.strip_prefix("exponential:")) {
@@ -81,7 +81,7 @@ pub(super) fn hold(text: &str) -> Result<Distribution, String> {
     }
 }
 
-/// What may stand behind the `@` of a URI.
+/// Parses the part of a URI after the `@`.
 pub(super) fn domain(text: &str) -> Result<String, String> {
     let strange = |c: char| !(c.is_alphanumeric() || ".-_:[]".contains(c));
     match text.is_empty() || text.contains(strange) {
@@ -95,7 +95,7 @@ pub(super) fn key(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// `IP:PORT`, `:PORT`, `PORT`; on loopback unless an address is named.
+/// Parses `IP:PORT`, `:PORT`, `PORT`; on loopback unless an address is named.
 pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
     let local = |port: &str| port.parse().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
     text.parse()
