@@ -1,37 +1,37 @@
-//! Demands that a bench judges by.
+//! Limits by which a bench judges its figures.
 
 use serde::Serialize;
 
-/// A demand, and what was seen.
+/// A figure and its limit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bar {
     what: String,
     seen: f64,
     demanded: f64,
-    /// What is hoped for beyond that.
+    /// Target beyond the limit.
     aim: Option<f64>,
-    /// The more the better.
+    /// True if more is better.
     upward: bool,
 }
 
 impl Bar {
-    /// Seen must be no more than demanded.
+    /// Demands a figure of at most `demanded`.
     pub fn most(what: &str, seen: f64, demanded: f64) -> Self {
         Self { what: what.into(), seen, demanded, aim: None, upward: false }
     }
 
-    /// Seen must be no less than demanded.
+    /// Demands a figure of at least `demanded`.
     pub fn least(what: &str, seen: f64, demanded: f64) -> Self {
         Self { what: what.into(), seen, demanded, aim: None, upward: true }
     }
 
-    /// What is hoped for is printed beside what is demanded.
+    /// Prints a target beside the limit.
     #[must_use]
     pub fn aiming_at(self, aim: f64) -> Self {
         Self { aim: Some(aim), ..self }
     }
 
-    /// What was seen is as demanded.
+    /// True if the figure is within the limit.
     pub fn is_met(&self) -> bool {
         if self.upward { self.seen >= self.demanded } else { self.seen <= self.demanded }
     }
@@ -40,7 +40,7 @@ impl Bar {
 impl std::fmt::Display for Bar {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { what, seen, demanded, .. } = self;
-        // Of what is counted in thousands no fraction is of interest.
+        // A figure in the thousands needs no fraction.
         let digits = if seen.abs() < 1_000.0 { 3 } else { 0 };
         let (mark, way) = (if self.is_met() { "✓" } else { "✗" }, if self.upward { "at least" } else { "at most" });
         write!(f, "{mark} {what:<44} {seen:>10.digits$}  {way} {demanded}")?;
@@ -56,7 +56,7 @@ mod tests {
     fn a_demand_is_met_up_to_its_bound_and_shown_with_it() {
         assert!(Bar::most("cost", 0.22, 0.22).is_met() && !Bar::most("cost", 0.221, 0.22).is_met());
         assert!(Bar::least("calls", 9.0, 9.0).is_met() && !Bar::least("calls", 8.9, 9.0).is_met());
-        // What could not be divided is no success.
+        // A division by zero is no success.
         assert!(!Bar::most("cost", f64::NAN, 1.0).is_met());
         let text = Bar::most("cost", 0.3, 0.22).aiming_at(0.18).to_string();
         assert!(text.starts_with("✗ cost") && text.ends_with("0.300  at most 0.22 (aim 0.18)"), "{text}");

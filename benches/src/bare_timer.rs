@@ -1,25 +1,25 @@
-//! A thread that wakes when calls are due and makes none: what a generator, which has work to do, is held against.
+//! A thread that wakes when calls are due and makes none: the baseline of a generator, which has work to do.
 
 use std::time::{Duration, Instant};
 
 use strowger_tests::plant::{Scheduling, place_thread};
 
-/// The least time between two wakes in the mean, as the generator has it: what falls due meanwhile is taken together.
+/// Minimum mean interval of wakes, as in the generator: all calls due meanwhile are handled together.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// What it reached.
+/// Result of the timer.
 #[derive(Clone, Copy, Debug)]
 pub struct Reached {
-    /// Calls a second.
+    /// Calls per second.
     pub rate: f64,
-    /// How late 99 in 100 were at most, µs.
+    /// 99th percentile of the lag in µs.
     pub lag_p99: f64,
 }
 
-/// Keeps the time of so many calls a second on this core, for so long.
+/// Keeps this rate of calls per second on this core for this time.
 ///
 /// # Panics
-/// Its thread does, or there is no call in that time.
+/// Its thread panics, or no call falls in that time.
 pub fn keep_time(core: usize, rate: u64, length: Duration) -> Reached {
     let thread = std::thread::spawn(move || {
         place_thread(core, Scheduling::Ordinary);

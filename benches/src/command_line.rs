@@ -1,4 +1,4 @@
-//! The command line of the benches, and their end.
+//! The command line of the benches, and their exit code.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use strowger_tests::program::Program;
 
 use crate::bar::Bar;
 
-/// How a bench says what it saw.
+/// Output format of a bench.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Output {
     /// One JSON object at the end in place of the lines
@@ -17,14 +17,14 @@ pub struct Output {
 }
 
 impl Output {
-    /// Prints a line, unless JSON is wanted.
+    /// Prints a line, unless the output is JSON.
     pub fn say(self, line: &str) {
         if !self.json {
             println!("{line}");
         }
     }
 
-    /// Prints each figure beside its limit, or one object of these and `others`. Whether all limits are kept.
+    /// Prints each figure beside its limit, or one object of these and `others`. Returns whether all limits are met.
     pub fn judge(self, bars: &[Bar], others: &serde_json::Value) -> bool {
         let met = bars.iter().all(Bar::is_met);
         if self.json {
@@ -37,7 +37,7 @@ impl Output {
     }
 }
 
-/// What every bench takes that measures a strowger beside another program.
+/// Options of every bench that compares a strowger with another program.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Rounds of each program; the median counts
@@ -51,15 +51,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// Prints a line, unless JSON is wanted.
+    /// Prints a line, unless the output is JSON.
     pub fn say(&self, line: &str) {
         self.output.say(line);
     }
 
-    /// Whether the strowger to measure and `programs` are there.
+    /// Checks that the strowger to measure and `programs` exist.
     ///
     /// # Errors
-    /// What is missing, and how to get it.
+    /// The missing one, and how to get it.
     pub fn have(&self, programs: &[Program]) -> Result<(), String> {
         have(programs)?;
         if !self.server.is_file() {
@@ -70,10 +70,10 @@ impl Options {
     }
 }
 
-/// Whether these programs are there.
+/// Checks that these programs exist.
 ///
 /// # Errors
-/// The Debian packages of those that are not.
+/// The Debian packages of the missing ones.
 pub fn have(programs: &[Program]) -> Result<(), String> {
     let missing: Vec<&str> =
         programs.iter().filter(|program| program.path().is_none()).map(|program| program.package).collect();
@@ -83,15 +83,15 @@ pub fn have(programs: &[Program]) -> Result<(), String> {
     Err(format!("missing Debian packages: apt-get install {}", missing.join(" ")))
 }
 
-/// The file of this name beside the running program.
+/// File of this name in the folder of the running program.
 pub fn beside(name: &str) -> PathBuf {
     std::env::current_exe().map_or_else(|_| name.into(), |own| own.with_file_name(name))
 }
 
-/// Reads the command line and measures. The exit code is 0 when all that is demanded was reached, 1 when not or when it
-/// could not be measured, 2 for a command line that cannot be read.
+/// Reads the command line and measures. The exit code is 0 when all limits are met, 1 when not or when the measurement
+/// failed, 2 for a command line that cannot be read.
 ///
-/// A signal ends what was started with it.
+/// A signal also ends the programs that were started.
 pub fn run<A: clap::Parser>(measure: impl FnOnce(&A) -> Result<bool, String>) -> ExitCode {
     let arguments = A::parse();
     let signals = end_by_signals().map_err(|error| format!("signals: {error}"));

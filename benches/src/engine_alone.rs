@@ -1,4 +1,4 @@
-//! The engine of a server without its network: a bench gives it messages, and sees what it sends.
+//! The engine of a server without its network: a bench gives it messages, and gets its messages.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,16 +13,17 @@ use strowger_server::local_address::OneWay;
 use strowger_server::process_state::{ProcessState, Surroundings};
 use strowger_store::location::LocationTable;
 
-/// Where it listens.
+/// Address of the server.
 pub const SERVER: &str = "127.0.0.1:5060";
 
-/// When it begins.
+/// Start of the simulated time.
 pub const BEGIN: Now = Now { mono: 10_000, wall: 1_700_000_000_000 };
 
-/// That of a server with this configuration, which names files of this folder. It has the one shard, and listens by UDP.
+/// Creates the engine of a server with this configuration, whose files are in this folder. It has one shard, and
+/// listens by UDP.
 ///
 /// # Errors
-/// The configuration cannot be used.
+/// The configuration is wrong.
 pub fn engine(text: &str, folder: &Path) -> Result<Engine, String> {
     let (config, _) =
         Config::read(Source { text, folder, ..Source::default() }).map_err(|report| report.to_string())?;
@@ -45,10 +46,10 @@ pub fn engine(text: &str, folder: &Path) -> Result<Engine, String> {
     Ok(Engine::new(BEGIN, shared, 0, Circumstances { draining: false, shards: 1 }))
 }
 
-/// An address that a bench has written.
+/// Parses an address that a bench has written.
 ///
 /// # Panics
-/// It is none.
+/// It is malformed.
 pub fn address(text: &str) -> SocketAddr {
     text.parse().expect("those of the benches are addresses")
 }

@@ -1,4 +1,4 @@
-//! What the benches share.
+//! Code shared by the benches.
 
 pub mod bar;
 pub mod bare_timer;

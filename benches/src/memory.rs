@@ -1,6 +1,6 @@
 //! Memory of this process.
 
-/// Proportional set size, bytes, from `/proc/self/smaps_rollup`: whatever the allocator wastes counts.
+/// Proportional set size in bytes, from `/proc/self/smaps_rollup`; waste of the allocator counts.
 ///
 /// # Panics
 /// This is not Linux 4.14 or later.
@@ -10,8 +10,8 @@ pub fn pss() -> u64 {
     line.split_whitespace().next().and_then(|kb| kb.parse::<u64>().ok()).expect("Pss is in kB") * 1024
 }
 
-/// As the server of the shipped configuration (`server.huge_pages`): the kernel backs none of the memory that this process takes from now on with
-/// pages of 2 MiB. What the allocator asks for counts then as far as it is used.
+/// Forbids pages of 2 MiB for the memory that this process takes from now on, as in the shipped configuration of the
+/// server (`server.huge_pages`). Memory then counts only as far as it is used.
 pub fn without_huge_pages() {
     // SAFETY: this request reads and writes no memory of ours.
     let result = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };

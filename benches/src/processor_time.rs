@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use strowger_tests::process::Process;
 
-/// Of this thread so far, to the nanosecond: other work on the machine does not count.
+/// Processor time of this thread so far, to the nanosecond: other work on the machine does not count.
 ///
 /// # Panics
 /// This is not Linux.
@@ -13,13 +13,13 @@ pub fn of_thread() -> Duration {
     Duration::from_nanos(stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first is a number"))
 }
 
-/// Of all threads of this process so far, to the microsecond.
+/// Processor time of all threads of this process so far, to the microsecond.
 pub fn of_process() -> Duration {
     usage(libc::RUSAGE_SELF)
 }
 
-/// What a program started here, and whatever it started and waited for, took from its start to its end, to the
-/// microsecond. It is waited for here; no other thread may wait for a program meanwhile.
+/// Waits for a program started here, and returns the processor time of it and of its waited-for children, to the
+/// microsecond. No other thread may wait for a program meanwhile.
 ///
 /// # Panics
 /// It is still running after `limit`.
@@ -29,7 +29,7 @@ pub fn until_end(program: &mut Process, limit: Duration) -> Duration {
     usage(libc::RUSAGE_CHILDREN) - before
 }
 
-/// The same of a program that does not end by itself: it is asked to, and killed if it has not done so in two seconds.
+/// Acts as [`until_end`] for a program that does not end by itself: terminates it, and kills it after two seconds.
 pub fn until_ended(program: &mut Process) -> Duration {
     let before = usage(libc::RUSAGE_CHILDREN);
     program.signal(libc::SIGTERM);
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// A shell that counts takes time; one that sleeps takes hardly any, however long it is there.
+    /// A shell that counts takes time; one that sleeps takes hardly any, however long it runs.
     #[test]
     fn the_time_of_a_program_is_its_own() {
         let folder = tempfile::tempdir().expect("a temporary folder");

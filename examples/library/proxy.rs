@@ -22,10 +22,10 @@ struct Relay {
 }
 
 impl Relay {
-    /// A request whose Via says where it came from.
+    /// Handles a request whose Via has its source.
     fn request(&mut self, now: Now, arrival: &Arrival, message: Message<'_>, out: &mut Outbox) {
         let call_hash = message.call_id().map_or(0, |id| call::hash(self.secret, id.text));
-        // What a request must have; a real proxy answers 400 here.
+        // Checks the mandatory header fields; a real proxy answers 400 here.
         let Ok(request) = Request::of(message, arrival, call_hash) else { return };
         match self.transactions.request(now, &message, arrival, call_hash, out) {
             Incoming::New(server) => {
@@ -33,7 +33,7 @@ impl Relay {
                 self.route(now, &request, server, out);
             }
             Incoming::Ack => {
-                // The ACK of a 2xx is no transaction: it only finds its way.
+                // The ACK of a 2xx has no transaction: it is only routed.
                 let routing = self.proxy.router().route(now, &request);
                 let uri = routing.next();
                 if let NextHop::Known(target) = self.proxy.router().next_hop(&uri, arrival.listener) {
@@ -108,7 +108,7 @@ impl Service for Relay {
         if index.parse(bytes, &limits).is_err() || index.form() == Form::Ambiguous {
             return;
         }
-        // What is written loosely could mean another message to the next one.
+        // The next element could read a loosely formatted message differently.
         let mut canonical = Vec::new();
         strowger_message::canonical::write(&Message::new(bytes, &index), &mut canonical);
         if index.parse(&canonical, &limits).is_err() {
@@ -129,7 +129,7 @@ impl Service for Relay {
             }
             return;
         }
-        // Its Via is to say where it was seen from, so that each part knows the way of its response (RFC 3261 section 18.2.1).
+        // The Via must contain the observed source, so that each hop can route the response (RFC 3261 section 18.2.1).
         let Ok(top) = message.via() else { return };
         let mut completed = Vec::new();
         if !via::complete(&message, &top, &arrival.remote, false, &mut Edit::new(), &mut completed) {
@@ -183,7 +183,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
         let seed = seed();
-        // What it writes into a dialog is good for a day.
+        // Route tokens that it writes into a dialog are valid for a day.
         let router = Router::new(identity, &seed, 86_400);
         let key = [1, 2].map(|n| u64::from_le_bytes(seed[8 * n..8 * n + 8].try_into().expect("eight bytes")));
         let mut timers = Transactions::new(TimerSettings::default(), key);

@@ -1,8 +1,8 @@
 //! A telephone that makes calls: `uac SIP-URI [NEXT-HOP] [SECONDS] [CALLS]`.
 //!
 //! `uac sip:bob@127.0.0.1:5080` calls the example `uas`; `uac sip:bob@127.0.0.1:5080 127.0.0.1:5060` calls it through
-//! the example `proxy`. It talks for so many seconds (1) in so many calls at once (1), hangs up, and ends with success if all that went
-//! well.
+//! the example `proxy`. It talks for SECONDS (1) in CALLS concurrent calls (1), hangs up, and exits with 0 if all calls
+//! succeeded.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use strowger_net::{Listener, Net, NetSettings, Node, Service};
 const OFFER: &[u8] =
     b"v=0\r\no=uac 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\n";
 
-/// What the main thread asks the telephone to do.
+/// Order of the main thread to the telephone.
 pub(crate) struct Dial {
     pub(crate) uri: String,
     pub(crate) next_hop: SocketAddr,
@@ -28,15 +28,15 @@ pub(crate) struct Dial {
 
 pub(crate) struct Telephone {
     endpoint: Endpoint,
-    /// Milliseconds.
+    /// Milliseconds per call.
     talk: u64,
-    /// The calls that are up, and when to hang up.
+    /// Active calls, and the times to hang up.
     up: HashMap<CallKey, u64>,
-    /// Hears how each call ended.
+    /// Receiver of the result of each call.
     results: Sender<Result<(), String>>,
 }
 
-/// What moves to another shard.
+/// State that moves to another shard.
 pub(crate) struct Record {
     endpoint: EndpointRecord,
     up: HashMap<CallKey, u64>,
@@ -59,7 +59,7 @@ impl Telephone {
                     self.up.insert(call, now.mono + self.talk);
                     continue;
                 }
-                // Many telephones say after a while that they are still there.
+                // Many telephones confirm after a while that they are still there.
                 Event::Offered { call, update: false, .. } => {
                     agent.answer(&mut round, call, OFFER);
                     continue;
@@ -85,7 +85,7 @@ impl Service for Telephone {
     type Answer = Dial;
     type Record = Record;
 
-    /// An order of the main thread: the way in for whatever is no message from the network.
+    /// Handles an order of the main thread: the entry for input other than messages from the network.
     fn answered(&mut self, now: Now, dial: Dial, out: &mut Outbox) {
         let target = Target::new(Transport::Udp, ListenerId(0), dial.next_hop);
         let invite = Invite {
@@ -138,7 +138,7 @@ impl Service for Telephone {
     }
 }
 
-/// Starts the telephone, with the number of shards that `settings` say. It talks for so many milliseconds in each call.
+/// Starts the telephone, with the number of shards in `settings`. It talks for `talk` milliseconds in each call.
 ///
 /// # Errors
 /// There is no port, or a thread cannot be started.
@@ -159,7 +159,7 @@ pub(crate) fn start(
             network: 0,
         };
         let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
-        // Of the same seed in each shard.
+        // The same seed in each shard.
         let entropy = Entropy::new(seed);
         let endpoint = Endpoint::of_shard(identity, UserAgentSettings::default(), &entropy, secret, shard);
         Telephone { endpoint, talk, up: HashMap::new(), results: results.clone() }

@@ -1,8 +1,8 @@
 //! A telephone that answers every call: `uas [ADDR:PORT]`, by default on 127.0.0.1:5080.
 //!
-//! The user agent of `strowger_core` knows the protocol and does no I/O; the shard of `strowger_net` has the socket, the
-//! clock and the loop. What joins them is the [`Service`] below: bytes and time go in, messages and events come out. Where one
-//! processor is not enough, there are more shards, and calls move among them while they go on.
+//! The user agent of `strowger_core` knows the protocol and does no I/O; the shard of `strowger_net` has the socket,
+//! the clock and the loop. The [`Service`] below connects them: bytes and time go in, messages and events come out. If
+//! one processor is not enough, there are more shards, and calls move among them while they are active.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use strowger_core::user_agent::{Endpoint, EndpointRecord, Event, UserAgentSettin
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Listener, Net, NetSettings, Node, Service};
 
-/// What we say about our side of the session. Nothing listens at this port; the example is about signalling.
+/// Our session description. No program listens at this port; the example is about signalling.
 const ANSWER: &[u8] =
     b"v=0\r\no=uas 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40002 RTP/AVP 0\r\n";
 
@@ -23,7 +23,7 @@ pub(crate) struct Telephone {
 }
 
 impl Telephone {
-    /// Does what the user of a telephone would do. After each round the agent is asked what happened.
+    /// Acts as the user of a telephone: handles the events of the agent after each round.
     fn act(&mut self, now: Now, out: &mut Outbox) {
         let (agent, mut round) = self.endpoint.lend(now, out);
         while let Some(event) = agent.event() {
@@ -79,10 +79,10 @@ impl Service for Telephone {
     }
 }
 
-/// Starts the telephone, with the number of shards that `settings` say.
+/// Starts the telephone, with the number of shards in `settings`.
 ///
 /// # Errors
-/// The address is taken or not of this machine, or a thread cannot be started.
+/// The address is in use or not of this machine, or a thread cannot be started.
 pub(crate) fn start(listen: SocketAddr, settings: NetSettings) -> std::io::Result<Node<Telephone>> {
     let (secret, seed) = (settings.secret, seed());
     let net = Net::bind(settings, vec![Listener::new(Transport::Udp, listen)])?;
@@ -95,7 +95,7 @@ pub(crate) fn start(listen: SocketAddr, settings: NetSettings) -> std::io::Resul
             network: 0,
         };
         let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
-        // Of the same seed in each shard.
+        // The same seed in each shard.
         let entropy = Entropy::new(seed);
         Telephone { endpoint: Endpoint::of_shard(identity, UserAgentSettings::default(), &entropy, secret, shard) }
     })
@@ -109,7 +109,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Numbers that no peer can guess, for tags and branches: from the keys that the standard library draws for its tables.
+/// Random seed that no peer can guess, for tags and branches: from the keys that the standard library draws for its
+/// tables.
 fn seed() -> [u8; 32] {
     use std::hash::BuildHasher;
     let mut seed = [0; 32];

@@ -1,9 +1,9 @@
-//! What one message, one source and one network can cost the server: processor time and memory, against bounds.
+//! Cost of one message, one source and one network to the server: processor time and memory, against bounds.
 //!
-//! `bench_abuse [--messages N]` starts the program (`STROWGER_BIN`, or the one of this tree) with its default policy and limits, and for each kind of expensive
-//! message sends many of them one after the other. Processor time is that of all threads of the program
-//! (`/proc/PID/task/*/schedstat`), memory its proportional set size (`smaps_rollup`). Exit code 1 when a row is beyond its
-//! bound. The network row needs root and the packages iproute2 and iptables.
+//! `bench_abuse [--messages N]` starts the program (`STROWGER_BIN`, or the one of this tree) with its default policy
+//! and limits, and for each kind of expensive message sends many of them one after the other. Processor time is that of
+//! all threads of the program (`/proc/PID/task/*/schedstat`), memory its proportional set size (`smaps_rollup`). Exit
+//! code 1 when a row is beyond its bound. The network row needs root and the packages iproute2 and iptables.
 
 use std::any::Any;
 use std::io::Write as _;
@@ -20,13 +20,13 @@ use strowger_tests::text::{Request, respond, status, unique};
 use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Ws};
 use strowger_tests::wire::Wire;
 
-/// Of one message: processor time, and bytes that it has the server keep.
+/// Bounds of one message: processor time, and bytes that the server keeps for it.
 const MESSAGE: (Duration, u64) = (Duration::from_millis(1), 64 << 10);
-/// Bytes that one source, or one /64, has the server keep.
+/// Bound of the bytes that the server keeps for one source, or one /64.
 const SOURCE: u64 = 64 << 20;
 /// A value that fills a datagram.
 const LARGE: usize = 60_000;
-/// One that makes it as large as a datagram can be.
+/// Length of a value that makes the datagram as large as possible.
 const LARGEST: usize = 65_150;
 const LIMIT: Duration = Duration::from_secs(10);
 const PASSWORD: &str = "a password";
@@ -39,7 +39,7 @@ struct Arguments {
     messages: u32,
 }
 
-/// The rows as they are measured.
+/// Table of the measured rows.
 struct Table {
     failed: bool,
 }
@@ -55,7 +55,7 @@ impl Table {
     }
 }
 
-/// A server with its defaults, in a namespace perhaps; loopback is never banned by default.
+/// Starts a server with its defaults, perhaps in a namespace; loopback is never banned by default.
 fn start(setup: Setup) -> Server {
     let server = setup.with("domains = [\"example.org\"]\nlog.statistics = \"1s\"").start();
     for user in ["alice", "bob", "carol"] {
@@ -64,12 +64,12 @@ fn start(setup: Setup) -> Server {
     server
 }
 
-/// What the server took and keeps while `work` sends `n` messages.
+/// Processor time of the server, and memory that it keeps, while `work` sends `n` messages.
 fn measured(server: &mut Server, n: u32, mut work: impl FnMut(u32)) -> (Duration, u64) {
     let (time, memory) = (server.process().run_time(), server.process().pss());
     (0..n).for_each(&mut work);
     let took = server.process().run_time().saturating_sub(time) / n;
-    // The allocator gives back a moment later what was freed.
+    // The allocator returns freed memory a moment later.
     std::thread::sleep(Duration::from_millis(300));
     (took, server.process().pss().saturating_sub(memory) / u64::from(n))
 }
@@ -78,12 +78,12 @@ fn options(wire: &Wire) -> Request {
     Request::new("OPTIONS", "sip:example.org", wire.transport().name(), wire.local())
 }
 
-/// So many bytes of one value.
+/// Text of this length that repeats `value`.
 fn long(value: &str, bytes: usize) -> String {
     value.repeat(bytes / value.len())
 }
 
-/// Messages that are answered at once.
+/// Measures messages that are answered at once.
 fn answered(server: &mut Server, table: &mut Table, n: u32) {
     let lines = |line: &str, n: usize| vec![line.to_owned(); n];
     let authorization = |parameters: &str| {
@@ -141,13 +141,14 @@ fn answered(server: &mut Server, table: &mut Table, n: u32) {
                         request.uri = "sip:carol@example.org".into();
                     }
                     wire.send(&request.bytes()).expect("loopback takes it");
-                    // An answer that would be much longer than the request is withheld.
+                    // A response that would be much longer than the request is withheld.
                     let _ = wire.final_response(Duration::from_millis(200));
                 };
                 (0..5).for_each(&mut send);
                 let (time, mut bytes) = measured(server, n, &mut send);
                 if bytes > MESSAGE.1 {
-                    // Is it kept of each, or was a buffer of the shard touched for the first time? Ten times as many tell.
+                    // Either the server keeps memory for each message, or a buffer of the shard was used for the first
+                    // time. Ten times as many messages show which.
                     bytes = measured(server, 10 * n, &mut send).1;
                 }
                 table.row(&format!("{} {method}: {name}", transport.name()), Some(time), bytes, MESSAGE.1);
@@ -162,7 +163,7 @@ fn ask(wire: &mut Wire, user: &str, request: &Request) -> Option<u16> {
     status(&exchange(wire, &request))
 }
 
-/// Registrations that cost work.
+/// Measures registrations that cost work.
 fn registrations(server: &mut Server, table: &mut Table, n: u32) {
     let mut wire = server.connect(Tcp);
     let contact = |n: usize, bytes: usize| format!("<sip:alice@192.0.2.1;n={n};x={}>", long("y", bytes));
@@ -203,7 +204,7 @@ fn registrations(server: &mut Server, table: &mut Table, n: u32) {
     }
 }
 
-/// Sources of the messages that are kept: together they have so many kept that huge pages of the allocator do not count.
+/// Number of sources of kept messages: enough kept messages in total to make huge pages of the allocator irrelevant.
 const SOURCES: u32 = 8;
 
 fn source(server: &Server, n: u32) -> Wire {
@@ -211,7 +212,7 @@ fn source(server: &Server, n: u32) -> Wire {
     Wire::connect_from(Udp, from, server.address(Udp), None).expect("loopback has addresses")
 }
 
-/// One more message of a kind: what it costs when others like it came before, on a server that keeps nothing else.
+/// Measures the cost of one more message of a kind after others like it, on a server that keeps nothing else.
 fn another(table: &mut Table, name: &str, server: &mut Server, n: u32, mut send: impl FnMut(&mut Wire)) {
     let mut first = source(server, SOURCES);
     (0..5).for_each(|_| send(&mut first));
@@ -224,7 +225,7 @@ fn another(table: &mut Table, name: &str, server: &mut Server, n: u32, mut send:
     println!("{:<64} kept_bytes {} each{whole}", "", kept / u64::from(n * SOURCES + 5));
 }
 
-/// What the server says of itself, once it has said so twice: the first time may be too early.
+/// Gauges of the server from the second line of its log on: the first one may be too early.
 fn gauges<const N: usize>(server: &Server, of: &str, names: [&str; N]) -> [u64; N] {
     let of = format!(" statistics of=\"{of}\"");
     let lines = || {
@@ -245,7 +246,7 @@ fn gauges<const N: usize>(server: &Server, of: &str, names: [&str; N]) -> [u64; 
     }
 }
 
-/// Requests that wait for a phone to answer, and are kept meanwhile; and what it answers.
+/// Measures requests that wait for the response of a phone, and that response.
 fn forwarded(table: &mut Table, n: u32) {
     let fields = |line: &str, n: usize| vec![line.to_owned(); n];
     let one = |bytes: usize| vec![format!("X: {}", long("x", bytes))];
@@ -285,7 +286,7 @@ fn forwarded(table: &mut Table, n: u32) {
     }
 }
 
-/// Phones of one user, that read and say nothing.
+/// Phones of one user that read and never respond.
 fn silent_phones(server: &Server, contact: usize) -> Vec<Wire> {
     let mut phones: Vec<Wire> = (0..10).map(|_| server.connect(Tcp)).collect();
     for phone in &mut phones {
@@ -295,7 +296,7 @@ fn silent_phones(server: &Server, contact: usize) -> Vec<Wire> {
     phones
 }
 
-/// Requests to an account with as many contacts as it may have.
+/// Measures requests to an account with the maximum of contacts.
 fn forked(table: &mut Table, n: u32) {
     for (method, name, bytes, contact) in [
         ("MESSAGE", "of 1 kB", 600, 1),
@@ -315,7 +316,7 @@ fn forked(table: &mut Table, n: u32) {
             ask_silent(caller, &mut phones, method, bytes);
         });
     }
-    // Of each, one group of phones after the other is asked, while the first ones are still kept.
+    // One group of phones after the other gets a request, while the first ones are still kept.
     let mut server = start(Setup::on(&[Udp, Tcp]).with("proxy.fork_timeout = \"3s\""));
     let mut phones = silent_phones(&server, 1);
     let name = "udp INVITE of 20 kB, one group of ten phones after the other";
@@ -332,7 +333,7 @@ fn forked(table: &mut Table, n: u32) {
     });
 }
 
-/// Reads what has come, and waits for nothing.
+/// Reads what has arrived, without waiting.
 fn read(phone: &mut Wire) {
     while phone.has_come() && phone.chunk(Duration::from_millis(1)).is_some() {}
 }
@@ -348,10 +349,10 @@ fn ask_silent(caller: &mut Wire, phones: &mut [Wire], method: &str, bytes: usize
     phones.iter_mut().for_each(read);
 }
 
-/// What an account has the server remember that proves itself with one nonce after the other, and with one nonce again and
-/// again.
+/// Measures the memory for an account that authenticates with one nonce after the other, and with the same nonce
+/// repeatedly.
 fn nonces(table: &mut Table) {
-    /// Requests on their way at once.
+    /// Number of requests in transit.
     const AT_ONCE: u32 = 50;
     let mut server = start(Setup::on(&[Tcp]));
     let mut wire = server.connect(Tcp);
@@ -403,7 +404,7 @@ fn nonces(table: &mut Table) {
     table.row(&format!("{right} right answers of an account with one nonce"), None, kept, SOURCE);
 }
 
-/// Opens connections from one address and writes the same to each, until the server closes more than it keeps.
+/// Opens connections from one address and writes the same bytes to each, until the server closes more than it keeps.
 fn crowd(most: usize, bytes: &[u8], from: impl Fn(usize) -> std::io::Result<TcpStream>) -> Vec<TcpStream> {
     let mut all = Vec::new();
     for n in 0..most {
@@ -420,13 +421,13 @@ fn half_message() -> Vec<u8> {
     format!("OPTIONS sip:example.org SIP/2.0\r\nX: {}", long("x", 62_000)).into_bytes()
 }
 
-/// The opening handshake of WebSocket, and the first fragment of a message.
+/// WebSocket handshake, and the first fragment of a message.
 fn half_frame(address: SocketAddr) -> Vec<u8> {
     let mut bytes = format!(
         "GET / HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: sip\r\n\r\n"
     )
     .into_bytes();
-    // Text, not the last one, masked with zeros.
+    // A text frame, not final, masked with zeros.
     bytes.extend_from_slice(&[0x01, 0x80 | 126]);
     bytes.extend_from_slice(&62_000u16.to_be_bytes());
     bytes.extend_from_slice(&[0; 4]);
@@ -434,14 +435,14 @@ fn half_frame(address: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// The beginning of a TLS record that says to have 16 KB.
+/// Beginning of a TLS record with a declared length of 16 KB.
 fn half_record() -> Vec<u8> {
     let mut bytes = vec![22, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 3];
     bytes.resize(16_000, 0);
     bytes
 }
 
-/// A row of a source, with what the server says itself that it holds.
+/// Adds a row of a source, with the server's own gauges.
 fn of_source(server: &mut Server, table: &mut Table, name: &str, work: impl FnOnce(&mut Server) -> Box<dyn Any>) {
     let before = server.process().pss();
     let held = work(server);
@@ -453,7 +454,7 @@ fn of_source(server: &mut Server, table: &mut Table, name: &str, work: impl FnOn
     drop(held);
 }
 
-/// What one source can have the server keep.
+/// Measures the memory that the server keeps for one source.
 fn sources(table: &mut Table) {
     let fresh = || start(Setup::on(&[Udp, Tcp, Ws, Tls]));
     for (transport, name, bytes) in [
@@ -500,7 +501,8 @@ fn sources(table: &mut Table) {
     }
 }
 
-/// One call that its callee answers 60,000 times, each time as another fork, and as many calls of users that are unknown.
+/// Measures one call that its callee answers 60,000 times, each time as another fork, and as many calls of unknown
+/// users.
 fn floods_of_one(table: &mut Table) {
     const MANY: u32 = 60_000;
     for (name, lines) in [("", ""), (", tracked", "dialogs.track = true")] {
@@ -535,7 +537,7 @@ fn floods_of_one(table: &mut Table) {
     table.row(&format!("{MANY} passwords of unknown users, two REGISTERs each"), Some(time), kept, SOURCE);
 }
 
-/// So many INVITEs that a phone gets and does not answer.
+/// Sends this number of INVITEs to a phone that does not answer.
 fn invite(caller: &mut Wire, phone: &mut Wire, most: usize, bytes: usize) {
     for n in 0..most {
         let mut request = Request::new("INVITE", "sip:bob@example.org", "udp", caller.local());
@@ -543,13 +545,13 @@ fn invite(caller: &mut Wire, phone: &mut Wire, most: usize, bytes: usize) {
             request.headers.push(format!("X: {}", long("x", bytes)));
         }
         caller.send(&request.bytes()).expect("loopback takes it");
-        // Each is answered at once, with 100 or 503.
+        // The server answers each at once, with 100 or 503.
         assert!(caller.receive(LIMIT).is_some(), "INVITE {n}");
         read(phone);
     }
 }
 
-/// The same half messages, each from another address of one /64.
+/// Sends the same half messages, each from another address of one /64.
 fn network(table: &mut Table) {
     if !namespace::possible() {
         return println!("a /64: not measured");

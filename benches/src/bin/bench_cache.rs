@@ -1,9 +1,11 @@
-//! What the local cache takes and does: memory of an entry, stores and fetches, hits, a fetch beside a writer, the log after a kill.
+//! Cost and speed of the local cache: memory of an entry, stores and fetches, hits, a fetch during writes, the log
+//! after a kill.
 //!
-//! `bench_cache [--entries N]`, ten million by default, with keys of 32 bytes and values of 48. Memory is that of the allocator of the server,
-//! without huge pages as the server has it; so most of a fetch of a random entry among millions is the look-up of its page. "A core" is
-//! processor time of the thread that asks. For the log a program of its own stores without a pause and says how many of its entries are
-//! kept; it is killed when a million are, and what it said must be there. Exit code 1 when a figure is worse than its limit.
+//! `bench_cache [--entries N]`, ten million by default, with keys of 32 bytes and values of 48. Memory is that of the
+//! allocator of the server, without huge pages as the server has it; so most of the time of a random fetch among
+//! millions is the look-up of its page. "A core" is processor time of the calling thread. For the log, a separate
+//! program stores without a pause and prints the number of its persisted entries. It is killed at a million, and the
+//! printed number must be there. Exit code 1 when a figure is worse than its limit.
 
 #[path = "../../../crates/cache/tests/suite/references.rs"]
 mod references;
@@ -30,24 +32,24 @@ use strowger_cache::settings::{LocalSettings, LogSettings};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Bytes of an entry: of its key and value 1.3 times as many, and 64.
+/// Limit of the bytes of an entry: 1.3 times its key and value, and 64.
 const ENTRY: f64 = 1.3 * (32.0 + 48.0) + 64.0;
-/// Of one core, in a second.
+/// Stores per second on one core.
 const STORES: f64 = 300_000.0;
-/// The same.
+/// Fetches per second on one core.
 const FETCHES: f64 = 2_000_000.0;
-/// Microseconds of all fetches but one in a thousand, beside a writer.
+/// 99.9th percentile of fetches during writes, in microseconds.
 const FETCH: f64 = 10.0;
-/// Hits in a hundred requests that may be lost beside the better of exact LRU and LFU.
+/// Allowed loss of hits, per hundred requests, against the better of exact LRU and LFU.
 const HITS: f64 = 2.0;
-/// Seconds that a million entries take to load.
+/// Seconds to load a million entries.
 const LOAD: f64 = 1.0;
 
-/// Entries of the log, and those by which its load is timed.
+/// Entries of the log, whose load is timed.
 const LOGGED: u64 = 1_000_000;
-/// Stores of the program that is killed which may wait for its log.
+/// Maximum number of stores of the killed program that wait for its log.
 const AHEAD: usize = 50_000;
-/// Timed fetches beside a writer.
+/// Timed fetches during writes.
 const TIMED: usize = 1_000_000;
 
 const NOW: u64 = 1_000_000;
@@ -66,7 +68,7 @@ struct Arguments {
     folder: PathBuf,
     #[command(flatten)]
     output: Output,
-    /// Is the program that is killed: the folder of its log.
+    /// Runs as the program that is killed: the folder of its log.
     #[arg(long, value_name = "FOLDER", hide = true)]
     child: Option<PathBuf>,
 }
@@ -75,11 +77,11 @@ fn own_folder() -> PathBuf {
     beside("").parent().map_or_else(|| ".".into(), Path::to_owned)
 }
 
-/// What was seen.
+/// Results.
 struct Seen {
     output: Output,
     bars: Vec<Bar>,
-    /// What has no limit.
+    /// Figures without a limit.
     others: Map<String, Value>,
 }
 
@@ -108,9 +110,9 @@ fn value(n: u64) -> [u8; 48] {
     value
 }
 
-/// Memory, and what one thread gets done.
+/// Measures memory, and the speed of one thread.
 fn in_memory(entries: u64, seen: &mut Seen) {
-    // Room for all of them, and not for many more: memory is taken in steps of a share of this.
+    // Room for all of them, but not for many more, because memory is taken in steps of a share of this.
     let cache = LocalCache::new(LocalSettings { bytes: entries as usize * 200, ..LocalSettings::default() });
     let before = pss();
     let stores = rate(entries, |n| done(cache.store(&key(n), &value(n), LIFE, NOW)));
@@ -155,7 +157,7 @@ fn in_memory(entries: u64, seen: &mut Seen) {
     seen.other("the longest 1,000 of them", longest.as_secs_f64() * 1e6, "µs");
 }
 
-/// Room for a tenth of the keys.
+/// Measures hits in a cache with room for a tenth of the keys.
 fn hits(entries: usize, seen: &mut Seen) {
     let cache = LocalCache::new(LocalSettings { bytes: entries * 137, value: 100, ..LocalSettings::default() });
     let store = |n: u64| done(cache.store(&key(n), &value(n), LIFE, NOW));
@@ -182,7 +184,7 @@ fn hits(entries: usize, seen: &mut Seen) {
     seen.bar(Bar::most("points less than the better of LRU and LFU", lru.max(lfu) - ours, HITS));
 }
 
-/// Fetches while another thread stores, which evicts, and the log is written and compacted.
+/// Measures fetches while another thread stores, which evicts, and the log is written and compacted.
 fn beside_a_writer(entries: u64, folder: &Path, seen: &mut Seen) -> Result<(), String> {
     let settings = LocalSettings { bytes: (entries as usize / 2 * 140).max(1 << 20), ..LocalSettings::default() };
     let (cache, _) = LocalCache::open(settings, LogSettings::new(folder), AT).map_err(|error| error.to_string())?;
@@ -205,7 +207,7 @@ fn beside_a_writer(entries: u64, folder: &Path, seen: &mut Seen) -> Result<(), S
                 if n.is_multiple_of(1000) {
                     cache.compact();
                 }
-                // 300,000 a second at most.
+                // At most 300,000 per second.
                 while n - entries > start.elapsed().as_micros() as u64 * 3 / 10 {
                     std::thread::yield_now();
                 }
@@ -240,7 +242,7 @@ fn beside_a_writer(entries: u64, folder: &Path, seen: &mut Seen) -> Result<(), S
     Ok(())
 }
 
-/// Stores with a log, and how long one that is alone waits for it.
+/// Measures stores with a log, and the wait of a single store for it.
 fn logged(entries: u64, folder: &Path, seen: &mut Seen) -> Result<(), String> {
     let settings = LocalSettings { bytes: 8 << 30, ..LocalSettings::default() };
     let (cache, _) = LocalCache::open(settings, LogSettings::new(folder), AT).map_err(|error| error.to_string())?;
@@ -265,7 +267,7 @@ fn logged(entries: u64, folder: &Path, seen: &mut Seen) -> Result<(), String> {
     Ok(())
 }
 
-/// The program that is killed: stores without a pause, and says after each thousand how many of its entries are kept.
+/// The program that is killed: stores without a pause, and after each thousand prints the number of persisted entries.
 fn child(folder: &Path) -> Result<bool, String> {
     let settings = LocalSettings { bytes: 8 << 30, ..LocalSettings::default() };
     let (cache, _) = LocalCache::open(settings, LogSettings::new(folder), AT).map_err(|error| error.to_string())?;
@@ -289,7 +291,7 @@ fn child(folder: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// The program that is killed, which ends also where an error comes before that.
+/// The program that is killed; it also ends if an error comes first.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -299,7 +301,7 @@ impl Drop for Killed {
     }
 }
 
-/// Kills a program that stores when so many of its entries are kept, and loads what it left.
+/// Kills a storing program when this number of entries is persisted, and loads its log.
 fn killed(entries: u64, folder: &Path, seen: &mut Seen) -> Result<(), String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(own);
@@ -309,7 +311,7 @@ fn killed(entries: u64, folder: &Path, seen: &mut Seen) -> Result<(), String> {
     let mut said = 0;
     let mut is_killed = false;
     let mut line = String::new();
-    // What it said before it was killed counts to the last line; that may be cut.
+    // Only complete lines before the kill count; the last one may be cut.
     while lines.read_line(&mut line).map_err(|error| error.to_string())? > 0 && line.ends_with('\n') {
         said = line.trim().parse().map_err(|_| format!("the program that is killed said {line:?}"))?;
         line.clear();
@@ -345,19 +347,19 @@ fn killed(entries: u64, folder: &Path, seen: &mut Seen) -> Result<(), String> {
         if start.elapsed() > WAIT {
             return Err("the log was not compacted".into());
         }
-        // It ends on a thread that shows it by a figure alone.
+        // It runs on another thread, whose only sign of its end is a figure.
         std::thread::sleep(Duration::from_millis(1));
     }
     seen.other("its compaction", start.elapsed().as_secs_f64(), "s");
     Ok(())
 }
 
-/// What was asked was done, and the compiler does not know of what use it is.
+/// Checks a result, and hides its use from the compiler.
 fn done<T>(result: Result<T, CacheError>) {
     let _ = black_box(result.expect("there is room"));
 }
 
-/// Does `work` so often: how often in a second of a core.
+/// Runs `work` this number of times; returns the rate per second of one core.
 fn rate(times: u64, work: impl FnMut(u64)) -> f64 {
     let before = processor_time::of_thread();
     (0..times).for_each(work);

@@ -1,8 +1,9 @@
-//! What commands cost calls: `bench_control [--contacts N] [--rounds N] [--seconds N] [--rate N]`.
+//! Effect of commands on calls: `bench_control [--contacts N] [--rounds N] [--seconds N] [--rate N]`.
 //!
-//! A server with 1,000,000 bindings carries calls of `strowger load`. Each round has one run of calls alone, and one while
-//! `strowger status` is asked for ten times a second and `strowger registrations` of all bindings without a pause. Exit code 1 when the
-//! median of the p99 of the session request delay is 2 ms or more above that of the runs alone, or a call failed.
+//! A server with 1,000,000 bindings carries calls of `strowger load`. Each round has one run of calls alone, and one
+//! with `strowger status` ten times a second and `strowger registrations` of all bindings without a pause. Exit code 1
+//! when the median of the p99 of the session request delay is 2 ms or more above that of the runs alone, or a call
+//! failed.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -21,7 +22,7 @@ use strowger_store::ticket::Ticket;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// By so much, in milliseconds, commands may move the p99.
+/// Milliseconds by which commands may raise the p99.
 const MOST: f64 = 2.0;
 
 #[derive(clap::Parser)]
@@ -110,7 +111,7 @@ fn register(table: &LocationTable, n: u64) {
     added.expect("the table has room");
 }
 
-/// One run of calls through the server; the p99 of their session request delay, in milliseconds.
+/// Runs calls through the server; returns the p99 of their session request delay in milliseconds.
 fn calls(arguments: &Arguments, server: &Server, folder: &Path) -> Result<f64, String> {
     let report = folder.join("report.json");
     let ended = Command::new(&arguments.options.server)
@@ -129,14 +130,14 @@ fn calls(arguments: &Arguments, server: &Server, folder: &Path) -> Result<f64, S
     json["delays"]["srd"]["p99"].as_f64().map(|us| us / 1e3).ok_or_else(|| "no delay was measured".into())
 }
 
-/// Does this while commands are asked for without a pause; how many of each were done.
+/// Runs this while commands are sent without a pause; returns the number of each.
 fn while_asked<T>(
     options: &Options,
     socket: &Path,
     work: impl FnOnce() -> Result<T, String>,
 ) -> Result<(T, (u64, u64)), String> {
     let over = AtomicBool::new(false);
-    // People look once in a while: `status` ten times a second, each list right after the one before.
+    // Typical use: `status` ten times a second, each list right after the one before.
     let ask = |words: &[&str], pause: Duration| {
         let mut done = 0;
         while !over.load(Ordering::Relaxed) {

@@ -1,10 +1,12 @@
-//! What a call of the stress tests A to E costs the engine alone: `bench_engine [--rounds N] [--letters A,B]`.
+//! Cost of a call of the stress tests A to E to the engine alone: `bench_engine [--rounds N] [--letters A,B]`.
 //!
-//! Each letter's engine gets the configuration that is measured with sockets (`crates/lab/systems/strowger/stress-a.toml` and so on), and the messages of its
-//! calls by UDP: INVITE, 180, 200, ACK, BYE and 200, at 1,000 calls a second of simulated time. What this server sends reaches the parties,
-//! which answer it; their work is not timed. Rounds of the letters alternate, and begin when as much is under way as ever will be (32 s).
-//! Printed are microseconds and allocations a call, and each letter beside the one that it builds on. There is no kernel in these
-//! figures: `make bench-stress` has it. Exit code 1 when a message of a call is not passed on, or a call allocates more often than its limit.
+//! Each letter's engine gets the configuration that is measured with sockets
+//! (`crates/lab/systems/strowger/stress-a.toml` and so on), and the messages of its calls by UDP: INVITE, 180, 200,
+//! ACK, BYE and 200, at 1,000 calls a second of simulated time. The messages of the server reach the parties, which
+//! answer; their work is not timed. Rounds of the letters alternate, and begin in the steady state (after 32 s).
+//! Printed are microseconds and allocations a call, and each letter next to the one on which it builds. These figures
+//! do not include the kernel; those of `make bench-stress` do. Exit code 1 when a message of a call is not passed on,
+//! or a call allocates more often than its limit.
 
 use serde_json::json;
 use std::collections::HashMap;
@@ -46,21 +48,21 @@ struct Arguments {
 const CALLER: &str = "127.0.0.1:5070";
 const CALLEE: &str = "127.0.0.1:5080";
 
-/// Calls that begin in one step of simulated time; each of their messages comes in one round of the server.
+/// Calls that begin in one step of simulated time; their messages of one kind arrive in one round of the server.
 const STEP: u64 = 16;
 
 /// Milliseconds of simulated time in a step.
 const STEP_TIME: u64 = 16;
 
-/// Steps after which nothing becomes more: the longest timer of a call has 32 s.
+/// Steps after which the state no longer grows: the longest timer of a call has 32 s.
 const WARM: u64 = 40_000 / STEP_TIME;
 
 const SESSION: &str = "v=0\r\no=call 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 6000 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n";
 
-/// Allocations of a call at most, once warm: none to relay it, some to track it and to look its user up.
+/// Maximum allocations per call, once warm: none to relay it, some to track it and to look its user up.
 const ALLOCATIONS: [(&str, f64); 5] = [("A", 0.5), ("B", 0.5), ("C", 12.0), ("D", 8.0), ("E", 18.0)];
 
-/// What was measured in some steps.
+/// Figures of some steps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     calls: u64,
@@ -74,7 +76,7 @@ struct Server {
     engine: Engine,
     now: Now,
     out: Outbox,
-    /// The URI that calls go to.
+    /// Destination URI of the calls.
     uri: String,
     calls: u64,
     figures: Figures,
@@ -109,7 +111,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Gives the engine these messages of one party in one round, timed. What it sends, but for 100s.
+    /// Gives the engine these messages of one party in one round, timed. Returns its messages without the 100s.
     fn receive(&mut self, from: &str, messages: &[String]) -> Vec<(SocketAddr, String)> {
         let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: address(from), flow: None };
         self.out.clear();
@@ -125,7 +127,7 @@ impl Server {
         all.filter(|(_, text)| !text.starts_with("SIP/2.0 100 ")).collect()
     }
 
-    /// The timers that are due, timed.
+    /// Runs the timers that are due, timed.
     fn poll(&mut self) {
         self.out.clear();
         let (allocated, began) = (of_thread(), Instant::now());
@@ -136,7 +138,7 @@ impl Server {
         self.figures.allocations += of_thread() - allocated;
     }
 
-    /// So many calls, from their INVITE to the answer of their BYE.
+    /// Runs one step of calls, from their INVITE to the answer to their BYE.
     fn step(&mut self) -> Result<(), String> {
         let numbers = self.calls..self.calls + STEP;
         self.calls += STEP;
@@ -164,7 +166,7 @@ impl Server {
         Ok(())
     }
 
-    /// Each of these messages leads to one to the other party.
+    /// Checks that each of these messages leads to one message to the other party.
     fn pass(&mut self, from: &str, messages: &[String], to: &str) -> Result<Vec<String>, String> {
         let sent = self.receive(from, messages);
         let whole = sent.len() == messages.len() && sent.iter().all(|(at, _)| *at == address(to));
@@ -186,10 +188,10 @@ impl Server {
     }
 }
 
-/// What the caller knows of its calls by their 200s.
+/// The caller's knowledge of its calls from their 200s.
 #[derive(Default)]
 struct Ends {
-    /// By Call-ID: Request-URI, Route, and To.
+    /// Request-URI, Route, and To, by Call-ID.
     calls: HashMap<String, (String, String, String)>,
 }
 
@@ -213,7 +215,7 @@ impl Ends {
     }
 }
 
-/// The answer of the callee to a request that reached it.
+/// Answer of the callee to a request.
 fn answer(request: &str, status: &str, body: &str) -> String {
     let is_copied =
         |line: &&str| ["Via:", "From:", "Call-ID:", "CSeq:", "Record-Route:"].iter().any(|name| line.starts_with(name));

@@ -1,16 +1,16 @@
-//! What the generator costs and carries, beside SIPp where there is something to compare.
+//! Cost and capacity of the generator, compared with SIPp where possible.
 //!
 //! * `cost`: processor time per call of the built-in `uac` against the built-in `uas` at one rate, SIPp and Strowger in
-//!   turn, and how closely their calls follow one another at a recorder.
-//! * `best`: the highest rate of each at which no call fails and nothing is sent again, each side on one core; the cost
-//!   there of both sides together.
-//! * `paced`: calls for a minute at one rate, in rounds beside a bare timer that has nothing else to do: how near the rate, how
-//!   late the calls.
-//! * `held`: calls open at once, and the memory of each.
+//!   turn, and the spacing of their calls at a recorder.
+//! * `best`: the highest rate of each without a failed call or a retransmission, each side on one core; the cost of
+//!   both sides together at this rate.
+//! * `paced`: calls for a minute at one rate, in rounds that alternate with a bare timer: deviation of the rate, lag of
+//!   the calls.
+//! * `held`: concurrent calls, and the memory of each.
 //!
-//! Machines differ twofold, so times and rates are judged by their ratios to SIPp's and to the timer's in the same run; what they
-//! are themselves is printed. Processor time is what the kernel charged to the process until its end. Needs the Debian package sip-tester and two
-//! cores. Exit code 1 when something demanded was not reached.
+//! Machines differ twofold, so times and rates are judged by their ratios to those of SIPp and of the timer in the same
+//! run; the values themselves are printed. Processor time is the time that the kernel charged to the process until its
+//! end. Needs the Debian package sip-tester and two cores. Exit code 1 when a demand is not met.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -29,18 +29,18 @@ use strowger_tests::process::Process;
 use strowger_tests::program::SIPP;
 use strowger_tests::sipp::Counts;
 
-/// Calls a second and seconds of `cost`.
+/// Calls per second and seconds of `cost`.
 const COST: (u64, u64) = (2_000, 10);
-/// Calls a second that are tried for `best`, in seconds each.
+/// Rates of `best` in calls per second, and seconds of each.
 const SIPP_RATES: [u64; 8] = [2_000, 2_500, 3_000, 3_500, 4_000, 4_500, 5_000, 6_000];
 const OWN_RATES: [u64; 9] = [15_000, 20_000, 25_000, 30_000, 35_000, 40_000, 45_000, 50_000, 60_000];
 const BEST_SECONDS: u64 = 5;
-/// Calls a second of `paced`, seconds of a round and of the bare timer before it, rounds.
+/// Calls per second of `paced`, seconds of a round and of the bare timer before it, rounds.
 const PACED: (u64, u64, u64) = (10_000, 10, 6);
-/// Calls held, calls begun a second.
+/// Calls held, and calls begun per second.
 const HELD: (u64, u64) = (50_000, 2_500);
 
-/// The generator beside SIPp.
+/// Generator compared with SIPp.
 #[derive(clap::Parser)]
 struct Arguments {
     /// Measures one thing; several are possible [default: all]
@@ -80,7 +80,7 @@ impl Part {
     }
 }
 
-/// Who makes the calls.
+/// Generator under test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Generator {
     Sipp,
@@ -97,7 +97,7 @@ impl Generator {
         }
     }
 
-    /// Its command line, which is SIPp's, on one core.
+    /// Command line, in the syntax of SIPp, on one core.
     fn command(self, options: &Options, core: u32) -> Command {
         let mut command = Command::new("taskset");
         command.args(["-c", &core.to_string()]);
@@ -110,16 +110,16 @@ impl Generator {
     }
 }
 
-/// One run of the built-in `uac`, against the built-in `uas` or a recorder.
+/// Result of a run of the built-in `uac`, against the built-in `uas` or a recorder.
 struct Calls {
     successful: u64,
     failed: u64,
-    /// By both sides.
+    /// Retransmissions of both sides.
     sent_again: u64,
-    /// Microseconds of processor time a call.
+    /// Microseconds of processor time per call.
     caller: f64,
     called: f64,
-    /// From the first call to the last one's end.
+    /// Time from the first call to the end of the last.
     wall: Duration,
 }
 
@@ -156,7 +156,7 @@ fn calls(generator: Generator, options: &Options, rate: u64, seconds: u64) -> Re
     })
 }
 
-/// Calls, with the figures in `uac.csv`; returns the processor time of the calling side.
+/// Makes calls, with the figures in `uac.csv`; returns the processor time of the calling side.
 fn call(generator: Generator, options: &Options, folder: &Path, from: u16, to: u16, rate: u64, count: u64) -> Duration {
     let mut command = generator.command(options, 0);
     command
@@ -172,13 +172,13 @@ fn folder() -> Result<tempfile::TempDir, String> {
     tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))
 }
 
-/// How many calls arrive in the millisecond in which one arrives: mean and 99 in 100.
+/// Number of calls in the millisecond of an arrival: mean and 99th percentile.
 struct Bunching {
     mean: f64,
     p99: u64,
 }
 
-/// Answers as the built-in `uas` does, and notes when each INVITE came.
+/// Answers like the built-in `uas`, and records the arrival of each INVITE.
 fn bunching(generator: Generator, options: &Options) -> Result<Bunching, String> {
     let folder = folder()?;
     let port = port::free();
@@ -277,13 +277,13 @@ fn cost(options: &Options, bars: &mut Vec<Bar>) -> Result<Value, String> {
     }))
 }
 
-/// The highest rate without loss, and the cost of both sides there. A rate is given up after two tries.
+/// The highest rate without loss, and the cost of both sides there. A rate is given up after two attempts.
 fn highest(generator: Generator, options: &Options, rates: &[u64]) -> Result<(u64, f64), String> {
     let mut best = None;
     'rates: for &rate in rates {
         for _ in 0..2 {
             let calls = calls(generator, options, rate, BEST_SECONDS)?;
-            // Without loss, and no later than it should.
+            // Without loss, and in time.
             let kept_up = calls.wall < Duration::from_secs(BEST_SECONDS + 1);
             let fine = calls.lost_none(rate * BEST_SECONDS) && kept_up;
             options.say(&format!(
@@ -314,7 +314,7 @@ fn best(options: &Options, bars: &mut Vec<Bar>) -> Result<Value, String> {
     Ok(json!({"rate": {"sipp": sipp_rate, "strowger": own_rate}, "us": {"sipp": sipp_cost, "strowger": own_cost}}))
 }
 
-/// `strowger load` against `strowger load uas`; while it runs, `look` sees both.
+/// Runs `strowger load` against `strowger load uas`; `look` examines both during the run.
 fn load(
     options: &Options,
     words: &[String],

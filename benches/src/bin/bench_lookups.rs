@@ -1,9 +1,10 @@
-//! What a look-up of a subscriber in a database server costs: `bench_lookups [--rounds N]`.
+//! Cost of a look-up of a subscriber in a database server: `bench_lookups [--rounds N]`.
 //!
-//! Starts a MariaDB and a PostgreSQL of its own with ten thousand subscribers, of which nothing is remembered. A round asks 1,000 times a
-//! second, one by one: processor time of this process, which does what the server does for a look-up, and of the database. The pace
-//! without look-ups is measured too, and taken off. Beside that, without a limit: how long a look-up takes, and how many there are in a second
-//! with 256 under way. Needs the Debian packages mariadb-server and postgresql. Exit code 1 when a look-up fails, or costs more than its limit.
+//! Starts a MariaDB and a PostgreSQL of its own with ten thousand subscribers, without a cache. A round makes 1,000
+//! look-ups per second, one by one, and measures the processor time of this process, which does the same work as the
+//! server, and of the database. The cost of the pace without look-ups is measured too, and subtracted. Two further
+//! figures have no limit: the duration of a look-up, and the number per second with 256 in progress. Needs the Debian
+//! packages mariadb-server and postgresql. Exit code 1 when a look-up fails, or costs more than its limit.
 
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
@@ -31,11 +32,11 @@ const USERS: u64 = 10_000;
 const REALM: &str = "stress.example";
 /// Look-ups a second.
 const RATE: u64 = 1_000;
-/// Microseconds of the server for a look-up: at most, and aimed at.
+/// Microseconds of the server per look-up: limit and target.
 const MOST: (f64, f64) = (80.0, 35.0);
-/// Look-ups under way where as many as possible are made.
+/// Concurrent look-ups in the measurement of the highest rate.
 const AT_ONCE: u64 = 256;
-/// Look-ups one after the other, of which each is timed.
+/// Sequential look-ups, each of which is timed.
 const TIMED: u64 = 5_000;
 
 /// The cost of a look-up in a database server.
@@ -55,7 +56,7 @@ fn no_hash(_: &str, _: &str, _: &str) -> Ha1s {
     Ha1s::default()
 }
 
-/// The subscribers of one database, and what asks for them.
+/// The subscribers of one database, and a client for them.
 struct Asker<'a> {
     name: &'static str,
     database: &'a Backend,
@@ -76,7 +77,7 @@ impl<'a> Asker<'a> {
             realms: Realms::new([(REALM, vec![REALM])]),
             hash: no_hash,
         };
-        // Nothing is remembered.
+        // No cache.
         let (found_ttl, absent_ttl) = (Duration::ZERO, Duration::ZERO);
         let cache = ReadThroughSettings { found_ttl, absent_ttl, ..ReadThroughSettings::default() };
         let started = subscribers::start(&settings, None, cache, clock).map_err(|error| format!("{name}: {error}"))?;
@@ -90,7 +91,7 @@ impl<'a> Asker<'a> {
     }
 
     fn ask(&self, n: u64) -> Result<(), String> {
-        // Spread over all of them.
+        // Spread over all users.
         let username = format!("user{}", n * 7_919 % USERS + 1);
         let question = Question::Credential { username: username.as_bytes(), realm: REALM.as_bytes() };
         let ticket = Ticket { sink: self.sink, value: n };
@@ -112,9 +113,9 @@ impl<'a> Asker<'a> {
         self.heard()
     }
 
-    /// What this process took for `work`, and what the database did.
+    /// Processor time of this process for `work`, and of the database.
     fn cost(&self, work: impl FnOnce() -> Result<(), String>) -> Result<[Duration; 2], String> {
-        // Of this process and, since it started it, of the database.
+        // Of this process and of the database, which is its child.
         let all = || Usage::of_tree(std::process::id());
         let before = (all(), self.database.usage());
         work()?;
@@ -122,13 +123,13 @@ impl<'a> Asker<'a> {
         Ok([all().since(&before.0).total().saturating_sub(database), database])
     }
 
-    /// Does `step` so often, evenly.
+    /// Runs `step` this number of times, evenly.
     fn paced(&self, times: u64, step: impl Fn(u64) -> Result<(), String>) -> Result<[Duration; 2], String> {
         self.cost(|| {
             let start = Instant::now();
             (0..times).try_for_each(|n| {
                 let due = start + Duration::from_micros(n * 1_000_000 / RATE);
-                // The pace is what is wanted here.
+                // A fixed pace is the purpose here.
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 step(n)
             })
@@ -137,7 +138,7 @@ impl<'a> Asker<'a> {
 
     fn measure(&self, arguments: &Arguments) -> Result<(Bar, Value), String> {
         let (name, Arguments { rounds, seconds, output }) = (self.name, arguments);
-        // Connections, statements and pages are warm then.
+        // Warms up connections, statements and pages.
         (0..1_000).try_for_each(|n| self.asked(n))?;
         let times = RATE * seconds;
         let each = |usage: Duration, times: u64| usage.as_secs_f64() * 1e6 / times as f64;

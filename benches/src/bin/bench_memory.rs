@@ -1,11 +1,11 @@
-//! Memory: of a registered contact, of a relayed call just ended, and allocations of a relayed message.
+//! Memory of a registered contact and of a relayed call that has just ended; allocations per relayed message.
 //!
-//! `bench_memory [--rate CALLS_A_SECOND]`, 1,000 by default. First `memory_contacts` and `memory_calls`, the programs beside
-//! this one, measure contacts and calls without sockets. Then a whole server runs in this process with the shipped
-//! `examples/relay.toml`, and SIPp calls SIPp through it for 40 s. Once warm, after 34 s, allocations of all threads are
-//! counted against the messages relayed. At the end of the load the server holds the calls of the last 32 s; 40 s later
-//! it holds none: the difference in PSS is what they took. Needs the Debian package sip-tester. Exit code 1 when a figure
-//! is worse than its limit.
+//! `bench_memory [--rate CALLS_A_SECOND]`, 1,000 by default. First `memory_contacts` and `memory_calls`, programs in
+//! the same folder, measure contacts and calls without sockets. Then a whole server runs in this process with the
+//! shipped `examples/relay.toml`, and SIPp calls SIPp through it for 40 s. Once warm, after 34 s, the allocations of
+//! all threads are divided by the number of relayed messages. At the end of the load the server holds the calls of the
+//! last 32 s; 40 s later it holds none: the difference in PSS is their memory. Needs the Debian package sip-tester.
+//! Exit code 1 when a figure is worse than its limit.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -21,20 +21,20 @@ use strowger_tests::port;
 use strowger_tests::program::SIPP;
 use strowger_tests::sipp::{Scenario, Sipp};
 
-/// The allocator of the program, counted.
+/// Allocator of the program, with counters.
 #[global_allocator]
 static ALLOCATOR: Counting<MiMalloc> = Counting(MiMalloc);
 
-/// Bytes of a call just ended: at most, and aimed at.
+/// Bytes of a call that has just ended: limit and target.
 const CALL: (f64, f64) = (2_500.0, 1_800.0);
-/// What may stay after the last call: buffers, and what the allocator keeps for the next one.
+/// Memory that may stay after the last call: buffers, and the reserve of the allocator.
 const REST: u64 = 16 << 20;
-/// Allocations of a relayed message: what beats once a second whatever the load is not meant.
+/// Allocations per relayed message; events once a second, whatever the load, are excluded by the margin.
 const ALLOCATIONS_EACH: f64 = 0.01;
-/// After this a call is forgotten (64 * T1 of RFC 3261, and a step of cleaning up).
+/// Time after which a call is forgotten (64 * T1 of RFC 3261, and a step of cleaning up).
 const HELD: f64 = 32.0;
 
-/// Runs a program that lies beside this one; it prints its own figures.
+/// Runs a program from the folder of this one; it prints its own figures.
 fn part(name: &str) -> Result<bool, String> {
     println!("-- {name}");
     let file = beside(name);
@@ -73,7 +73,7 @@ fn whole_server(rate: u64, folder: &Path) -> Result<bool, String> {
     let after = pss();
 
     let messages = last.1 - first.1;
-    // INVITE, ACK and BYE: three requests a call.
+    // INVITE, ACK and BYE: three requests per call.
     let calls_a_second = (last.2 - first.2) as f64 / 3.0 / 6.0;
     if messages == 0 {
         return Err("no message went through".into());

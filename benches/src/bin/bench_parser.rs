@@ -1,13 +1,13 @@
-//! How many messages a second one core indexes, reads through typed views, and writes back from them.
+//! Messages per second that one core indexes, reads through typed views, and writes back from them.
 //!
 //! The seven messages of PJSIP's parser benchmark (`$STROWGER_CORPORA/parser-benchmark`), counted as that benchmark
 //! counts: bytes read / 800. Where they are missing, the seven of `crates/lab/messages`. Before anything is measured,
 //! the header lines and the values of each message are counted: a parser that stops early looks fast.
 //!
-//! Machines differ twofold, so what is demanded is a ratio to two readers of the same bytes in the same run: one that
-//! only finds line ends and colons, and the header parser of the crate `httparse`. Rates are printed beside it. Times are
-//! of the thread, not of the clock on the wall; the readers take turns, a round of each, and the median of the rounds'
-//! ratios counts. Exit code 1 if a ratio is below what is demanded.
+//! Machines differ twofold, so the limits are ratios to two readers of the same bytes in the same run: one that only
+//! finds line ends and colons, and the header parser of the crate `httparse`. Rates are printed too. Times are
+//! processor times of the thread; the readers alternate, and the median of the ratios of the rounds counts. Exit code 1
+//! if a ratio is below its limit.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use strowger_message::{Index, Limits, MandatoryHeaders, Message, scan};
 const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(120);
 
-/// Something that reads or writes all messages once.
+/// A reader or writer of all messages.
 struct Reader<'a> {
     name: &'static str,
-    /// What it reads each time.
+    /// Bytes that it reads each time.
     bytes: usize,
     all: Box<dyn FnMut() + 'a>,
-    /// Messages a second in each round.
+    /// Messages per second in each round.
     rates: Vec<f64>,
 }
 
@@ -36,14 +36,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The least ratio of two readers' rates.
+/// Minimum ratio of two readers' rates.
 struct Demand {
     reader: &'static str,
     to: &'static str,
     least: f64,
 }
 
-/// About a fifth below what an AMD EPYC showed, idle and busy.
+/// About a fifth below the ratios of an AMD EPYC, idle and busy.
 const DEMANDS: [Demand; 5] = [
     Demand { reader: "index", to: "lines", least: 0.7 },
     Demand { reader: "index", to: "httparse", least: 0.8 },
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     let indexes: Vec<Index> = samples.iter().map(|bytes| parse(bytes, &limits)).collect();
     let messages: Vec<_> = samples.iter().zip(&indexes).map(|(bytes, index)| Message::new(bytes, index)).collect();
     let parts: Vec<_> = messages.iter().map(|m| Parts::of(*m).expect("checked")).collect();
-    // It refuses what has a bare CR or a folded line.
+    // httparse refuses a bare CR or a folded line.
     let headers = |m: &Message<'_>| m.bytes()[m.index().headers_start()..].to_vec();
     let headers: Vec<Vec<u8>> = messages.iter().map(headers).filter(|text| httparse_reads(text)).collect();
     let httparse_bytes = headers.iter().map(Vec::len).sum();
@@ -180,7 +180,7 @@ fn httparse_reads(text: &[u8]) -> bool {
     httparse::parse_headers(text, &mut fields).is_ok_and(|status| status.is_complete())
 }
 
-/// The least that any reader of header lines does; how many lines and colons there are.
+/// The minimum work of any reader of header lines: counts lines and colons.
 fn lines_and_colons(bytes: &[u8]) -> (usize, usize) {
     let (mut lines, mut colons, mut from) = (0, 0, 0);
     for end in memchr::memchr_iter(b'\n', bytes) {
@@ -197,7 +197,7 @@ fn parse(bytes: &[u8], limits: &Limits) -> Index {
     index
 }
 
-/// How often a second.
+/// Rate per second.
 fn round(all: &mut dyn FnMut()) -> f64 {
     let (start, mut times, mut spent) = (busy(), 0u32, Duration::ZERO);
     while spent < ROUND {
@@ -210,7 +210,7 @@ fn round(all: &mut dyn FnMut()) -> f64 {
     f64::from(times) / spent.as_secs_f64()
 }
 
-/// Time that this thread has run: what others do on the machine does not count.
+/// Processor time of this thread: other work on the machine does not count.
 fn busy() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes one timespec, which `time` is.
@@ -219,7 +219,7 @@ fn busy() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The messages, and where they are from.
+/// The messages, and their source.
 fn samples() -> (Vec<Vec<u8>>, String) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let corpora = std::env::var_os("STROWGER_CORPORA").map_or_else(|| here.join("../../shared/corpora"), PathBuf::from);

@@ -1,8 +1,10 @@
-//! What a decision costs among 1,000 random rules of the kinds that operators write, and 100,000 prefixes: `bench_rules [--rules N] [--prefixes N]`.
+//! Cost of a decision among 1,000 random rules of the kinds that operators write, and 100,000 prefixes: `bench_rules
+//! [--rules N] [--prefixes N]`.
 //!
-//! First over facts that are ready, with the index and without it: medians of rounds in nanoseconds a decision, for the first rule that
-//! matches and for all of them, and the bytes that a prefix takes. Then in the engine of a server: what an INVITE costs with the rules more than
-//! without them, the facts drawn from the message among it. Exit code 1 where an indexed decision, or the difference, is over its limit.
+//! First on prepared facts, with the index and without it: medians of rounds in nanoseconds per decision, for the first
+//! rule that matches and for all of them, and the bytes per prefix. Then in the engine of a server: the additional cost
+//! of an INVITE with the rules, which includes the extraction of the facts from the message. Exit code 1 if an indexed
+//! decision, or the difference, exceeds its limit.
 
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -25,7 +27,7 @@ use strowger_rules::{
 use strowger_server::engine::Engine;
 use strowger_tests::random::Random;
 
-/// As the server has it.
+/// Allocator of the server.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -47,7 +49,7 @@ const ROUNDS: usize = 41;
 /// Nanoseconds of a decision among 1,000 rules and 100,000 prefixes.
 const LIMIT: f64 = 2_000.0;
 
-/// What rules ask: by one seed the same each time.
+/// Data for the rules, from one seed, so the same in each run.
 struct Data {
     /// Carriers by prefix.
     rates: BTreeMap<String, String>,
@@ -114,7 +116,7 @@ fn over_ready_facts(data: &Data, output: Output) -> Result<Vec<Bar>, String> {
     Ok(judged(&rules, &data.requests, &sets, output))
 }
 
-/// Judges the requests both ways, round by round.
+/// Evaluates the rules on the requests both ways, round by round.
 fn judged(rules: &Rules<usize>, requests: &[Request], sets: &Sets, output: Output) -> Vec<Bar> {
     let mut matching = 0;
     for request in requests {
@@ -166,10 +168,10 @@ const CALLEE: &str = "127.0.0.1:5080";
 
 /// INVITEs in a round of the engine.
 const INVITES: usize = 4_000;
-/// Milliseconds of simulated time between two of them: the longest timer of one has 32 s.
+/// Milliseconds of simulated time between two INVITEs: the longest timer of one has 32 s.
 const BETWEEN: u64 = 8;
 
-/// A relay to where the Route of a request says, whose rules all let it go on.
+/// Configuration of a relay that follows the Route of a request, and whose rules let all requests pass.
 fn configuration(data: &Data, has_rules: bool) -> String {
     let mut text = String::from(
         "listen = [\"udp:127.0.0.1:5060\"]\ndomains = []\nserver.shards = 1\nproxy.relay_for = \"everyone\"\n\
@@ -188,7 +190,7 @@ fn configuration(data: &Data, has_rules: bool) -> String {
     text
 }
 
-/// The files of the sets.
+/// Writes the files of the sets.
 fn write_sets(data: &Data, folder: &Path) -> std::io::Result<()> {
     let lines = |entries: &mut dyn Iterator<Item = (&String, &String)>| {
         entries.fold(String::from("key,value\n"), |text, (key, value)| text + key + "," + value + "\n")
@@ -198,7 +200,7 @@ fn write_sets(data: &Data, folder: &Path) -> std::io::Result<()> {
     std::fs::write(folder.join("offices.csv"), format!("key\n{}\n", data.offices.join("\n")))
 }
 
-/// A server, and the calls that it has had.
+/// A server, and its number of calls.
 struct Server {
     engine: Engine,
     now: Now,
@@ -214,7 +216,7 @@ impl Server {
         self.engine.effects.clear();
     }
 
-    /// INVITEs that the callee refuses; the nanoseconds of each INVITE.
+    /// Runs INVITEs that the callee refuses; returns the nanoseconds per INVITE.
     fn round(&mut self, requests: &[Request]) -> Result<f64, String> {
         let mut time = Duration::ZERO;
         for _ in 0..INVITES {
@@ -239,7 +241,7 @@ impl Server {
     }
 }
 
-/// The answer of the callee.
+/// Answer of the callee.
 fn refusal(request: &str) -> String {
     let copied = |line: &&str| ["Via:", "From:", "To:", "Call-ID:", "CSeq:"].iter().any(|name| line.starts_with(name));
     let tagged = |line: &str| if line.starts_with("To:") { format!("{line};tag=b\r\n") } else { format!("{line}\r\n") };
@@ -255,7 +257,7 @@ fn in_the_engine(data: &Data, output: Output) -> Result<Vec<Bar>, String> {
         Ok::<_, String>(Server { engine, now: BEGIN, out: Outbox::new(), calls: 0 })
     };
     let (mut with, mut without) = (start(true)?, start(false)?);
-    // As much is under way then as ever will be.
+    // The state is steady after that.
     for _ in 0..2 {
         with.round(&data.requests)?;
         without.round(&data.requests)?;
@@ -278,7 +280,7 @@ fn main() -> ExitCode {
     run(measure)
 }
 
-/// Visits all that match.
+/// Visits all rules that match.
 fn all(
     walk: impl FnOnce(&mut dyn FnMut(usize, &Rule<usize>) -> ControlFlow<()>) -> ControlFlow<()>,
     mut visit: impl FnMut(usize),
@@ -361,7 +363,7 @@ impl Request {
 }
 
 impl Request {
-    /// As a message, whatever its method.
+    /// The request as an INVITE, whatever its method.
     fn invite(&self, number: usize) -> String {
         let Self { number: called, domain, user, agent, address, .. } = self;
         format!(
@@ -406,7 +408,7 @@ impl Facts for Request {
     }
 }
 
-/// From `shortest` to `longest` digits, without a leading zero.
+/// A number of `shortest` to `longest` digits, without a leading zero.
 fn digits(random: &mut Random, shortest: usize, longest: usize) -> String {
     let length = shortest + random.below(longest - shortest + 1);
     (0..length).map(|n| char::from(b'0' + if n == 0 { 1 + random.below(9) } else { random.below(10) } as u8)).collect()

@@ -1,10 +1,9 @@
-//! Memory per relayed call that just ended: `memory_calls [CALLS]`, 200,000 by default.
+//! Memory per relayed call that has just ended: `memory_calls [CALLS]`, 200,000 by default.
 //!
-//! Each call is INVITE, 100, 180, 200, ACK, BYE, 200 by UDP through the real proxy and its transactions, messages of the
-//! usual size, all calls within four seconds of simulated time, so that everything a call leaves behind is still
-//! there. PSS is read from `/proc/self/smaps_rollup` before and after, so whatever the allocator wastes counts; then
-//! 40 s pass and what is left is read again.
-//! Exit code 1 when a call costs more than 2,500 bytes or anything of it stays.
+//! Each call is INVITE, 100, 180, 200, ACK, BYE, 200 by UDP through the real proxy and its transactions, messages of
+//! the usual size, all calls within four seconds of simulated time, so that all remains of a call are still there. PSS
+//! is read from `/proc/self/smaps_rollup` before and after, so waste of the allocator counts; after another 40 s it is
+//! read again. Exit code 1 when a call costs more than 2,500 bytes or any of it stays.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -28,10 +27,10 @@ unsafe extern "C" {
 
 const MOST: u64 = 2_500;
 const AIM: u64 = 1_800;
-/// What may stay for good, spread over all calls: the buffers of a shard.
+/// Memory that may stay for good, over all calls: the buffers of a shard.
 const REST: u64 = 8 << 20;
 
-/// The proxy and what a shard has around it.
+/// The proxy and its environment in a shard.
 struct Shard {
     now: Now,
     tx: Transactions,
@@ -68,7 +67,7 @@ impl Shard {
         }
     }
 
-    /// A request of the caller goes to the callee; what the callee gets stays in `sent`.
+    /// Passes a request of the caller to the callee; the message for the callee stays in `sent`.
     fn request(&mut self, text: &str) {
         let arrival = arrival(CALLER);
         self.index.parse(text.as_bytes(), &Limits::default()).expect("well-formed");
@@ -113,7 +112,7 @@ impl Shard {
         self.round();
     }
 
-    /// The callee answers what it got.
+    /// Answers the last message as the callee.
     fn answer(&mut self, status: u16, body: &[u8]) {
         let mut text = Vec::new();
         self.index.parse(&self.sent, &Limits::default()).expect("well-formed");
@@ -140,7 +139,7 @@ impl Shard {
         self.round();
     }
 
-    /// The end of a round: everything is sent, timers are looked at.
+    /// Ends a round: sends all messages and runs the timers.
     fn round(&mut self) {
         self.tx.poll(self.now, &mut self.out, &mut self.events);
         for event in self.events.drain(..) {
@@ -206,9 +205,9 @@ fn main() -> ExitCode {
     shard.pass(45_000);
     let counts = shard.tx.counts();
     assert_eq!((counts.servers, counts.clients, shard.proxy.contexts()), (0, 0, 0));
-    // The tables have freed their segments; mimalloc gives free pages to the kernel when it next has a reason to. A
-    // server asks it to (or sets MIMALLOC_PURGE_DELAY=0), so does this.
-    // SAFETY: it takes no pointer and may be called at any time.
+    // The tables have freed their segments; mimalloc returns free pages to the kernel at its next opportunity. A server
+    // requests this explicitly (or sets MIMALLOC_PURGE_DELAY=0), and so does this bench. SAFETY: it takes no pointer
+    // and may be called at any time.
     unsafe { mi_collect(true) };
     let rest = pss().saturating_sub(before);
     println!("{calls} calls just ended: {each} bytes each (transactions alone: {own}); most {MOST}, aim {AIM}");

@@ -1,10 +1,10 @@
 //! Memory per registered contact: `memory_contacts [CONTACTS]`, 1,000,000 by default.
 //!
-//! A contact here has an address-of-record of 30 bytes, a URI of 60, a Call-ID of 36, an instance, a received address, a
-//! flow and one of 200 User-Agents; its timer and its place in the index are part of it. PSS is read from
-//! `/proc/self/smaps_rollup` before and after, so whatever the allocator wastes counts. A second round refreshes every
-//! contact with a Call-ID of another length, as a restarted phone would, to see what churn costs.
-//! Exit code 1 when a contact costs more than 450 bytes.
+//! A contact here has an address-of-record of 30 bytes, a URI of 60, a Call-ID of 36, an instance, a received address,
+//! a flow and one of 200 User-Agents; its timer and its index entry are included. PSS is read from
+//! `/proc/self/smaps_rollup` before and after, so waste of the allocator counts. A second round refreshes every contact
+//! with a Call-ID of another length, as a restarted phone would, to measure the cost of churn. Exit code 1 when a
+//! contact costs more than 450 bytes.
 
 use std::hint::black_box;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
-//! What a kept registration costs: `store_writes [RATE] [SECONDS] [FOLDER]`, 5,000 a second for 5 seconds by default, in a
-//! new folder below FOLDER (the current one by default: a file system in memory would say nothing).
+//! Cost of a persisted registration: `store_writes [RATE] [SECONDS] [FOLDER]`, 5,000 a second for 5 seconds by default,
+//! in a new folder below FOLDER (the current one by default: a file system in memory would prove nothing).
 //!
 //! For each durability: registrations at an even rate, half of them new and half refreshes, each timed from its call to
-//! its ticket; then as fast as the queue takes them. CPU is that of the whole process, the pacing thread included.
+//! its ticket; then as fast as the queue accepts them. CPU is that of the whole process, the pacing thread included.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ fn now_ms() -> u64 {
 }
 
 fn register(table: &LocationTable, ticket: Ticket, n: u64) -> Result<(), Refused> {
-    // Every second one refreshes what was added before.
+    // Every second one refreshes an earlier one.
     let user = if n.is_multiple_of(2) { n } else { n / 2 * 2 * 7919 % n };
     let aor = format!("sip:user{user:010}@example.com");
     let uri = format!("sip:user{user:010}@192.168.100.200:50600;transport=udp;ob");
@@ -68,7 +68,7 @@ fn start(path: &Path, durability: Durability) -> Run {
     let table = Arc::new(LocationTable::new(LocationSettings::default()));
     let engine = SqliteBindings::open(&SqliteSettings { durability, ..SqliteSettings::new(path) });
     let engine = engine.unwrap_or_else(|error| panic!("{error}"));
-    // Nothing outlives this process: one clock may be both.
+    // No data outlives this process, so one clock may be both.
     let clock = Arc::new(|| Moment { mono: now_ms(), wall: now_ms() });
     let (journal, _) = Journal::start(engine, &table, JournalSettings::default(), clock).expect("a new file loads");
     let latencies = Arc::new(Mutex::new(Vec::<u32>::new()));
@@ -133,7 +133,7 @@ fn paced(path: PathBuf, durability: Durability, rate: u64, seconds: u64) {
     );
 }
 
-/// The bare call: as many bytes as a group writes, overwritten and synced at the pace of the groups.
+/// Baseline: the bytes of a group, overwritten and synced at the pace of the groups.
 fn bare(path: &Path) {
     use std::os::unix::fs::FileExt;
     const GROUP: usize = 40_000;

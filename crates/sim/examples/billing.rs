@@ -1,5 +1,5 @@
-//! Runs worlds in which calls cost money: `billing SEEDS [FIRST]`, from seed FIRST (0) on; `billing show SEED` prints every message of one. Prints
-//! each failure, and the totals. Its exit status is 1 after a failure.
+//! Runs worlds of billing: `billing SEEDS [FIRST]`, from seed FIRST (0) on; `billing show SEED` prints every message of
+//! one. Prints each failure, and the totals. Exit status 1 after a failure.
 
 use std::process::ExitCode;
 use std::time::Instant;

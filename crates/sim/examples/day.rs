@@ -1,4 +1,5 @@
-//! A day of phones: `day [PHONES [HOURS [CALLS [SEED]]]]`, 1,000 phones and 24 hours by default. Prints how it went, and how long that took.
+//! A day of phones: `day [PHONES [HOURS [CALLS [SEED]]]]`, 1,000 phones and 24 hours by default. Prints the result and
+//! the duration of the run.
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -1,6 +1,6 @@
-//! Runs worlds until one fails, and judges all of them together: `worlds SEEDS [FIRST]`, from seed FIRST (0) on. One in eight runs twice,
-//! and must be the same both times. Each seed makes a world of billing too. Prints the first failure and ends with 1, or ends with 0. With
-//! `STROWGER_SIM_ALL` it continues after a failure, and prints each.
+//! Runs worlds until one fails, and judges all of them together: `worlds SEEDS [FIRST]`, from seed FIRST (0) on. One in
+//! eight runs twice, and both runs must be equal. Each seed makes a world of billing too. Prints the first failure and
+//! exits with 1, or exits with 0. With `STROWGER_SIM_ALL` it continues after a failure, and prints each.
 
 use std::process::ExitCode;
 use strowger_sim::laws::Weather;

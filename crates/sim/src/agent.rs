@@ -1,4 +1,5 @@
-//! A user agent that follows a script: it registers, calls, answers, hangs up, and remembers how each thing ended.
+//! A user agent that follows a script: it registers, calls, answers and hangs up, and records the outcome of each
+//! request.
 
 mod callee;
 mod caller;
@@ -27,20 +28,20 @@ use strowger_core::transaction::{Event, Role, TransactionUser, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, PeerName, Target, Transport};
 use strowger_message::{Index, Limits, Message, Method, Uri};
 
-/// How a phone is connected.
+/// Connection of a phone.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     pub address: SocketAddr,
     pub transport: Transport,
-    /// It takes connections.
+    /// True if it accepts connections.
     pub listens: bool,
-    /// It asks to be reached over the connections that it makes (RFC 5923).
+    /// True if it asks to be reached over the connections that it makes (RFC 5923).
     pub alias: bool,
-    /// It may be behind a translator, and asks for answers to where its requests come from (RFC 3581).
+    /// True if it may be behind a translator and asks for responses to the source of its requests (RFC 3581).
     pub translated: bool,
-    /// The name that its certificate proves, beside its address.
+    /// Name that its certificate proves, besides its address.
     pub proves: Option<PeerName>,
-    /// Whose address it says to have.
+    /// Address of another phone that it claims to have.
     pub claims: Option<SocketAddr>,
 }
 
@@ -49,21 +50,21 @@ impl Line {
         Self { address, transport, listens: true, alias: false, translated: false, proves: None, claims: None }
     }
 
-    /// It is reached over a connection that it made itself, and by no other.
+    /// True if it is reached only over a connection that it made itself.
     pub const fn is_one_way(&self) -> bool {
         self.transport.is_reliable() && !self.listens
     }
 }
 
-/// The user agent.
+/// A user agent.
 pub struct Agent {
     name: String,
     domain: String,
     line: Line,
     password: String,
-    /// The first hop of requests outside a dialog.
+    /// First hop of requests outside a dialog.
     outbound: Target,
-    /// Where it registers.
+    /// Server at which it registers.
     registrar: Target,
     random: Random,
     tx: Transactions,
@@ -73,24 +74,24 @@ pub struct Agent {
     count: u64,
     registration: Registration,
     presence: Presence,
-    /// What the next calls are answered with.
+    /// Answers to the next calls.
     answers: Vec<Answer>,
     sent: Vec<Sent>,
     rung: Vec<Rung>,
     legs: Vec<Leg>,
     tally: Tally,
-    /// How often its process has started.
+    /// Number of starts of its process.
     process: u16,
     has_restarted: bool,
     restarts: bool,
-    /// It calls again whom it did not reach, once, as the same call.
+    /// True if it calls a callee that it did not reach once more, as the same call.
     redials: bool,
-    /// A message came to it that its sender meant for another host.
+    /// True if no message is addressed to it: one that arrives was meant for another host.
     is_impostor: bool,
     problem: Option<String>,
 }
 
-/// What was sent, by its number, as the user of a transaction.
+/// Transaction user of a sent request, by its number.
 fn user(number: usize) -> TransactionUser {
     TransactionUser::new(Role::UserAgent, Id { slot: number as u32, generation: 1 })
 }
@@ -103,7 +104,7 @@ const T1: u64 = 500;
 const T2: u64 = 4_000;
 
 impl Agent {
-    /// `server`: where it registers, and by which it calls.
+    /// Creates an agent; `server` is its registrar and outbound proxy.
     pub fn new(name: &str, domain: &str, line: Line, server: SocketAddr, seed: u64) -> Self {
         let transport = line.transport;
         let target = Target::new(transport, listener(transport), listens_at(server, transport));
@@ -136,29 +137,29 @@ impl Agent {
         }
     }
 
-    /// It registers with this server, whichever it calls by.
+    /// Registers at this server, whatever its outbound proxy is.
     pub fn register_with(&mut self, server: SocketAddr) {
         self.registrar.address = listens_at(server, self.line.transport);
     }
 
-    /// It tries a password that is wrong, in requests of one sender or of many.
+    /// Makes it try a wrong password, in requests of one sender or of many.
     pub fn set_wrong_password(&mut self, is_one_sender: bool) {
         self.password.push('?');
         self.registration.tag = if is_one_sender { "guess".to_owned() } else { String::new() };
         self.registration.tries_again = false;
     }
 
-    /// Its password is not that of the user whom it says to be.
+    /// True if its password is not that of the user whose name it gives.
     pub fn guesses(&self) -> bool {
         self.password.ends_with('?')
     }
 
-    /// No request is meant for it.
+    /// Declares that no request is addressed to it.
     pub const fn set_impostor(&mut self) {
         self.is_impostor = true;
     }
 
-    /// Calls `user` at this moment, and cancels after `cancel` ms if no one has answered by then.
+    /// Calls `user` at this moment, and cancels after `cancel` ms if the call is not answered by then.
     pub fn plan_call(&mut self, at: u64, to: &str, cancel: Option<u64>) {
         self.sent.push(Sent::new(Kind::Call, to.to_owned(), cancel));
         self.plan(at, Task::Call(self.sent.len() - 1));
@@ -176,30 +177,30 @@ impl Agent {
         self.plan(at, Task::Message(self.sent.len() - 1));
     }
 
-    /// Sends so many of one Call-ID and tag at once.
+    /// Sends `count` messages of one Call-ID and tag at once.
     pub fn plan_messages(&mut self, at: u64, to: &str, count: u32) {
         let (tag, call_id) = (format!("{:x}", self.random.u64()), format!("{:016x}@{}", self.random.u64(), self.name));
         for n in 0..count {
             self.plan_message(at, to);
             let sent = self.sent.last_mut().expect("it was just planned");
-            // Room for those that bear credentials.
+            // Leaves room for retries with credentials.
             sent.cseq = 1 + 10 * n;
             (sent.tag, sent.call_id) = (tag.clone(), call_id.clone());
         }
     }
 
-    /// Its process dies at this moment and starts again: it forgets its calls.
+    /// Restarts its process at this moment: it forgets its calls.
     pub fn plan_restart(&mut self, at: u64) {
         self.restarts = true;
         self.plan(at, Task::Restart);
     }
 
-    /// From this moment on it has another password.
+    /// Changes its password at this moment.
     pub fn plan_password(&mut self, at: u64, version: u32) {
         self.plan(at, Task::Password(version));
     }
 
-    /// What the calls that come are answered with, in order; when none is left, accepted after a second.
+    /// Sets the answers to its calls, in order; after the last one it accepts each call after a second.
     pub fn will_answer(&mut self, answers: Vec<Answer>) {
         self.answers = answers;
         self.answers.reverse();
@@ -221,12 +222,12 @@ impl Agent {
         &self.presence
     }
 
-    /// Its process dies at some moment.
+    /// True if its process restarts at some moment.
     pub const fn restarts(&self) -> bool {
         self.restarts
     }
 
-    /// One of the calls goes where no host is, or one that is not meant.
+    /// True if one of its calls goes to an address without a host, or to a wrong host.
     pub fn calls_where_no_phone_is(&self) -> bool {
         self.sent.iter().any(|s| s.to.contains("void") || s.to.contains("desk"))
     }
@@ -245,7 +246,7 @@ impl Agent {
         self.problem.get_or_insert_with(|| format!("{name}: {what}"));
     }
 
-    /// Where a browser or a phone on a connection is, by its own words: nowhere.
+    /// Host in its own URIs; a browser, or a phone on a connection, has none that can be reached.
     fn host(&self) -> String {
         match self.line.transport {
             Transport::Ws => format!("{}.invalid", self.line.address.ip().to_string().replace('.', "-")),
@@ -293,7 +294,7 @@ impl Agent {
         }
     }
 
-    /// Where a URI with an address in it leads.
+    /// Target of a URI with an address.
     fn target(&self, uri: &[u8]) -> Option<Target> {
         let uri = Uri::parse(uri).ok()?;
         let uri = uri.sip()?;
@@ -318,14 +319,14 @@ impl Agent {
                     }
                 }
                 Event::ServerTransportError { .. } | Event::NoAck { .. } | Event::ServerEnded { .. } => (),
-                // Of a proxy.
+                // Only proxies have these events.
                 Event::TimerC { .. } | Event::TryingDue { .. } => (),
             }
         }
         self.events = events;
     }
 
-    /// Its process dies and starts again.
+    /// Restarts its process.
     fn restart(&mut self, now: Now) {
         self.process += 1;
         self.has_restarted = true;
@@ -369,7 +370,7 @@ impl Host for Agent {
     fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
         let before = out.sends().len();
         self.tx.cut_off(now, token, out, &mut self.events);
-        // It leaves once more, by another connection than the one that was lost.
+        // It is sent once more, over another connection than the lost one.
         if out.sends()[before..].iter().any(|send| out.bytes[send.range()].starts_with(b"REGISTER ")) {
             self.presence.registers(now.mono);
         }

@@ -1,8 +1,8 @@
-//! Worlds in which calls cost money: a gateway and phones that keep to RFC 3261, and an account that wants to talk without a record.
+//! Worlds of billing: a gateway and phones that follow RFC 3261, and an account that tries to talk without a record.
 //!
-//! The honest parties are the oracle: each notes the begin and end of its media in each dialog. The laws ([`law`]) compare the counts and records
-//! of the server with these notes. The account controls two phones, which refuse, forge, repeat and withhold messages. The
-//! server may be killed at any moment, datagrams get lost, and parties fall silent.
+//! The honest parties are the oracle: each notes the begin and end of its media in each dialog. The laws ([`law`])
+//! compare the counts and records of the server with these notes. The account controls two phones, which refuse, forge,
+//! repeat and withhold messages. The server may be killed at any moment, datagrams get lost, and parties fall silent.
 
 mod honest;
 mod hostile;
@@ -31,13 +31,13 @@ const GATEWAY: SocketAddr = address(203, 0, 113, 1);
 const BOBS: [SocketAddr; 2] = [address(198, 51, 100, 8), address(198, 51, 100, 9)];
 const MALLORYS: [SocketAddr; 2] = [address(198, 51, 100, 66), address(198, 51, 100, 67)];
 
-/// Calls of the account at a time, at most.
+/// Maximum number of concurrent calls of the account.
 const MOST_CALLS: usize = 2;
 
 const T1: u64 = 500;
 const T2: u64 = 4_000;
 
-/// A datagram to the server: where it comes from, and its text.
+/// A datagram to the server: source and text.
 type Outgoing = (SocketAddr, String);
 
 /// Tasks of a party.
@@ -72,7 +72,7 @@ impl<T> Tasks<T> {
 /// Runs the world of one seed.
 ///
 /// # Errors
-/// The law that did not hold, with the messages of that call.
+/// The violated law, with the messages of that call.
 pub fn run(seed: u64) -> Result<Money, String> {
     let mut world = World::new(seed);
     world.run().and_then(|()| world.judge()).map_err(|problem| {
@@ -89,7 +89,7 @@ pub fn trace(seed: u64) -> (Result<Money, String>, Vec<String>) {
     (result, world.trace.unwrap_or_default())
 }
 
-/// The command that shows the world of a seed that failed.
+/// Command that shows the world of a failed seed.
 pub fn replay(seed: u64) -> String {
     format!(
         "STROWGER_SIM_SEED={seed} cargo test --locked --package strowger-tests --test simulate -- --exact \

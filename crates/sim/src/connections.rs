@@ -1,15 +1,16 @@
-//! Connections between hosts: which of them a message goes over, as shards choose it (`strowger-net`), and how they break.
+//! Connections between hosts: their choice for a message, as shards make it (`strowger-net`), and their failures.
 //!
-//! A host names a connection by its flow. What it made itself it finds again by transport, address and the name that the peer was to
-//! prove; what it accepted, by the flow alone, unless the peer asked to be reached there (an alias, RFC 5923). When a connection ends, each
-//! of its hosts hears of that by itself, and until then what it sends is lost.
+//! A host names a connection by its flow. It finds a connection that it made by transport, address and the name that
+//! the peer had to prove. It finds an accepted one by the flow alone, unless the peer asked to be reached over it (an
+//! alias, RFC 5923). When a connection ends, each of its hosts learns of that separately; until then its messages are
+//! lost.
 
 use crate::network::{Arriving, EndId, Network};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use strowger_core::{Flow, PeerName, Target, Transport};
 
-/// Who has an end of a connection, and by which process.
+/// Owner of an end of a connection: host, process and shard.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner {
     pub host: usize,
@@ -22,76 +23,76 @@ pub struct Owner {
 struct End {
     host: usize,
     flow: Flow,
-    /// The address that the other end sees.
+    /// Address that the other end sees.
     address: SocketAddr,
-    /// Its host has not heard of its end.
+    /// False once its host has learned of the end.
     is_open: bool,
-    /// Tokens of what its host sent over it, as far as it wants to hear of them.
+    /// Tokens of messages that its host sent over it and wants to hear of.
     sent: Vec<u64>,
-    /// When what it sent last arrives at the other end.
+    /// Arrival time of its last message at the other end.
     last: u64,
-    /// Where its peer asked to be reached over it.
+    /// Address of a peer that asked to be reached over it.
     alias: Option<SocketAddr>,
 }
 
 #[derive(Debug)]
 struct Connection {
     transport: Transport,
-    /// What its maker asked the peer to prove.
+    /// Name that its maker asked the peer to prove.
     name: Option<PeerName>,
     ends: [End; 2],
-    /// Nothing arrives any more.
+    /// True if no more messages arrive.
     is_dead: bool,
 }
 
-/// How a connection breaks.
+/// Kind of failure of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
-    /// One side ends it: what it sent before arrives.
+    /// One side closes it: its earlier messages still arrive.
     Closed { by: usize },
-    /// Both hear of it as fast as anything travels.
+    /// Both sides learn of it after the usual delay.
     Reset,
-    /// A translator has forgotten it: each hears of it when it sends something, or after this time, ms.
+    /// A translator has forgotten it: each side learns of it when it sends a message, or after this time in ms.
     Silent(u64),
 }
 
-/// Messages of one connection whose senders hear of its end.
+/// Number of messages of one connection whose senders learn of its end.
 const REMEMBERED: usize = 256;
 
-/// First port of the connections that hosts make.
+/// First port of outgoing connections.
 const FIRST_PORT: u16 = 32_768;
 
 #[derive(Debug, Default)]
 pub struct Connections {
     all: Vec<Connection>,
     by_flow: HashMap<(usize, Flow), EndId>,
-    /// Where an address is reached, by who asks.
+    /// End of a connection by the host that looks for it, and by address.
     directory: HashMap<(usize, Transport, SocketAddr, Option<PeerName>), EndId>,
-    /// How often each place of a shard was used, and whether it is.
+    /// Number of uses of each slot of a shard, and whether it is in use.
     places: HashMap<(usize, u16, u8), Vec<(u32, bool)>>,
-    /// Ends of connections, open ones, by host and in the order of their making.
+    /// Open ends of connections by host, in the order of their creation.
     open: Vec<Vec<EndId>>,
     next_port: u16,
 }
 
-/// Where a message of a stream goes.
+/// Path of a message over a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Over(EndId),
-    /// A connection to this address is to be made first.
+    /// A connection to this address must be made first.
     Dial(Target),
-    /// Its connection has ended, and its peer takes none.
+    /// Its connection has ended, and its peer accepts none.
     Gone,
 }
 
 impl Connections {
-    /// How a host's message of a stream reaches this target.
+    /// Path of a host's message to this target.
     pub fn way(&self, host: usize, target: &Target) -> Way {
         if let Some(flow) = target.flow {
             if let Some(at) = self.by_flow.get(&(host, flow)).filter(|at| self.leads(**at, target)) {
                 return Way::Over(*at);
             }
-            // A browser cannot be called back.
+            // A server cannot connect to a browser.
             if matches!(target.transport, Transport::Ws | Transport::Wss) {
                 return Way::Gone;
             }
@@ -101,7 +102,7 @@ impl Connections {
         self.directory.get(&key).map_or(Way::Dial(target), |at| Way::Over(*at))
     }
 
-    /// Whether this end leads to whom the target means.
+    /// True if this end leads to the target.
     fn leads(&self, at: EndId, target: &Target) -> bool {
         let connection = &self.all[at.connection as usize];
         let (end, peer) = (&connection.ends[at.side], &connection.ends[1 - at.side]);
@@ -112,7 +113,7 @@ impl Connections {
             && (target.name.is_none() || connection.name == target.name)
     }
 
-    /// Makes a connection from one host to another. `from`: the address of its maker that others see.
+    /// Makes a connection from one host to another. `from`: address of its maker as others see it.
     pub fn make(&mut self, maker: Owner, taker: Owner, from: SocketAddr, target: &Target) -> EndId {
         let port = FIRST_PORT + self.next_port % (u16::MAX - FIRST_PORT);
         self.next_port = self.next_port.wrapping_add(1);
@@ -136,7 +137,7 @@ impl Connections {
         made
     }
 
-    /// A flow for a further connection of this shard: in the lowest place that is free.
+    /// Flow for a further connection of this shard, in the lowest free slot.
     fn place(&mut self, owner: Owner) -> Flow {
         let Owner { host, node, process, shard } = owner;
         let places = self.places.entry((host, process, shard)).or_default();
@@ -161,7 +162,7 @@ impl Connections {
             end.sent.push(token);
         }
         if connection.is_dead {
-            // Its system, or that of the peer, says so.
+            // Its own system, or that of the peer, reports it.
             return network.put(due, Arriving::End(at));
         }
         end.last = due.max(end.last);
@@ -169,14 +170,14 @@ impl Connections {
         network.put(end.last, Arriving::Message { at: to, bytes: bytes.to_vec() });
     }
 
-    /// The end at which something arrives: its host, flow, transport and where that came from; none if the connection has ended.
+    /// Receiving host, flow, transport and sender's address of an arrival; `None` if the connection has ended.
     pub fn arrives(&self, at: EndId) -> Option<(usize, Flow, Transport, SocketAddr)> {
         let connection = &self.all[at.connection as usize];
         let (end, peer) = (&connection.ends[at.side], &connection.ends[1 - at.side]);
         (end.is_open && !connection.is_dead).then_some((end.host, end.flow, connection.transport, peer.address))
     }
 
-    /// This peer asks to be reached over a connection of this host.
+    /// Records that this peer asks to be reached over a connection of this host.
     pub fn alias(&mut self, host: usize, flow: Flow, transport: Transport, address: SocketAddr) {
         let Some(&at) = self.by_flow.get(&(host, flow)) else { return };
         let before = self.all[at.connection as usize].ends[at.side].alias.replace(address);
@@ -192,23 +193,23 @@ impl Connections {
         }
     }
 
-    /// The connections that a host knows as open, oldest first.
+    /// Connections that a host believes open, oldest first.
     pub fn of(&self, host: usize) -> &[EndId] {
         self.open.get(host).map_or(&[], |open| open)
     }
 
-    /// The hosts at both ends, first that of this one.
+    /// Hosts at both ends, that of this end first.
     pub fn hosts(&self, at: EndId) -> [usize; 2] {
         let ends = &self.all[at.connection as usize].ends;
         [ends[at.side].host, ends[1 - at.side].host]
     }
 
-    /// What names this end at its host.
+    /// Flow of this end at its host.
     pub fn flow(&self, at: EndId) -> Flow {
         self.all[at.connection as usize].ends[at.side].flow
     }
 
-    /// Something breaks the connection of this end. Returns the hosts of both if it was whole.
+    /// Breaks the connection of this end. Returns the hosts of both ends if it was intact.
     pub fn break_off(&mut self, network: &mut Network, now: u64, at: EndId, how: Break) -> Option<[usize; 2]> {
         let hosts = self.hosts(at);
         let connection = &mut self.all[at.connection as usize];
@@ -219,13 +220,14 @@ impl Connections {
         let there = EndId { side: 1 - at.side, ..at };
         match how {
             Break::Closed { by } => {
-                // What is under way to the side that ends it finds no one. The other end hears of it behind what was sent before.
+                // Messages in transit to the closing side are lost. The other end learns of the end after the messages
+                // sent before it.
                 let (by, other) = if by == at.side { (here, there) } else { (there, here) };
                 let last = connection.ends[by.side].last;
                 network.put(now, Arriving::End(by));
                 let due = (now + network.delay()).max(last);
                 network.put(due, Arriving::End(other));
-                // Not dead: what comes before the end is still heard.
+                // Not dead: messages before the end still arrive.
                 return Some(hosts);
             }
             Break::Reset => {
@@ -246,7 +248,8 @@ impl Connections {
         Some(hosts)
     }
 
-    /// A host hears that its connection has ended: its flow and the tokens of what it sent over it, the latest first. None: it knew already.
+    /// Reports to a host that its connection has ended: its flow and the tokens of its messages, the latest first.
+    /// `None` if it knew already.
     pub fn end(&mut self, at: EndId) -> Option<(usize, Flow, Vec<u64>)> {
         let connection = &mut self.all[at.connection as usize];
         let (transport, name) = (connection.transport, connection.name);
@@ -269,7 +272,7 @@ impl Connections {
         Some((host, flow, tokens))
     }
 
-    /// The process of a host has died: its system ends its connections, and the peers hear of it. Returns who.
+    /// Ends the connections of a host whose process has died; its system tells the peers. Returns these.
     pub fn kill(&mut self, network: &mut Network, now: u64, host: usize) -> Vec<usize> {
         let mut peers = Vec::new();
         for at in self.of(host).to_vec() {

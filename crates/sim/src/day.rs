@@ -1,5 +1,5 @@
-//! A day of many phones at one server: they register and refresh, call each other, some behind translators, some on connections that break;
-//! the server's process ends and starts again, its databases stop and return, its configuration is read again.
+//! A day of many phones at one server. They register, refresh and call each other, some behind translators, some on
+//! connections that break. The server restarts, its databases stop and return, and its configuration is reloaded.
 
 use crate::agent::{Agent, Line};
 use crate::connections::Break;
@@ -18,12 +18,12 @@ const DOMAIN: &str = "home.example";
 const HOUR: u64 = 3_600_000;
 const MINUTE: u64 = 60_000;
 
-/// How large a day is.
+/// Size of a day.
 #[derive(Clone, Copy, Debug)]
 pub struct Day {
     pub phones: u32,
     pub hours: u64,
-    /// That each phone makes.
+    /// Calls per phone.
     pub calls: u32,
 }
 
@@ -33,7 +33,7 @@ fn name(n: u32) -> String {
     format!("phone{n}")
 }
 
-/// How a phone is connected, and the address that others see if a translator stands before it.
+/// Connection of a phone, and its public address if it is behind a translator.
 fn line(random: &mut Random, n: u32) -> (Line, Option<SocketAddr>) {
     let at = |a, b| SocketAddr::from(([a, b, (n / 250) as u8, 1 + (n % 250) as u8], 5060));
     let (near, behind) = (at(127, 1), at(10, 1));
@@ -48,7 +48,7 @@ fn line(random: &mut Random, n: u32) -> (Line, Option<SocketAddr>) {
 }
 
 impl Day {
-    /// What the file of the server says, two ways.
+    /// Two versions of the configuration of the server.
     fn configs() -> Vec<String> {
         let config = |(algorithms, fork)| {
             format!(
@@ -60,7 +60,7 @@ impl Day {
         [("\"MD5\"", 20), ("\"SHA-256\", \"MD5\"", 10)].map(config).into()
     }
 
-    /// Outages of so many minutes at most, spread over the day.
+    /// Outages of up to this number of minutes, spread over the day.
     fn outages(self, random: &mut Random, minutes: u64) -> Vec<Outage> {
         let one = |n| {
             let from = START.mono + n * self.hours * HOUR / 4 + random.between(0, self.hours * HOUR / 8);
@@ -70,7 +70,7 @@ impl Day {
         (0..4).map(one).collect()
     }
 
-    /// Moments of the day, the latest first.
+    /// Random moments of the day, the latest first.
     fn moments(self, random: &mut Random, count: u64) -> Vec<u64> {
         let mut at: Vec<u64> = (0..count).map(|_| START.mono + random.between(MINUTE, self.hours * HOUR)).collect();
         at.sort_unstable_by(|a, b| b.cmp(a));
@@ -146,17 +146,17 @@ impl Day {
         world
     }
 
-    /// Lives through it.
+    /// Runs the day.
     ///
     /// # Errors
-    /// What did not hold, and when.
+    /// The violated law, and the time.
     pub fn run(self, seed: u64) -> Result<Weather, String> {
         let mut world = self.world(seed);
         let _log = log::catch();
         world.run()?;
         let weather = laws::judge(&world)?;
         let all = &weather.all;
-        // Some are called while they have no connection, or the server none to its databases.
+        // Some callees have no connection, or the server has none to its databases.
         match all.calls >= u64::from(self.phones * self.calls) * 9 / 10 && all.success * 10 > all.calls * 7 {
             true => Ok(weather),
             false => Err(format!("most calls succeed on a good day: {all:?}")),

@@ -1,7 +1,7 @@
-//! What must hold, whatever the network, the databases and the seed do: after each step, and when nothing is under way any more.
+//! Laws that hold for any network, database and seed: after each step, and when no work is in progress any more.
 //!
-//! Each file has one law, or those that are about one thing. Of one engine by itself `server/observer.rs` has some, of look-ups
-//! `server/lookups.rs`, of what is kept on disk `server/bindings.rs`.
+//! Each file has one law, or related ones. `server/observer.rs` has those of a single engine, `server/lookups.rs` those
+//! of look-ups, `server/bindings.rs` those of data on disk.
 
 mod bans;
 mod endings;
@@ -27,7 +27,7 @@ use strowger_message::{Index, Limits, Message};
 
 pub use self::endings::{Weather, judge};
 
-/// What is remembered of all that was sent, to judge what comes.
+/// Memory of the sent messages, against which later ones are checked.
 pub struct Laws {
     index: Index,
     wire: Wire,
@@ -51,7 +51,7 @@ impl Laws {
         }
     }
 
-    /// A message comes to a host.
+    /// Records that a message arrives at a host.
     pub fn arrived(&mut self, node: &Node, own: SocketAddr, now: Now, arrival: &Arrival, bytes: &[u8]) {
         let mut index = std::mem::take(&mut self.index);
         if !noise::is_source(arrival.remote) && index.parse(bytes, &Limits::default()).is_ok() {
@@ -68,10 +68,10 @@ impl Laws {
         self.index = index;
     }
 
-    /// A message leaves a host.
+    /// Checks a message that leaves a host.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the message.
     pub fn sent(
         &mut self,
         node: &Node,
@@ -111,17 +111,17 @@ impl Laws {
         Ok(())
     }
 
-    /// How many answers to an INVITE came after its sender had a failure.
+    /// Number of answers to an INVITE that came after its sender had a failure.
     pub fn late_answers(&self) -> usize {
         self.wire.late_answers()
     }
 
-    /// The host starts again, and keeps nothing but what it sends from now on.
+    /// Records that the host restarts and keeps only the messages that it sends from now on.
     pub fn restarts(&mut self, host: SocketAddr) {
         self.memory.restarted(host);
     }
 
-    /// The host has started again, and knows nothing of what it did before.
+    /// Records that the host has restarted and forgotten its past.
     pub fn restarted(&mut self, host: SocketAddr) {
         self.wire.restarted(host);
         self.order.restarted(host);
@@ -129,10 +129,10 @@ impl Laws {
         self.replies.restarted(host);
     }
 
-    /// What must hold of a host after each step.
+    /// Checks the laws of a host after a step.
     ///
     /// # Errors
-    /// What does not.
+    /// The violated law.
     pub fn after_step(&mut self, node: &Node, now: Now) -> Result<(), String> {
         self.wire.turn(now.mono);
         self.order.turn(now.mono);
@@ -144,21 +144,21 @@ impl Laws {
         self.memory.check(server, now.mono)
     }
 
-    /// What must hold when nothing is under way.
+    /// Checks the laws of a world without work in progress.
     ///
     /// # Errors
-    /// What does not.
+    /// The violated law.
     pub fn at_the_end(&self, nodes: &[Node]) -> Result<(), String> {
         nodes.iter().filter_map(Node::server).try_for_each(|server| self.replies.at_the_end(server))
     }
 }
 
-/// What tells a transaction of one host apart.
+/// Key of a transaction of a host.
 fn key(host: SocketAddr, branch: &[u8], method: &[u8]) -> Vec<u8> {
     [host.to_string().as_bytes(), branch, method].join(&b' ')
 }
 
-/// The key is of this host.
+/// True if the key is of this host.
 fn is_of(host: SocketAddr, key: &[u8]) -> bool {
     let host = host.to_string();
     key.strip_prefix(host.as_bytes()).is_some_and(|rest| rest.first() == Some(&b' '))

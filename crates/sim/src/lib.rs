@@ -1,9 +1,9 @@
 //! A simulated network around the engines of servers and the user agents of `strowger-core`: for tests.
 //!
-//! Hosts ([`agent::Agent`], [`server::ServerHost`]) stand around a [`network::Network`] that loses, doubles, delays and reorders, and
-//! [`connections::Connections`] that break, under one clock that jumps from event to event. Everything comes from one seed, so a failure
-//! replays: [`scene::run`]. After every step what must always hold is checked ([`laws`]), and when nothing is under way any more, that
-//! nothing is left: no transaction, no kept byte, no timer, no dialog.
+//! Hosts ([`agent::Agent`], [`server::ServerHost`]) are connected by a [`network::Network`] that loses, duplicates,
+//! delays and reorders datagrams, and by [`connections::Connections`] that break. One clock jumps from event to event.
+//! All randomness comes from one seed, so a failure replays: [`scene::run`]. The [`laws`] are checked after every step.
+//! When no work is in progress any more, nothing may be left: no transaction, no kept byte, no timer, no dialog.
 
 #![forbid(unsafe_code)]
 

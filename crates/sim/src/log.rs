@@ -1,4 +1,4 @@
-//! What servers log of calls, caught in the thread of the world that they belong to.
+//! Captures log lines of calls in the thread of their world.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -21,18 +21,18 @@ thread_local! {
     static CATCHER: Dispatch = Dispatch::new(Catcher);
 }
 
-/// Catches what this thread logs, while the guard lives.
+/// Captures the log of this thread while the guard lives.
 pub(crate) fn catch() -> DefaultGuard {
     drop(taken());
     CATCHER.with(tracing::dispatcher::set_default)
 }
 
-/// The lines since this was last called.
+/// Lines since the last call.
 pub(crate) fn taken() -> Vec<Line> {
     LINES.take()
 }
 
-/// Takes the lines of the log of calls, and no other.
+/// Subscriber for the log of calls alone.
 struct Catcher;
 
 impl Catcher {

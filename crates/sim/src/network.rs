@@ -1,28 +1,29 @@
-//! The network between hosts: it loses, doubles, delays and reorders datagrams by a seed. Streams are only slow, until they break.
+//! The network between hosts: it loses, duplicates, delays and reorders datagrams by a seed. Streams are only slow,
+//! until they break.
 
 use crate::random::Random;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// What the network does to datagrams.
+/// Treatment of datagrams.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
-    /// Datagrams lost, in thousandths.
+    /// Lost datagrams in thousandths.
     pub loss: u64,
-    /// Datagrams that come twice, in thousandths.
+    /// Duplicated datagrams in thousandths.
     pub doubling: u64,
-    /// Datagrams that are held up for ten times the longest delay, in thousandths.
+    /// Datagrams delayed by ten times the longest delay, in thousandths.
     pub reordering: u64,
     /// Shortest and longest delay, ms.
     pub delay: (u64, u64),
-    /// From this moment to that one every datagram is lost.
+    /// Period in which every datagram is lost.
     pub outage: (u64, u64),
 }
 
 impl Conditions {
     pub const PERFECT: Self = Self { loss: 0, doubling: 0, reordering: 0, delay: (1, 1), outage: (0, 0) };
 
-    /// One of many kinds of weather, up to 30 % of everything.
+    /// One of many kinds of weather, up to 30 % of each fault.
     pub fn random(random: &mut Random) -> Self {
         if random.chance(200) {
             return Self::PERFECT;
@@ -35,7 +36,7 @@ impl Conditions {
         Self { loss, doubling, reordering, delay: (shortest, shortest + random.between(0, 100)), outage }
     }
 
-    /// Little enough is lost that sending again always helps in the end.
+    /// True if so little is lost that retransmissions always succeed in the end.
     pub const fn is_fair(&self) -> bool {
         self.loss <= 100 && !self.has_outage()
     }
@@ -53,11 +54,11 @@ impl Conditions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EndId {
     pub connection: u32,
-    /// 0: that of the host that made it; 1: that of the host that accepted it.
+    /// 0 for the host that made it; 1 for the host that accepted it.
     pub side: usize,
 }
 
-/// What arrives.
+/// An arrival.
 #[derive(Debug)]
 pub enum Arriving {
     Datagram {
@@ -65,26 +66,26 @@ pub enum Arriving {
         to: SocketAddr,
         bytes: Vec<u8>,
     },
-    /// By a connection, at this end of it.
+    /// A message over a connection, at this end of it.
     Message {
         at: EndId,
         bytes: Vec<u8>,
     },
-    /// This end hears that the connection has ended.
+    /// This end learns that the connection has ended.
     End(EndId),
-    /// The host hears that the message with this token did not leave.
+    /// The host learns that the message with this token was not sent.
     Unsent {
         host: usize,
         token: u64,
     },
 }
 
-/// Everything that is under way.
+/// Messages and events in transit.
 #[derive(Debug)]
 pub struct Network {
     conditions: Conditions,
     random: Random,
-    /// By the moment of arrival, then in the order of sending.
+    /// By time of arrival, then in the order of sending.
     under_way: BTreeMap<(u64, u64), Arriving>,
     sent: u64,
 }
@@ -98,7 +99,7 @@ impl Network {
         &self.conditions
     }
 
-    /// How long something takes that is sent now, ms.
+    /// Delay in ms of a message that is sent now.
     pub const fn delay(&mut self) -> u64 {
         self.random.between(self.conditions.delay.0, self.conditions.delay.1)
     }
@@ -107,7 +108,7 @@ impl Network {
         &mut self.random
     }
 
-    /// `exists`: there is a host at the target. A datagram to no host vanishes.
+    /// Sends a datagram. `exists`: there is a host at the target. Without one the datagram vanishes.
     pub fn send(&mut self, now: u64, from: SocketAddr, to: SocketAddr, bytes: &[u8], exists: bool) {
         let copies = 1 + u64::from(self.random.chance(self.conditions.doubling));
         for _ in 0..copies {
@@ -122,18 +123,18 @@ impl Network {
         }
     }
 
-    /// This arrives then.
+    /// Schedules an arrival.
     pub fn put(&mut self, due: u64, what: Arriving) {
         self.sent += 1;
         self.under_way.insert((due, self.sent), what);
     }
 
-    /// When the next thing arrives.
+    /// Time of the next arrival.
     pub fn deadline(&self) -> Option<u64> {
         self.under_way.keys().next().map(|(due, _)| *due)
     }
 
-    /// What arrives next, if its time has come.
+    /// Next arrival, if its time has come.
     pub fn next(&mut self, now: u64) -> Option<Arriving> {
         let entry = self.under_way.first_entry().filter(|e| e.key().0 <= now)?;
         Some(entry.remove())

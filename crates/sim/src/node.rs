@@ -13,7 +13,7 @@ pub enum Node {
 }
 
 impl Node {
-    /// What it is called in what is said of it.
+    /// Name in messages.
     pub fn name(&self) -> String {
         match self {
             Self::Agent(agent) => agent.name().to_owned(),
@@ -21,7 +21,7 @@ impl Node {
         }
     }
 
-    /// The address that it has of itself.
+    /// Address as the host itself sees it.
     pub fn address(&self) -> SocketAddr {
         match self {
             Self::Agent(agent) => agent.address(),
@@ -37,7 +37,7 @@ impl Node {
         if let Self::Server(server) = self { Some(server) } else { None }
     }
 
-    /// The tables of transactions, one a shard.
+    /// Transaction tables, one per shard.
     pub fn transactions(&self) -> Vec<&Transactions> {
         match self {
             Self::Agent(agent) => vec![agent.transactions()],

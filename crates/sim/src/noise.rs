@@ -1,23 +1,23 @@
-//! Broken messages beside those of the hosts, from an address of its own: cut off, without a header that each must have, or no message at
-//! all. A server answers or drops them, and keeps nothing of them.
+//! Broken messages among those of the hosts, from an address of its own: truncated, without a mandatory header, or no
+//! message at all. A server answers or drops them, and keeps nothing of them.
 
 use crate::random::Random;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Headers without which nothing is a request (RFC 3261 section 8.1.1). A response without the first two belongs to none.
+/// Mandatory headers of a request (RFC 3261 section 8.1.1). A response without the first two matches no transaction.
 const NEEDED: [&str; 5] = ["Via:", "CSeq:", "From:", "To:", "Call-ID:"];
 
-/// Where they come from.
+/// Source of broken messages.
 const SOURCE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 66)), 5060);
 
-/// What is said to this address, or by it, means nothing.
+/// True for the source of broken messages: messages to it or from it have no meaning.
 pub(crate) fn is_source(address: SocketAddr) -> bool {
     address.ip() == SOURCE.ip()
 }
 
 pub struct Noise {
     random: Random,
-    /// Messages beside which a broken one is sent, in thousandths.
+    /// Share of messages to which a broken one is added, in thousandths.
     often: u64,
 }
 
@@ -26,7 +26,7 @@ impl Noise {
         Self { random, often }
     }
 
-    /// Perhaps a broken copy of this message, and where it comes from.
+    /// Perhaps returns a broken copy of this message, with its source.
     pub fn beside(&mut self, message: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
         if !self.random.chance(self.often) {
             return None;

@@ -1,4 +1,4 @@
-//! Numbers from a seed.
+//! Random numbers from a seed.
 
 /// SplitMix64: small, fast, the same everywhere.
 #[derive(Clone, Debug)]
@@ -17,12 +17,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// `from` to `to`, both included.
+    /// A number from `from` to `to`, both included.
     pub const fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.u64() % (to - from + 1)
     }
 
-    /// True in so many of a thousand cases.
+    /// True in this number of a thousand cases.
     pub const fn chance(&mut self, thousandths: u64) -> bool {
         self.u64() % 1000 < thousandths
     }

@@ -1,4 +1,4 @@
-//! A world made from a seed: who there is, who calls whom, what befalls them, what the weather is like.
+//! Creates a world from a seed: hosts, calls, incidents and weather.
 
 mod choices;
 
@@ -19,12 +19,12 @@ use std::sync::Arc;
 use strowger_core::{PeerName, Transport};
 
 const DOMAIN: &str = "home.example";
-/// Where passwords are good, one realm at a time.
+/// Realms of passwords, one at a time.
 const REALMS: [&str; 2] = [DOMAIN, "other.example"];
 const USERS: [&str; 4] = ["alice", "bob", "carol", "dave"];
 const GATEWAY: &str = "gateway.example";
 
-/// The name of the gateway, as the network has it.
+/// Number of the gateway's name in the network.
 const PROVED: Option<PeerName> = match NonZeroU32::new(7) {
     Some(number) => Some(PeerName(number)),
     None => None,
@@ -34,7 +34,7 @@ const fn address(last: u8) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 1, last)), 5060)
 }
 
-/// An address of the world: those of the loopback interface are never banned.
+/// Public address; those of the loopback interface are never banned.
 fn outside(last: u8) -> SocketAddr {
     SocketAddr::from(([198, 51, 100, last], 5060))
 }
@@ -44,14 +44,14 @@ fn private(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 168, 7, last], 5060))
 }
 
-/// So many moments between these, the latest first.
+/// Random moments in this period, the latest first.
 fn moments(random: &mut Random, count: u64, from: u64, to: u64) -> Vec<u64> {
     let mut moments: Vec<u64> = (0..count).map(|_| random.between(from, to)).collect();
     moments.sort_unstable_by(|a, b| b.cmp(a));
     moments
 }
 
-/// The calls, messages and answers of the phones. `is_near`: caller and callees have one server.
+/// Plans the calls, messages and answers of the phones. `is_near`: caller and callees have one server.
 fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, carol]: [&mut Agent; 3]) {
     for callee in [&mut *bob, &mut *carol] {
         let answers = (0..4).map(|_| match random.between(0, 9) {
@@ -63,7 +63,7 @@ fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, ca
         callee.will_answer(answers.collect());
     }
     if choices.shared && random.chance(400) {
-        // Both answer at once.
+        // Both answer at the same time.
         let after = random.between(0, 8_000);
         for callee in [&mut *bob, &mut *carol] {
             callee.will_answer(vec![Answer::Accept(after); 4]);
@@ -75,7 +75,7 @@ fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, ca
             0..10 => format!("sip:bob@{DOMAIN}"),
             10..16 => format!("sip:{}@{DOMAIN}", carol.name()),
             16..18 => format!("sip:nobody@{DOMAIN}"),
-            // Nothing is there: a datagram vanishes, a connection fails.
+            // No host there: a datagram vanishes, a connection fails.
             18 => "sip:void@127.0.1.99:5060".to_owned(),
             19 => "sip:void@127.0.1.99:5060;transport=tcp".to_owned(),
             20 if carol.line().alias && is_near => format!("sip:{}@{};transport=tcp", carol.name(), carol.address()),
@@ -92,7 +92,7 @@ fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, ca
         alice.plan_message(random.between(3_000, 60_000), &format!("sip:bob@{DOMAIN}"));
     }
     if random.chance(120) {
-        // By a gateway with two hosts, the first of which proves nothing.
+        // Over a gateway with two hosts, the first of which proves nothing.
         let count = random.between(2, 6);
         for at in moments(random, count, 3_000, 90_000) {
             alice.plan_message(at, &format!("sip:desk@{GATEWAY};transport=tls"));
@@ -107,7 +107,7 @@ fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, ca
     }
 }
 
-/// More calls by both servers, so that some are too many for a limit.
+/// Plans more calls over both servers, so that some exceed a limit.
 fn crowd(random: &mut Random, [alice, bob]: [&mut Agent; 2], carol: &str) {
     for _ in 0..random.between(4, 10) {
         let at = random.between(3_000, 60_000);
@@ -120,14 +120,15 @@ fn crowd(random: &mut Random, [alice, bob]: [&mut Agent; 2], carol: &str) {
     }
 }
 
-/// The world of one seed: alice calls bob and carol over one or two proxies. Of two, the first leads to the other, which is the
-/// registrar, or both are servers with one secret and one database. Bob and carol may share a name, so that the proxy forks.
+/// Creates the world of one seed: alice calls bob and carol over one or two proxies. Of two, either the first forwards
+/// to the other, which is the registrar, or both are servers with one secret and one database. Bob and carol may share
+/// a name, so that the proxy forks.
 pub fn world(seed: u64) -> World {
     let mut random = Random::new(seed);
     let random = &mut random;
     let conditions = Conditions::random(random);
     let (edge, home) = (address(1), address(2));
-    // By numbers of their own, so that a world is else what it would be without.
+    // From random numbers of its own, so that the rest of the world does not depend on it.
     let mut of_accounting = Random::new(!seed);
     let accounting = [700, 500].map(|chance| of_accounting.chance(chance));
     let mut choices = Choices::of(random, accounting, of_accounting.chance(400));
@@ -160,13 +161,13 @@ pub fn world(seed: u64) -> World {
         };
         hosts.push((at, server.into()));
     }
-    // Where each has a table of its own, those who call each other register with one.
+    // If each has a table of its own, caller and callees register with one server.
     let is_apart = beside && choices.keeping == Keeping::Written;
     let first = if two && !is_apart { edge } else { home };
     let carol_is = if choices.shared { "bob" } else { "carol" };
     let [a, b, c] = choices.lines;
     let mut alice = Agent::new("alice", DOMAIN, a, first, random.u64());
-    // A connection is one server's: a phone that is reached by no other way registers with the server that is called.
+    // A connection belongs to one server: a phone that only its connection reaches registers with the called server.
     let callees = if beside && choices.lines.iter().any(Line::is_one_way) { first } else { home };
     let mut bob = Agent::new("bob", DOMAIN, b, callees, random.u64());
     let mut carol = Agent::new(carol_is, DOMAIN, c, callees, random.u64());
@@ -189,7 +190,7 @@ pub fn world(seed: u64) -> World {
     let mut public = Vec::new();
     for (n, agent) in [&mut alice, &mut bob, &mut carol].into_iter().enumerate() {
         for (_, at, version) in changed.iter().filter(|(of, ..)| *of == n) {
-            // A moment later: servers hear of it within half a second.
+            // A moment later: servers learn of it within half a second.
             agent.plan_password(at + 700, *version);
         }
         if !calm && random.chance(100) {
@@ -225,7 +226,7 @@ pub fn world(seed: u64) -> World {
     let mut impostor = Agent::new("impostor", GATEWAY, tls(22), home, random.u64());
     impostor.set_impostor();
     agents.push(impostor);
-    // Who asks to be reached at the address of another phone.
+    // A thief that asks to be reached at the address of another phone.
     let claims = Some(address(13));
     let line = Line { listens: false, alias: true, claims, ..Line::new(address(23), Transport::Tcp) };
     let mut thief = Agent::new("thief", DOMAIN, line, callees, random.u64());
@@ -251,7 +252,7 @@ pub fn world(seed: u64) -> World {
         world.break_connections(host, breaks);
     }
     world.noise = noise;
-    // State of an earlier process has wall clock times only, so a step changes it.
+    // State of an earlier process has wall clock times only, so a step affects it.
     let mut of_clock = Random::new(seed.rotate_left(16));
     let is_dated = !calm || choices.keeping == Keeping::Written || choices.keeps || choices.credentials.is_some();
     if !is_dated && of_clock.chance(500) {
@@ -261,7 +262,7 @@ pub fn world(seed: u64) -> World {
     world
 }
 
-/// Who takes the calls to bob that fail, or does not.
+/// Creates the mailbox, which accepts calls to bob that fail, or refuses them.
 fn box_of(random: &mut Random, address: SocketAddr, home: SocketAddr) -> Agent {
     let mut agent = Agent::new("mailbox", GATEWAY, Line::new(address, Transport::Udp), home, random.u64());
     let mut answer = || match random.between(0, 9) {
@@ -273,7 +274,7 @@ fn box_of(random: &mut Random, address: SocketAddr, home: SocketAddr) -> Agent {
     agent
 }
 
-/// Who tries passwords.
+/// Creates an agent that guesses passwords.
 fn guesser(random: &mut Random, home: SocketAddr, passwords: bool) -> Agent {
     let mut guesser = Agent::new("bob", DOMAIN, Line::new(outside(14), Transport::Udp), home, random.u64());
     guesser.set_wrong_password(random.chance(500));
@@ -285,7 +286,7 @@ fn guesser(random: &mut Random, home: SocketAddr, passwords: bool) -> Agent {
     guesser
 }
 
-/// When connections of a host break, and how.
+/// Times and kinds of failures of a host's connections.
 fn breaks(random: &mut Random) -> Vec<(u64, Break)> {
     let times = if random.chance(200) { random.between(1, 3) } else { 0 };
     let at = moments(random, times, 1_500, 80_000);
@@ -299,15 +300,15 @@ fn breaks(random: &mut Random) -> Vec<(u64, Break)> {
 /// Runs the world of one seed.
 ///
 /// # Errors
-/// What did not hold, and when.
+/// The violated law, and the time.
 pub fn run(seed: u64) -> Result<Weather, String> {
     finish(&mut world(seed))
 }
 
-/// As [`run`], twice: both runs must be the same, message by message.
+/// Runs the world twice; both runs must be equal, message by message.
 ///
 /// # Errors
-/// As [`run`]; and that they were not.
+/// As [`run`]; or the runs differ.
 pub fn run_twice(seed: u64) -> Result<Weather, String> {
     let (mut first, mut second) = (world(seed), world(seed));
     let results = (finish(&mut first), finish(&mut second));
@@ -317,7 +318,7 @@ pub fn run_twice(seed: u64) -> Result<Weather, String> {
     }
 }
 
-/// As [`run`], with every message that was sent.
+/// Acts as [`run`], and returns every message that was sent.
 pub fn trace(seed: u64) -> (Result<Weather, String>, Vec<String>) {
     let mut world = world(seed);
     world.trace = Some(Vec::new());
@@ -325,7 +326,7 @@ pub fn trace(seed: u64) -> (Result<Weather, String>, Vec<String>) {
     (result, world.trace.unwrap_or_default())
 }
 
-/// What to type to see the world of a seed that failed.
+/// Command that shows the world of a failed seed.
 pub fn replay(seed: u64) -> String {
     format!(
         "STROWGER_SIM_SEED={seed} cargo test --locked --package strowger-tests --test simulate -- --exact \

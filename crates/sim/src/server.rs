@@ -1,6 +1,6 @@
-//! A host with the engines of a server inside, one a shard. What the shards, the threads of the store and the system would do for them, this
-//! does by the clock of the world: buckets move, look-ups and commits take their time and fail, the configuration is read again, the process
-//! ends and starts again.
+//! A host with the engines of a server, one per shard. It takes the part of the shards, the storage threads and the
+//! system, by the clock of the world: buckets move, look-ups and commits take time and fail, the configuration is
+//! reloaded, the process restarts.
 
 mod accounts;
 mod aside;
@@ -54,7 +54,7 @@ use strowger_server::engine::{Answer, Circumstances, Effect, Engine};
 use strowger_server::question::{HostKey, Resolved};
 use strowger_store::location::LocationTable;
 
-/// What outlives a process, and servers beside each other share.
+/// State that outlives a process and that servers of one site share.
 #[derive(Clone)]
 struct Site {
     secret: Vec<u8>,
@@ -68,14 +68,14 @@ pub struct ServerHost {
     settings: ServerSettings,
     site: Site,
     process: Process,
-    /// Number of the configuration that was read last.
+    /// Number of the last configuration.
     policy: u32,
-    /// When the process is first killed.
+    /// Time of the first kill of the process.
     first_kill: Option<u64>,
-    /// It has started again, since this was last asked for, and ever.
+    /// Whether it has restarted since the last query, and whether it ever has.
     has_restarted: bool,
     has_ended: bool,
-    /// Buckets have moved.
+    /// True if buckets have moved.
     has_moved: bool,
     random: Random,
     planned: u64,
@@ -83,30 +83,30 @@ pub struct ServerHost {
     out: Outbox,
     index: Index,
     aliases: Vec<(Flow, Transport, SocketAddr)>,
-    /// When bindings that have expired were last removed.
+    /// Time of the last removal of expired bindings.
     kept_up: u64,
     problem: Option<String>,
-    /// Of all rows of accounting.
+    /// Identities of all accounting rows.
     identities: Identities,
-    /// Where they are written.
+    /// Accounting table.
     table: Table,
-    /// Of what came to the simulation later: a world is else what it would be without.
+    /// Random numbers of later additions to the simulation, so that the rest of a world does not depend on them.
     later_random: Random,
-    /// Buckets are moving.
+    /// True while buckets move.
     is_moving: bool,
-    /// Calls that outlive a process, if its file names a folder for them.
+    /// Persisted calls, if the configuration names a folder for them.
     kept: Option<Kept>,
-    /// Calls that a failure has led to the mailbox.
+    /// Calls that a failure has routed to the mailbox.
     led: Leads,
 }
 
-/// ms between two rounds of upkeep.
+/// Time in ms between two rounds of upkeep.
 const UPKEEP: u64 = 1_000;
 
-/// Bits of a token beyond those that an engine uses: the shard whose it is.
+/// First bit of the shard number in a token; an engine uses the bits below.
 const SHARD: u32 = 60;
 
-/// Who a server with this address is.
+/// Identity of a server with this address.
 fn identity(address: SocketAddr, config: &Config) -> Identity {
     let listener = |transport| {
         let bound = listens_at(address, transport);
@@ -119,14 +119,14 @@ impl ServerHost {
     pub fn new(now: Now, settings: ServerSettings, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let location = Arc::new(LocationTable::new(settings.read(0).location_settings()));
-        // By a number of its own, so that a world is else what it would be without.
+        // From a seed of its own, so that the rest of the world does not depend on it.
         let credentials = Arc::new(Credentials::new(!seed));
         let secret = random.u64().to_le_bytes().repeat(4);
         let site = Site { secret, location, rows: Rows::default(), credentials, counting: Arc::default() };
         Self::at(now, settings, site, random)
     }
 
-    /// Another server with the secret and the database of this one.
+    /// Creates another server with the secret and the database of this one.
     pub fn beside(&self, now: Now, settings: ServerSettings, seed: u64) -> Self {
         Self::at(now, settings, self.site.clone(), Random::new(seed))
     }
@@ -163,28 +163,28 @@ impl ServerHost {
         &self.settings
     }
 
-    /// The longest time that a look-up takes while nothing is wrong, ms.
+    /// Longest time in ms of a look-up without faults.
     pub fn longest_look_up(&self) -> u64 {
         let of_users = self.settings.database.as_ref().map_or(0, |database| database.delay.1);
         self.settings.lookups.1.max(of_users) + self.settings.credentials.map_or(0, |cache| cache.delay.1)
     }
 
-    /// When the process is first killed: [`Now::mono`].
+    /// Time of the first kill of the process: [`Now::mono`].
     pub const fn first_kill(&self) -> Option<u64> {
         self.first_kill
     }
 
-    /// A process has ended, by a kill or a shutdown.
+    /// True if a process has ended, by a kill or a shutdown.
     pub const fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Buckets have moved.
+    /// True if buckets have moved.
     pub const fn has_moved(&self) -> bool {
         self.has_moved
     }
 
-    /// Look-ups or commits may fail, or come late.
+    /// True if look-ups or commits may fail or come late.
     pub fn may_fail(&self) -> bool {
         let settings = &self.settings;
         settings.failures + settings.commit_failures > 0
@@ -197,38 +197,38 @@ impl ServerHost {
         self.settings.address
     }
 
-    /// Records of calls in its table, of all its processes together.
+    /// Number of call records in its table, of all its processes together.
     pub const fn records(&self) -> u64 {
         self.table.records
     }
 
-    /// Counters of all shards since the process began.
+    /// Counters of all shards since the start of the process.
     pub fn counts(&self) -> Counts {
         self.process.shared.counts()
     }
 
-    /// Transactions and kept messages of each shard.
+    /// Transaction table of each shard.
     pub fn transactions(&self) -> impl Iterator<Item = &Transactions> {
         self.process.engines.iter().map(Engine::transactions)
     }
 
-    /// The sources that are banned.
+    /// Banned sources.
     pub(crate) fn banned(&self, now: Now) -> Vec<IpAddr> {
         let banned = self.process.shared.policy().bans.list(now.mono, None, usize::MAX);
         banned.into_iter().map(|(source, _)| source).collect()
     }
 
-    /// It takes this connection of its process for open.
+    /// True if it believes this connection of its process open.
     pub(crate) fn knows_as_open(&self, flow: Flow) -> bool {
         flow.process == self.process.number && self.process.shared.is_open(flow)
     }
 
-    /// The number of the configuration that a message goes by which comes now.
+    /// Number of the configuration for a message that arrives now.
     pub(crate) fn policy_of(&self, bytes: &[u8]) -> u32 {
         self.process.in_force[self.shard_of(bytes)]
     }
 
-    /// What a configuration says.
+    /// Text of a configuration.
     pub(crate) fn config(&self, number: u32) -> &str {
         &self.settings.configs[number as usize % self.settings.configs.len()]
     }
@@ -238,7 +238,7 @@ impl ServerHost {
         self.problem.get_or_insert_with(|| format!("{here}: {what}"));
     }
 
-    /// Lets a shard work, and carries out what it wants.
+    /// Runs a step of a shard and performs its effects.
     fn work(
         &mut self,
         now: Now,
@@ -294,7 +294,7 @@ impl ServerHost {
         self.check_records();
     }
 
-    /// What is answered to a REGISTER is so on disk, and in the cache of credentials.
+    /// Checks that the answers to REGISTER agree with the disk and with the cache of credentials.
     fn check_registrations(&mut self, out: &Outbox) {
         let (is_kept, has_cache) = (self.process.keeper.is_some(), self.settings.credentials.is_some());
         if !is_kept && !has_cache {
@@ -323,14 +323,15 @@ impl ServerHost {
         problems.into_iter().for_each(|problem| self.wrong(problem));
     }
 
-    /// The shard of the call that this message is of.
+    /// Shard of the call of this message.
     fn shard_of(&self, bytes: &[u8]) -> usize {
         let hash = |at: Range<usize>| call::hash(self.process.shared.call_secret, &bytes[at]);
         scan::call_id(bytes).map_or(0, |at| self.process.owners[usize::from(call::bucket(hash(at)))])
     }
 
-    /// Half of all buckets go to the next shard, with all that is under way of their calls: as values, or in bytes as to another process.
-    /// Bytes have no policy: where the configuration is read again, by which of them a call goes is seen from values alone.
+    /// Moves half of all buckets to the next shard, with all state of their calls: as values, or in bytes as to another
+    /// process. Bytes have no policy, so values are used in worlds that reload the configuration: only they show which
+    /// policy a call follows.
     fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
         (self.has_moved, self.is_moving) = (true, true);
         let in_bytes = self.settings.configs.len() == 1 && self.random.chance(500);
@@ -378,7 +379,7 @@ impl ServerHost {
         self.keep_bindings(now);
     }
 
-    /// What the cache of credentials was asked is answered when its time has come.
+    /// Delivers the answers of the cache of credentials that are due.
     fn hear_credentials(&mut self, now: Now) {
         if self.settings.credentials.is_none() {
             return;
@@ -395,7 +396,7 @@ impl ServerHost {
         self.process.due.insert((at, self.planned), what);
     }
 
-    /// Perhaps buckets move before this answer is there.
+    /// Perhaps plans a move of buckets before this answer arrives.
     fn chase(&mut self, now: Now, due: u64) {
         if self.process.engines.len() > 1 && self.random.chance(self.settings.chased) {
             let moves = &mut self.settings.moves;
@@ -414,7 +415,7 @@ impl ServerHost {
         Resolved { targets: name.targets.iter().map(target).collect(), name: name.proves }
     }
 
-    /// What stands beside the engines has the time, and hears what has changed in its database.
+    /// Passes the time to the parts around the engines, and the changes of the database.
     fn catch_up(&mut self, now: Now) {
         self.process.time.store(now.mono, Ordering::Relaxed);
         if let Some((lookups, asking)) = &mut self.process.lookups {
@@ -426,11 +427,11 @@ impl ServerHost {
         self.process.shared.policy().config.server.node
     }
 
-    /// Counters are true, whatever waits or comes again.
+    /// Checks the counters, whatever waits or is retransmitted.
     fn check_counters(&self) -> Result<(), String> {
         let (process, counts) = (&self.process, self.counts());
         let (least, most) = process.observer.requests();
-        // The last copy of a request that was given up may come when that is forgotten.
+        // The last copy of a request that was given up may come when its transaction is forgotten.
         let most = most as u64 + counts.timeouts;
         if !(least as u64..=most).contains(&counts.forwarded) {
             return Err(format!("{least} to {most} requests were forwarded, {} counted", counts.forwarded));
@@ -443,14 +444,14 @@ impl ServerHost {
     }
 }
 
-/// A server with this address answers itself, and passes on no answer of another.
+/// True if a server with this address sent the response itself, and did not forward it.
 pub(crate) fn is_said_by(address: SocketAddr, response: &Message<'_>) -> bool {
     let prefix = software(address, 0);
     let host = prefix.trim_end_matches('0');
     response.header(strowger_message::Name::Server).is_some_and(|name| name.starts_with(host.as_bytes()))
 }
 
-/// The shard that a token is of, and what it is there.
+/// Shard of a token, and the token within that shard.
 const fn shard_of_token(token: u64) -> (usize, u64) {
     ((token >> SHARD) as usize, token & ((1 << SHARD) - 1))
 }

@@ -14,118 +14,120 @@ use strowger_core::outbox::Send;
 use strowger_core::transaction::Transactions;
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 
-/// Something with an address and machines inside.
+/// A host: an address with machines inside.
 pub trait Host {
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox);
 
-    /// What was sent with this token could not be sent.
+    /// Reports that the message with this token could not be sent.
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox);
 
-    /// The connection has ended over which went what was sent with this token.
+    /// Reports the end of the connection over which the message with this token was sent.
     fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox);
 
-    /// A connection of this host has ended.
+    /// Reports the end of a connection of this host.
     fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);
 
     fn poll(&mut self, now: Now, out: &mut Outbox);
 
-    /// When [`Host::poll`] is due.
+    /// Time at which [`Host::poll`] is due.
     fn deadline(&mut self) -> Option<u64>;
 
-    /// Node, process and shard that a further connection of this host belongs to.
+    /// Node, process and shard of the next connection of this host.
     fn owner(&mut self) -> (u16, u16, u8);
 
-    /// Whether it takes connections for this target: by this transport, from one who wants this name proved.
+    /// True if it accepts connections for this target: by this transport, from a peer that wants this name proved.
     fn takes(&self, target: &Target) -> bool;
 
-    /// Peers that asked to be reached over a connection, since this was last asked.
+    /// Peers that asked to be reached over a connection, since the last call.
     fn aliases(&mut self) -> Vec<(Flow, Transport, SocketAddr)> {
         Vec::new()
     }
 
-    /// Its process has ended and started again since this was last asked for, and remembers nothing. The next process does nothing before
-    /// this is asked: what the host has sent is all of the one before, and the connections that are ended now are too.
+    /// True if its process has ended and started again since the last call, and has forgotten its past. The next
+    /// process does nothing before this call: all messages sent before it belong to the old process, and so do the
+    /// connections that are ended now.
     fn has_restarted(&mut self) -> bool {
         false
     }
 
-    /// A connection of this host is dead, though it has not heard of that.
+    /// Records that a connection of this host is dead, though the host does not know it yet.
     fn lost_connection(&mut self, _now: Now) {}
 
-    /// What must hold after every step.
+    /// Checks the laws after every step.
     ///
     /// # Errors
-    /// What does not.
+    /// The violated law.
     fn check(&self) -> Result<(), String>;
 
-    /// What must hold when nothing is under way and no timer runs.
+    /// Checks that nothing is left when no work is in progress and no timer runs.
     ///
     /// # Errors
-    /// What is left over.
+    /// The remaining state.
     fn leftovers(&self) -> Result<(), String>;
 }
 
-/// The transports of a listener, by its number: the same for every host.
+/// Transports of the listeners, by number: the same for every host.
 pub const LISTENERS: [Transport; 4] = [Transport::Udp, Transport::Tcp, Transport::Ws, Transport::Tls];
 
-/// The port of each.
+/// Port of each listener.
 pub const PORTS: [u16; 4] = [5060, 5060, 80, 5061];
 
-/// The listener of a transport.
+/// Listener of a transport.
 pub fn listener(transport: Transport) -> ListenerId {
     let at = LISTENERS.iter().position(|of| *of == transport).expect("every host has these");
     ListenerId(at as u16)
 }
 
-/// The address at which a host with this one listens by a transport.
+/// Listening address of a host for a transport.
 pub fn listens_at(address: SocketAddr, transport: Transport) -> SocketAddr {
     SocketAddr::new(address.ip(), PORTS[usize::from(listener(transport).0)])
 }
 
-/// All of it.
+/// A simulated world.
 pub struct World {
     pub now: Now,
     pub hosts: Vec<Node>,
-    /// Who gets what is sent to an address.
+    /// Receiver of messages to an address.
     by_address: HashMap<SocketAddr, usize>,
-    /// The address that each host has of itself.
+    /// Address of each host as it sees itself.
     own: Vec<SocketAddr>,
-    /// What stands before some of them: the address that others see.
+    /// Public addresses of hosts behind a translator.
     translated: HashMap<usize, SocketAddr>,
-    /// When a translator takes another address for a host: [`Now::mono`], then host.
+    /// Address changes by translators: [`Now::mono`], then host.
     changes: BTreeMap<(u64, usize), SocketAddr>,
-    /// When one of the connections of a host breaks.
+    /// Failures of a connection of a host: time, then host.
     breaks: BTreeMap<(u64, usize), Break>,
     has_broken: bool,
-    /// Moment ([`Now::mono`]) and length of a step of the wall clock, ms.
+    /// Time ([`Now::mono`]) and length of a step of the wall clock, in ms.
     clock_step: Option<(u64, i64)>,
     network: Network,
     connections: Connections,
     pub laws: Laws,
-    /// When each host is to be polled, and the same in their order; those that are others by now stay until then and mean nothing.
+    /// Poll time of each host, and all poll times in order. An outdated entry stays in the heap until its time and has
+    /// no meaning.
     deadlines: Vec<Option<u64>>,
     due: BinaryHeap<Reverse<(u64, usize)>>,
     out: Outbox,
-    /// Broken messages beside those of the hosts.
+    /// Broken messages among those of the hosts.
     pub noise: Option<Noise>,
-    /// Every message, with the moment of its sending, if asked for.
+    /// Every message with the time of its sending, if requested.
     pub trace: Option<Vec<String>>,
-    /// Of every message and the moment of its sending: equal for equal runs.
+    /// Hash of every message and the time of its sending: equal for equal runs.
     digest: u64,
-    /// ms after which a simulation that finds no end is given up.
+    /// Time in ms after which a simulation without an end is given up.
     pub longest: u64,
 }
 
-/// Of the first public address of a host behind a translator.
+/// First public port of a host behind a translator.
 pub const PUBLIC_PORT: u16 = 20_000;
 
-/// ms after which a connection is given up to an address where nothing says that it takes none.
+/// Time in ms after which a connection attempt is given up if the target does not respond.
 const UNREACHED: u64 = 5_000;
 
-/// The same for a message whose sender has another way.
+/// The same time for a message whose sender has an alternative.
 const FALLBACK_DELAY: u64 = 300;
 
-/// When a world begins.
+/// Start time of a world.
 pub const START: Now = Now { mono: 1_000, wall: 1_700_000_000_000 };
 
 impl World {
@@ -165,13 +167,13 @@ impl World {
         self.network.conditions()
     }
 
-    /// Equal for equal runs.
+    /// Hash that is equal for equal runs.
     pub const fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Puts a translator before the host with this address: it is reached by the first of the public addresses, from each of the moments on
-    /// by the next, and by no other.
+    /// Puts a translator before the host with this address: it is reached by the first of the public addresses, after
+    /// each of the times by the next one, and by no other.
     pub fn translate(&mut self, private: SocketAddr, public: impl IntoIterator<Item = (u64, SocketAddr)>) {
         let Some(&at) = self.by_address.get(&private) else { return };
         self.by_address.retain(|_, host| *host != at);
@@ -179,29 +181,29 @@ impl World {
         self.change_addresses();
     }
 
-    /// At these moments one of the connections of a host breaks, if it has any.
+    /// Breaks a connection of a host at each of these times, if it has any.
     pub fn break_connections(&mut self, host: usize, breaks: impl IntoIterator<Item = (u64, Break)>) {
         let breaks: Vec<_> = breaks.into_iter().collect();
         self.has_broken |= !breaks.is_empty();
         self.breaks.extend(breaks.into_iter().map(|(moment, how)| ((moment, host), how)));
     }
 
-    /// Steps the wall clock of all hosts by so many milliseconds at this moment.
+    /// Steps the wall clock of all hosts by a number of milliseconds at this time.
     pub fn set_clock(&mut self, moment: u64, by: i64) {
         self.clock_step = Some((moment, by));
     }
 
-    /// Whether the wall clock has stepped.
+    /// True if the wall clock has stepped.
     pub(crate) fn has_stepped(&self) -> bool {
         self.now.wall.wrapping_sub(START.wall) != self.now.mono.wrapping_sub(START.mono)
     }
 
-    /// A translator takes another address for a host while that is in use.
+    /// True if a translator changes the address of a host while it is in use.
     pub fn moves_hosts(&self) -> bool {
         self.translated.values().any(|public| public.port() != PUBLIC_PORT)
     }
 
-    /// Connections break, or did.
+    /// True if connections break, or have broken.
     pub const fn breaks_connections(&self) -> bool {
         self.has_broken
     }
@@ -237,10 +239,10 @@ impl World {
         }
     }
 
-    /// Runs until nothing is under way and no timer runs.
+    /// Runs until no work is in progress and no timer runs.
     ///
     /// # Errors
-    /// The first thing that did not hold, with its moment.
+    /// The first violated law, with its time.
     pub fn run(&mut self) -> Result<(), String> {
         let start = self.now.mono;
         while self.now.mono < start + self.longest {
@@ -263,7 +265,7 @@ impl World {
         Err(format!("no end after {} ms: {}", self.longest, left.join("; ")))
     }
 
-    /// Servers know which of their connections are open.
+    /// Checks that servers know which of their connections are open.
     fn check_connections(&self) -> Result<(), String> {
         for (host, server) in self.hosts.iter().enumerate().filter_map(|(n, node)| Some((n, node.server()?))) {
             let is_unknown = |at: &&EndId| !server.knows_as_open(self.connections.flow(**at));
@@ -292,12 +294,12 @@ impl World {
         }
     }
 
-    /// One arrival, or one round of the timers of one host.
+    /// Performs one arrival, or one round of the timers of one host.
     fn step(&mut self) -> Result<(), String> {
         let now = self.now;
         let at = match self.network.next(now.mono) {
             Some(Arriving::Datagram { from, to, bytes }) => {
-                // Nothing is there any more.
+                // The host has gone.
                 let Some(&at) = self.by_address.get(&to) else { return Ok(()) };
                 let (transport, flow) = (Transport::Udp, None);
                 self.hand_over(at, &Arrival { transport, listener: listener(transport), remote: from, flow }, &bytes)?;
@@ -331,7 +333,7 @@ impl World {
                 _ => return Ok(()),
             },
         };
-        // As a shard does: the timers are looked at once after each round.
+        // As in a shard, the timers run once after each round.
         self.hosts[at].host().poll(now, &mut self.out);
         let has_restarted = self.hosts[at].host().has_restarted();
         if has_restarted {
@@ -350,7 +352,7 @@ impl World {
         self.hosts[at].check()
     }
 
-    /// A server has no connection any more over which a phone had registered.
+    /// Records that a server has lost the connection over which a phone had registered.
     fn knows_of_loss(&mut self, host: usize, peer: usize) {
         if self.hosts[host].server().is_some()
             && let Node::Agent(agent) = &mut self.hosts[peer]
@@ -418,7 +420,7 @@ impl World {
         self.connections.send(&mut self.network, now, end, bytes, token);
     }
 
-    /// What goes over the network, for the trace and the comparison of two runs.
+    /// Records a message, for the trace and the comparison of two runs.
     fn note(&mut self, from: SocketAddr, target: &Target, bytes: &[u8]) {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(self.digest);
@@ -433,7 +435,7 @@ impl World {
     }
 }
 
-/// A table of transactions after its last timer.
+/// Checks a transaction table after its last timer.
 pub(crate) fn nothing_left(host: &dyn Display, tx: &Transactions) -> Result<(), String> {
     let counts = tx.counts();
     let left = counts.servers + counts.clients + counts.kept_messages + counts.timers + counts.keys;

@@ -1,10 +1,10 @@
-//! What moves, on its way through bytes.
+//! Round trip of a moving record through bytes.
 
 use std::num::NonZeroU32;
 use strowger_core::record::{self, Names, Recorded};
 use strowger_core::{ListenerId, PeerName};
 
-/// The names of listeners and peers are their numbers: they stay in this process.
+/// Listeners and peers are named by their numbers, since they stay in this process.
 struct Numbers;
 
 impl Names for Numbers {
@@ -25,7 +25,7 @@ impl Names for Numbers {
     }
 }
 
-/// The record as another process reads it.
+/// Returns the record as another process reads it.
 pub(crate) fn through_bytes<R: Recorded>(record: R) -> R {
     record::read(&record::write(record, &Numbers), &Numbers).expect("it was written just now")
 }

@@ -97,7 +97,7 @@ fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>)
     if let Some(place @ Place::Sqlite(..)) = &accounting {
         lines.extend(of_accounting(place, order, is_dry)?);
     }
-    // This one has the layout of state files, although no state is written here.
+    // 0: the format version of states, none of which is written here.
     if let Some(settings) = config.call_file_settings(0) {
         lines.push(of_calls(settings, order, is_dry)?);
     }

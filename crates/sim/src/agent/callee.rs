@@ -1,4 +1,4 @@
-//! The requests that come to an agent: calls, answered as the script says, and what belongs to them.
+//! Requests to an agent: calls, answered by script, and the requests within them.
 
 use super::Agent;
 use super::T1;
@@ -9,18 +9,18 @@ use strowger_core::transaction::{Incoming, ServerId};
 use strowger_core::{Arrival, Now, Outbox, via};
 use strowger_message::{Index, Limits, Message, Method, build};
 
-/// What a user agent answers a call with.
+/// Answer of a user agent to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// 200 after so many ms.
+    /// 200 after this time in ms.
     Accept(u64),
-    /// This status after so many ms.
+    /// This status after this time in ms.
     Refuse(u16, u64),
     /// Rings for 300 s.
     Ring,
 }
 
-/// A call that came in.
+/// An incoming call.
 #[derive(Debug)]
 pub(super) struct Rung {
     pub(super) server: ServerId,
@@ -28,9 +28,9 @@ pub(super) struct Rung {
     pub(super) tag: String,
     pub(super) answer: Answer,
     pub(super) answered: bool,
-    /// Its agent started again, and knows nothing of it.
+    /// True if its agent has restarted and forgotten it.
     pub(super) forgotten: bool,
-    /// When the first provisional response was sent, and when the 200 was.
+    /// Times of the first provisional response and of the 200.
     pub(super) rang_at: Option<u64>,
     pub(super) accepted_at: Option<u64>,
 }
@@ -84,7 +84,7 @@ impl Agent {
                 }
             }
             Some(Method::Message) => self.simple(now, &message, id, 200, out),
-            // Whether a dialog still exists (RFC 3261 sections 11.2 and 12.2.2).
+            // The answer shows whether the dialog exists (RFC 3261 sections 11.2 and 12.2.2).
             Some(Method::Options) => {
                 let lives = of_dialog(&self.legs).is_some_and(|at| !self.legs[at].ended && !self.legs[at].bye);
                 self.simple(now, &message, id, if lives { 200 } else { 481 }, out);

@@ -1,4 +1,4 @@
-//! The requests of an agent: sent, their responses judged, each 2xx to an INVITE acknowledged.
+//! Requests of an agent, and checks of their responses; each 2xx to an INVITE is acknowledged.
 
 use super::leg::Leg;
 use super::task::{PATIENCE, Task};
@@ -9,32 +9,32 @@ use strowger_core::transaction::{ClientId, Outgoing};
 use strowger_core::{Now, Outbox};
 use strowger_message::{Message, Method, Name};
 
-/// How a request of ours ended.
+/// Outcome of a sent request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Success,
     Failed(u16),
     Timeout,
     TransportError,
-    /// Its agent started again before it ended.
+    /// Its agent restarted before it ended.
     Forgotten,
 }
 
-/// A request of ours and what it came to.
+/// A sent request and its outcome.
 #[derive(Debug)]
 pub(super) struct Sent {
-    /// To whom: a whole URI.
+    /// Callee: a whole URI.
     pub(super) to: String,
     pub(super) call_id: String,
-    /// Past the outbound proxy, to the address in the URI.
+    /// True if it bypasses the outbound proxy and goes to the address in the URI.
     pub(super) direct: bool,
-    /// ms after which it is cancelled.
+    /// Time in ms after which it is cancelled.
     pub(super) cancel: Option<u64>,
     pub(super) id: Option<ClientId>,
     pub(super) ringing: bool,
     pub(super) cancelled: bool,
     pub(super) outcome: Option<Outcome>,
-    /// When it was first sent, and when its outcome was known.
+    /// Times of the first transmission and of the outcome.
     pub(super) started: u64,
     pub(super) finished: u64,
     pub(super) ended: bool,
@@ -42,13 +42,13 @@ pub(super) struct Sent {
     pub(super) cseq: u32,
     /// Tag of From.
     pub(super) tag: String,
-    /// Header lines besides, with their ends.
+    /// Further header lines, with their ends.
     pub(super) lines: String,
-    /// How many challenges led to it.
+    /// Number of challenges that led to it.
     pub(super) tries: u32,
-    /// It was challenged, and another one with credentials follows.
+    /// True if it was challenged, and a request with credentials follows.
     pub(super) challenged: bool,
-    /// It is the second attempt of a caller that was not answered.
+    /// True for the second attempt of a caller that was not answered.
     pub(super) is_redial: bool,
 }
 
@@ -85,7 +85,8 @@ impl Sent {
         }
     }
 
-    /// The same once more, with the same Call-ID and tag and the next CSeq (RFC 3261 section 8.1.3.5), without header lines of these names.
+    /// A copy with the same Call-ID and tag and the next CSeq (RFC 3261 section 8.1.3.5), without header lines of these
+    /// names.
     fn again(&self, without: &[&str]) -> Self {
         let mut again = Self::new(self.kind, self.to.clone(), self.cancel);
         (again.direct, again.cseq, again.is_redial) = (self.direct, self.cseq + 1, self.is_redial);
@@ -135,7 +136,8 @@ impl Agent {
         self.sent[at].id = Some(id);
     }
 
-    /// The same request once more, with the answer to this challenge. False: it is none, or one that was answered before.
+    /// Sends the same request again with the answer to this challenge. Returns false if there is no challenge, or it
+    /// was answered before.
     fn authorize(&mut self, now: Now, at: usize, message: &Message<'_>, out: &mut Outbox) -> bool {
         const TRIES: u32 = 2;
         let sent = &self.sent[at];
@@ -228,7 +230,7 @@ impl Agent {
             }
             let sent = &self.sent[at];
             if self.redials && sent.kind == Kind::Call && status >= 300 && !sent.cancelled && !sent.is_redial {
-                // While the transactions of the first attempt live on, or after that.
+                // During the transactions of the first attempt, or after them.
                 let pause = self.random.between(0, 40_000);
                 self.plan(now.mono + pause, Task::Redial(at));
             }
@@ -238,7 +240,7 @@ impl Agent {
         }
     }
 
-    /// A 2xx to our INVITE: each is acknowledged (RFC 3261 section 13.2.2.4).
+    /// Handles a 2xx to an INVITE: each is acknowledged (RFC 3261 section 13.2.2.4).
     fn accepted(&mut self, now: Now, at: usize, message: &Message<'_>, out: &mut Outbox) {
         let tag = message.to().ok().and_then(|to| to.tag).unwrap_or_default();
         let call_id = self.sent[at].call_id.clone();
@@ -269,7 +271,7 @@ impl Agent {
                 let first = !self.legs.iter().any(|l| l.dialog.call_id() == call_id.as_bytes());
                 let leg = self.legs.len();
                 self.legs.push(Leg { ack: Some((ack, target)), acknowledged: true, ..Leg::new(dialog) });
-                // One too many, or one that was no longer wanted: at once.
+                // A surplus or cancelled call ends at once.
                 let hold = if first && !self.sent[at].cancelled { self.random.between(0, 90_000) } else { 0 };
                 self.plan(now.mono + hold, Task::HangUp(leg));
                 leg
@@ -282,7 +284,7 @@ impl Agent {
         }
     }
 
-    /// A request of ours came to its end: once.
+    /// Records the outcome of a request, once.
     pub(super) fn ended(&mut self, now: Now, at: usize, outcome: Outcome) {
         let sent = &mut self.sent[at];
         sent.finished = now.mono;
@@ -290,7 +292,7 @@ impl Agent {
             let kind = sent.kind;
             return self.wrong(format!("{kind:?} ended twice: {before:?}, {outcome:?}"));
         }
-        // However the BYE ends, the dialog has ended (RFC 3261 section 15.1.1).
+        // The dialog ends however the BYE ends (RFC 3261 section 15.1.1).
         if let Kind::Bye(leg) = sent.kind {
             self.legs[leg].ended = true;
             self.legs[leg].dialog.end();

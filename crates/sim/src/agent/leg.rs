@@ -1,4 +1,4 @@
-//! One end of a dialog, of a call made or taken.
+//! One end of the dialog of a call, outgoing or incoming.
 
 use strowger_core::Target;
 use strowger_core::dialog::Dialog;
@@ -7,16 +7,16 @@ use strowger_core::dialog::Dialog;
 #[derive(Debug)]
 pub(super) struct Leg {
     pub(super) dialog: Dialog,
-    /// Of the caller: the ACK, to be sent for every 2xx.
+    /// ACK of the caller, sent for every 2xx.
     pub(super) ack: Option<(Vec<u8>, Target)>,
-    /// Of the callee: the call that it answers.
+    /// Incoming call that the callee answers.
     pub(super) rung: Option<usize>,
     pub(super) ok: Vec<u8>,
     pub(super) acknowledged: bool,
     pub(super) wants_end: bool,
     pub(super) bye: bool,
     pub(super) ended: bool,
-    /// Its agent started again, and knows nothing of it.
+    /// True if its agent has restarted and forgotten it.
     pub(super) forgotten: bool,
 }
 

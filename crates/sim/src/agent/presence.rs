@@ -1,18 +1,18 @@
-//! When a phone can be reached, as far as the world knows it, and when its server knows that it cannot.
+//! Periods in which a phone can be reached, and periods in which its server knows that it cannot.
 
-/// Moments are [`Now::mono`](strowger_core::Now).
+/// All times are [`Now::mono`](strowger_core::Now).
 #[derive(Debug, Default)]
 pub struct Presence {
-    /// From when its registration was confirmed until the way to it was lost, or it went.
+    /// Periods from the confirmation of its registration to the loss of its connection, or to its departure.
     reachable: Vec<(u64, Option<u64>)>,
-    /// From when its server heard that the way to it was lost until it registered again.
+    /// Periods from the moment at which its server learned of the loss to the next registration.
     lost: Vec<(u64, Option<u64>)>,
-    /// It has lost its way, and not registered since.
+    /// True if its connection was lost and it has not registered since.
     is_lost: bool,
 }
 
 impl Presence {
-    /// Its registration is confirmed. What was lost since it asked for that is lost all the same.
+    /// Records the confirmation of its registration. It has no effect if the connection was lost after the request.
     pub(super) fn begins(&mut self, now: u64) {
         if !self.is_lost && self.reachable.last().is_none_or(|(_, until)| until.is_some()) {
             self.reachable.push((now, None));
@@ -26,7 +26,7 @@ impl Presence {
         }
     }
 
-    /// A REGISTER leaves.
+    /// Records that a REGISTER leaves.
     pub(super) fn registers(&mut self, now: u64) {
         self.is_lost = false;
         if let Some((_, until @ None)) = self.lost.last_mut() {
@@ -41,12 +41,12 @@ impl Presence {
         }
     }
 
-    /// It could be reached from then to then, all the time.
+    /// True if it could be reached during this whole period.
     pub fn is_reachable(&self, from: u64, to: u64) -> bool {
         covers(&self.reachable, from, to)
     }
 
-    /// Its server knew from then to then, all the time, that it could not be reached.
+    /// True if its server knew during this whole period that it could not be reached.
     pub fn is_lost(&self, from: u64, to: u64) -> bool {
         covers(&self.lost, from, to)
     }

@@ -1,4 +1,4 @@
-//! The registration of an agent: kept up when its connection is lost, or a server could not keep it.
+//! Registration of an agent: renewed when its connection is lost, or a server could not store it.
 
 use super::Agent;
 use super::caller::{Kind, Outcome, Sent};
@@ -6,23 +6,23 @@ use super::task::Task;
 use strowger_core::{Now, Outbox};
 use strowger_message::Method;
 
-/// What an agent wants of its registrar.
+/// Registration state of an agent.
 #[derive(Debug)]
 pub(super) struct Registration {
     pub(super) cseq: u32,
-    /// Tag of From of each REGISTER; empty: each has its own.
+    /// From tag of all REGISTER requests; if empty, each has its own.
     pub(super) tag: String,
-    /// For how long it registered last, s; 0: it does not want to be reached.
+    /// Seconds of the last registration; 0 if it does not want to be reached.
     seconds: u32,
-    /// A further REGISTER is planned.
+    /// True if a further REGISTER is planned.
     is_planned: bool,
     /// Failures in a row.
     failures: u32,
-    /// After a failure.
+    /// True if it retries after a failure.
     pub(super) tries_again: bool,
-    /// Refreshes are sent after so many ms; 0: none.
+    /// Interval of refreshes in ms; 0 for none.
     refresh: u64,
-    /// No refresh is sent from then on.
+    /// Time after which no refresh is sent.
     until: u64,
 }
 
@@ -45,12 +45,12 @@ impl Default for Registration {
 const MOST_FAILURES: u32 = 40;
 
 impl Agent {
-    /// Registers this name at this moment, or takes the registration back with 0 seconds.
+    /// Registers at this moment, or unregisters with 0 seconds.
     pub fn plan_register(&mut self, at: u64, seconds: u32) {
         self.plan(at, Task::Register { seconds });
     }
 
-    /// Once registered, it registers again and again, at half of the time that it asked for, until then.
+    /// Refreshes the registration at half of its requested time, until this moment.
     pub fn refresh_until(&mut self, until: u64) {
         self.registration.refresh = 1;
         self.registration.until = until;
@@ -72,7 +72,7 @@ impl Agent {
         self.start(now, self.sent.len() - 1, Method::Register, out);
     }
 
-    /// A REGISTER came to its end: not one that is followed by one with credentials.
+    /// Handles the final response to a REGISTER, unless one with credentials follows.
     pub(super) fn registered(&mut self, now: Now, at: usize) {
         let is_last = self.sent[at].cseq == self.registration.cseq;
         let Registration { seconds, tries_again, .. } = self.registration;
@@ -96,7 +96,7 @@ impl Agent {
         }
     }
 
-    /// Its connection was lost, or its process started again.
+    /// Plans a registration after its connection was lost or its process restarted.
     pub(super) fn register_again(&mut self, now: Now) {
         if self.registration.seconds > 0 && self.registration.tries_again {
             let next = now.mono + self.random.between(50, 5_000);
@@ -106,7 +106,7 @@ impl Agent {
 
     fn plan_registration(&mut self, at: u64) {
         let (is_planned, seconds) = (self.registration.is_planned, self.registration.seconds);
-        // A refresh that is planned for later waits for nothing.
+        // A refresh that is planned for later is replaced.
         if is_planned {
             let is_refresh = |task: &Task| matches!(task, Task::Refresh { .. });
             self.tasks.retain(|(due, _), task| !is_refresh(task) || *due <= at);
@@ -118,7 +118,8 @@ impl Agent {
         self.plan(at, Task::Refresh { seconds });
     }
 
-    /// A phone on a connection that it alone can make is lost with it, unless it lends the next one before it has registered.
+    /// Records that its server knows of the lost connection. A phone that only its own connection reaches is lost with
+    /// it, unless it lends the next connection before it registers.
     pub(crate) fn server_knows(&mut self, now: u64) {
         if self.line.is_one_way() && !self.line.alias {
             self.presence.server_knows(now);

@@ -1,11 +1,11 @@
-//! The numbers of an agent, or of all of a world.
+//! Counts of an agent, or of all agents of a world.
 
 use super::callee::{Answer, Rung};
 use super::caller::{Kind, Outcome, Sent};
 use super::{Agent, T1};
 use strowger_message::scan;
 
-/// The numbers of a world that went well or not.
+/// Outcome counts of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub calls: u64,
@@ -14,19 +14,19 @@ pub struct Tally {
     pub timeouts: u64,
     pub transport_errors: u64,
     pub cancelled: u64,
-    /// Dialogs whose callee saw the ACK.
+    /// Dialogs whose callee received the ACK.
     pub acknowledged: u64,
-    /// Dialogs whose callee waited in vain.
+    /// Dialogs whose callee received no ACK.
     pub unacknowledged: u64,
     pub messages: u64,
-    /// Requests to another agent, of every kind, without an answer.
+    /// Requests to another agent, of every kind, without a response.
     pub unanswered: u64,
-    /// Requests with a right password that were challenged all the same, and sent once more; without those that the phone's own next
+    /// Requests with a right password that were challenged again and repeated; without those that the phone's own next
     /// REGISTER overtook.
     pub challenged_again: u64,
-    /// Those of them that left before a REGISTER of their sender was confirmed.
+    /// Number of these that left before a REGISTER of their sender was confirmed.
     pub unregistered_again: u64,
-    /// Requests within a call that a server refused, as if they belonged to none.
+    /// Requests within a call that a server refused as if the dialog did not exist.
     pub refused_in_call: u64,
 }
 
@@ -48,19 +48,19 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
-/// A request of an agent that ended: to whom, when, and how.
+/// A completed request of an agent: callee, times and outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct Called<'a> {
-    /// The URI that it called.
+    /// Called URI.
     pub to: &'a str,
-    /// The user in it.
+    /// User in the URI.
     pub user: &'a str,
     pub outcome: Outcome,
     pub started: u64,
     pub finished: u64,
 }
 
-/// A BYE that ended.
+/// A completed BYE.
 #[derive(Clone, Copy, Debug)]
 pub struct InDialog<'a> {
     pub call_id: &'a [u8],
@@ -72,7 +72,7 @@ pub struct InDialog<'a> {
 }
 
 impl Agent {
-    /// The calls and messages that it sent, those with credentials in place of those that were challenged.
+    /// Its calls and messages; a retry with credentials replaces the challenged request.
     pub fn called(&self) -> impl Iterator<Item = Called<'_>> {
         let sent = self.sent.iter().filter(|sent| matches!(sent.kind, Kind::Call | Kind::Message) && !sent.challenged);
         sent.filter_map(|sent| {
@@ -82,7 +82,7 @@ impl Agent {
         })
     }
 
-    /// The BYEs that it sent.
+    /// Its BYEs.
     pub fn hung_up(&self) -> impl Iterator<Item = InDialog<'_>> {
         self.sent.iter().filter_map(|sent| {
             let (Kind::Bye(leg), Some(outcome)) = (sent.kind, sent.outcome) else { return None };
@@ -92,7 +92,7 @@ impl Agent {
         })
     }
 
-    /// A call of it may end with this status because it says so, or says nothing for long.
+    /// True if it may have caused this status of a call: it answers so, or does not answer for long.
     pub fn has_answered(&self, status: u16) -> bool {
         self.rung.iter().any(|rung| match rung.answer {
             Answer::Refuse(said, _) => said == status,
@@ -101,12 +101,13 @@ impl Agent {
         })
     }
 
-    /// It has the end of this call with this tag.
+    /// True if it has the end of this call with this tag.
     pub fn is_party(&self, call_id: &[u8], tag: &[u8]) -> bool {
         self.legs.iter().any(|leg| leg.dialog.call_id() == call_id && leg.dialog.local_tag() == tag)
     }
 
-    /// The Call-ID of each call that it took, when a CANCEL could reach it first, and when it answered.
+    /// Call-ID of each answered call, with the earliest time at which a CANCEL could arrive, and the time of the
+    /// answer.
     pub fn taken(&self) -> impl Iterator<Item = (Vec<u8>, u64, u64)> {
         let taken = |rung: &Rung| {
             let (rang, accepted) = (rung.rang_at?, rung.accepted_at?);
@@ -116,14 +117,14 @@ impl Agent {
         self.rung.iter().filter_map(taken)
     }
 
-    /// How many of its passwords a server judged, and how many of those it took for right.
+    /// Number of its passwords that a server rejected, and that a server accepted.
     pub fn judged(&self) -> (usize, usize) {
         let count = |outcome: Outcome| self.sent.iter().filter(|s| s.tries > 0 && s.outcome == Some(outcome)).count();
         (count(Outcome::Failed(401)), count(Outcome::Success))
     }
 
-    /// A copy of this REGISTER left, and before its answer came the next one did, which RFC 3261 section 10.2 forbids: if that is served
-    /// first, the copy shows credentials that were used, for bindings that are no longer its own.
+    /// True if the next REGISTER left before the answer to this one, which RFC 3261 section 10.2 forbids. If the next
+    /// one is served before a copy of this one, the copy has used credentials, for bindings that are no longer its own.
     fn is_overtaken(&self, sent: &Sent) -> bool {
         let is_next = |next: &Sent| {
             next.kind == Kind::Register && next.tries > 0 && next.cseq > sent.cseq && next.started < sent.finished
@@ -132,7 +133,7 @@ impl Agent {
         sent.kind == Kind::Register && is_copied && self.sent.iter().any(is_next)
     }
 
-    /// A REGISTER was confirmed before this left, or it is one.
+    /// True for a REGISTER, or if a REGISTER was confirmed before this request left.
     fn is_of_registered(&self, sent: &Sent) -> bool {
         let is_confirmed = |other: &Sent| {
             other.kind == Kind::Register && other.outcome == Some(Outcome::Success) && other.finished <= sent.started

@@ -1,4 +1,4 @@
-//! What an agent does later, at its time.
+//! Timed tasks of an agent.
 
 use super::callee::Answer;
 use super::{Agent, T2};
@@ -6,30 +6,30 @@ use crate::server::password;
 use strowger_core::{Now, Outbox};
 use strowger_message::Method;
 
-/// ms after which a caller gives up.
+/// Time in ms after which a caller gives up.
 pub(super) const PATIENCE: u64 = 400_000;
 
-/// What is to be done later.
+/// A task to perform later.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Task {
     Register {
         seconds: u32,
     },
-    /// The same once more, for its connection or a server's memory of it was lost, or its time is half over.
+    /// Registers again: the connection or the state of a server was lost, or half of the time is over.
     Refresh {
         seconds: u32,
     },
     Restart,
-    /// From now on its password is another one.
+    /// Changes its password.
     Password(u32),
     Call(usize),
-    /// Calls again whom this call did not reach.
+    /// Repeats a call that was not answered.
     Redial(usize),
     Message(usize),
     Cancel(usize),
     Ring(usize),
     Answer(usize),
-    /// Sends the 200 again and waits so many ms for the next time.
+    /// Sends the 200 again; the time in ms until the next one.
     Again(usize, u64),
     /// No ACK for 64*T1 (RFC 3261 section 13.3.1.4).
     NoAck(usize),
@@ -37,7 +37,7 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// It belongs to a call that has begun.
+    /// True if it belongs to a call that has begun.
     pub(super) const fn is_of_call(&self) -> bool {
         matches!(
             self,
@@ -60,8 +60,8 @@ impl Agent {
             Task::Password(version) => self.password = password(&self.name, version),
             Task::Call(at) => {
                 self.start(now, at, Method::Invite, out);
-                // No caller listens to ringing for ever: the final response may have been lost for good, and the
-                // transaction alone would wait on (RFC 3261 section 17.1.1.2 has no timer in Proceeding).
+                // A caller does not listen to ringing for ever: the final response may be lost, and the transaction
+                // alone would wait on (RFC 3261 section 17.1.1.2 has no timer in Proceeding).
                 let patience = self.sent[at].cancel.unwrap_or(PATIENCE);
                 self.plan(now.mono + patience, Task::Cancel(at));
             }
@@ -112,7 +112,7 @@ impl Agent {
             Task::HangUp(at) => {
                 let leg = &mut self.legs[at];
                 leg.wants_end = true;
-                // The callee says no BYE before the ACK came (RFC 3261 section 15).
+                // The callee sends no BYE before the ACK (RFC 3261 section 15).
                 if leg.acknowledged && !leg.bye && !leg.ended {
                     self.hang_up(now, at, out);
                 }

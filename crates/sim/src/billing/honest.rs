@@ -1,4 +1,4 @@
-//! Honest parties: a gateway and phones. Each notes from when to when it could receive media of whom.
+//! Honest parties: a gateway and phones. Each records when it could receive media, and from whom.
 
 mod calls;
 mod client;
@@ -9,52 +9,52 @@ use crate::random::Random;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-/// Choices that RFC 3261 leaves to a party.
+/// Behaviour of a party where RFC 3261 leaves a choice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Manners {
-    /// Takes an INVITE within a dialog that it does not know for a new call (RFC 3261 section 12.2.2).
+    /// True if it takes an INVITE within an unknown dialog for a new call (RFC 3261 section 12.2.2).
     pub(super) revives: bool,
-    /// Requests within dialogs that it refuses with 503, or as a proxy before it with 483, in thousandths.
+    /// Requests within dialogs that it refuses with 503, or with 483 like a proxy before it, in thousandths.
     pub(super) overload: u64,
-    /// Longest time until it answers, and until it hangs up, in milliseconds.
+    /// Longest times until it answers, and until it hangs up, in milliseconds.
     pub(super) answers_within: u64,
     pub(super) lasts: u64,
-    /// Seconds of the session timer that it asks for in an answer; 0: none.
+    /// Seconds of the session timer that it requests in an answer; 0 for none.
     pub(super) session: u64,
 }
 
-/// How a session ended at a party.
+/// Reason of the end of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// It took a BYE with this branch.
+    /// It received a BYE with this branch.
     Bye { branch: String, by_server: bool, astray: bool },
     /// It sent a BYE.
     Own,
 }
 
-/// The time in which a party could receive media in a dialog.
+/// Period in which a party could receive media in a dialog.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) call_id: String,
     pub(super) own_tag: String,
     pub(super) peer_tag: String,
     pub(super) is_callee: bool,
-    /// The header by which records name the INVITE.
+    /// Value of the header that identifies the INVITE in records.
     pub(super) try_: String,
     pub(super) began: u64,
     pub(super) ended: Option<(u64, How)>,
     /// Branches of BYEs that it refused.
     pub(super) refused: Vec<String>,
-    /// When it refused which BYE of the server.
+    /// Times at which it refused a BYE of the server.
     pub(super) defied: Vec<u64>,
-    /// The caller chose its tag: the INVITE came with one.
+    /// True if the caller chose its tag: the INVITE had one.
     pub(super) is_revived: bool,
 }
 
 /// One end of a dialog with media.
 #[derive(Debug)]
 struct Session {
-    /// The place of its time among those that were seen.
+    /// Index of its period in the list of seen periods.
     seen: usize,
     /// Value of From in requests of this party.
     own: String,
@@ -63,10 +63,10 @@ struct Session {
     routes: Vec<String>,
     own_cseq: u32,
     peer_cseq: u32,
-    /// The 2xx that is sent until it is acknowledged; the ACK of a caller.
+    /// The 2xx that is repeated until it is acknowledged; the ACK of a caller.
     last: String,
     acknowledged: bool,
-    /// When its session timer runs out, if it has one.
+    /// Expiry of its session timer, if it has one.
     expires: Option<u64>,
     is_refresher: bool,
 }
@@ -81,15 +81,15 @@ struct Rung {
 #[derive(Clone, Copy, Debug)]
 enum Task {
     Answer(usize),
-    /// Sends the 2xx of a session again, and waits so long for the next time.
+    /// Sends the 2xx of a session again; time until the next one.
     Again(usize, u64),
-    /// No ACK came for 64*T1.
+    /// No ACK for 64*T1.
     NoAck(usize),
     HangUp(usize),
     Refresh(usize),
-    /// The session timer may have run out.
+    /// The session timer may have expired.
     Expire(usize),
-    /// Sends a request again, and waits so long for the next time.
+    /// Sends a request again; time until the next one.
     Resend(usize, u64),
     Call(usize),
 }
@@ -186,7 +186,7 @@ impl Honest {
         out.push((self.address, text));
     }
 
-    /// Sends a final response, and again for each copy of the request.
+    /// Sends a final response, and stores it for copies of the request.
     fn finally(&mut self, said: &Said, status: u16, lines: &str, out: &mut Vec<Outgoing>) {
         let tag = self.new_tag();
         let text = response(said, status, &tag, lines);
@@ -206,7 +206,7 @@ impl Honest {
         self.seen[self.sessions[at].seen].ended.is_none()
     }
 
-    /// The open session that a request is of.
+    /// Open session of a request.
     fn session_of(&self, said: &Said) -> Option<usize> {
         let (call_id, own, peer) = (said.call_id(), said.tag("To"), said.tag("From"));
         (0..self.sessions.len()).find(|at| {
@@ -215,7 +215,7 @@ impl Honest {
         })
     }
 
-    /// The session ends; nothing of it passes any more.
+    /// Ends the session; no media of it passes any more.
     fn end(&mut self, now: u64, at: usize, how: How) {
         let seen = self.sessions[at].seen;
         self.seen[seen].ended.get_or_insert((now, how));
@@ -243,7 +243,7 @@ impl Honest {
         self.finally(said, 200, "", out);
     }
 
-    /// Any other request: within a dialog it needs its session, unless it makes a dialog of its own.
+    /// Handles any other request: within a dialog it needs a session, unless it creates a dialog of its own.
     fn take_other(&mut self, now: u64, said: &Said, out: &mut Vec<Outgoing>) {
         let method = said.method().to_owned();
         let contact = self.contact();
@@ -263,7 +263,7 @@ impl Honest {
         self.finally(said, 200, &(contact + &timer), out);
     }
 
-    /// Agrees on the session timer that a request offers. Returns the lines of the answer.
+    /// Accepts the session timer that a request offers. Returns the lines of the answer.
     fn take_timer(&mut self, now: u64, at: usize, said: &Said) -> String {
         let Some(seconds) = said.session_expires() else { return String::new() };
         let is_own = said.line("Session-Expires").contains("refresher=uas");
@@ -271,9 +271,9 @@ impl Honest {
         format!("Session-Expires: {seconds};refresher={}\r\n", if is_own { "uas" } else { "uac" })
     }
 
-    /// The session ends after so many seconds unless a refresh comes.
+    /// Sets the time at which the session ends without a refresh.
     fn set_timer(&mut self, now: u64, at: usize, seconds: u64, is_own: bool) {
-        // RFC 4028 section 5: less than 90 s is no session timer; and no call lasts an hour.
+        // RFC 4028 section 5: an interval below 90 s is no session timer; and no call lasts an hour.
         if !(90..3_600).contains(&seconds) {
             return;
         }

@@ -1,4 +1,4 @@
-//! The account that wants to talk without a record. It controls two phones.
+//! The account that tries to talk without a record. It controls two phones.
 
 mod acts;
 mod answers;
@@ -9,16 +9,16 @@ use crate::random::Random;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-/// How the account behaves in one world, in thousandths.
+/// Habits of the account in one world, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Habits {
-    /// 2xx that it acknowledges.
+    /// Share of 2xx that it acknowledges.
     pub(super) acknowledges: u64,
-    /// Requests that it answers at all.
+    /// Share of requests that it answers at all.
     pub(super) answers: u64,
-    /// Requests that it answers as it should.
+    /// Share of requests that it answers correctly.
     pub(super) is_right: u64,
-    /// Requests of it with a forged header.
+    /// Share of its requests with a forged header.
     pub(super) forges: u64,
 }
 
@@ -34,7 +34,7 @@ struct Leg {
     cseq: u32,
     /// Number of its phone.
     phone: usize,
-    /// It sent a BYE, or took one.
+    /// True if it sent or received a BYE.
     is_over: bool,
 }
 
@@ -46,7 +46,7 @@ struct Sent {
     copies: u32,
     is_heard: bool,
     is_over: bool,
-    /// A CANCEL follows the first provisional response.
+    /// True if a CANCEL follows the first provisional response.
     cancels: bool,
 }
 
@@ -55,9 +55,9 @@ enum Task {
     Act,
     Register,
     Resend(usize),
-    /// Ends a leg in some way.
+    /// Ends a leg in a random way.
     End(usize),
-    /// A response of a phone.
+    /// Sends a response of a phone.
     Say(usize, String),
 }
 
@@ -69,13 +69,13 @@ pub(super) struct Hostile {
     legs: Vec<Leg>,
     sent: Vec<Sent>,
     answered: HashMap<String, String>,
-    /// Numbers of its INVITEs, branches and tags.
+    /// Counter of its INVITEs, branches and tags.
     count: u32,
     /// URIs of its calls.
     callees: Vec<String>,
-    /// It acts until then.
+    /// Time until which it acts.
     until: u64,
-    /// How many of each act it did.
+    /// Number of times for each act.
     pub(super) acts: HashMap<&'static str, u64>,
 }
 
@@ -145,7 +145,7 @@ impl Hostile {
         format!("<sip:mallory@{}>", MALLORYS[phone])
     }
 
-    /// Registers a phone: the first as the account, the second with it or not.
+    /// Registers a phone: the first as the account, the second sometimes too.
     fn register(&mut self, now: u64, phone: usize, out: &mut Vec<Outgoing>) {
         if phone == 1 && self.random.chance(500) {
             return;
@@ -165,7 +165,7 @@ impl Hostile {
         self.begin(now, phone, request, out);
     }
 
-    /// Sends a request, and copies of it until it is heard of. Returns its place.
+    /// Sends a request, and copies of it until a response arrives. Returns its index.
     fn begin(&mut self, now: u64, phone: usize, mut request: Request, out: &mut Vec<Outgoing>) -> usize {
         request.via = MALLORYS[phone].to_string();
         if request.branch.is_empty() {
@@ -179,7 +179,7 @@ impl Hostile {
         self.sent.len() - 1
     }
 
-    /// A response to a request of this account.
+    /// Handles a response to a request of this account.
     fn hear(&mut self, now: u64, status: u16, said: &Said, out: &mut Vec<Outgoing>) {
         let is_meant = |sent: &Sent| sent.request.branch == said.branch() && sent.request.method == said.method();
         let Some(at) = self.sent.iter().position(is_meant) else { return };
@@ -205,7 +205,7 @@ impl Hostile {
                 let branch = format!("z9hG4bKa{}-{:x}", self.number(), self.random.u64());
                 let again = request.authorized(said, ("mallory", PASSWORD), branch);
                 if let Some(mut again) = again {
-                    // It is outside of its dialog, as the server takes it.
+                    // The server takes it for a request outside of its dialog.
                     if again.method == "BYE" {
                         again.lines += "X-Astray: 1\r\n";
                     }
@@ -227,7 +227,7 @@ impl Hostile {
         }
     }
 
-    /// Learns a dialog from a 2xx.
+    /// Records a dialog from a 2xx.
     fn learn(&mut self, now: u64, phone: usize, request: &Request, said: &Said) {
         let peer = said.line("To").to_owned();
         let known = self

@@ -1,8 +1,8 @@
-//! The messages of a call, one a line: for a failure.
+//! The messages of a call, one per line, for a failure.
 
 use super::text::Said;
 
-/// The messages of the calls that this problem names, from the trace of its world.
+/// Messages of the calls that this problem names, from the trace of its world.
 pub(super) fn ladder(trace: &[String], problem: &str) -> String {
     let named = problem.split("call_id: \"").skip(1).filter_map(|rest| rest.split('"').next());
     let calls: Vec<&str> = named.collect();

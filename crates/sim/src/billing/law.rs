@@ -1,13 +1,13 @@
 //! Laws of billing: the counts and records of the server agree with the notes of the honest parties.
 //!
-//! 1. Each time in which an honest party could receive media is covered by one record, and by one only.
-//! 2. A record lasts no longer than the media of its call, plus the time in which the server learns of its end: none after a BYE that a party
-//!    answers, up to [`SLACK`] otherwise.
-//! 3. Rows of calls and rows of events say the same moments.
-//! 4. An account never has more calls at a time than its limit lets it have.
+//! 1. Exactly one record covers each period in which an honest party could receive media.
+//! 2. A record lasts no longer than the media of its call, plus the time that the server needs to learn of its end:
+//!    none after a BYE that a party answers, up to [`SLACK`] otherwise.
+//! 3. Rows of calls and rows of events have the same times.
+//! 4. An account never exceeds its limit of concurrent calls.
 //!
-//! A time begins with the 2xx that leaves the server, and ends with the BYE that leaves the server and that the party takes, or that
-//! the party sends. A 2xx that never left the server is no answer: its caller knows of none.
+//! A period begins when the 2xx leaves the server. It ends when a BYE that the party accepts leaves the server, or when
+//! the party sends a BYE. A 2xx that never left the server is not an answer, because its caller does not know of it.
 
 use super::honest::{How, Seen};
 use super::ledger::{Ledger, Span, caller_of, try_of};
@@ -17,33 +17,33 @@ use crate::world::START;
 use std::collections::BTreeMap;
 use strowger_accounting::Cdr;
 
-/// Longest time in which the server learns that a call has ended: a BYE without an answer (64*T1), the question to both parties after
-/// a refused one (2 s) or a start (1 s), a minute of patience, and its last transaction.
+/// Longest time until the server learns that a call has ended: a BYE without an answer (64*T1), the question to both
+/// parties after a refused one (2 s) or a start (1 s), a minute of patience, and its last transaction.
 const SLACK: u64 = 32_000 + 2_000 + 60_000 + 32_000;
 
-/// BYEs of the server to a party, at most: after the refusal of the last the record ends.
+/// Maximum number of BYEs of the server to a party: after the refusal of the last one the record ends.
 const MOST_BYES: usize = 4;
 
-/// Milliseconds before a kill within which neither a kept call nor a row need be on disk: a group of each.
+/// Milliseconds before a kill within which a persisted call or a row may be missing on disk: one group of each.
 const UNWRITTEN: u64 = 2 * KEEP_INTERVAL;
 
-/// One world, as it was.
+/// Events of one world.
 pub(super) struct Story<'a> {
     pub(super) seen: Vec<&'a Seen>,
     pub(super) ledger: &'a Ledger,
     pub(super) passed: &'a Passed,
-    /// Datagrams got lost, or came twice or late.
+    /// True if datagrams were lost, duplicated or delayed.
     pub(super) loses: bool,
-    /// The longest delay of others.
+    /// Longest regular delay.
     pub(super) delay: u64,
-    /// Longest time of a call.
+    /// Maximum duration of a call.
     pub(super) lifetime: u64,
 }
 
-/// Money of one world, or of several.
+/// Totals of one world, or of several.
 #[derive(Clone, Debug, Default)]
 pub struct Money {
-    /// Times in which media could flow, and records of answered calls.
+    /// Periods in which media could flow, and records of answered calls.
     pub sessions: u64,
     pub records: u64,
     /// Milliseconds of both.
@@ -51,9 +51,9 @@ pub struct Money {
     pub recorded: u64,
     /// Kills of the process.
     pub kills: u64,
-    /// The most calls of the account at a time.
+    /// Maximum number of concurrent calls of the account.
     pub most: u64,
-    /// How often the account did what.
+    /// Number of times for each act of the account.
     pub acts: BTreeMap<&'static str, u64>,
 }
 
@@ -85,19 +85,19 @@ impl Money {
     }
 }
 
-/// A time in which media could flow.
+/// A period in which media could flow.
 struct Time<'a> {
     seen: &'a Seen,
     begin: u64,
-    /// The least that a record must last: until the BYE passed the server.
+    /// Least end of a record: the time at which the BYE passed the server.
     least: u64,
-    /// When the party ended it.
+    /// Time at which the party ended it.
     end: u64,
-    /// Earliest end of its place under a limit.
+    /// Earliest time at which it may stop counting under a limit.
     counted: u64,
 }
 
-/// A moment of a row, by the clock of the world.
+/// Converts a time of a row to the clock of the world.
 const fn moment(wall: u64) -> u64 {
     wall - (START.wall - START.mono)
 }
@@ -142,10 +142,10 @@ impl<'a> Story<'a> {
         Ok(money)
     }
 
-    /// The time of a session; none: its 2xx never left the server.
+    /// Period of a session; `None` if its 2xx never left the server.
     fn time(&self, seen: &'a Seen) -> Result<Option<Time<'a>>, String> {
         let passed = self.passed.answers.get(&tags(seen)).map_or(&[][..], Vec::as_slice);
-        // The same tags may have been of a call before.
+        // An earlier call may have had the same tags.
         let begin = match seen.is_callee {
             true => passed.iter().copied().find(|at| *at >= seen.began),
             false => passed.first().copied(),
@@ -162,12 +162,12 @@ impl<'a> Story<'a> {
         Ok(Some(Time { seen, begin, least, end: (*end).max(begin), counted: least }))
     }
 
-    /// Returns whether an answer at this moment may be missing on disk: a kill followed at once.
+    /// True if an answer at this moment may be missing on disk, because a kill followed at once.
     fn may_be_lost(&self, at: u64) -> bool {
         self.passed.kills.iter().any(|kill| at <= *kill && at + UNWRITTEN >= *kill)
     }
 
-    /// The one record that covers a time.
+    /// The one record that covers a period.
     fn covering(&self, time: &Time<'_>, records: &[(&Cdr, Span)]) -> Result<Option<usize>, String> {
         let covers = |at: &usize| {
             let (cdr, (begin, end)) = &records[*at];
@@ -200,30 +200,31 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// Returns whether a dialog of a call goes on whose end was written to the table, but not to the folder of calls when the process was killed.
+    /// True if a dialog of the call continues although the end of the call was written to the table: the process was
+    /// killed before that end reached the folder of calls.
     fn continues_lost_end(&self, time: &Time<'_>, records: &[(&Cdr, Span)]) -> bool {
         let mut of_call = records.iter().filter(|(cdr, _)| cdr.call_id == time.seen.call_id);
         of_call.any(|(_, (_, end))| end.is_some_and(|end| moment(end) <= time.begin && self.may_be_lost(moment(end))))
     }
 
-    /// Returns whether the session timer of a party, which began when the 2xx reached it, ran out after that of the server.
+    /// True if the session timer of a party, which started when the 2xx reached it, expired after that of the server.
     fn is_crossing(&self, cdr: &Cdr, end: u64, time: &Time<'_>) -> bool {
         let latest = end + if self.loses { 64 * super::T1 } else { 2 * self.delay };
         cdr.ended_by == "session timer" && matches!(time.seen.ended, Some((_, How::Own))) && time.least <= latest
     }
 
-    /// Returns whether a dialog has the tags of another one, since a caller chose the tag of its callee. Excluded: the end of the one may end
-    /// the record of the other.
+    /// True if a dialog has the tags of another one, because a caller chose the tag of its callee. Excluded: the end of
+    /// the one may end the record of the other.
     fn has_tags_of_another(&self, time: &Time<'_>) -> bool {
         time.seen.is_revived || self.is_mirrored(time)
     }
 
-    /// Returns whether a party goes on after the end of its record: it has refused as many BYEs as the server sends.
+    /// True if a party continues after the end of its record: it has refused as many BYEs as the server sends.
     fn is_defied(end: u64, time: &Time<'_>) -> bool {
         time.seen.defied.get(MOST_BYES - 1).is_some_and(|last| *last <= end)
     }
 
-    /// A record is of media, and as long.
+    /// Checks that a record has media, and is as long as they are.
     fn check_record(&self, cdr: &Cdr, (begin, end): Span, times: &[&Time<'_>]) -> Result<(), String> {
         let Some(first) = times.iter().map(|time| time.begin).min() else {
             // Excluded as above: another call has its tags.
@@ -246,7 +247,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// A 2xx of another callee of this call passed at this moment, which its caller never got.
+    /// True if a 2xx of another callee of this call passed at this moment and never reached its caller.
     fn was_answered(&self, cdr: &Cdr, at: u64) -> bool {
         let is_of_call = |(call_id, caller, _): &(String, String, String)| {
             *call_id == cdr.call_id && caller.starts_with(caller_of(cdr))
@@ -254,18 +255,19 @@ impl<'a> Story<'a> {
         self.loses && self.passed.answers.iter().any(|(tags, passed)| is_of_call(tags) && passed.contains(&at))
     }
 
-    /// The latest end of a record of this time.
+    /// Latest end of the record of this period.
     fn latest(&self, time: &Time<'_>) -> u64 {
         match &time.seen.ended {
-            // Excluded: the caller has chosen the tag of its callee, and pays for it. Its BYE before the 2xx may go to another callee with this tag.
+            // Excluded: the caller has chosen the tag of its callee, and pays for it. Its BYE before the 2xx may go to
+            // another callee with this tag.
             Some((_, How::Bye { .. })) if time.seen.is_revived && time.least == time.begin => {
                 time.begin + self.lifetime + SLACK
             }
             // After a BYE that passes before the 2xx of its dialog, the server asks both parties.
             Some((_, How::Bye { .. })) if time.least == time.begin => time.end + SLACK,
-            // To its parties both dialogs are one: the server asks after the other one.
+            // Both dialogs are one to their parties: the server asks after the other one.
             _ if self.is_mirrored(time) => time.end + SLACK,
-            // Of such a call the server asks every callee that may have taken the tag.
+            // The server asks every callee of such a call that may have taken the tag.
             _ if time.seen.is_revived => time.end + SLACK,
             // After a BYE from another address the server asks the party that it names, and the account may refuse to answer.
             Some((_, How::Bye { .. })) if !self.has_honest_peer(time) => time.end + SLACK,
@@ -276,14 +278,14 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// Returns whether the peer is an honest party. Its tag does not tell: the account may take the tag of an honest one.
+    /// True if the peer is an honest party. Its tag is no proof: the account may take the tag of an honest one.
     fn has_honest_peer(&self, time: &Time<'_>) -> bool {
         let Seen { call_id, own_tag, peer_tag, .. } = time.seen;
         let is_peer = |seen: &Seen| seen.call_id == *call_id && seen.own_tag == *peer_tag && seen.peer_tag == *own_tag;
         self.seen.iter().any(|seen| is_peer(seen))
     }
 
-    /// Returns whether another call has the tags of this one the other way round.
+    /// True if another call has the tags of this one the other way round.
     fn is_mirrored(&self, time: &Time<'_>) -> bool {
         let (call_id, caller, callee) = tags(time.seen);
         self.passed.answers.contains_key(&(call_id, callee, caller))
@@ -301,7 +303,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// The most calls of the account that stood at a time at honest parties.
+    /// Maximum number of concurrent calls of the account at honest parties.
     fn most_calls(times: &[Time<'_>]) -> Result<u64, String> {
         let own: Vec<&Time<'_>> =
             times.iter().filter(|time| time.seen.is_callee && time.seen.call_id.starts_with('m')).collect();

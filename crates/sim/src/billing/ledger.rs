@@ -1,10 +1,10 @@
-//! The tables of accounting: each row once, by its identity.
+//! Accounting tables: each row once, by its identity.
 
 use super::text::tag;
 use std::collections::{BTreeMap, BTreeSet};
 use strowger_accounting::{Cdr, Event, Row};
 
-/// Rows that came to their tables.
+/// Rows that have reached their tables.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     identities: BTreeSet<String>,
@@ -13,14 +13,14 @@ pub(super) struct Ledger {
     events: BTreeMap<String, Vec<Event>>,
 }
 
-/// The header by which a record names the INVITE that began its call.
+/// Header by which a record identifies the INVITE that began its call.
 pub(super) const TRY: &str = "X-Try";
 
 /// Begin and end of an answered call.
 pub(super) type Span = (u64, Option<u64>);
 
 impl Ledger {
-    /// Takes a row, unless the table has it.
+    /// Adds a row, unless the table has it.
     pub(super) fn take(&mut self, row: Row) {
         if !self.identities.insert(row.identity().to_owned()) {
             return;
@@ -31,12 +31,13 @@ impl Ledger {
         }
     }
 
-    /// The records of calls that were answered.
+    /// Records of answered calls.
     pub(super) fn answered(&self) -> impl Iterator<Item = (&Cdr, Span)> {
         self.records.iter().filter_map(|cdr| Some((cdr, (cdr.answer?, cdr.end))))
     }
 
-    /// Begin and end of a call by its events: the answered INVITE, and the last BYE that ended a dialog. Refused BYEs end none.
+    /// Begin and end of a call by its events: the answered INVITE, and the last BYE that ended a dialog. A refused BYE
+    /// ends none.
     pub(super) fn by_events(&self, identity: &str) -> Option<Span> {
         let events = self.events.get(identity)?;
         let begin = events.iter().find(|event| event.event == "invite")?.at;
@@ -46,12 +47,12 @@ impl Ledger {
     }
 }
 
-/// The INVITE that began the call of a record.
+/// Identifier of the INVITE that began the call of a record.
 pub(super) fn try_of(cdr: &Cdr) -> &str {
     field(cdr, TRY)
 }
 
-/// The caller's tag of a record, as far as that has room for it.
+/// Caller's tag of a record, possibly truncated.
 pub(super) fn caller_of(cdr: &Cdr) -> &str {
     tag(field(cdr, "From"))
 }

@@ -1,4 +1,4 @@
-//! The process of the server: one engine, its disk, and the moments that the law must know of the messages that leave it.
+//! The server process: one engine, its disk, and the times of outgoing messages that the laws need.
 
 use super::ledger::Ledger;
 use super::text::Said;
@@ -24,10 +24,10 @@ use strowger_store::location::LocationTable;
 use strowger_store::subscriber::{self, Credential, Ha1s, LookupSink, Question, Subscribers};
 use strowger_store::ticket::{Refused, SinkId, Ticket};
 
-/// Milliseconds for which the first change of a group of kept calls waits for others.
+/// Time in milliseconds for which the first change of a group of persisted calls waits for others.
 pub(super) const KEEP_INTERVAL: u64 = 100;
 
-/// A database whose answers are all in memory.
+/// A database with all answers in memory.
 struct Known(Vec<Arc<Credential>>);
 
 impl Known {
@@ -72,7 +72,7 @@ enum OnDisk {
     Nothing,
 }
 
-/// The server over all of its processes.
+/// The server across all of its processes.
 pub(super) struct Server {
     config: String,
     engine: Engine,
@@ -82,23 +82,23 @@ pub(super) struct Server {
     out: Outbox,
     disk: BTreeMap<u64, OnDisk>,
     pending: BTreeMap<u64, OnDisk>,
-    /// When the pending changes are written.
+    /// Time at which the pending changes are written.
     keeps_at: Option<u64>,
-    /// Rows on their way to their table, and when they get there.
+    /// Rows on their way to their table, and the time of their arrival.
     waiting: Vec<Row>,
     writes_at: Option<u64>,
     pub(super) ledger: Ledger,
     pub(super) passed: Passed,
 }
 
-/// Moments at which messages that the law must know left the server.
+/// Times at which messages that the laws need left the server.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
     /// Moments of each 2xx to an INVITE, by Call-ID and both tags.
     pub(super) answers: HashMap<(String, String, String), Vec<u64>>,
     /// Branch and first moment of each BYE, by Call-ID and tag of its receiver.
     pub(super) byes: HashMap<(String, String), Vec<(String, u64)>>,
-    /// When the process was killed.
+    /// Times at which the process was killed.
     pub(super) kills: Vec<u64>,
 }
 
@@ -131,7 +131,7 @@ impl Server {
         self.work(now, |engine, out| engine.receive(now, &arrival, bytes, out))
     }
 
-    /// Lets the timers run that are due.
+    /// Runs the timers that are due.
     pub(super) fn poll(&mut self, now: Now) -> Vec<(SocketAddr, Vec<u8>)> {
         if self.keeps_at.take_if(|at| *at <= now.mono).is_some() {
             self.commit();
@@ -163,7 +163,7 @@ impl Server {
         while !self.engine.effects.is_empty() {
             for effect in std::mem::take(&mut self.engine.effects) {
                 match effect {
-                    // No name leads anywhere.
+                    // No name can be resolved.
                     Effect::Resolve { ticket, name, .. } => {
                         let to = Resolved::default();
                         self.engine.answered(now, Answer::Resolved { ticket, name, to }, out);
@@ -204,7 +204,7 @@ impl Server {
     /// Kills the process and starts the next one with the state on disk.
     ///
     /// # Errors
-    /// A kept call cannot be read, or is found under another key.
+    /// A persisted call cannot be read, or has another key.
     pub(super) fn kill(&mut self, now: Now) -> Result<Vec<(SocketAddr, Vec<u8>)>, String> {
         self.passed.kills.push(now.mono);
         if self.random.chance(500) {
@@ -231,7 +231,7 @@ impl Server {
                 OnDisk::Nothing => (),
             }
         }
-        // Last words stay for a while, and then mean nothing.
+        // Last words stay for a while, and have no meaning after that.
         self.disk.retain(|_, left| matches!(left, OnDisk::State(_)));
         match self.engine.take_over(now, calls) {
             0 => Ok(self.poll(now)),

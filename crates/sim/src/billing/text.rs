@@ -1,8 +1,8 @@
-//! Messages as texts: the parties of these worlds read and write them line by line.
+//! Messages as text: the parties of these worlds read and write them line by line.
 
 use strowger_core::digest::{Challenge, ChallengeAnswer, Secret};
 
-/// A message that was received.
+/// A received message.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     /// Start line.
@@ -20,7 +20,7 @@ impl Said {
         Self { first, lines: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect() }
     }
 
-    /// The status of a response; none: a request.
+    /// Status of a response; `None` for a request.
     pub(super) fn status(&self) -> Option<u16> {
         self.first.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()
     }
@@ -34,7 +34,7 @@ impl Said {
         self.line("CSeq").split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default()
     }
 
-    /// The first value of this header; empty: there is none.
+    /// First value of this header; empty if there is none.
     pub(super) fn line(&self, name: &str) -> &str {
         self.values(name).next().unwrap_or_default()
     }
@@ -47,7 +47,7 @@ impl Said {
         self.lines.iter().filter(move |(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
-    /// The tag in From or To; empty: there is none.
+    /// Tag in From or To; empty if there is none.
     pub(super) fn tag(&self, name: &str) -> &str {
         tag(self.line(name))
     }
@@ -62,7 +62,7 @@ impl Said {
         via.split_once("branch=").map_or("", |(_, rest)| rest.split([';', ',']).next().unwrap_or_default())
     }
 
-    /// The server wrote it itself.
+    /// True if the server created it.
     pub(super) fn is_of_server(&self) -> bool {
         self.values("Via").any(|via| via.contains("server.invalid"))
     }
@@ -94,7 +94,7 @@ pub(super) fn uri(value: &str) -> String {
     inner.unwrap_or(value).to_owned()
 }
 
-/// A request on its way out.
+/// An outgoing request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Request {
     pub(super) method: String,
@@ -122,7 +122,7 @@ impl Request {
         )
     }
 
-    /// The same once more, as an answer to this challenge. None: it has no challenge.
+    /// A copy with the answer to this challenge; `None` if there is no challenge.
     pub(super) fn authorized(&self, challenged: &Said, (user, password): (&str, &str), branch: String) -> Option<Self> {
         let challenge = Challenge::parse(challenged.line("Proxy-Authenticate").as_bytes()).ok()?;
         let answer = ChallengeAnswer {
@@ -142,7 +142,7 @@ impl Request {
     }
 }
 
-/// A response to this request. `tag` is put into a To that has none.
+/// Creates a response to this request. `tag` is added to a To that has none.
 pub(super) fn response(request: &Said, status: u16, tag: &str, lines: &str) -> String {
     let copied = |name: &'static str| request.values(name).map(move |value| format!("{name}: {value}\r\n"));
     let mut text = format!("SIP/2.0 {status} Said\r\n");

@@ -13,16 +13,16 @@ use crate::world::START;
 use std::net::SocketAddr;
 use strowger_core::Now;
 
-/// All of it.
+/// A world of billing.
 pub(super) struct World {
     now: Now,
     network: Network,
     server: Server,
     honest: Vec<Honest>,
     hostile: Hostile,
-    /// When the process is killed, the latest first.
+    /// Times at which the process is killed, the latest first.
     kills: Vec<u64>,
-    /// A kill follows the next 2xx to a BYE after so many milliseconds.
+    /// Milliseconds from the next 2xx to a BYE to a kill.
     kill_after_bye: Option<u64>,
     /// Longest delay of the network, and whether it loses datagrams.
     pub(super) delay: u64,
@@ -30,10 +30,10 @@ pub(super) struct World {
     pub(super) trace: Option<Vec<String>>,
 }
 
-/// Milliseconds after which a world that finds no end is given up.
+/// Milliseconds after which a world without an end is given up.
 const LONGEST: u64 = 3_600_000;
 
-/// Milliseconds until the server ends any call.
+/// Milliseconds after which the server ends any call.
 const LIFETIME: u64 = 900_000;
 
 impl World {
@@ -77,10 +77,10 @@ impl World {
         Self { now: START, network, server, honest, hostile, kills, kill_after_bye, delay, loses, trace: None }
     }
 
-    /// Runs until nothing is under way.
+    /// Runs until no work is in progress.
     ///
     /// # Errors
-    /// A world without an end, or a kept call that is lost.
+    /// A world without an end, or a persisted call that is lost.
     pub(super) fn run(&mut self) -> Result<(), String> {
         let mut out = Vec::new();
         self.register(&mut out);
@@ -127,7 +127,7 @@ impl World {
         Ok(())
     }
 
-    /// A datagram comes to a party.
+    /// Delivers a datagram to a party.
     fn arrive(&mut self, to: SocketAddr, said: &Said) {
         let mut out = Vec::new();
         match self.honest.iter_mut().find(|party| party.address == to) {
@@ -137,7 +137,7 @@ impl World {
         self.post(out);
     }
 
-    /// Parties send to the server.
+    /// Sends datagrams of parties to the server.
     fn post(&mut self, out: Vec<Outgoing>) {
         for (from, text) in out {
             self.note(&format!("{from} -> {SERVER}\n{text}"));
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// The server sends to parties.
+    /// Sends datagrams of the server to parties.
     fn deliver(&mut self, sent: Vec<(SocketAddr, Vec<u8>)>) {
         for (to, bytes) in sent {
             self.note(&format!("{SERVER} -> {to}\n{}", String::from_utf8_lossy(&bytes)));
@@ -166,7 +166,7 @@ impl World {
         self.trace.iter_mut().for_each(|trace| trace.push(format!("{at} {what}")));
     }
 
-    /// Bob's phones register.
+    /// Registers Bob's phones.
     fn register(&self, out: &mut Vec<Outgoing>) {
         for (n, address) in self.honest.iter().map(|party| party.address).enumerate().skip(1) {
             out.push((
@@ -194,7 +194,7 @@ impl World {
     }
 }
 
-/// A network that loses up to a fifth of all datagrams: a request that is sent again always comes through.
+/// A network that loses up to a fifth of all datagrams: a request that is retransmitted always arrives.
 fn conditions(random: &mut Random) -> Conditions {
     if random.chance(400) {
         return Conditions { delay: (1, random.between(1, 60)), ..Conditions::PERFECT };
@@ -204,7 +204,7 @@ fn conditions(random: &mut Random) -> Conditions {
     Conditions { loss, doubling, reordering, delay: (1, random.between(1, 60)), outage: (0, 0) }
 }
 
-/// When the process is killed, and how long after a 2xx to a BYE.
+/// Times at which the process is killed, and the delay of a kill after a 2xx to a BYE.
 fn kills(random: &mut Random) -> (Vec<u64>, Option<u64>) {
     let count = if random.chance(250) { random.between(1, 2) } else { 0 };
     let mut kills: Vec<u64> = (0..count).map(|_| random.between(5_000, 80_000)).collect();
@@ -212,7 +212,7 @@ fn kills(random: &mut Random) -> (Vec<u64>, Option<u64>) {
     (kills, random.chance(150).then(|| random.between(0, 150)))
 }
 
-/// The file of the server.
+/// Configuration of the server.
 fn config(random: &mut Random, keeps: bool) -> String {
     let kept = if keeps { "dialogs.folder = \"calls\"\nauth.secret = \"the secret of these worlds\"\n" } else { "" };
     let session = random.pick(&["", "", "dialogs.session_expires = \"90s\"\n"]);

@@ -1,4 +1,4 @@
-//! A source is banned after so many failures of its own, and not before.
+//! A source is banned after its own number of failures, and not before.
 
 use crate::server::ServerHost;
 use std::collections::HashMap;
@@ -6,12 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 use strowger_core::{Arrival, Now};
 use strowger_message::{Message, Name};
 
-/// Wrong passwords that ban a source, by default.
+/// Number of wrong passwords that ban a source by default.
 const FAILURES: usize = 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Bans {
-    /// Requests with credentials that came to a host from a source.
+    /// Number of requests with credentials to a host from a source.
     attempts: HashMap<(SocketAddr, IpAddr), usize>,
 }
 
@@ -22,8 +22,10 @@ impl Bans {
         }
     }
 
+    /// Checks that every banned source has made enough attempts.
+    ///
     /// # Errors
-    /// A source is banned that has not tried so often.
+    /// A source was banned too early.
     pub(super) fn check(&self, server: &ServerHost, now: Now) -> Result<(), String> {
         let host = server.address();
         let attempts = |source: &IpAddr| self.attempts.get(&(host, *source)).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! How things went when nothing is under way any more: each call ended as RFC 3261 says, in good weather well.
+//! Final state of a world: each call has ended as RFC 3261 demands, and successfully in good weather.
 
 use super::reach;
 use crate::agent::{Agent, Tally};
@@ -7,38 +7,38 @@ use crate::server::ServerHost;
 use crate::world::World;
 use strowger_core::transaction::{Counts, Transactions};
 
-/// ms until a request without an answer is sent again.
+/// Time in ms after which a request without a response is retransmitted.
 const T1: u64 = 500;
 
-/// ms within which a CANCEL reaches a phone, if no message is lost.
+/// Time in ms within which a CANCEL reaches a phone if no message is lost.
 const CANCELLED: u64 = 2_000;
 
-/// ms within which all that a request is looked up for has failed.
+/// Time in ms within which all look-ups of a request have failed.
 const LOOK_UPS: u64 = 3 * 2_050;
 
-/// So many wrong passwords ban a source, by default.
+/// Number of wrong passwords that ban a source by default.
 const FAILURES: usize = 10;
 
-/// What befell a world beside its weather.
+/// Incidents of a world besides its weather.
 struct Befallen {
     kills: bool,
-    /// Processes that end in order.
+    /// Graceful shutdowns of processes.
     drains: bool,
-    /// Agents that start again, connections that break, addresses that change.
+    /// Restarts of agents, broken connections, changed addresses.
     moves: bool,
     calls_where_no_phone_is: bool,
-    /// Phones take no connections.
+    /// Phones that accept no connections.
     one_way: bool,
-    /// Databases that fail, or are late.
+    /// Databases that fail or are late.
     may_fail: bool,
-    /// Passwords or realms change.
+    /// Changes of passwords or realms.
     changes: bool,
-    /// What is no REGISTER is judged by a cache of the credentials of registered users.
+    /// True if a cache of the credentials of registered users authenticates requests other than REGISTER.
     by_cache: bool,
     noise: bool,
-    /// Servers dropped what found no room.
+    /// True if servers dropped messages for lack of room.
     drops: bool,
-    /// The longest way of a request and its answer, with all that it is looked up for, ms.
+    /// Longest time in ms of a request and its response, with all its look-ups.
     slowest: u64,
 }
 
@@ -67,15 +67,15 @@ impl Befallen {
     }
 }
 
-/// What must hold of a world in which nothing is under way any more.
+/// Judges a world without work in progress.
 ///
 /// # Errors
-/// What does not.
+/// The violated law.
 pub fn judge(world: &World) -> Result<Weather, String> {
     let conditions = *world.conditions();
     let befallen = Befallen::of(world);
     let agents: Vec<&Agent> = world.hosts.iter().filter_map(Node::agent).collect();
-    // A guesser may hear nothing, once it is banned.
+    // A guesser may hear nothing once it is banned.
     let honest: Vec<&Agent> = agents.iter().copied().filter(|agent| !agent.guesses()).collect();
     let mut whole = Tally::default();
     honest.iter().for_each(|agent| whole += agent.tally());
@@ -86,7 +86,7 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     if is_good && unacknowledged as u64 + unanswered > 0 {
         return Err(format!("something was lost in good weather: {whole:?}"));
     }
-    // Where a cache alone knows the passwords, it has those of registered users.
+    // If only a cache has the passwords, it has those of registered users.
     let unknown = if befallen.by_cache { whole.unregistered_again } else { 0 };
     // A step of the wall clock makes each nonce stale.
     if is_good && whole.challenged_again > unknown && !befallen.changes && !world.has_stepped() {
@@ -103,7 +103,7 @@ pub fn judge(world: &World) -> Result<Weather, String> {
         reach::waited(&honest, befallen.slowest + T1 + looked_up)?;
     }
     if is_good {
-        // Where a call has moved, no failure to send is heard (`given_up_after_moves`).
+        // After the move of a call, no failed transmission is reported (`given_up_after_moves`).
         if !world.hosts.iter().filter_map(Node::server).any(ServerHost::has_moved) {
             reach::unsent(&honest)?;
         }
@@ -122,15 +122,15 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     Ok(Weather { all: whole, fair, fair_no_acks: if is_fair { no_acks } else { 0 }, records })
 }
 
-/// Requests that servers gave up after a time-out, where buckets move. Of a call that has moved meanwhile no failure to send is heard: its
-/// transaction has another token by then. So its next address is tried when the first has been silent for 64*T1, and then the sender of a
-/// request that is no INVITE has given up as well.
+/// Requests that servers gave up after a timeout, in a world where buckets move. A failed transmission of a call that
+/// has moved is not reported, because its transaction has another token by then. Its next address is tried only when
+/// the first has been silent for 64*T1, and then the sender of a request other than INVITE has given up as well.
 fn given_up_after_moves(world: &World) -> u64 {
     let moved = world.hosts.iter().filter_map(Node::server).filter(|server| server.has_moved());
     moved.flat_map(ServerHost::transactions).map(|transactions| transactions.counts().timeouts).sum()
 }
 
-/// Failures that found no ACK, where the counters of all transactions are as they must be.
+/// Number of failures without ACK; checks the counters of all transactions.
 fn transactions(world: &World, befallen: &Befallen, whole: &Tally, is_good: bool) -> Result<u64, String> {
     let conditions = *world.conditions();
     let mut no_acks = 0;
@@ -141,10 +141,10 @@ fn transactions(world: &World, befallen: &Befallen, whole: &Tally, is_good: bool
         let given_up: u64 = counts.iter().map(|c| c.timeouts + c.transport_errors).sum();
         let strays: u64 = counts.iter().map(|c| c.strays).sum();
         no_acks += unacknowledged;
-        // The last copy of a 2xx without ACK leaves half a second before timer M ends: held up, it comes too late.
+        // The last copy of a 2xx without ACK leaves half a second before timer M ends: a delayed one comes too late.
         let too_late = conditions.reordering > 0 && whole.unacknowledged > 0;
-        // A branch was given up, and its callee answered: by a reliable transport the caller keeps nothing of the failure (RFC 3261
-        // section 17.1.1.2, timer D).
+        // A branch was given up before its callee answered: over a reliable transport the caller keeps nothing of the
+        // failure (RFC 3261 section 17.1.1.2, timer D).
         let overtook = world.laws.late_answers() > 0;
         let may_stray = befallen.kills
             || befallen.drains
@@ -157,14 +157,14 @@ fn transactions(world: &World, befallen: &Befallen, whole: &Tally, is_good: bool
         if strays > 0 && given_up == 0 && !may_stray {
             return Err(format!("{}: a response to nothing though nothing was given up: {counts:?}", node.name()));
         }
-        // The next address of a phone that answers 503 may take no connection.
+        // The next address of a phone that answers 503 may accept no connection.
         let timeouts: u64 = counts.iter().map(|c| c.timeouts).sum();
         let lost = if befallen.one_way { timeouts } else { given_up };
         if is_good && (unacknowledged > 0 || lost > 0) && !befallen.calls_where_no_phone_is {
             return Err(format!("{}: something was lost in good weather: {counts:?}", node.name()));
         }
         let resent: u64 = counts.iter().map(|c| c.requests_resent).sum();
-        // A callee may think before it answers an INVITE; a server answers at once.
+        // A callee may take time to answer an INVITE; a server answers at once.
         let is_heard_at_once = node.agent().is_some() && befallen.slowest < T1 && !befallen.may_fail && !befallen.drops;
         if is_good && is_heard_at_once && !befallen.calls_where_no_phone_is && resent > 0 {
             return Err(format!("{}: a request had to be sent again in good weather: {counts:?}", node.name()));
@@ -173,7 +173,7 @@ fn transactions(world: &World, befallen: &Befallen, whole: &Tally, is_good: bool
     Ok(no_acks)
 }
 
-/// No two phones answer one call, unless the CANCEL to the second one comes too late.
+/// Checks that no two phones answer one call, unless the CANCEL to the second one comes too late.
 fn answered_once(agents: &[&Agent]) -> Result<(), String> {
     let taken: Vec<(Vec<u8>, u64, u64)> = agents.iter().flat_map(|agent| agent.taken()).collect();
     let is_late = |(call, rang, accepted): &&(Vec<u8>, u64, u64)| {
@@ -185,32 +185,32 @@ fn answered_once(agents: &[&Agent]) -> Result<(), String> {
     }
 }
 
-/// Returns whether something happens to more than one in a hundred, beyond chance: the count is three standard deviations above that share. A
-/// thousand worlds have few hundred failures, of which four without ACK mean nothing.
+/// True if it happens in more than one case in a hundred, beyond chance: the count is three standard deviations above
+/// that share. A thousand worlds have a few hundred failures, of which four without ACK mean nothing.
 fn is_often(count: u64, of: u64) -> bool {
     let expected = of as f64 / 100.0;
     count as f64 > expected + 3.0 * expected.sqrt()
 }
 
-/// How things went in all weathers, and in those in which hardly anything may fail for good.
+/// Totals of all worlds, and of worlds in which hardly anything may fail for good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
     pub all: Tally,
     pub fair: Tally,
-    /// Failures that found no ACK.
+    /// Failures without ACK.
     pub fair_no_acks: u64,
-    /// Records of calls that servers wrote.
+    /// Number of call records that servers wrote.
     pub records: u64,
 }
 
 impl Weather {
-    /// What holds of many worlds together.
+    /// Checks the laws of many worlds together.
     ///
     /// # Errors
-    /// What does not.
+    /// The violated law.
     pub fn check(&self) -> Result<(), String> {
         let Self { all, fair, fair_no_acks, records } = self;
-        // Callers mostly call who is there; where most calls fail for another reason, the worlds show nothing of calls.
+        // Callers mostly call users who exist. If most calls fail for another reason, the worlds prove nothing.
         let shows = all.success * 3 > all.calls
             && all.success > 0
             && all.failed > 0
@@ -223,7 +223,8 @@ impl Weather {
         if !shows {
             return Err(format!("the worlds do not hold what they are for: {all:?}"));
         }
-        // Where at most a tenth is lost, a message that is sent again until it is answered fails once in thousands of times.
+        // If at most a tenth of the datagrams is lost, a message that is retransmitted until it is answered fails once
+        // in thousands of times.
         match () {
             () if is_often(fair.unacknowledged, fair.acknowledged) => Err(format!("2xx without ACK: {fair:?}")),
             () if is_often(fair.unanswered, fair.calls) => Err(format!("requests without answer: {fair:?}")),

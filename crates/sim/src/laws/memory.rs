@@ -1,18 +1,18 @@
-//! A finished transaction keeps no message longer than RFC 3261 section 17 asks.
+//! Law: a finished transaction keeps no message longer than RFC 3261 section 17 demands.
 
 use crate::server::ServerHost;
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use strowger_message::{Message, Method};
 
-/// 64*T1, timer D, and how far ends are rounded up, again with each move, ms.
+/// Maximum time in ms: 64*T1, timer D, and the rounding of ends, which is repeated with each move.
 const LONGEST: u64 = 32_000 + 1_000;
 
-/// Messages of one host that may be kept, and until when.
+/// Messages of one host that may be kept, with their time limits.
 #[derive(Debug, Default)]
 struct Kept {
     until: HashMap<Vec<u8>, u64>,
-    /// The final status of those that are answered.
+    /// Final status of answered requests.
     finals: HashMap<Vec<u8>, u16>,
     in_order: BTreeSet<(u64, Vec<u8>)>,
 }
@@ -25,27 +25,27 @@ impl Kept {
         self.in_order.insert((until, key));
     }
 
-    /// So long, and no longer, if it may be kept at all.
+    /// Lowers the time limit of a message, if it may be kept at all.
     fn at_most(&mut self, key: Vec<u8>, until: u64) {
         if self.until.get(&key).is_some_and(|before| *before > until) {
             self.may(key, until);
         }
     }
 
-    /// A request is answered to the end, perhaps not for the first time. Of a 2xx to an INVITE nothing is kept.
+    /// Records a final response to a request, maybe not the first one. A 2xx to an INVITE is not kept.
     fn answered(&mut self, key: Vec<u8>, now: u64, status: u16, is_kept: bool) {
         let until = if is_kept { now + LONGEST } else { now };
         match self.finals.insert(key.clone(), status) {
             None => self.may(key, until),
-            // Of the one that was refused nothing was kept: this is the answer to a copy. But a late 2xx to an INVITE overtakes the failure
-            // before it, which stays what it was (RFC 3261 section 16.7 step 5).
+            // Nothing was kept of a refused request: this is the response to a copy. A late 2xx to an INVITE overtakes
+            // the failure before it, which does not change (RFC 3261 section 16.7 step 5).
             Some(before) if before != status && is_kept => self.may(key, until),
             Some(_) => (),
         }
     }
 
-    /// A request has an answer still to come. If it had one, this is a copy of it: another request to a host that keeps nothing of one that
-    /// it refuses (RFC 3261 section 8.2.7).
+    /// Records that a request has no final response yet. If it had one, this is a copy, which is another request to a
+    /// host that keeps nothing of a refused one (RFC 3261 section 8.2.7).
     fn goes_on(&mut self, key: Vec<u8>) {
         if self.until.get(&key) != Some(&u64::MAX) {
             self.finals.remove(&key);
@@ -68,7 +68,7 @@ pub(super) struct Memory {
     hosts: HashMap<SocketAddr, Kept>,
 }
 
-/// Of the server or the client transaction of a request.
+/// Key of the server or client transaction of a request.
 fn key(side: &[u8], message: &Message<'_>) -> Option<Vec<u8>> {
     let (via, cseq) = (message.via().ok()?, message.cseq().ok()?);
     Some([side, via.branch.unwrap_or_default(), cseq.method_text].join(&b' '))
@@ -83,7 +83,7 @@ impl Memory {
                 let branch = message.via().ok().and_then(|via| via.branch).unwrap_or_default();
                 kept.at_most([b"server", branch, b"INVITE"].join(&b' '), now);
             }
-            // An answer that is to come, then that answer.
+            // A provisional response, then the final one.
             (Some(_), _) => {
                 if let Some(key) = key(b"server", message).filter(|key| !kept.until.contains_key(key)) {
                     kept.may(key, u64::MAX);
@@ -91,10 +91,10 @@ impl Memory {
             }
             (None, Some(200..)) => {
                 let (is_invite, is_success) = (cseq.method == Method::Invite, message.status() < Some(300));
-                // A 2xx may come behind a failure, whose ACK stays.
+                // A 2xx may come after a failure, whose ACK stays.
                 let is_late = |key: &Vec<u8>| is_invite && is_success && kept.until.get(key) != Some(&u64::MAX);
                 if let Some(key) = key(b"client", message).filter(|key| !is_late(key)) {
-                    // Its ACK, to be sent again.
+                    // Its ACK may be retransmitted.
                     kept.at_most(key, if is_invite && !is_success { now + LONGEST } else { now });
                 }
             }
@@ -110,7 +110,7 @@ impl Memory {
                 let until = if method == Method::Invite { u64::MAX } else { now + LONGEST };
                 if let Some(key) = key(b"client", message).filter(|key| !kept.until.contains_key(key)) {
                     kept.may(key, until);
-                    // What the proxy makes itself has no Via below its own.
+                    // A request that the proxy creates itself has no Via below its own.
                     if let Some(below) = message.vias().flatten().nth(1).and_then(|via| via.branch) {
                         kept.goes_on([b"server", below, message.method_text()].join(&b' '));
                     }
@@ -130,8 +130,10 @@ impl Memory {
         }
     }
 
+    /// Checks the number of kept messages.
+    ///
     /// # Errors
-    /// More is kept than may be.
+    /// More messages are kept than allowed.
     pub(super) fn check(&mut self, server: &ServerHost, now: u64) -> Result<(), String> {
         let kept: u64 = server.transactions().map(|transactions| transactions.counts().kept_messages).sum();
         let most = self.hosts.entry(server.address()).or_default().count(now);

@@ -1,11 +1,11 @@
-//! Messages of one call and one sender, by its tag, leave in the order in which they came.
+//! Law: messages of one call and one sender, by its tag, leave in the order of their arrival.
 
 use super::recent::Recent;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use strowger_message::{Message, Method};
 
-/// A request at a server: when its first copy came, and its last, and whether it has left, forwarded or answered.
+/// A request at a server: times of its first and last copy, and whether it has been forwarded or answered.
 #[derive(Debug)]
 struct Came {
     first: u64,
@@ -17,7 +17,7 @@ struct Came {
 pub(super) struct Order {
     /// By host, Call-ID and the sender's tag, then by branch and method.
     lines: Recent<HashMap<Vec<u8>, Came>>,
-    /// Arrivals so far.
+    /// Number of arrivals.
     count: u64,
 }
 
@@ -37,15 +37,17 @@ impl Order {
         requests.entry(request).or_insert(Came { first: now, last: now, has_left: false }).last = now;
     }
 
+    /// Checks a message that leaves a host.
+    ///
     /// # Errors
     /// It overtakes another one.
     pub(super) fn sent(&mut self, host: SocketAddr, message: &Message<'_>) -> Result<(), String> {
         let (Some(line), Ok(cseq)) = (line(host, message), message.cseq()) else { return Ok(()) };
         let mut vias = message.vias().flatten();
         let via = match message.status() {
-            // What the proxy makes itself has no Via below its own.
+            // A request that the proxy creates itself has no Via below its own.
             None => vias.nth(1),
-            // What finds no room to wait is answered at once.
+            // A request without room to wait is answered at once.
             Some(100 | 503) => return Ok(()),
             Some(_) => vias.next(),
         };
@@ -56,7 +58,7 @@ impl Order {
         came.has_left = true;
         let last = came.last;
         let overtaken = requests.iter().find(|(_, other)| other.has_left && other.first > last);
-        // A REGISTER that is kept is answered when it is on disk, and holds up no other meanwhile.
+        // A REGISTER is answered when its bindings are on disk, and delays no other request meanwhile.
         let waits_for_none = cseq.method == Method::Cancel
             || (cseq.method == Method::Register && matches!(message.status(), Some(200 | 500)));
         match overtaken.filter(|_| !waits_for_none) {

@@ -1,4 +1,4 @@
-//! A request goes wholly by the configuration with which it came, also while it waits, rings and moves.
+//! Law: a request is handled by one configuration, that of its arrival, also while it waits, rings and moves.
 
 use super::recent::Recent;
 use super::{is_of, key};
@@ -9,11 +9,11 @@ use strowger_message::{Message, Method, Name, Uri};
 
 #[derive(Debug, Default)]
 pub(super) struct Policies {
-    /// What was in force when each copy of a request came.
+    /// Configurations that were in force when each copy of a request came.
     came: Recent<BTreeSet<u32>>,
 }
 
-/// What a configuration says behind this key.
+/// Value of a key of a configuration.
 fn said<'a>(config: &'a str, key: &str) -> Option<&'a str> {
     let line = config.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))?;
     Some(line.trim_matches('"'))
@@ -27,8 +27,10 @@ impl Policies {
         }
     }
 
+    /// Checks a message that leaves a server.
+    ///
     /// # Errors
-    /// It goes by another one.
+    /// It follows another configuration.
     pub(super) fn sent(&self, server: &ServerHost, message: &Message<'_>) -> Result<(), String> {
         let host = server.address();
         let Ok(cseq) = message.cseq() else { return Ok(()) };
@@ -51,7 +53,7 @@ impl Policies {
     }
 
     fn answered(&self, server: &ServerHost, message: &Message<'_>, came: &BTreeSet<u32>) -> Result<(), String> {
-        // Only what this server says of itself.
+        // Only responses of this server itself.
         let Some(name) = message.header(Name::Server) else { return Ok(()) };
         let is_it = |policy: &u32| software(server.address(), *policy).as_bytes() == name;
         let prefix = format!("{}/", server.address().ip());

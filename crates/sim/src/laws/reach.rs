@@ -1,22 +1,22 @@
-//! Who is registered is reached, by new calls and by requests of calls that stand; and who has lost the way to its server is not there, which
-//! its callers hear at once, until it has registered again.
+//! Law: a registered phone can be reached by new calls and within existing ones. A phone that has lost its connection
+//! to the server is absent, which its callers learn at once, until it has registered again.
 
 use crate::agent::{Agent, Called, Outcome};
 use crate::server::LIMITED;
 
-/// How a caller hears that a user is not there, or that nothing leads to an address.
+/// Statuses that tell a caller that a user is absent, or that an address cannot be reached.
 const NOT_THERE: [u16; 3] = [480, 500, 408];
 
-/// How an agent that could be reached all the time was not. `may_fail`: so may look-ups, which is answered 500 too.
+/// Checks that agents which could be reached were reached. `may_fail`: look-ups may fail too, which is answered 500.
 pub(super) fn missed(agents: &[&Agent], may_fail: bool) -> Result<(), String> {
     for call in agents.iter().flat_map(|agent| agent.called()) {
         let is_here =
             |agent: &&Agent| is_for(&call, agent) && agent.presence().is_reachable(call.started, call.finished);
-        // What a phone says itself becomes that too, where it takes no connections (RFC 3263 section 4.3).
+        // The phone's own response becomes that too, if it accepts no connections (RFC 3263 section 4.3).
         let says = |status| agents.iter().any(|agent| is_for(&call, agent) && agent.has_answered(status));
         let is_missed = match call.outcome {
             Outcome::Failed(480) => !says(503),
-            // By its address, over the connection that it lent.
+            // Called by its address, over the connection that it lent.
             Outcome::Failed(status) => {
                 let is_not_there = NOT_THERE.contains(&status) && !(may_fail && status == 500);
                 call.to.contains(";transport=") && is_not_there && !says(status) && !says(503)
@@ -40,15 +40,15 @@ pub(super) fn missed(agents: &[&Agent], may_fail: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The call is for this agent: of two with one name, an address in the URI means the one that has it.
+/// True if the call is for this agent: of two with one name, an address in the URI selects one.
 fn is_for(call: &Called<'_>, agent: &Agent) -> bool {
     let is_by_address = call.to.contains(";transport=");
     agent.name() == call.user && (!is_by_address || call.to.contains(&format!("@{};", agent.address())))
 }
 
-/// How a caller had to wait for an agent that was not there, or heard something else. `at_once`: ms.
+/// Checks that callers of an absent agent got the right response in time. `at_once`: limit in ms.
 pub(super) fn waited(agents: &[&Agent], at_once: u64) -> Result<(), String> {
-    // Who calls bob hears the mailbox, where there is one.
+    // The mailbox, if there is one, answers calls to bob.
     let is_answered_for =
         |call: &Called<'_>| call.user == "bob" && agents.iter().any(|agent| agent.name() == "mailbox");
     for call in agents.iter().flat_map(|agent| agent.called()).filter(|call| !is_answered_for(call)) {
@@ -67,7 +67,7 @@ pub(super) fn waited(agents: &[&Agent], at_once: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// How a caller had to wait though what it sent could not go on.
+/// Checks that callers did not wait for a request that could not be sent on.
 pub(super) fn unsent(agents: &[&Agent]) -> Result<(), String> {
     let is_stream = |call: &Called<'_>| call.user == "void" && call.to.contains(";transport=");
     let has_waited = |call: &Called<'_>| matches!(call.outcome, Outcome::Failed(408) | Outcome::Timeout);
@@ -77,12 +77,12 @@ pub(super) fn unsent(agents: &[&Agent]) -> Result<(), String> {
     }
 }
 
-/// A user who exists is never unknown.
+/// Checks that an existing user is never unknown.
 pub(super) fn unknown(agents: &[&Agent]) -> Result<(), String> {
     let is_unknown = |call: &Called<'_>| {
         call.outcome == Outcome::Failed(404) && agents.iter().any(|agent| agent.name() == call.user && !agent.guesses())
     };
-    // A callee may say so itself.
+    // A callee may send this response itself.
     let says_so = |call: &Called<'_>| agents.iter().any(|agent| agent.name() == call.user && agent.has_answered(404));
     match agents.iter().flat_map(|agent| agent.called()).find(|call| is_unknown(call) && !says_so(call)) {
         Some(call) => Err(format!("{} is a user, and was not known: {call:?}", call.user)),

@@ -1,11 +1,11 @@
-//! What is remembered for a while: a law needs no message that is long over, and a simulated day has many.
+//! Bounded memory of the laws: no law needs a message that ended long ago, and a simulated day has many.
 
 use std::collections::HashMap;
 
-/// ms after which what was not looked at is forgotten, twice that at most: far longer than a call is set up.
+/// Time in ms after which an unused entry is forgotten, at most twice that: far longer than a call setup.
 const WHILE: u64 = 1_200_000;
 
-/// Values by the texts that name them.
+/// Values by name.
 #[derive(Debug)]
 pub(crate) struct Recent<V> {
     young: HashMap<Vec<u8>, V>,
@@ -54,7 +54,7 @@ impl<V> Recent<V> {
         self.old.retain(|key, _| is_kept(key));
     }
 
-    /// Forgets what was not looked at for long.
+    /// Forgets entries that were unused for long.
     pub(crate) fn turn(&mut self, now: u64) {
         if now >= self.turned + WHILE {
             self.turned = now;
@@ -64,7 +64,7 @@ impl<V> Recent<V> {
 }
 
 impl<V: Default> Recent<V> {
-    /// The value of this name, made if there is none.
+    /// Value of this name, created if missing.
     pub(crate) fn of(&mut self, key: Vec<u8>) -> &mut V {
         if let Some(value) = self.old.remove(&key) {
             self.young.insert(key.clone(), value);

@@ -1,5 +1,5 @@
-//! Nothing is lost in silence: a request is answered or forwarded, or counted as dropped where it comes again; what is refused because of a
-//! bound says when to try again, and is counted.
+//! Law: every request is answered, forwarded, or counted as dropped if it is retransmitted. A refusal because of a
+//! bound says when to retry, and is counted.
 
 use super::recent::Recent;
 use super::{is_of, key};
@@ -12,16 +12,16 @@ use strowger_message::{Message, Method, Name};
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     requests: Recent<Request>,
-    /// How many of them each process refused because of a bound, or since it is about to end.
+    /// Number of requests that each process refused because of a bound or a shutdown.
     refused: HashMap<SocketAddr, u64>,
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Debug, Default)]
 struct Request {
-    /// It has a final response, or another host is to give it one.
+    /// True if it has a final response, or another host must send one.
     is_answered: bool,
-    /// By a stream it comes once.
+    /// True for a stream, over which it comes once.
     by_stream: bool,
 }
 
@@ -35,12 +35,14 @@ impl Replies {
         }
     }
 
+    /// Checks a response that leaves a server.
+    ///
     /// # Errors
-    /// It does not say what it must.
+    /// A 503 without Retry-After.
     pub(super) fn sent(&mut self, host: SocketAddr, message: &Message<'_>) -> Result<(), String> {
         let (Ok(cseq), Ok(via)) = (message.cseq(), message.via()) else { return Ok(()) };
         let Some(status) = message.status() else {
-            // One that another host is to answer, and does too late, has no answer unless it is an INVITE (RFC 4320 section 4.2).
+            // A request that another host answers too late has no answer unless it is an INVITE (RFC 4320 section 4.2).
             let below = message.vias().flatten().nth(1).and_then(|via| via.branch).unwrap_or_default();
             if let Some(request) = self.requests.get_mut(&key(host, below, cseq.method_text)) {
                 request.is_answered |= cseq.method != Method::Invite;
@@ -59,6 +61,8 @@ impl Replies {
         }
     }
 
+    /// Checks the count of refusals.
+    ///
     /// # Errors
     /// A request was refused and not counted.
     pub(super) fn check(&self, server: &ServerHost) -> Result<(), String> {
@@ -71,8 +75,10 @@ impl Replies {
         }
     }
 
+    /// Checks the requests without a response at the end.
+    ///
     /// # Errors
-    /// More requests have no answer than were dropped.
+    /// More requests have no response than were dropped.
     pub(super) fn at_the_end(&self, server: &ServerHost) -> Result<(), String> {
         let host = server.address();
         let counts = server.counts();

@@ -1,4 +1,4 @@
-//! What holds for every message that a host sends, whatever it is.
+//! Laws of every message that a host sends.
 
 use super::recent::Recent;
 use super::{is_of, key};
@@ -6,23 +6,25 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use strowger_message::{Message, Method};
 
-/// Looks at each message sent and remembers what it must remember to judge the next.
+/// Checks each sent message, and remembers it as far as later checks need it.
 #[derive(Debug, Default)]
 pub(super) struct Wire {
     requests: Recent<u32>,
-    /// The final status of a transaction's answers so far.
+    /// Final status of the responses of a transaction so far.
     finals: Recent<u16>,
-    /// The To tags of failures of an INVITE, by branch: its ACK carries one of them (RFC 3261 section 17.1.1.3).
+    /// To tags of failures of an INVITE, by branch: its ACK has one of them (RFC 3261 section 17.1.1.3).
     failures: Recent<HashSet<Vec<u8>>>,
-    /// Requests that their sender need not send again: an INVITE with any response, others with a final one.
+    /// Requests that their sender need not retransmit: an INVITE with any response, others with a final one.
     answered: Recent<()>,
-    /// Hosts that keep nothing of a request that they refuse (RFC 3261 section 8.2.7): a copy that comes late is another request to them.
+    /// Hosts that keep nothing of a refused request (RFC 3261 section 8.2.7): a late copy is another request to them.
     stateless: HashSet<SocketAddr>,
-    /// How many copies of a request have come to its receiver since it answered to the end: what comes before the answer is one request.
+    /// Number of copies of a request that have reached its receiver since its final response; all copies before it are
+    /// one request.
     copies: Recent<u32>,
-    /// Failures of an INVITE that their sender saw the ACK of.
+    /// Failures of an INVITE whose ACK their sender received.
     acknowledged: Recent<()>,
-    /// Answers to an INVITE, by call and tag, that came when its sender had a failure already, as that a target had not answered in time.
+    /// Answers to an INVITE, by call and tag, that arrived when its sender had a failure already, such as the timeout
+    /// of a target.
     late: HashSet<Vec<u8>>,
 }
 
@@ -31,10 +33,10 @@ impl Wire {
         Self { stateless: stateless.into_iter().collect(), ..Self::default() }
     }
 
-    /// A message leaves this host by a stream or not.
+    /// Checks a message that leaves this host, over a stream or not.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the message.
     pub(super) fn sent(&mut self, from: SocketAddr, message: &Message<'_>, reliable: bool) -> Result<(), String> {
         let via = message.via().map_err(|e| e.to_string())?;
         let cseq = message.cseq().map_err(|e| e.to_string())?;
@@ -48,7 +50,8 @@ impl Wire {
                 }
             }
             None => {
-                // Timers A and E: seven times for INVITE, eleven for others, by a stream once, and again if that ends before an answer.
+                // Timers A and E: seven times for INVITE, eleven for others; once over a stream, and again if that ends
+                // before a response.
                 let most = match (reliable, message.method()) {
                     (true, _) => 2,
                     (false, Some(Method::Invite)) => 7,
@@ -69,7 +72,7 @@ impl Wire {
                     status
                 });
                 let copied = self.is_copied(from, &key, reliable);
-                // None of these has a transaction that lasts: each copy may have an answer of its own.
+                // None of these has a lasting transaction: each copy may have a response of its own.
                 let invite = cseq.method == Method::Invite;
                 let is_brief = matches!(cseq.method, Method::Register | Method::Cancel) || (reliable && !invite);
                 if let Some(copies) = self.copies.get_mut(&key) {
@@ -83,7 +86,7 @@ impl Wire {
                         return Err("a failure sent again after its ACK".to_owned());
                     }
                     if copied {
-                        // That ACK was for the answer to the first.
+                        // That ACK was for the response to the first.
                         self.acknowledged.remove(&key);
                     }
                 }
@@ -98,7 +101,7 @@ impl Wire {
                     if !is_another {
                         return Err(format!("a second final response, after {before}"));
                     }
-                    // From now on this is its answer.
+                    // From now on this is its response.
                     self.finals.insert(key, status);
                 }
             }
@@ -115,12 +118,12 @@ impl Wire {
         Ok(())
     }
 
-    /// To this host a copy of the request may be another request, and one has come that it has not answered.
+    /// True if this host may take a copy of the request for another request, and has one that it has not answered.
     fn is_copied(&self, host: SocketAddr, key: &[u8], reliable: bool) -> bool {
         (reliable || self.stateless.contains(&host)) && self.copies.get(key).is_some_and(|copies| *copies > 0)
     }
 
-    /// How many answers came too late for their callers, who need not acknowledge them.
+    /// Number of answers that came too late for their callers, who need not acknowledge them.
     pub(super) fn late_answers(&self) -> usize {
         self.late.len()
     }
@@ -134,13 +137,13 @@ impl Wire {
         self.acknowledged.turn(now);
     }
 
-    /// The host has started again, and knows nothing of what it answered: what comes again is another request to it.
+    /// Records that the host has restarted and forgotten its responses: a copy is another request to it.
     pub(super) fn restarted(&mut self, host: SocketAddr) {
         self.finals.retain(|key| !is_of(host, key));
         self.acknowledged.retain(|key| !is_of(host, key));
     }
 
-    /// A message that was checked before arrives at `host`.
+    /// Records that a message, checked before, arrives at `host`.
     pub(super) fn arrived(&mut self, host: SocketAddr, message: &Message<'_>) {
         let (Ok(via), Ok(cseq)) = (message.via(), message.cseq()) else { return };
         let branch = via.branch.unwrap_or_default();

@@ -13,14 +13,15 @@ use strowger_core::Transport;
 
 /// Choices of a world.
 pub(super) struct Choices {
-    /// Nothing befalls it but its weather.
+    /// True if nothing happens to it but its weather.
     pub(super) calm: bool,
-    /// A second server.
+    /// True if there is a second server.
     pub(super) two: bool,
-    /// It has the users of the first one too.
+    /// True if the second server has the users of the first one too.
     pub(super) beside: bool,
     pub(super) passwords: bool,
-    /// Phones that others reach by their own addresses alone may be called past the servers.
+    /// First `proxy.record_route` of the servers. Without it later requests bypass them, so every phone must be reachable
+    /// at its own address.
     pub(super) record_route: bool,
     pub(super) keeping: Keeping,
     pub(super) reloads: bool,
@@ -28,19 +29,19 @@ pub(super) struct Choices {
     pub(super) lines: [Line; 3],
     /// Bob and carol have one name.
     pub(super) shared: bool,
-    /// Records and events of calls are written.
+    /// Whether call records and call events are written.
     pub(super) accounting: [bool; 2],
-    /// Calls outlive a process.
+    /// True if calls outlive a process.
     pub(super) keeps: bool,
-    /// How long the first row of a group of accounting waits for others, ms.
+    /// Time in ms for which the first row of an accounting group waits for others.
     pub(super) linger: u64,
-    /// The cache in which credentials of registered users stand alone.
+    /// Cache that alone has the credentials of registered users.
     pub(super) credentials: Option<CacheManners>,
     /// Interval between two exchanges of counts in ms, and their lifetime in s.
     pub(super) exchange: (u64, u64),
-    /// Two servers count calls together.
+    /// Settings if two servers count calls together.
     pub(super) counts: Option<CountManners>,
-    /// Calls to bob that fail go there.
+    /// Destination of failed calls to bob.
     pub(super) mailbox: Option<Mailbox>,
 }
 
@@ -61,8 +62,8 @@ impl Choices {
         let keeping = if random.chance(400) { Keeping::Written } else { Keeping::Shared };
         let lines = std::array::from_fn(|n| {
             let last = 11 + n as u8;
-            // A phone behind a translator, or on a connection that it alone can make, is reached through the server that it registers with,
-            // which stays in its calls.
+            // A phone behind a translator, or on a connection that only it can make, is reached through its registrar,
+            // which stays in the path of its calls.
             let is_near = n > 0 || !two || beside;
             let transport = if is_near || transports[n] != Transport::Ws { transports[n] } else { Transport::Udp };
             let translated = transport != Transport::Ws && record_route && is_near && random.chance(300);
@@ -106,13 +107,14 @@ impl Choices {
         };
         let versions = if self.reloads { random.between(2, 4) } else { 1 };
         let config = |version: u64| {
-            // Only where each phone can be called past the server.
+            // Only if each phone can be called directly.
             let is_free = self.lines.iter().all(|line| line.listens && !line.translated);
             let record_route = if is_free && version > 0 { random.chance(500) } else { self.record_route };
             let realm = if version > 0 && domain == DOMAIN { *random.pick(&REALMS) } else { domain };
             let algorithms = *random.pick(&["\"MD5\"", "\"SHA-256\", \"MD5\""]);
             let (fork, seconds) = (random.pick(&["parallel", "sequence", "by-q"]), random.between(2, 20));
-            // A limit above the number of calls: each place must be given back. The server counts only calls whose end it sees.
+            // A limit above the number of calls: each unit must be released. The server counts only calls whose end it
+            // sees.
             let is_counted = record_route && fixed.contains("dialogs.track = true\n");
             let rules = match &self.counts {
                 Some(manners) => counted_together(manners),
@@ -120,7 +122,7 @@ impl Choices {
                 None => String::new(),
             };
             let mailbox = self.mailbox.filter(|_| domain == DOMAIN).map_or(String::new(), Mailbox::rules);
-            // The log has the end of a kept call, and not its beginning, which a process before it logged.
+            // The log contains the end of a persisted call, but not its beginning, which an earlier process logged.
             let lines = if self.keeps { 0 } else { 1_000_000 };
             let (cache, caches) = match self.credentials {
                 Some(_) if domain == DOMAIN => {
@@ -151,8 +153,8 @@ const WAYS: [(&str, &str); 5] = [
     ("caller", "from.uri"),
 ];
 
-/// Every call counts under a limit of all, of which this is said, and under each of the others, which always have room; `shared` is said of every
-/// limit.
+/// Configuration of limits: every call counts under a limit of all with the settings `all`, and under each of the
+/// others, which always have room. `shared` applies to every limit.
 fn counted(all: &str, shared: &str) -> String {
     let mut text = format!(
         "[[source]]\nname = \"group\"\nnetworks = [\"127.0.1.8/29\"]\n[[call_limit]]\nname = \"all\"\n{all}\n{shared}\n"
@@ -164,7 +166,7 @@ fn counted(all: &str, shared: &str) -> String {
     text + &format!("[[rule]]\nname = \"counted\"\ncall_limits = [\"all\", \"{}\"]\n", names.join("\", \""))
 }
 
-/// The same by two servers together, in any of their ways.
+/// Configuration of limits that two servers count together.
 fn counted_together(manners: &CountManners) -> String {
     let without = if manners.refuses { "refuse" } else { "local" };
     let shared = format!("status = {LIMITED}\ncache = \"counts\"\nservers = [0, 1]\nwithout_cache = \"{without}\"");
@@ -172,10 +174,10 @@ fn counted_together(manners: &CountManners) -> String {
     format!("{cache}{}", counted(&format!("most = {}", manners.most), &shared))
 }
 
-/// More calls than there are.
+/// A limit above the number of calls.
 pub(super) const UNLIMITED: u32 = 1_000;
 
-/// How two servers count together, if they do.
+/// Settings of two servers that count together, if they do.
 pub(super) fn counts(random: &mut Random, choices: &Choices) -> Option<CountManners> {
     let Choices { calm, two, beside, record_route, reloads, .. } = *choices;
     let manners = CountManners {
@@ -185,14 +187,14 @@ pub(super) fn counts(random: &mut Random, choices: &Choices) -> Option<CountMann
         most: if calm { UNLIMITED } else { *random.pick(&[1, 2, 3, UNLIMITED]) },
         refuses: random.chance(300),
     };
-    // Only calls whose end comes by can be counted.
+    // Only calls whose end the server sees can be counted.
     (two && beside && record_route && !reloads && random.chance(400)).then_some(manners)
 }
 
-/// Whether calls to bob that fail go to a mailbox, and how many at a time.
+/// Mailbox for failed calls to bob, with its limit of concurrent calls, if there is one.
 pub(super) fn mailbox(random: &mut Random, choices: &Choices) -> Option<Mailbox> {
     let most = random.between(1, 2) as u32;
-    // Only calls whose end comes by can be counted.
+    // Only calls whose end the server sees can be counted.
     let may_count = choices.record_route && !choices.reloads && choices.counts.is_none();
     (may_count && random.chance(300)).then(|| Mailbox {
         addresses: [address(24), address(25)],
@@ -201,7 +203,7 @@ pub(super) fn mailbox(random: &mut Random, choices: &Choices) -> Option<Mailbox>
     })
 }
 
-/// Makes the database of subscribers, with failures in some worlds.
+/// Creates the database of subscribers, with failures in some worlds.
 pub(super) fn database(random: &mut Random, choices: &Choices) -> Database {
     let mut database = Database::new(DOMAIN, &REALMS, USERS.map(str::to_owned));
     database.delay = (0, random.between(0, 400));
@@ -225,7 +227,7 @@ fn outages(random: &mut Random) -> Vec<Outage> {
     (0..count).map(one).collect()
 }
 
-/// How the processes of a server end.
+/// Ends of the processes of a server.
 fn ends(random: &mut Random) -> Vec<(u64, End)> {
     let times = if random.chance(350) { random.between(1, 3) } else { 0 };
     let at = moments(random, times, 1_000, 100_000);
@@ -259,7 +261,7 @@ pub(super) fn server(
         random.pick(&[1, 2, 32]),
         random.pick(&[16, 20_000]),
         random.chance(600),
-        // Longer than any call, and so short that the server ends some.
+        // Longer than any call, or so short that the server ends some.
         random.pick(&[300, 300, 20]),
         choices.accounting[0],
         choices.accounting[1],

@@ -1,4 +1,4 @@
-//! Accounting: what a server writes down of its calls is what it did, once each; `rows.rs` has what becomes of it.
+//! Accounting law: the rows of a server describe its calls, each once; `rows.rs` has their way to the table.
 
 use super::ServerSettings;
 use super::kept::Kept;
@@ -6,16 +6,16 @@ use super::observer::Observer;
 use std::collections::{HashMap, HashSet};
 use strowger_accounting::{Cdr, Event, Row};
 
-/// The rows of one life of a server.
+/// The rows of one process of a server.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
-    /// How many records each call has that was forwarded, by Call-ID.
+    /// Number of records of each forwarded call, by Call-ID.
     records: HashMap<String, u32>,
     /// Events of each call, by the identity of its record.
     events: HashMap<String, Vec<String>>,
 }
 
-/// All that the engines of a server ever gave to its writers, whichever process did.
+/// Identities of all rows that the engines of a server ever gave to its writers, across processes.
 #[derive(Debug, Default)]
 pub(super) struct Identities(HashSet<String>);
 
@@ -26,12 +26,12 @@ fn call_id(row: &Row) -> &str {
     }
 }
 
-/// What its file says.
+/// Accounting settings of its configuration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
     pub(super) cdr: bool,
     pub(super) events: bool,
-    /// It stays on the way of each call.
+    /// True if it stays in the path of each call.
     pub(super) stays: bool,
 }
 
@@ -43,10 +43,10 @@ impl Written {
 }
 
 impl Accounts {
-    /// A row leaves the engine.
+    /// Checks a row that leaves the engine.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the row.
     pub(super) fn take(
         &mut self,
         row: &Row,
@@ -56,7 +56,8 @@ impl Accounts {
         kept: Option<&Kept>,
     ) -> Result<(), String> {
         let is_restored = kept.is_some_and(|kept| kept.is_restored(call_id(row)));
-        // What was kept of its end was lost with the process before, which had given it to its writer: the table refuses it, if it came there.
+        // The state of its end was lost with the process before, which had given the row to its writer: the table
+        // refuses it if it has it.
         if is_restored && identities.0.contains(row.identity()) {
             return Ok(());
         }
@@ -81,7 +82,7 @@ impl Accounts {
         }
     }
 
-    /// A record of this call was written.
+    /// True if a record of this call was written.
     pub(super) fn has_record(&self, call_id: &str) -> bool {
         self.records.contains_key(call_id)
     }
@@ -119,7 +120,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// The events of a call that is over.
+    /// Checks the events of a finished call.
     fn check_events(&self, cdr: &Cdr) -> Result<(), String> {
         let events = self.events.get(&cdr.identity).map_or(&[][..], Vec::as_slice);
         let count = |name: &str| events.iter().filter(|event| *event == name).count();
@@ -136,11 +137,11 @@ impl Accounts {
         }
     }
 
-    /// Nothing is under way: each call has its record. Two INVITEs of one call, as where it passes here twice, have one together or one each;
-    /// one that was asked for a password has none.
+    /// Checks that each call has its record when no work is in progress. Two INVITEs of one call, as when it passes
+    /// this server twice, have one together or one each; one that was challenged has none.
     ///
     /// # Errors
-    /// Which call has not.
+    /// A call without a record.
     pub(super) fn leftovers(&self, written: Written, observer: &Observer) -> Result<(), String> {
         if !written.cdr {
             return Ok(());

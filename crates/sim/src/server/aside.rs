@@ -1,11 +1,12 @@
-//! A next hop that failed is tried after the others of its name, until its time is over; then one request tries it again, in its order.
+//! Law of failed targets: a next hop that failed is tried after the others of its name until its time is over; then one
+//! request tries it again, in its order.
 
 use crate::laws::recent::Recent;
 use std::collections::HashMap;
 use strowger_core::{Outbox, Target, Transport};
 use strowger_message::{Index, Limits, Message, Method, Name};
 
-/// A target of a name, as it differs from others: those of plain transports are left out, for a request goes there by its address too.
+/// Identity of a target of a name. Those of plain transports are omitted, because requests go there by address too.
 type Key = (Transport, std::net::SocketAddr, strowger_core::PeerName);
 
 #[derive(Clone, Copy, Debug)]
@@ -14,23 +15,23 @@ struct Failed {
     is_tried: bool,
 }
 
-/// A target that no request tries again for so many times its time is forgotten, or soon will be.
+/// A target that no request tries again for this multiple of its time is forgotten, or soon will be.
 const FORGOTTEN: u64 = 10;
 
-/// What one process should know of the targets of secure transports.
+/// Knowledge of one process about the targets of secure transports.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     index: Index,
-    /// [`strowger_core::Now::mono`] for which a target is set aside, ms.
+    /// Time in ms for which a target is set aside.
     time: u64,
     failed: HashMap<Key, Failed>,
-    /// By token: where each message went last.
+    /// Last target of each message, by token.
     sent: HashMap<u64, Key>,
-    /// By the branch of each request that was sent, where it went.
+    /// Target of each sent request, by branch.
     branches: Recent<Key>,
-    /// By a request as it came: where it was tried.
+    /// Targets tried for each received request.
     tried: Recent<Vec<Key>>,
-    /// What fails is not always heard any more: requests went on in another shard, where the network does not look for them.
+    /// True if failures may be missed: requests continued in another shard, where the network does not report them.
     pub(super) is_blind: bool,
 }
 
@@ -50,7 +51,7 @@ impl Aside {
         self.failed.get(key).is_some_and(|failed| failed.until > now)
     }
 
-    /// An engine has heard that this message was not sent.
+    /// Records that an engine learned of a message that was not sent.
     pub(super) fn fails(&mut self, token: u64, now: u64) {
         let Some(key) = self.sent.get(&token) else { return };
         let before = self.failed.get(key).copied();
@@ -59,7 +60,7 @@ impl Aside {
         }
     }
 
-    /// A message has come.
+    /// Records a received message.
     pub(super) fn came(&mut self, bytes: &[u8]) {
         if self.failed.is_empty() || !bytes.starts_with(b"SIP/2.0 ") {
             return;
@@ -75,10 +76,12 @@ impl Aside {
         }
     }
 
-    /// A shard sends; `targets`: those of a name. `token`: makes those of this shard the process's.
+    /// Checks the messages that a shard sends; `targets`: those of a name. `token`: converts a token of this shard to
+    /// that of the process.
     ///
     /// # Errors
-    /// A request goes to a target that is set aside though another is left, or to another first though the time of this one is over.
+    /// A request goes to a target that is set aside although another is left, or first to another although the time of
+    /// this one is over.
     pub(super) fn sends(
         &mut self,
         now: u64,
@@ -111,7 +114,7 @@ impl Aside {
         message: &Message<'_>,
         targets: &[(Transport, std::net::SocketAddr)],
     ) -> Result<(), String> {
-        // Neither has a choice: an ACK has no answer, a CANCEL goes where its INVITE went.
+        // Neither has a choice: an ACK has no response, a CANCEL follows its INVITE.
         if !message.is_request() || matches!(message.method(), Some(Method::Ack | Method::Cancel)) {
             return Ok(());
         }

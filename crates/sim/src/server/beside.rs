@@ -1,4 +1,5 @@
-//! What goes on beside the engines of a server, by the clock of the world: look-ups, commits, reloads, the end of the process.
+//! Activities around the engines of a server, by the clock of the world: look-ups, commits, reloads, the end of the
+//! process.
 
 use super::database::{Outage, OutageKind, error, outage};
 use super::kept::INTERVAL;
@@ -12,11 +13,11 @@ use strowger_server::calls::CallView;
 use strowger_server::engine::{Answer, Effect};
 use strowger_store::error::StoreError;
 
-/// ms between two looks whether a process that is to end has anything under way.
+/// Time in ms between two checks whether a draining process has work in progress.
 const DRAIN_STEP: u64 = 50;
 
 impl ServerHost {
-    /// The questions to the database among what the engines have done, and the tickets that are back.
+    /// Sends the questions of the engines to the database, and plans the return of tickets.
     pub(super) fn ask_users(&mut self, now: Now) {
         let Some((lookups, asking)) = &mut self.process.lookups else { return };
         let (lookups, batches) = (lookups.clone(), asking.take(lookups, &mut self.random));
@@ -32,7 +33,7 @@ impl ServerHost {
         }
     }
 
-    /// What is queued for the disk, and the tickets that are back.
+    /// Starts the commit of queued bindings, and plans the return of tickets.
     pub(super) fn keep_bindings(&mut self, now: Now) {
         let Some(keeper) = &mut self.process.keeper else { return };
         let written = keeper.written();
@@ -48,7 +49,7 @@ impl ServerHost {
         }
     }
 
-    /// No answer of the journal overtakes another on its way to a shard.
+    /// Time of an answer of the journal to a shard, not before an earlier answer.
     fn in_order(&self, shard: usize, due: u64) -> u64 {
         let is_of = |due: &Due| matches!(due, Due::Answer(to, Answer::Written(_)) if *to == shard);
         let last = self.process.due.iter().rev().find(|(_, due)| is_of(due)).map_or(0, |((at, _), _)| *at);
@@ -92,7 +93,7 @@ impl ServerHost {
         }
     }
 
-    /// A group is taken from the queue: it is on disk after a while, or fails.
+    /// Takes a group from the queue: it is on disk after a while, or fails.
     fn commit(&mut self, now: Now) {
         let Some(keeper) = &mut self.process.keeper else { return };
         if !keeper.steps.take() {
@@ -130,7 +131,7 @@ impl ServerHost {
         self.keep_bindings(now);
     }
 
-    /// The configuration is read again; each shard hears of it a moment later.
+    /// Reads the configuration again; each shard gets it a moment later.
     pub(super) fn reload(&mut self, now: Now) {
         self.policy += 1;
         let config = self.settings.read(self.policy);
@@ -148,7 +149,7 @@ impl ServerHost {
     pub(super) fn end(&mut self, now: Now, end: End) {
         match end {
             End::Killed => {
-                // What was being written is on disk, or not: no caller has heard which.
+                // A commit in progress is on disk or not; no caller has learned which.
                 if self.random.chance(500)
                     && let Some(keeper) = &mut self.process.keeper
                 {
@@ -168,13 +169,13 @@ impl ServerHost {
         }
     }
 
-    /// Whether a process that is to end may (as `strowger-node` has it).
+    /// Ends a draining process when it may end (as in `strowger-node`).
     fn drain(&mut self, now: Now) {
         let is_busy = self.process.is_busy();
         let t1 = self.process.shared.policy().config.timers.t1.as_millis() as u64;
         let Some(draining) = &mut self.process.draining else { return };
         draining.busy = if is_busy { Some(now.mono) } else { draining.busy };
-        // A call that was answered just now has its ACK still to come, and so has a failure.
+        // The ACK of a call that was just answered, or of a failure, is still to come.
         let is_over = draining.busy.is_none_or(|last| now.mono >= last + t1);
         if now.mono < draining.until && !is_over {
             return self.plan(now.mono + DRAIN_STEP, Due::Drain);
@@ -186,7 +187,7 @@ impl ServerHost {
         self.start(now);
     }
 
-    /// A call is to be kept as it is now, or no longer.
+    /// Persists the current state of a call, or removes it.
     pub(super) fn keep(&mut self, now: Now, change: Effect) {
         match self.kept.as_mut().map_or(Ok(false), |kept| kept.take(now, change, &self.led)) {
             Ok(true) => self.plan(now.mono + INTERVAL, Due::Keep),
@@ -195,7 +196,7 @@ impl ServerHost {
         }
     }
 
-    /// What has changed of kept calls is on disk.
+    /// Writes the pending changes of persisted calls to disk.
     fn commit_kept(&mut self, now: Now) {
         match self.kept.as_mut().map_or(Ok(None), |kept| kept.commit(now)) {
             Ok(Some(due)) => self.plan(due, Due::LastWords),
@@ -204,7 +205,7 @@ impl ServerHost {
         }
     }
 
-    /// What was being written of kept calls is on disk, or not.
+    /// Loses or completes the write of persisted calls at a kill.
     fn kill_kept(&mut self, now: Now) {
         let (calls, is_written) = (self.tracked(now), self.random.chance(500));
         let Some(kept) = &mut self.kept else { return };
@@ -218,7 +219,7 @@ impl ServerHost {
         engines.flat_map(|engine| engine.list_calls(now, 0, usize::MAX, None).calls).collect()
     }
 
-    /// The next process goes on with the calls that are on disk.
+    /// Continues the calls on disk in the next process.
     fn take_over(&mut self, now: Now) {
         let left = self.kept.as_ref().map_or_else(|| Ok(Default::default()), |kept| kept.calls(now));
         let (calls, led) = left.unwrap_or_else(|problem| {
@@ -235,7 +236,7 @@ impl ServerHost {
         }
     }
 
-    /// A process that ends in order writes what is queued.
+    /// Writes all queued bindings at a graceful end.
     fn write_all(&mut self) {
         while let Some(keeper) = self.process.keeper.as_mut().filter(|keeper| keeper.journal.gauges().queued > 0) {
             keeper.steps.write();
@@ -273,7 +274,7 @@ mod tests {
         SocketAddr::from(([127, 0, 1, last], 5060))
     }
 
-    /// One without passwords that keeps calls, and ends them when they have lasted two seconds.
+    /// A server without passwords that persists calls, and ends them after two seconds.
     fn server(killed: u64) -> ServerHost {
         let config = "domains = [\"home.example\"]\nregistrar.authenticate = false\nregistrar.durability = \"none\"\n\
                       auth.calls = false\nauth.secret = \"the secret of a site\"\nproxy.relay_for = \"everyone\"\n\
@@ -302,7 +303,8 @@ mod tests {
         ServerHost::new(START, settings, 1)
     }
 
-    /// What a process sends as soon as it starts is its own: the laws know of it, and it goes by a connection that lasts.
+    /// Messages that a process sends at its start are its own: the laws know of them, and they go over a connection
+    /// that lasts.
     #[test]
     fn a_process_ends_at_once_a_call_whose_time_is_over() {
         let mut alice = Agent::new("alice", "home.example", Line::new(address(2), Transport::Udp), address(1), 2);
@@ -310,7 +312,7 @@ mod tests {
         bob.plan_register(START.mono, 600);
         bob.will_answer(vec![Answer::Accept(0)]);
         alice.plan_call(START.mono + 1_000, "sip:bob@home.example", None);
-        // While the BYEs of the process before are on their way; that the call has ended is not on disk yet.
+        // While the BYEs of the process before are in transit; the end of the call is not on disk yet.
         let server = server(START.mono + 3_210);
         let hosts: [(SocketAddr, Node); 3] =
             [(address(1), server.into()), (address(2), alice.into()), (address(3), bob.into())];

@@ -1,4 +1,4 @@
-//! The table of bindings on disk: what a process writes by its journal and the next one loads; servers may share it.
+//! The table of bindings on disk: a process writes it by its journal and the next one loads it; servers may share it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -70,9 +70,9 @@ impl Row {
 #[derive(Debug, Default)]
 struct State {
     rows: BTreeMap<u64, Row>,
-    /// Of each Call-ID: the CSeq and the Contact of the row that it has, or none any more.
+    /// CSeq and Contact of the row of each Call-ID; `None` if the row was removed.
     kept: HashMap<Vec<u8>, Option<(u32, Vec<u8>)>>,
-    /// What the next commit fails with.
+    /// Error of the next commit.
     error: Option<StoreError>,
 }
 
@@ -85,12 +85,12 @@ impl Rows {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next commit fails.
+    /// Makes the next commit fail.
     pub(super) fn fail(&self, error: Option<StoreError>) {
         self.state().error = error;
     }
 
-    /// What a server says in a 200 to a REGISTER is so on disk (the law: what was acknowledged is kept).
+    /// Checks that a 200 to a REGISTER agrees with the disk (the law: acknowledged data is kept).
     pub(super) fn check(&self, response: &Message<'_>) -> Result<(), String> {
         let (Ok(call_id), Ok(cseq), Some(status)) = (response.call_id(), response.cseq(), response.status()) else {
             return Ok(());
@@ -100,7 +100,7 @@ impl Rows {
         let own = |uri: &[u8]| response.contacts().flatten().any(|contact| contact.uri_text == uri);
         let is_wrong = match (cseq.method, status, kept) {
             (Method::Register, 200, None) => response.contacts().flatten().any(|contact| {
-                // Contacts of other devices are theirs.
+                // Contacts of other devices belong to them.
                 !state.kept.values().flatten().any(|(_, uri)| *uri == contact.uri_text)
             }),
             (Method::Register, 200, Some((kept, uri))) => own(uri) && *kept < cseq.number,
@@ -112,7 +112,7 @@ impl Rows {
         }
     }
 
-    /// Nothing is being written: the bindings that this node made are on disk as in memory.
+    /// Checks that the bindings of this node are equal on disk and in memory while no write is in progress.
     pub(super) fn check_memory(&self, table: &LocationTable, node: u16) -> Result<(), String> {
         let ids = BindingId::of_node(node);
         let mut memory = BTreeMap::new();

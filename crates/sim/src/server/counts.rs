@@ -1,6 +1,6 @@
-//! Calls that servers count together: by a cache in another process that is slow, fails and loses answers. What a server takes for the calls of the
-//! other is what that had at some moment of the last while; so it lets through no call beyond a limit but for those of that while, and refuses
-//! none longer than that after there is room.
+//! Calls that servers count together, through a cache in another process that is slow, fails and loses answers. A
+//! server's view of the calls of the other is a recent past state. So it admits no call beyond a limit except within
+//! that time, and refuses none longer than that after there is room.
 
 use super::database::{Outage, OutageKind, outage};
 use super::process::Due;
@@ -18,59 +18,59 @@ use strowger_message::{Limits, Message};
 use strowger_server::call_limits::LimitScope;
 use strowger_server::shared_counts::{Exchange, Member, caches, publish};
 
-/// How two servers count together, and by what a cache.
+/// Settings of two servers that count together, and of their cache.
 #[derive(Clone, Debug)]
 pub struct CountManners {
-    /// Shortest and longest time until the cache answers, ms.
+    /// Shortest and longest delay of the cache in ms.
     pub delay: (u64, u64),
-    /// Answers that are not there in time, in thousandths.
+    /// Answers that miss the timeout, in thousandths.
     pub failures: u64,
     pub outages: Vec<Outage>,
-    /// Most calls under the limit of all.
+    /// Limit of all calls.
     pub most: u32,
-    /// Without the cache there is no room for a call.
+    /// True if calls are refused without the cache.
     pub refuses: bool,
 }
 
-/// The status of a call that is one too many.
+/// Status of a call beyond the limit.
 pub const LIMITED: u16 = 477;
 
-/// How long an answer is waited for, ms.
+/// Timeout of an answer in ms.
 const TIMEOUT: u64 = 200;
 
-/// Until when servers exchange counts though they have no calls: most of what is planned has begun. One that has none then sleeps until a message
-/// comes, and less is known of what it may hear.
+/// Time until which servers exchange counts even without calls: most planned calls have begun by then. Later, a server
+/// without calls sleeps until a message arrives, and less is known of its view.
 const BUSY: u64 = START.mono + 80_000;
 
-/// The cache, and what each server truly had.
+/// The cache, and the true counts of each server.
 pub(super) struct Counting(Mutex<State>);
 
 struct State {
-    /// Values, and until when they live.
+    /// Values, and their expiry.
     entries: HashMap<Vec<u8>, (Vec<u8>, u64)>,
     servers: BTreeMap<u16, Past>,
-    /// So long servers go on with their exchanges.
+    /// Time until which servers continue their exchanges.
     until: u64,
 }
 
-/// What a server had.
+/// Past counts of a server.
 #[derive(Default)]
 struct Past {
-    /// Its calls under each limit, from moment to moment.
+    /// Its calls under each limit over time.
     own: HashMap<LimitScope, VecDeque<(u64, u32)>>,
-    /// When exchanges began that were answered whole.
+    /// Start times of exchanges that were answered completely.
     whole: VecDeque<u64>,
 }
 
-/// What the calls of the other server may be taken for.
+/// Bounds of a server's view of the other's calls.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// None: it may be forgotten.
+    /// Lower bound; `None` if the view may be forgotten.
     least: Option<u32>,
     most: u32,
 }
 
-/// ms, of the configuration.
+/// Times of the configuration in ms.
 #[derive(Clone, Copy)]
 struct Times {
     interval: u64,
@@ -83,7 +83,7 @@ impl Times {
         Self { interval: interval.as_millis() as u64, lifetime: lifetime.as_millis() as u64 }
     }
 
-    /// The oldest that counts at all: a value that was as old as it may be when it was read, and as old again since.
+    /// Greatest age of a value that counts: as old as allowed when it was read, and as old again since.
     const fn oldest(self) -> u64 {
         2 * self.lifetime + self.interval + 3 * TIMEOUT
     }
@@ -94,7 +94,7 @@ impl Past {
         self.own.get(scope).and_then(VecDeque::back).map_or(0, |(_, count)| *count)
     }
 
-    /// The fewest and the most calls since this moment.
+    /// Least and greatest number of calls since this moment.
     fn range(&self, scope: &LimitScope, from: u64) -> (u32, u32) {
         let Some(counts) = self.own.get(scope) else { return (0, 0) };
         let first = counts.iter().rfind(|(at, _)| *at < from).map_or(0, |(_, count)| *count);
@@ -102,7 +102,8 @@ impl Past {
         since.fold((first, first), |(least, most), count| (least.min(count), most.max(count)))
     }
 
-    /// The longest time between two whole exchanges of late, and since the last. It has begun with nothing, as if that had been stored.
+    /// Longest time between recent complete exchanges, and since the last one. The start counts as an exchange, because
+    /// the server began without calls.
     fn pause(&self, now: u64, lifetime: u64) -> u64 {
         let from = now.saturating_sub(2 * lifetime);
         let begun = || std::iter::once(START.mono).chain(self.whole.iter().copied());
@@ -130,7 +131,7 @@ impl Counting {
 }
 
 impl State {
-    /// Does what is asked, now; after how long the last of it is answered.
+    /// Performs the requests now; returns the delay of the last answer too.
     fn ask(&mut self, manners: &CountManners, random: &mut Random, now: u64, requests: &[Request<'_>]) -> Answers {
         let mut all = Answers { after: 0, outcomes: Vec::new() };
         for request in requests {
@@ -173,7 +174,7 @@ impl State {
         Outcome { result, value: value.into() }
     }
 
-    /// What this server has, from now on.
+    /// Records the calls of this server from now on.
     fn record(&mut self, node: u16, now: u64, own: &[(LimitScope, u32)], times: Times) {
         let past = self.servers.entry(node).or_default();
         for (scope, count) in own {
@@ -196,7 +197,7 @@ impl State {
         }
     }
 
-    /// What a server may take for the calls of the other.
+    /// Bounds of a server's view of the other's calls.
     fn bounds(&self, node: u16, scope: &LimitScope, now: u64, times: Times) -> Bounds {
         let others = || self.servers.iter().filter(|(other, _)| **other != node).map(|(_, past)| past);
         let pause = self.servers.values().map(|past| past.pause(now, times.lifetime)).max().unwrap_or(0);
@@ -218,24 +219,24 @@ struct Answers {
     outcomes: Vec<Outcome>,
 }
 
-/// What one process knows of the calls of the other server.
+/// Knowledge of one process about the calls of the other server.
 pub(super) struct Sharing {
     member: Member,
-    /// An exchange, and its answers, which are on their way.
+    /// The exchange in progress, and its answers in transit.
     asked: Option<(Exchange, Vec<Outcome>)>,
-    /// When the next one is due.
+    /// Time of the next exchange.
     next: u64,
-    /// When the last one began that was answered whole; else when the process did.
+    /// Start of the last exchange that was answered completely; else the start of the process.
     heard: u64,
     has_heard: bool,
-    /// Since when one exchange follows the other.
+    /// Time since which exchanges follow each other without a pause.
     awake: u64,
-    /// Calls that were refused, by branch and CSeq.
+    /// Refused calls, by branch and CSeq.
     refused: HashSet<Vec<u8>>,
 }
 
 impl Sharing {
-    /// From this moment on.
+    /// Creates the state at this moment.
     pub(super) fn new(now: Now, config: &Config) -> Option<Self> {
         let member = Member::new((*caches(config).first()?).clone(), config.server.node, now.mono);
         let [next, heard, awake] = [now.mono; 3];
@@ -248,14 +249,14 @@ impl ServerHost {
         self.site.counting.clone()
     }
 
-    /// When counts are to be exchanged again.
+    /// Time of the next exchange of counts.
     pub(super) fn next_exchange(&self) -> Option<u64> {
         let sharing = self.process.sharing.as_ref().filter(|sharing| sharing.asked.is_none())?;
         let until = self.site.counting.state().until;
         Some(sharing.next).filter(|next| *next <= until)
     }
 
-    /// Says what this server counts, if it is time.
+    /// Sends the counts of this server, if it is time.
     pub(super) fn exchange_counts(&mut self, now: Now) {
         let (counting, policy) = (self.counting(), self.process.shared.policy());
         let (Some(sharing), Some(manners)) = (&mut self.process.sharing, &self.settings.counts) else { return };
@@ -272,7 +273,7 @@ impl ServerHost {
         self.plan(now.mono + answers.after, Due::Counted);
     }
 
-    /// The cache has answered.
+    /// Handles the answers of the cache.
     pub(super) fn hear_counts(&mut self, now: Now) {
         let (counting, policy, node) = (self.counting(), self.process.shared.policy(), self.node());
         let (Some(sharing), Some(manners)) = (&mut self.process.sharing, &self.settings.counts) else { return };
@@ -290,7 +291,7 @@ impl ServerHost {
         self.watch_counts(now, &Outbox::new(), true);
     }
 
-    /// A process that ends in order has no calls any more.
+    /// Removes the counts of a process that ends gracefully.
     pub(super) fn leave_counts(&mut self, now: Now) {
         let counting = self.counting();
         let (Some(sharing), Some(manners)) = (&mut self.process.sharing, &self.settings.counts) else { return };
@@ -299,7 +300,7 @@ impl ServerHost {
         counting.state().ask(manners, &mut self.later_random, now.mono, &removals);
     }
 
-    /// A process has begun: first it has no calls, and then those that it goes on with.
+    /// Records the calls of a new process: first none, and then those that it continues.
     pub(super) fn record_counts(&self, now: Now) {
         if self.process.sharing.is_some() {
             let (policy, own) = (self.process.shared.policy(), self.process.shared.call_limits.list());
@@ -307,7 +308,7 @@ impl ServerHost {
         }
     }
 
-    /// An engine has worked, and sends this. `may_admit`: calls may have begun.
+    /// Checks the output of an engine. `may_admit`: calls may have begun.
     pub(super) fn watch_counts(&mut self, now: Now, out: &Outbox, may_admit: bool) {
         if let Err(problem) = self.check_counts(now, out, may_admit) {
             self.wrong(format!("calls that are counted together: {problem}"));
@@ -375,10 +376,10 @@ impl ServerHost {
         Ok(())
     }
 
-    /// Nothing is under way.
+    /// Checks the counts when no work is in progress.
     ///
     /// # Errors
-    /// Calls count still.
+    /// Calls still count.
     pub(super) fn counts_left(&self) -> Result<(), String> {
         let (limits, mut left) = (&self.process.shared.call_limits, Vec::new());
         (0..limits.parts()).for_each(|part| limits.each(part, &mut |scope, count| left.push((scope.clone(), count))));

@@ -1,5 +1,5 @@
-//! A cache in another process that has the credentials of registered users: it does what it is asked at once, answers some time later, and
-//! perhaps says nothing in time. Servers of one site share it, and it outlives their processes.
+//! A cache in another process with the credentials of registered users: it acts at once, answers some time later, and
+//! perhaps misses the timeout. Servers of one site share it, and it outlives their processes.
 
 use crate::random::Random;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,16 @@ use strowger_cache::ticket::{Answered, Receiver, ReceiverId, Receivers, Ticket};
 use strowger_message::{Message, Method, Uri};
 use strowger_store::credential_cache::{CredentialCache, Scratch, Whose};
 
-/// How such a cache answers.
+/// Settings of such a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheManners {
-    /// Shortest and longest time until it answers, ms.
+    /// Shortest and longest delay in ms.
     pub delay: (u64, u64),
-    /// Answers that are not there in time, in thousandths.
+    /// Answers that miss the timeout, in thousandths.
     pub failures: u64,
 }
 
-/// How long an answer is waited for, ms.
+/// Timeout of an answer in ms.
 const TIMEOUT: u64 = 200;
 
 pub(super) struct Credentials {
@@ -34,7 +34,7 @@ pub(super) struct Credentials {
 struct State {
     random: Random,
     manners: CacheManners,
-    /// Answers that are on their way, and how long that takes.
+    /// Answers in transit, with their delays.
     answers: Vec<(ReceiverId, u64, Answered)>,
 }
 
@@ -52,17 +52,18 @@ impl Credentials {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was asked since this was last called from a server with such a cache.
+    /// Answers since the last call, for a server with such a cache.
     pub(super) fn answers(&self) -> Vec<(ReceiverId, u64, Answered)> {
         std::mem::take(&mut self.state().answers)
     }
 
-    /// It answers like this from now on.
+    /// Changes its settings.
     pub(super) fn set_manners(&self, manners: CacheManners) {
         self.state().manners = manners;
     }
 
-    /// What a REGISTER is answered is so in the cache: a user has an entry in one of these realms while it has a contact.
+    /// Checks that the answer to a REGISTER agrees with the cache: a user has an entry in one of these realms while it
+    /// has a contact.
     pub(super) fn check(&self, now: u64, realms: &[&str], response: &Message<'_>) -> Result<(), String> {
         let is_ok = response.status() == Some(200) && response.cseq().is_ok_and(|cseq| cseq.method == Method::Register);
         let Some(Uri::Sip(uri)) = response.to().ok().map(|to| to.addr.uri) else { return Ok(()) };
@@ -91,7 +92,7 @@ impl RemoteEngine for Credentials {
         let state = &mut *self.state();
         let is_late = state.random.chance(state.manners.failures);
         let mut value = Vec::new();
-        // One that is late may have done it.
+        // A late request may have been performed.
         let result = match is_late && state.random.chance(500) {
             true => Err(CacheError::TimedOut),
             false => {
@@ -117,7 +118,7 @@ impl RemoteEngine for Credentials {
     }
 }
 
-/// Answers come by the clock of the world.
+/// Clock of the world for answers.
 pub(super) struct ByTheClock;
 
 impl Receiver for ByTheClock {

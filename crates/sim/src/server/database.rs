@@ -1,4 +1,4 @@
-//! The database of subscribers behind simulated servers: it takes its time, fails now and then, and stops and returns.
+//! The database of subscribers behind simulated servers: it takes time, fails now and then, and stops and returns.
 
 use crate::random::Random;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use strowger_core::digest::{Ha1Set, Hash};
 use strowger_store::error::StoreError;
 use strowger_store::subscriber::{Answer, Asked, Credential, Ha1s, Question};
 
-/// What a database does from one moment to another ([`Now::mono`](strowger_core::Now)).
+/// A fault of a database in a period ([`Now::mono`](strowger_core::Now)).
 #[derive(Clone, Copy, Debug)]
 pub struct Outage {
     pub from: u64,
@@ -20,7 +20,7 @@ pub enum OutageKind {
     /// It answers when the outage is over.
     Silent,
     Failing,
-    /// It takes so many ms more.
+    /// It takes this number of ms more.
     Slow(u64),
 }
 
@@ -29,21 +29,21 @@ pub(super) fn outage(of: &[Outage], now: u64) -> Option<Outage> {
     of.iter().find(|outage| (outage.from..outage.to).contains(&now)).copied()
 }
 
-/// What went wrong, in the words of a store.
+/// A random error of a store.
 pub(super) fn error(random: &mut Random) -> StoreError {
     *random.pick(&[StoreError::Unavailable, StoreError::TimedOut, StoreError::Refused, StoreError::Full])
 }
 
-/// The password of a user, the first or a later one.
+/// Password of a user: the first or a later one.
 pub fn password(name: &str, version: u32) -> String {
     if version == 0 { name.to_owned() } else { format!("{name}#{version}") }
 }
 
-/// Subscribers of one domain, who have one password in each of its realms; servers may share it.
+/// Subscribers of one domain, each with one password in each of its realms; servers may share it.
 #[derive(Debug)]
 pub struct Database {
     domain: String,
-    /// With the moments from which each has another password, and its number.
+    /// Password changes of each user: time and number.
     users: HashMap<String, Vec<(u64, u32)>>,
     realms: Vec<String>,
     pub outages: Vec<Outage>,
@@ -54,7 +54,7 @@ pub struct Database {
     credentials: Mutex<HashMap<(String, String, u32), Arc<Credential>>>,
 }
 
-/// When a database answers, and what.
+/// Time of an answer of the database, and the answer.
 pub(super) type Said = (u64, Result<Vec<Answer>, StoreError>);
 
 impl Database {
@@ -70,7 +70,7 @@ impl Database {
         }
     }
 
-    /// From this moment on the user has another password.
+    /// Gives the user another password from this moment on.
     pub fn change_password(&mut self, user: &str, at: u64) -> u32 {
         let changes = self.users.entry(user.to_owned()).or_default();
         let version = changes.len() as u32 + 1;
@@ -78,7 +78,7 @@ impl Database {
         version
     }
 
-    /// Passwords are changed.
+    /// True if passwords change.
     pub fn changes(&self) -> bool {
         self.users.values().any(|changes| !changes.is_empty())
     }
@@ -87,12 +87,12 @@ impl Database {
         self.users.contains_key(name)
     }
 
-    /// Something fails, or comes late.
+    /// True if a question may fail or be answered late.
     pub fn may_fail(&self) -> bool {
         self.failures > 0 || !self.outages.is_empty()
     }
 
-    /// The questions whose answers have changed since then.
+    /// Questions whose answers have changed in this period.
     pub(super) fn changed(&self, since: u64, now: u64) -> Vec<Asked> {
         let mut changed: Vec<&String> = self
             .users
@@ -110,7 +110,7 @@ impl Database {
         changed.into_iter().flat_map(credentials).collect()
     }
 
-    /// When it answers these questions, which it is asked now, and what.
+    /// Answers to questions that are asked now, with their time.
     pub(super) fn ask(&self, random: &mut Random, now: u64, questions: &[Asked]) -> Said {
         let due = now + random.between(self.delay.0, self.delay.1);
         let answers = |at: u64| questions.iter().map(|asked| self.look(asked, at)).collect();
@@ -148,7 +148,7 @@ impl Database {
         credentials.entry(key).or_insert_with(|| Arc::new(make(name, &self.domain, realm, version))).clone()
     }
 
-    /// Which password of its user a credential is made of.
+    /// Number of the password from which a credential was made.
     pub(super) fn version(&self, credential: &Credential) -> u32 {
         let of = |(_, version): &(u64, u32)| {
             *self.credential(&credential.username, &credential.realm, *version) == *credential
@@ -157,7 +157,7 @@ impl Database {
         changes.filter(|change| of(change)).map(|(_, version)| *version).next().unwrap_or(0)
     }
 
-    /// The number of the password that a user has at this moment.
+    /// Number of the password of a user at this moment.
     pub(super) fn current(&self, name: &str, now: u64) -> u32 {
         let mut changes = self.users.get(name).into_iter().flatten();
         changes.rfind(|(at, _)| *at <= now).map_or(0, |(_, version)| *version)

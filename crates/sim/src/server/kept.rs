@@ -1,4 +1,4 @@
-//! Calls that are kept between processes: what stands on disk when one is killed, and what must come of it.
+//! Persisted calls: the state on disk when a process is killed, and its restoration.
 
 use super::limits::Leads;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -9,18 +9,18 @@ use strowger_message::{Index, Limits, Message, Method};
 use strowger_server::calls::{Call, CallView, read_kept};
 use strowger_server::engine::Effect;
 
-/// How long the first change of a group waits for others, ms.
+/// Time in ms for which the first change of a group waits for others.
 pub(super) const INTERVAL: u64 = 100;
 
-/// What stands on disk of a call.
+/// State of a call on disk.
 #[derive(Debug)]
 enum OnDisk {
     State(State),
-    /// It is over. These are its rows, until this moment.
+    /// The call is over. Its rows, and the time of their removal.
     LastWords(Box<[u8]>, u64),
 }
 
-/// A call as it was in a round, and where that round had left it led.
+/// State of a call at a round, and the target to which it had been routed.
 #[derive(Debug)]
 struct State {
     bytes: Box<[u8]>,
@@ -34,24 +34,24 @@ enum Change {
     Removed,
 }
 
-/// Rows of calls that a process before had closed, and when their last words are to be removed.
+/// Rows of calls that an earlier process had closed, and the time at which their last words are removed.
 type LastWords = (Vec<Box<Row>>, Option<u64>);
 
-/// What outlives the processes of a server.
+/// Data that outlives the processes of a server.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     disk: BTreeMap<u64, OnDisk>,
-    /// The last change of each call that waits for its group.
+    /// Last pending change of each call.
     pending: BTreeMap<u64, Change>,
-    /// How long last words stay, ms.
+    /// Lifetime of last words in ms.
     grace: u64,
-    /// Calls have records.
+    /// True if calls have records.
     has_records: bool,
-    /// By Call-ID, calls that ever stood on disk and whose record has not come to its table.
+    /// Call-IDs of calls that were ever on disk and whose record has not reached its table.
     owed: BTreeSet<String>,
-    /// Calls that the process of now went on with.
+    /// Calls that the current process has restored.
     restored: BTreeSet<String>,
-    /// When answers to INVITEs, and BYEs, left for the next hop, by Call-ID: ms since 1970.
+    /// Times (ms since 1970) at which answers to INVITEs, and BYEs, left for the next hop, by Call-ID.
     answers: HashMap<Vec<u8>, Vec<u64>>,
     byes: HashMap<Vec<u8>, Vec<u64>>,
     index: Index,
@@ -62,7 +62,7 @@ impl Kept {
         Self { grace, has_records, ..Self::default() }
     }
 
-    /// A change of what is kept, when calls are led so. Whether a group begins with it.
+    /// Takes a change of a persisted call, with the current routing of calls. Returns whether a group begins with it.
     ///
     /// # Errors
     /// A state cannot be read.
@@ -83,7 +83,7 @@ impl Kept {
         Ok(begins)
     }
 
-    /// The group is written. Returns when last words that it has are to be removed.
+    /// Writes the group. Returns the time at which its last words are removed.
     ///
     /// # Errors
     /// A state cannot be read.
@@ -108,15 +108,15 @@ impl Kept {
         Ok(due)
     }
 
-    /// Last words whose time is over are removed.
+    /// Removes last words whose time is over.
     pub(super) fn remove_last_words(&mut self, now: Now) {
         self.disk.retain(|_, left| !matches!(left, OnDisk::LastWords(_, until) if *until <= now.mono));
     }
 
-    /// What the process before had closed: its rows, and until when their last words stay now.
+    /// Rows that the process before had closed, and the new expiry of their last words.
     ///
     /// # Errors
-    /// They are no rows.
+    /// They are not rows.
     pub(super) fn last_words(&mut self, now: Now) -> Result<LastWords, String> {
         let (mut all, mut due) = (Vec::new(), None);
         for left in self.disk.values_mut() {
@@ -128,7 +128,7 @@ impl Kept {
         Ok((all, due))
     }
 
-    /// The process was killed: its last group is on disk, or lost.
+    /// Records a kill: the last group is on disk, or lost.
     ///
     /// # Errors
     /// As [`Kept::commit`].
@@ -140,10 +140,10 @@ impl Kept {
         Ok(())
     }
 
-    /// A call that was answered longer ago than a group waits is on disk.
+    /// Checks that a call that was answered longer ago than a group waits is on disk.
     ///
     /// # Errors
-    /// Which is not.
+    /// A call that is not on disk.
     pub(super) fn check(&self, calls: &[CallView]) -> Result<(), String> {
         let is_old = |call: &&CallView| call.answered.is_some_and(|ms| ms > INTERVAL);
         let is_kept = |call: &CallView| matches!(self.disk.get(&call.id), Some(OnDisk::State(_)));
@@ -153,7 +153,7 @@ impl Kept {
         }
     }
 
-    /// The calls with which the next process goes on, and where they are led.
+    /// Calls that the next process restores, and their routing.
     ///
     /// # Errors
     /// One cannot be read.
@@ -170,7 +170,7 @@ impl Kept {
         Ok((calls, Leads::of(last)))
     }
 
-    /// A process went on with these.
+    /// Records that a process restored these calls.
     pub(super) fn restored(&mut self, calls: &[Call]) {
         self.restored = calls.iter().map(call_id).collect();
         if self.has_records {
@@ -178,7 +178,7 @@ impl Kept {
         }
     }
 
-    /// A row has come to its table.
+    /// Records that a row has reached its table.
     pub(super) fn is_written(&mut self, row: &Row) {
         if let Row::Cdr(cdr) = row {
             self.owed.remove(&cdr.call_id);
@@ -189,7 +189,7 @@ impl Kept {
         self.restored.contains(call_id)
     }
 
-    /// What an engine sends.
+    /// Records the messages that an engine sends.
     pub(super) fn watch(&mut self, now: Now, out: &Outbox) {
         for send in out.sends() {
             let bytes = &out.bytes[send.range()];
@@ -206,10 +206,10 @@ impl Kept {
         }
     }
 
-    /// A record leaves: its moments are those of its messages, whichever process saw them.
+    /// Checks a record: its times are those of its messages, in whichever process.
     ///
     /// # Errors
-    /// They are not.
+    /// They differ.
     pub(super) fn check_cdr(&self, cdr: &Cdr) -> Result<(), String> {
         let was = |of: &HashMap<Vec<u8>, Vec<u64>>, at: u64| {
             of.get(cdr.call_id.as_bytes()).is_some_and(|moments| moments.contains(&at))
@@ -222,16 +222,16 @@ impl Kept {
         }
     }
 
-    /// Returns whether a BYE left at this moment, or so long before that its transaction may have had its answer then.
+    /// True if a BYE left at this moment, or so long before that its transaction may have ended then.
     fn has_bye_before(&self, cdr: &Cdr, end: u64) -> bool {
         let byes = self.byes.get(cdr.call_id.as_bytes());
         byes.is_some_and(|moments| moments.iter().any(|at| (*at..=at + 33_000).contains(&end)))
     }
 
-    /// Nothing is under way.
+    /// Checks that nothing is left when no work is in progress.
     ///
     /// # Errors
-    /// What is kept of calls that have ended, and which record never came.
+    /// Ended calls that are still persisted, or a record that never came.
     pub(super) fn leftovers(&self) -> Result<(), String> {
         match (self.disk.len(), self.pending.len(), self.owed.first()) {
             (0, 0, None) => Ok(()),

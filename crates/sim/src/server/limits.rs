@@ -1,5 +1,5 @@
-//! Limits of calls where a rule or a failure leads: of that failure, of a group of gateways, or of each gateway. As many calls count under one
-//! as were led there last and go on, and no more than it lets.
+//! Call limits of a routing rule or a failure rule: of that failure, of a group of gateways, or of each gateway. The
+//! count under a limit is the number of calls that were last routed there and still exist, and never exceeds the limit.
 
 use super::{LIMITED, ServerHost};
 use std::collections::{HashMap, HashSet};
@@ -8,41 +8,42 @@ use strowger_core::{Now, Outbox};
 use strowger_message::{Limits, Message};
 use strowger_server::call_limits::LimitScope;
 
-/// Where calls go that fail, or all, and how many at a time.
+/// Destination of failed calls, or of all calls, and its limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Mailbox {
-    /// Of a group both, else the first.
+    /// Both addresses of a group, else only the first.
     pub addresses: [SocketAddr; 2],
     pub most: u32,
     pub limit: BoxLimit,
 }
 
-/// What has the limit.
+/// Scope of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoxLimit {
     Failure,
-    /// The group that the failure leads to, for both together.
+    /// The group to which the failure leads, both gateways together.
     Group,
-    /// The same, for each by itself.
+    /// The same group, each gateway separately.
     Gateway,
-    /// That again, of the group that a rule leads to.
+    /// The group to which a rule leads, each gateway separately.
     Rule,
 }
 
-/// What files call its limit.
+/// Name of its limit in configurations.
 const BOXES: &str = "boxes";
 
-/// INVITEs that were led to a mailbox.
+/// INVITEs that were routed to a mailbox.
 #[derive(Debug, Default)]
 pub(super) struct Leads {
-    /// Where the last one of each call went, by Call-ID.
+    /// Last target of each call, by Call-ID.
     last: HashMap<Vec<u8>, SocketAddr>,
-    /// Branches of all that this process has sent: a copy may leave when its call is over, and another has its Call-ID.
+    /// Branches of all INVITEs that this process has sent: a copy may leave when its call is over and another call has
+    /// its Call-ID.
     branches: HashSet<Vec<u8>>,
 }
 
 impl Mailbox {
-    /// What the file of a server says of it.
+    /// Configuration of a server for it.
     pub fn rules(self) -> String {
         let [first, second] = self.addresses;
         let limits = format!("call_limits = [\"{BOXES}\"]\n");
@@ -72,7 +73,7 @@ impl Mailbox {
         )
     }
 
-    /// What a call counts under that is led there.
+    /// Limit scope of a call that is routed there.
     fn scope(self, address: SocketAddr) -> LimitScope {
         let value = match self.limit {
             BoxLimit::Failure | BoxLimit::Group => String::new(),
@@ -83,7 +84,7 @@ impl Mailbox {
 }
 
 impl ServerHost {
-    /// A shard has worked, and sends this. `has_told`: something became of requests that it had forwarded.
+    /// Checks the limits after a step of a shard. `has_told`: there were notices of forwarded requests.
     pub(super) fn check_limits(&mut self, now: Now, out: &Outbox, has_told: bool) {
         let Some(mailbox) = self.settings.mailbox else { return };
         let mut leads = false;
@@ -113,7 +114,7 @@ impl ServerHost {
 }
 
 impl Leads {
-    /// Of calls that another process had led.
+    /// State of calls that another process had routed.
     pub(super) fn of(last: HashMap<Vec<u8>, SocketAddr>) -> Self {
         Self { last, ..Self::default() }
     }
@@ -126,7 +127,7 @@ impl Leads {
         self.last.is_empty()
     }
 
-    /// Notes where an INVITE leads its call; none for a copy of one, and within a dialog.
+    /// Records the target of an INVITE; `None` for a copy, and within a dialog.
     fn lead(&mut self, address: SocketAddr, invite: &Message<'_>) -> Option<()> {
         let branch = invite.via().ok()?.branch?.to_vec();
         if invite.to().ok()?.tag.is_some() || !self.branches.insert(branch) {

@@ -1,4 +1,4 @@
-//! The look-ups of one process: the cache of the server before the simulated database, and what must hold of it.
+//! Look-ups of one process: the cache of the server before the simulated database, and its laws.
 
 use super::database::{Database, Outage, OutageKind, Said, outage};
 use crate::random::Random;
@@ -11,19 +11,19 @@ use strowger_store::read_through::{Batch, Changes, ReadThrough, ReadThroughSetti
 use strowger_store::subscriber::{Answer, Asked, LookupSink, Question, Subscribers};
 use strowger_store::ticket::{Refused, SinkId, Ticket};
 
-/// ms beyond its deadline within which a look-up comes back.
+/// Time in ms after its deadline within which a look-up returns.
 const GRACE: u64 = 50;
 
-/// ms between two looks at the time.
+/// Time in ms between two ticks.
 pub(super) const STEP: u64 = 25;
 
-/// Looks at the time, and at what is to be asked then, after which a question must have a connection, if one can be opened.
+/// Number of ticks within which a question must get a connection, if one can be opened.
 const PATIENCE: u32 = 3;
 
-/// A ticket that came back: to which shard, and with what.
+/// A returned ticket: its shard and its result.
 pub(super) type TicketResult = (usize, u64, Result<Answer, StoreError>);
 
-/// What the shards ask.
+/// Look-ups of the shards.
 pub(super) struct Lookups {
     cache: ReadThrough<Asked>,
     database: Arc<Database>,
@@ -36,13 +36,13 @@ pub(super) struct Lookups {
 #[derive(Default)]
 struct State {
     results: Vec<TicketResult>,
-    /// What waits: what it asked, and when.
+    /// Waiting tickets: question, and time.
     waiting: HashMap<(usize, u64), (Asked, u64)>,
-    /// Who was found, when the database said so last. A notice takes it out.
+    /// Users found, with the time of the last answer of the database. A notice removes an entry.
     known: HashMap<Asked, u64>,
-    /// Users whose notice was heard: when, and the number of their password then.
+    /// Users with a notice: its time, and the number of their password then.
     changed: HashMap<String, (u64, u32)>,
-    /// Questions that had no answer in time, since one was answered in time.
+    /// Questions without a timely answer since the last one with a timely answer.
     late: HashSet<Asked>,
     problem: Option<String>,
 }
@@ -53,38 +53,38 @@ impl State {
     }
 }
 
-/// A batch of questions that is with the database.
+/// A batch of questions at the database.
 struct WithIt {
     number: u64,
-    /// Those that no other batch has answered.
+    /// Questions that no other batch has answered.
     keys: BTreeSet<String>,
     since: u64,
-    /// When the first of them was asked.
+    /// Time of the first question.
     waits_since: u64,
-    /// No caller waits for it.
+    /// True if no caller waits for it.
     is_probe: bool,
 }
 
-/// Questions that the database is asked, by their number.
+/// Questions to the database, with their number.
 pub(super) struct AskedBatch {
     number: u64,
     batch: Batch<Asked>,
 }
 
-/// What the threads of the look-ups would do.
+/// Work of the look-up threads.
 pub(super) struct Asking {
     steps: Steps<Asked>,
     with_it: Vec<WithIt>,
     asked: u64,
-    /// What has changed was heard up to this moment.
+    /// Time up to which changes were received.
     heard: u64,
-    /// Looks at the time for which something has waited without a connection.
+    /// Number of ticks for which a question has waited without a connection.
     kept_waiting: u32,
-    /// By question, the last that was asked before its notice was heard.
+    /// Last batch of each question before its notice arrived.
     voided: HashMap<String, u64>,
-    /// Deadlines missed since the database answered in time.
+    /// Deadlines missed since the last timely answer of the database.
     missed: u32,
-    /// Since when what is not known fails at once.
+    /// Time since which look-ups of unknown entries fail at once.
     broken_since: Option<u64>,
 }
 
@@ -118,7 +118,7 @@ impl Lookups {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The receiver of what the next shard asks.
+    /// Receiver of the answers for the next shard.
     pub(super) fn shard(&self) -> SinkId {
         let mut sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
         let shard = sinks.len();
@@ -136,7 +136,7 @@ impl Lookups {
         sink
     }
 
-    /// The tickets that came back since this was last called.
+    /// Tickets that returned since the last call.
     pub(super) fn results(&self) -> Vec<TicketResult> {
         std::mem::take(&mut self.state().results)
     }
@@ -153,13 +153,13 @@ impl Lookups {
         }
     }
 
-    /// When a look at the time is due.
+    /// True if a tick is due.
     pub(super) fn is_busy(&self) -> bool {
         self.cache.gauges().in_flight > 0
     }
 
-    /// A database that has returned is used again at once. One that answers may miss deadlines too, where questions wait for a connection
-    /// that others have: then it is used again as soon as it has answered in time.
+    /// Checks that a database that has returned is used again at once. A database that answers may miss deadlines too,
+    /// if questions wait for a busy connection: it is used again as soon as it has answered in time.
     fn check_recovery(&self, broken_since: Option<u64>) {
         let Some(broken_since) = broken_since else { return };
         let (now, database) = (self.now(), &self.database);
@@ -176,13 +176,13 @@ impl Lookups {
     }
 }
 
-/// Whether what was found is good at `now`, whatever the database does.
+/// True if a found entry is valid at `now`, whatever the database does.
 fn is_good(settings: &ReadThroughSettings, read_at: u64, now: u64) -> bool {
     let lifetime = settings.found_ttl + settings.serve_stale;
     !settings.serve_stale.is_zero() && now.saturating_sub(read_at) < lifetime.as_millis() as u64
 }
 
-/// What must hold of a ticket that comes back.
+/// Checks a ticket that returns.
 fn came_back(
     state: &mut State,
     database: &Database,
@@ -211,7 +211,7 @@ fn came_back(
     }
 }
 
-/// No answer is older than the last notice of its user that was heard before it was asked for.
+/// Checks that no answer is older than the last notice of its user that arrived before the question.
 fn is_current(state: &mut State, database: &Database, answer: &Answer, since: u64, now: u64) {
     let Answer::Credential(credential) = answer else { return };
     let Some((heard, version)) = state.changed.get(&*credential.username) else { return };
@@ -222,17 +222,17 @@ fn is_current(state: &mut State, database: &Database, answer: &Answer, since: u6
 }
 
 impl Asking {
-    /// Questions for idle connections, with when the database answers them, and what.
+    /// Questions for idle connections, with the answers of the database and their times.
     pub(super) fn take(&mut self, lookups: &Lookups, random: &mut Random) -> Vec<(AskedBatch, Said)> {
         let mut batches = Vec::new();
         while let Some(batch) = self.steps.take() {
             let (now, deadline) = (lookups.now(), lookups.settings.deadline.as_millis() as u64);
             let keys: BTreeSet<String> = batch.keys().iter().map(|asked| format!("{asked:?}")).collect();
-            // One that had no answer in time may be asked again.
+            // A question that was not answered in time may be repeated.
             let is_asked = |other: &WithIt| {
                 !other.is_probe && other.waits_since + deadline > now && !keys.is_disjoint(&other.keys)
             };
-            // A database that has stopped answering is tried by one question again and again.
+            // A database that has stopped answering is probed by one question repeatedly.
             let is_probe = keys.len() == 1 && lookups.cache.gauges().is_broken;
             if !is_probe && (keys.len() < batch.keys().len() || self.with_it.iter().any(is_asked)) {
                 lookups.state().wrong(format!("{now}: equal questions are asked at once: {keys:?}"));
@@ -240,7 +240,7 @@ impl Asking {
             self.asked += 1;
             let number = self.asked;
             let state = lookups.state();
-            // Since when it is asked for the cache alone, nothing tells.
+            // The time of a question of the cache itself is unknown.
             let since = |key: &Asked| state.waiting.values().filter(|(asked, _)| asked == key).map(|(_, at)| *at).min();
             let waits_since = batch.keys().iter().map(|key| since(key).unwrap_or(0)).min().unwrap_or(0);
             drop(state);
@@ -254,14 +254,14 @@ impl Asking {
         batches
     }
 
-    /// The database has answered a batch.
+    /// Handles the answers of the database to a batch.
     pub(super) fn answered(&mut self, lookups: &Lookups, asked: AskedBatch, said: Result<Vec<Answer>, StoreError>) {
         let (now, AskedBatch { number, batch }) = (lookups.now(), asked);
         let at = self.with_it.iter().position(|batch| batch.number == number).expect("it was asked");
         let since = self.with_it.remove(at).since;
         for asked in batch.keys() {
             let key = format!("{asked:?}");
-            // A failure ends no other question, and an answer from before a notice none that was asked after it.
+            // A failure ends no other question, and an answer from before a notice ends none that was asked after it.
             let notice = self.voided.get(&key).filter(|last| number <= **last);
             let is_ended = |other: &&mut WithIt| said.is_ok() && notice.is_none_or(|last| other.number <= *last);
             for other in self.with_it.iter_mut().filter(is_ended) {
@@ -276,7 +276,7 @@ impl Asking {
             }
             for (asked, answer) in batch.keys().iter().zip(answers) {
                 let Answer::Credential(credential) = answer else { continue };
-                // Asked before its notice was heard, it is not kept.
+                // Asked before its notice arrived, it is not cached.
                 let is_void = state.changed.get(&*credential.username).is_some_and(|(heard, _)| *heard >= since);
                 if !is_void {
                     state.known.insert(asked.clone(), since);
@@ -287,13 +287,13 @@ impl Asking {
         self.check_breaker(lookups);
     }
 
-    /// Looks at the time. What is to be asked then is to be [taken](Self::take), and [checked](Self::check_connections).
+    /// Performs a tick. Afterwards new questions must be [taken](Self::take) and [checked](Self::check_connections).
     pub(super) fn keep_time(&mut self, lookups: &Lookups) {
         self.missed += self.steps.keep_time();
         self.check_breaker(lookups);
     }
 
-    /// No question waits for long while one more connection may be opened.
+    /// Checks that no question waits for long while one more connection may be opened.
     pub(super) fn check_connections(&mut self, lookups: &Lookups) {
         let gauges = lookups.cache.gauges();
         let with_it: usize = self.with_it.iter().map(|batch| batch.keys.len()).sum();
@@ -305,7 +305,8 @@ impl Asking {
         }
     }
 
-    /// What is not known fails at once from so many deadlines in a row on, until the database answers in time.
+    /// Checks that unknown entries fail at once after this number of missed deadlines in a row, until the database
+    /// answers in time.
     fn check_breaker(&mut self, lookups: &Lookups) {
         let (now, is_broken) = (lookups.now(), lookups.cache.gauges().is_broken);
         self.broken_since = is_broken.then(|| self.broken_since.unwrap_or(now));
@@ -317,12 +318,12 @@ impl Asking {
         }
     }
 
-    /// When it is to be called again, beside the looks at the time.
+    /// Time of its next call, besides the ticks.
     pub(super) fn deadline(&self) -> Option<u64> {
         self.steps.deadline()
     }
 
-    /// Hears what has changed, if it is time for that.
+    /// Reads the changes of the database, if it is time.
     pub(super) fn hear(&mut self, lookups: &Lookups) {
         let now = lookups.now();
         lookups.check_recovery(self.broken_since);

@@ -1,5 +1,5 @@
-//! What must hold of each thing that an engine does: each call has one beginning and one end in the log, and a notice says once what
-//! becomes of a request that was forwarded, when it happens.
+//! Laws of each step of an engine: each call has one beginning and one end in the log, and a notice reports the fate of
+//! a forwarded request once, when it happens.
 
 use crate::laws::recent::Recent;
 use crate::log::Line;
@@ -11,58 +11,59 @@ use strowger_core::{Arrival, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
 use strowger_server::calls::{NO_CALL, begins_call};
 
-/// What an engine was given.
+/// Input of an engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Input<'a> {
     Message(&'a Arrival, &'a [u8]),
     /// An answer, or a record of another shard.
     Other,
-    /// Something was not sent, or its connection ended.
+    /// A message was not sent, or its connection ended.
     Unsent,
     Timer,
 }
 
-/// Lines of one call.
+/// Log lines of one call.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lines {
     begun: u32,
-    /// Answered, cancelled or failed.
+    /// Number of answered, cancelled or failed lines.
     concluded: u32,
     answered: u32,
     ended: u32,
-    /// Its caller was asked for credentials, and may not have come back.
+    /// True if its caller was challenged, and may not have returned.
     challenged: bool,
     is_doubled: bool,
-    /// Its CANCEL was answered.
+    /// True if its CANCEL was answered.
     cancelled: bool,
 }
 
 impl Lines {
-    /// How much is still to be logged of its call. Two that have not been concluded are known as one; answered, each has its callee's tag.
+    /// Number of expected log lines of the call. Two calls that are not concluded count as one; when answered, each has
+    /// its callee's tag.
     fn open(&self) -> usize {
         usize::from(self.begun > self.concluded) + self.answered.saturating_sub(self.ended) as usize
     }
 }
 
-/// What was told of the requests of one context since they were forwarded. Two have one where their caller comes again with
-/// credentials, or the server before this one, which has started again, sends the INVITE of a call once more.
+/// Notices about the requests of one context since they were forwarded. Two requests share one if their caller returns
+/// with credentials, or if the server before this one has restarted and sends the INVITE of a call again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Told {
-    /// First signs of an answer, each with its time.
+    /// Notices of a first response; each has its time.
     signs: u32,
-    /// Branches that came to nothing, but those of the requests that failed.
+    /// Branches that failed, except those of failed requests.
     lost: u32,
     concluded: u32,
     ended: u32,
 }
 
-/// An INVITE outside of dialogs that was forwarded, by the branch with which it came.
+/// A forwarded INVITE outside of dialogs, by the branch of its arrival.
 #[derive(Clone, Copy, Debug, Default)]
 struct Forwarded {
     branches: u32,
-    /// The first final response.
+    /// First final response.
     status: u16,
-    /// Its CANCEL was answered.
+    /// True if its CANCEL was answered.
     cancelled: bool,
 }
 
@@ -70,29 +71,29 @@ struct Forwarded {
 pub(super) struct Observer {
     index: Index,
     calls: Recent<Lines>,
-    /// How many of them are not logged to their end.
+    /// Number of calls without a logged end.
     open: usize,
     told: HashMap<u64, Told>,
-    /// How many INVITEs were forwarded of each Call-ID and caller's tag.
+    /// Number of forwarded INVITEs by Call-ID and caller's tag.
     invites: HashMap<Vec<u8>, u32>,
-    /// The first final response of each of them with the CSeq of both, by Call-ID.
+    /// First final response to each of them with its CSeq, by Call-ID.
     finals: HashMap<Vec<u8>, Vec<(u32, u16)>>,
     forwarded: Recent<Forwarded>,
-    /// Own branches of those.
+    /// Branches of the forwarded INVITEs.
     branches: Recent<()>,
-    /// How many those are, and how many ends were told.
+    /// Number of these, and number of reported ends.
     begun: usize,
     ended: usize,
-    /// Requests of every kind that were forwarded, by branch and method as they came, and how many.
+    /// Forwarded requests of every kind, by branch and method of arrival, and their number.
     requests: Recent<()>,
     count: usize,
-    /// Those that came by streams, forwarded or not yet: a copy may wait behind the first.
+    /// Requests over streams, forwarded or not yet: a copy may wait behind the first.
     came: Recent<()>,
-    /// Copies of them: a transaction there may have ended, and they are other requests then.
+    /// Copies of them: a transaction may have ended, and then a copy is another request.
     copies: usize,
 }
 
-/// What an engine has just sent of INVITEs that it had forwarded.
+/// Messages about forwarded INVITEs that an engine has just sent.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Said {
     rang: u32,
@@ -110,15 +111,15 @@ impl PartialEq for Forwarded {
 impl Eq for Forwarded {}
 
 impl Observer {
-    /// Requests that were forwarded: how many at least, and at most.
+    /// Least and greatest number of forwarded requests.
     pub(super) fn requests(&self) -> (usize, usize) {
         (self.count, self.count + self.copies)
     }
 
-    /// An engine has worked: what it sent, told and logged.
+    /// Checks a step of an engine: its messages, notices and log lines.
     ///
     /// # Errors
-    /// What does not fit together.
+    /// A contradiction.
     pub(super) fn watch(
         &mut self,
         now: u64,
@@ -160,7 +161,8 @@ impl Observer {
         let before = lines.open();
         match &line.event[..] {
             "call begun" => {
-                // Of two at once with one Call-ID and tag the end of one is logged: a server before this one has started again.
+                // Only one end is logged of two concurrent calls with one Call-ID and tag: a server before this one has
+                // restarted.
                 lines.is_doubled |= lines.begun > lines.concluded;
                 lines.begun += 1;
             }
@@ -177,7 +179,7 @@ impl Observer {
         }
     }
 
-    /// What was sent, as far as it is about INVITEs that were forwarded.
+    /// Collects the messages about forwarded INVITEs.
     fn read(&mut self, input: Input<'_>, out: &Outbox) -> Said {
         let mut said = Said::default();
         let mut index = std::mem::take(&mut self.index);
@@ -297,13 +299,13 @@ impl Observer {
                     if is_heard && remote.is_some() && by.map(|by| by.address.ip()) != remote {
                         return Err(format!("refused by {by:?}, not by who sent it"));
                     }
-                    // What cannot be passed on, and what could not be sent.
+                    // Responses that cannot be forwarded, and requests that could not be sent.
                     if !is_heard && !matches!(said, 502 | 503) {
                         return Err(format!("refused with {said}, which did not come"));
                     }
                 }
                 NoticeEvent::TimedOut { .. } => told.lost += 1,
-                // `ringing.rs` has what hangs on it.
+                // `ringing.rs` has its laws.
                 NoticeEvent::BranchEnded { .. } => (),
                 NoticeEvent::Cancelled => cancelled += 1,
                 NoticeEvent::Abandoned => told.concluded += 1,
@@ -315,7 +317,7 @@ impl Observer {
                     }
                     continue;
                 }
-                // `limits.rs` has what hangs on it.
+                // `limits.rs` has its laws.
                 NoticeEvent::Failing { plan: Some(_), .. } | NoticeEvent::Choosing { .. } => (),
                 NoticeEvent::Failing { plan: None, .. } => return Err("no plan asks as a whole".to_owned()),
             }
@@ -336,7 +338,7 @@ impl Observer {
         }
     }
 
-    /// How many INVITEs of the call of this response were forwarded.
+    /// Number of forwarded INVITEs of the call of this response.
     fn requests_of(&mut self, bytes: Option<&[u8]>) -> u32 {
         match bytes.filter(|bytes| self.index.parse(bytes, &Limits::default()).is_ok()) {
             Some(bytes) => self.invites.get(&caller_of(&Message::new(bytes, &self.index))).copied().unwrap_or(0),
@@ -344,7 +346,7 @@ impl Observer {
         }
     }
 
-    /// The status of a response to an INVITE that came, and from where.
+    /// Status and source of a received response to an INVITE.
     fn came(&mut self, input: Input<'_>) -> (Option<u16>, Option<IpAddr>) {
         let Input::Message(arrival, bytes) = input else { return (None, None) };
         if self.index.parse(bytes, &Limits::default()).is_err() {
@@ -354,10 +356,10 @@ impl Observer {
         (status, status.map(|_| arrival.remote.ip()))
     }
 
-    /// Nothing is under way.
+    /// Checks the end of a world, when no work is in progress.
     ///
     /// # Errors
-    /// What was never told, or never logged.
+    /// A missing notice or log line.
     pub(super) fn leftovers(&self) -> Result<(), String> {
         let has_not_ended = |(context, told): &(&u64, &Told)| **context != NO_CALL && told.ended != told.concluded;
         if let Some((context, told)) = self.told.iter().find(has_not_ended) {
@@ -373,17 +375,17 @@ impl Observer {
         }
     }
 
-    /// A final response of this status has gone to the caller of this Call-ID, whose INVITE was forwarded.
+    /// True if a final response with this status was sent to the caller with this Call-ID, whose INVITE was forwarded.
     pub(super) fn has_said(&self, call_id: &[u8], status: u16) -> bool {
         self.finals.get(call_id).is_some_and(|finals| finals.iter().any(|(_, said)| *said == status))
     }
 
-    /// Of each Call-ID how many INVITEs were forwarded, how many of those were to show a password, and how many times its caller tried and
-    /// got another final response.
+    /// For each Call-ID: number of forwarded INVITEs, of those that were challenged, and of further attempts of the
+    /// caller with another final response.
     pub(super) fn invites(&self) -> impl Iterator<Item = (&[u8], u32, u32, u32)> {
         let mut all: HashMap<&[u8], u32> = HashMap::new();
         for (caller, invites) in &self.invites {
-            // Behind the last space stands the tag.
+            // The tag follows the last space.
             let call_id = caller.rsplitn(2, |byte| *byte == b' ').last().unwrap_or_default();
             *all.entry(call_id).or_default() += invites;
         }
@@ -397,7 +399,7 @@ impl Observer {
         })
     }
 
-    /// Calls that are not logged to their end.
+    /// Number of calls without a logged end.
     pub(super) const fn open(&self) -> usize {
         self.open
     }

@@ -1,4 +1,4 @@
-//! One life of a server: all of this is gone when it is killed.
+//! One process of a server: all of its state is lost when it is killed.
 
 use super::accounts::Accounts;
 use super::aside::Aside;
@@ -33,35 +33,35 @@ use strowger_store::journal::{Journal, JournalSteps};
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::{self, Subscribers};
 
-/// What is due at some moment beside the timers of the engines.
+/// An event besides the timers of the engines.
 pub(super) enum Due {
-    /// A shard gets an answer.
+    /// An answer for a shard.
     Answer(usize, Answer),
-    /// A shard goes by the configuration of this number from now on.
+    /// The configuration with this number reaches a shard.
     Policy(usize, u32, Arc<Policy>),
-    /// The database has answered.
+    /// The answer of the database to a batch.
     Looked(AskedBatch, Result<Vec<subscriber::Answer>, StoreError>),
-    /// Deadlines of look-ups are looked after.
+    /// A tick of the look-ups.
     KeepTime,
-    /// What was queued for the disk is written from now on.
+    /// Writing of queued bindings begins.
     Commit,
-    /// What has changed of kept calls is written.
+    /// Changes of persisted calls are written.
     Keep,
-    /// The time of last words is over.
+    /// Last words expire.
     LastWords,
-    /// A group of rows of accounting is taken.
+    /// A group of accounting rows is taken.
     Group,
-    /// It is written.
+    /// The group is written.
     GroupWritten,
-    /// The cache by which servers count calls together has answered.
+    /// The answer of the cache with which servers count calls together.
     Counted,
-    /// It is written, or not.
+    /// The commit has succeeded or failed.
     Committed(Option<StoreError>),
-    /// Whether anything is left to wait for.
+    /// A draining process checks whether it may end.
     Drain,
 }
 
-/// Tickets of commits that came back.
+/// Returned tickets of commits.
 type Written = Arc<Mutex<Vec<(usize, u64, Result<(), StoreError>)>>>;
 
 /// The journal of a process.
@@ -69,55 +69,55 @@ pub(super) struct Keeper {
     pub(super) journal: Journal,
     pub(super) steps: JournalSteps<Rows>,
     written: Written,
-    /// A group is being written, or will be in a moment.
+    /// True while a group is being written, or is about to be.
     pub(super) is_busy: bool,
 }
 
 impl Keeper {
-    /// The tickets that came back since this was last called.
+    /// Tickets that returned since the last call.
     pub(super) fn written(&self) -> Vec<(usize, u64, Result<(), StoreError>)> {
         std::mem::take(&mut self.written.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// A process that ends when nothing is under way.
+/// A process that ends when no work is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draining {
     pub(super) until: u64,
-    /// When something was last under way.
+    /// Time of the last work in progress.
     pub(super) busy: Option<u64>,
 }
 
 /// A running server.
 pub(super) struct Process {
-    /// Tells its flows from those of other lives.
+    /// Incarnation number of the process, part of its flows.
     pub(super) number: u16,
     pub(super) shared: Arc<ProcessState>,
     pub(super) engines: Vec<Engine>,
-    /// The number of the configuration that new requests of each shard go by.
+    /// Number of the configuration for new requests of each shard.
     pub(super) in_force: Vec<u32>,
-    /// When each shard hears of the last one.
+    /// Time at which each shard gets the last configuration.
     pub(super) policies_due: Vec<u64>,
-    /// Policies that are no more.
+    /// Policies that must have been dropped.
     pub(super) outlived: Vec<Weak<Policy>>,
-    /// The shard of each bucket of calls.
+    /// Shard of each bucket of calls.
     pub(super) owners: [usize; BUCKETS],
     pub(super) lookups: Option<(Arc<Lookups>, Asking)>,
     pub(super) keeper: Option<Keeper>,
-    /// Of each shard among those that the cache of credentials answers; empty where there is none.
+    /// Receiver of each shard in the cache of credentials; empty without such a cache.
     pub(super) cached: Vec<ReceiverId>,
-    /// By the moment, then in the order in which they were planned.
+    /// Events by time, then in the order of planning.
     pub(super) due: BTreeMap<(u64, u64), Due>,
     pub(super) draining: Option<Draining>,
     pub(super) observer: Observer,
     pub(super) ringing: Ringing,
     pub(super) accounts: Accounts,
     pub(super) writer: Writer,
-    /// What is known of the calls that another server counts, if they count together.
+    /// Knowledge about the calls of another server, if they count together.
     pub(super) sharing: Option<Sharing>,
     /// Next hops that failed.
     pub(super) aside: Aside,
-    /// The clock of what stands beside the engines.
+    /// Clock of the parts around the engines.
     pub(super) time: Arc<AtomicU64>,
 }
 
@@ -134,6 +134,8 @@ impl Routes for OneWay {
 }
 
 impl Process {
+    /// Starts a process.
+    ///
     /// # Panics
     /// The configuration is wrong.
     pub(super) fn start(now: Now, settings: &ServerSettings, policy: u32, site: &Site, random: &mut Random) -> Self {
@@ -233,14 +235,14 @@ impl Process {
         }
     }
 
-    /// Calls are being set up, or something waits.
+    /// True if calls are being set up, or a request waits.
     pub(super) fn is_busy(&self) -> bool {
         self.shared.counts().busy()
     }
 }
 
-/// The listeners of a file, in the order of [`LISTENERS`]. The last is one of TLS to the engines: to a file that wants certificates, and
-/// they are the network's.
+/// Listeners of a configuration, in the order of [`LISTENERS`]. The last one is TLS for the engines but TCP in the
+/// configuration, which would demand certificates; the network simulates these.
 pub(super) fn listeners(address: std::net::SocketAddr) -> String {
     let listener = |transport: strowger_core::Transport| {
         let at = crate::world::listens_at(address, transport);

@@ -1,5 +1,6 @@
-//! What rings: a callee that rang is known for no longer than its branch may answer, and a call whose INVITEs have their final responses lasts as
-//! long as a dialog that was answered, not a moment longer. What counts under limits, and what is kept for a record, lasts as long as its call.
+//! Laws of ringing. The server knows a callee that rang no longer than its branch may answer. A call whose INVITEs have
+//! final responses lasts as long as an answered dialog, not longer. Its counts under limits, and its state for a
+//! record, last as long as the call.
 
 use super::ServerHost;
 use super::accounts::Written;
@@ -11,32 +12,32 @@ use strowger_core::{Now, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
 use strowger_server::calls::CallView;
 
-/// What was seen of a Call-ID.
+/// Observations of a Call-ID.
 #[derive(Debug, Default)]
 struct Seen {
-    /// INVITEs that were forwarded, by the branch with which each came: their final responses, 0 while there is none.
+    /// Forwarded INVITEs, by the branch of arrival, with their final responses; 0 while there is none.
     invites: HashMap<Vec<u8>, u16>,
-    /// Where they went, by our branch: whether a failure came from there, and was acknowledged.
+    /// Their targets, by our branch: whether a failure came from there and was acknowledged.
     branches: HashMap<Vec<u8>, bool>,
-    /// Tags that rang, each with the branch by which.
+    /// Tags that rang, each with its branch.
     rang: HashSet<(Vec<u8>, Vec<u8>)>,
-    /// The last was to show a password.
+    /// True if the last one was challenged.
     is_challenged: bool,
 }
 
-/// What one process did of what rings.
+/// Observations of one process.
 #[derive(Debug, Default)]
 pub(super) struct Ringing {
     index: Index,
     calls: Recent<Seen>,
-    /// Call-IDs of answered calls that each shard had in its list.
+    /// Call-IDs of answered calls in the list of each shard.
     answered: HashMap<usize, HashSet<Vec<u8>>>,
-    /// Those that have left it since.
+    /// Calls that have left it since.
     over: Vec<Vec<u8>>,
 }
 
 impl Ringing {
-    /// An engine got this and sent that.
+    /// Records the input and output of an engine.
     fn watch(&mut self, now: u64, input: Input<'_>, out: &Outbox) {
         self.calls.turn(now);
         let mut index = std::mem::take(&mut self.index);
@@ -91,7 +92,7 @@ impl Ringing {
         }
     }
 
-    /// What a shard has in its list.
+    /// Compares the list of a shard with the observations.
     fn compare(&mut self, shard: usize, calls: &[CallView]) -> Result<(), String> {
         for call in calls {
             let Some(seen) = self.calls.get(&call.call_id) else { continue };
@@ -117,14 +118,14 @@ impl Ringing {
     }
 }
 
-/// An INVITE, its responses, and ACKs.
+/// True for an INVITE, its responses, and ACKs.
 fn may_say(bytes: &[u8]) -> bool {
     let is_of_invite = || bytes.windows(9).any(|part| part == b" INVITE\r\n");
     bytes.starts_with(b"INVITE ") || bytes.starts_with(b"ACK ") || bytes.starts_with(b"SIP/2.0 ") && is_of_invite()
 }
 
 impl ServerHost {
-    /// A shard has worked. `has_told`: something became of requests that it had forwarded.
+    /// Checks a step of a shard. `has_told`: there were notices of forwarded requests.
     pub(super) fn check_ringing(&mut self, now: Now, shard: usize, input: Input<'_>, out: &Outbox, has_told: bool) {
         let process = &mut self.process;
         process.ringing.watch(now.mono, input, out);
@@ -141,7 +142,7 @@ impl ServerHost {
         }
     }
 
-    /// What the shard wanted written is with its writer: of each answered call that is over, the record is there.
+    /// Checks that the record of each finished answered call has reached the writer.
     pub(super) fn check_records(&mut self) {
         let written = Written::of(&self.settings);
         for call_id in std::mem::take(&mut self.process.ringing.over) {

@@ -1,5 +1,5 @@
-//! Rows of accounting on their way to their table: they wait in memory for the others of a group, a group takes its time, and a kill loses what
-//! is not written then. What was written stands there for good, each identity once.
+//! Accounting rows on their way to the table: they wait in memory for the others of a group, a group takes time, and a
+//! kill loses unwritten rows. Written rows stay for good, each identity once.
 
 use super::ServerHost;
 use super::kept::Kept;
@@ -13,12 +13,12 @@ use strowger_core::Now;
 #[derive(Debug, Default)]
 pub(super) struct Table {
     identities: HashSet<String>,
-    /// Records among its rows.
+    /// Number of call records among its rows.
     pub(super) records: u64,
 }
 
 impl Table {
-    /// A row comes to the table, which passes over one that it has.
+    /// Adds a row to the table, which ignores one that it has.
     fn take(&mut self, row: &Row) {
         if self.identities.insert(row.identity().to_owned()) {
             self.records += u64::from(matches!(row, Row::Cdr(_)));
@@ -26,17 +26,17 @@ impl Table {
     }
 }
 
-/// What the writer of one process has.
+/// Writer of one process.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    /// How long the first row of a group waits for others, and the longest that a group takes, ms.
+    /// Time for which the first row of a group waits for others, and longest time of a group, in ms.
     linger: u64,
     patience: u64,
     #[expect(clippy::vec_box, reason = "rows come and go as they are")]
     waiting: Vec<Box<Row>>,
-    /// When the first of them came.
+    /// Time of the first of them.
     since: u64,
-    /// A group that is being written, or may be already.
+    /// A group that is being written, or may be written already.
     #[expect(clippy::vec_box, reason = "rows come and go as they are")]
     group: Option<Vec<Box<Row>>>,
 }
@@ -46,19 +46,19 @@ impl Writer {
         Self { linger, patience, ..Self::default() }
     }
 
-    /// Rows that are not known to be written.
+    /// Number of rows that are not known to be written.
     pub(super) fn open(&self) -> usize {
         self.waiting.len() + self.group.as_ref().map_or(0, Vec::len)
     }
 
-    /// How long the next group takes: not long, unless the table is locked.
+    /// Time of the next group: short, unless the table is locked.
     fn takes(&self, random: &mut Random) -> u64 {
         if random.chance(100) { random.between(0, self.patience) } else { random.between(0, 20.min(self.patience)) }
     }
 }
 
 impl ServerHost {
-    /// A row is given to the writer.
+    /// Gives a row to the writer.
     pub(super) fn submit(&mut self, now: Now, row: Box<Row>) {
         let writer = &mut self.process.writer;
         writer.waiting.push(row);
@@ -71,7 +71,7 @@ impl ServerHost {
         }
     }
 
-    /// What waits is taken as a group, which is written after a while.
+    /// Takes the waiting rows as a group, which is written after a while.
     pub(super) fn take_group(&mut self, now: Now) {
         let writer = &mut self.process.writer;
         writer.group = Some(std::mem::take(&mut writer.waiting));
@@ -89,7 +89,7 @@ impl ServerHost {
         self.write(group.unwrap_or_default());
     }
 
-    /// The process was killed. The group that was being written is in the table or not; what waited is lost.
+    /// Records a kill. A group in progress is in the table or not; waiting rows are lost.
     pub(super) fn lose_rows(&mut self) {
         let writer = std::mem::take(&mut self.process.writer);
         if self.later_random.chance(500) {
@@ -97,14 +97,14 @@ impl ServerHost {
         }
     }
 
-    /// A process that ends in order writes all.
+    /// Writes all rows at a graceful end.
     pub(super) fn write_rows(&mut self) {
         let writer = std::mem::take(&mut self.process.writer);
         self.write(writer.group.unwrap_or_default());
         self.write(writer.waiting);
     }
 
-    /// The last words of calls that the process before had closed: what it had not written is written now.
+    /// Writes the last words of calls that the process before had closed, as far as it had not.
     pub(super) fn write_last_words(&mut self, now: Now) {
         let Some(kept) = &mut self.kept else { return };
         match kept.last_words(now) {

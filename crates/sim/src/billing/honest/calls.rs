@@ -1,4 +1,4 @@
-//! Calls that come to an honest party.
+//! Incoming calls of an honest party.
 
 use super::{Honest, Outgoing, Rung, Seen, Session, Task};
 use crate::billing::T1;
@@ -6,14 +6,14 @@ use crate::billing::ledger::TRY;
 use crate::billing::text::{Said, response, uri};
 
 impl Honest {
-    /// An INVITE outside of any dialog.
+    /// Handles an INVITE outside any dialog.
     pub(super) fn ring(&mut self, now: u64, said: &Said, out: &mut Vec<Outgoing>) {
         let is_same = |rung: &Rung| {
             let of = &rung.invite;
             of.call_id() == said.call_id() && of.tag("From") == said.tag("From") && of.cseq() == said.cseq()
         };
         if let Some(rung) = self.rung.iter().find(|rung| is_same(rung)) {
-            // A copy of it, or the same request by another way (RFC 3261 section 8.2.2.2).
+            // A copy of it, or the same request over another path (RFC 3261 section 8.2.2.2).
             if rung.invite.branch() == said.branch() {
                 return;
             }
@@ -87,7 +87,7 @@ impl Honest {
         self.tasks.plan(now + lasts, Task::HangUp(at));
     }
 
-    /// An INVITE within a dialog.
+    /// Handles an INVITE within a dialog.
     pub(super) fn renew(&mut self, now: u64, said: &Said, out: &mut Vec<Outgoing>) {
         let Some(at) = self.session_of(said) else {
             if !self.manners.revives || self.has_called_as(said.tag("To")) {

@@ -9,10 +9,10 @@ use crate::billing::{DOMAIN, PASSWORD, T1, T2};
 #[derive(Debug)]
 pub(super) struct Sent {
     request: Request,
-    /// The session that it is of.
+    /// Session of the request.
     session: Option<usize>,
     began: u64,
-    /// A provisional response came, or a final one.
+    /// True if a provisional or final response has arrived.
     is_heard: bool,
     is_over: bool,
     try_: String,
@@ -25,7 +25,7 @@ impl Honest {
         self.tasks.plan(at, Task::Call(self.calls.len() - 1));
     }
 
-    /// It began a call with this tag.
+    /// True if it began a call with this tag.
     pub(super) fn has_called_as(&self, own: &str) -> bool {
         self.sent.iter().any(|sent| sent.request.method == "INVITE" && tag(&sent.request.from) == own)
     }
@@ -76,7 +76,7 @@ impl Honest {
         self.tasks.plan(now + pause, Task::Resend(at, pause));
     }
 
-    /// A request within a session.
+    /// Sends a request within a session.
     fn within(&mut self, now: u64, at: usize, method: &str, lines: &str, out: &mut Vec<Outgoing>) {
         let session = &mut self.sessions[at];
         session.own_cseq += 1;
@@ -101,7 +101,7 @@ impl Honest {
         }
     }
 
-    /// Refreshes a session whose timer is half over.
+    /// Refreshes a session when half of its interval is over.
     pub(super) fn refresh(&mut self, now: u64, at: usize, out: &mut Vec<Outgoing>) {
         let session = &self.sessions[at];
         if self.is_open(at) && session.is_refresher && session.expires.is_some_and(|expires| expires > now) {
@@ -114,7 +114,7 @@ impl Honest {
         }
     }
 
-    /// A response.
+    /// Handles a response.
     pub(super) fn hear(&mut self, now: u64, said: &Said, out: &mut Vec<Outgoing>) {
         let status = said.status().unwrap_or_default();
         let is_meant = |sent: &Sent| sent.request.branch == said.branch() && sent.request.method == said.method();
@@ -159,7 +159,7 @@ impl Honest {
         }
     }
 
-    /// A 2xx to an INVITE of this party. The first one makes a call; a further one is ended at once.
+    /// Handles a 2xx to an INVITE of this party. The first one creates a call; a further one is ended at once.
     fn accepted(&mut self, now: u64, at: usize, said: &Said, out: &mut Vec<Outgoing>) {
         let Sent { request, try_, .. } = &self.sent[at];
         let (own_tag, peer_tag) = (tag(&request.from).to_owned(), said.tag("To").to_owned());

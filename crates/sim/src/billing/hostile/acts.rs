@@ -13,7 +13,7 @@ impl Hostile {
         *self.acts.entry(what).or_default() += 1;
     }
 
-    /// Does something.
+    /// Performs a random act.
     pub(super) fn act(&mut self, now: u64, out: &mut Vec<Outgoing>) {
         let leg = match self.legs.is_empty() {
             true => None,
@@ -64,7 +64,7 @@ impl Hostile {
         format!("<sip:mallory@{host}>")
     }
 
-    /// Lines of a request that makes or refreshes a session.
+    /// Header lines of a request that creates or refreshes a session.
     fn lines(&mut self, phone: usize) -> String {
         let mut lines = format!("Contact: {}\r\n", self.contact(phone));
         if self.random.chance(self.habits.forges) {
@@ -97,12 +97,12 @@ impl Hostile {
         }
     }
 
-    /// Begins a call, with this behind the URI in To.
+    /// Begins a call, with this text after the URI in To.
     fn call(&mut self, now: u64, what: &'static str, to: &str, out: &mut Vec<Outgoing>) {
         self.did(what);
         let phone = self.random.between(0, 1) as usize;
         let (callee, own, n) = (self.random.pick(&self.callees.clone()).clone(), self.tag(), self.number());
-        // Another call with the Call-ID of one that it has, now and then.
+        // Sometimes another call with the Call-ID of an existing one.
         let leg = if self.legs.is_empty() || self.random.chance(850) {
             None
         } else {
@@ -127,7 +127,7 @@ impl Hostile {
         self.sent[at].cancels = self.random.chance(50);
     }
 
-    /// Makes a dialog by another method.
+    /// Creates a dialog by another method.
     fn other_usage(&mut self, now: u64, out: &mut Vec<Outgoing>) {
         self.did("other usage");
         let phone = self.random.between(0, 1) as usize;
@@ -153,7 +153,7 @@ impl Hostile {
         self.begin(now, phone, request, out);
     }
 
-    /// A request of a leg, along its route.
+    /// Creates a request within a leg, along its route.
     fn of_leg(&mut self, at: usize, method: &str) -> Request {
         let leg = &mut self.legs[at];
         leg.cseq = leg.cseq.saturating_add(1);
@@ -162,7 +162,7 @@ impl Hostile {
         Request { method, uri, from, to, call_id, cseq, routes, ..Request::default() }
     }
 
-    /// An INVITE by the route of a dialog: of a call or another usage, that stands or has ended, under these tags or others.
+    /// Sends an INVITE along the route of a dialog of a call or another usage, open or ended, with its tags or others.
     fn call_by(&mut self, now: u64, at: usize, out: &mut Vec<Outgoing>) {
         let phone = self.legs[at].phone;
         let mut request = self.of_leg(at, "INVITE");
@@ -211,7 +211,8 @@ impl Hostile {
         self.begin(now, phone, request, out);
     }
 
-    /// An INFO that moves the CSeq of the peer past the server: without the route of the dialog, with a password.
+    /// Sends an INFO past the server that raises the CSeq of the peer: without the route of the dialog, with a
+    /// password.
     fn info_astray(&mut self, now: u64, at: usize, out: &mut Vec<Outgoing>) {
         self.did("request beside the route");
         let phone = self.legs[at].phone;
@@ -221,7 +222,7 @@ impl Hostile {
         self.begin(now, phone, request, out);
     }
 
-    /// The INVITE that it sent last once more, as if a proxy before the server had forked it.
+    /// Sends its last INVITE again, as if a proxy before the server had forked it.
     fn copy(&mut self, now: u64, out: &mut Vec<Outgoing>) {
         let last = self.sent.iter().rev().find(|sent| sent.request.method == "INVITE").cloned();
         if let Some(last) = last {
@@ -231,7 +232,7 @@ impl Hostile {
         }
     }
 
-    /// Ends a call, or seems to.
+    /// Ends a call, or pretends to.
     pub(super) fn end(&mut self, now: u64, at: usize, out: &mut Vec<Outgoing>) {
         let mut phone = self.legs[at].phone;
         let mut request = self.of_leg(at, "BYE");

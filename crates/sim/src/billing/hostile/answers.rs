@@ -1,4 +1,4 @@
-//! Answers of the account to requests that come to its phones.
+//! Responses of the account to requests to its phones.
 
 use super::{Hostile, Leg, Outgoing, Said, Task, response, uri};
 use crate::billing::MALLORYS;
@@ -42,7 +42,7 @@ impl Hostile {
         self.answered.insert(key, text);
     }
 
-    /// The session timer of an answer.
+    /// Session timer of an answer.
     fn timer(&mut self, said: &Said) -> String {
         let offered = said.session_expires();
         let seconds = match self.random.between(0, 5) {
@@ -60,7 +60,7 @@ impl Hostile {
         format!("Session-Expires: {seconds};refresher={refresher}\r\n")
     }
 
-    /// A call comes to a phone of the account.
+    /// Handles a call to a phone of the account.
     fn ring(&mut self, now: u64, phone: usize, said: &Said) {
         let key = format!("{}INVITE", said.branch());
         if self.random.chance(100) {
@@ -81,7 +81,7 @@ impl Hostile {
                 if self.random.chance(self.habits.forges) { "Record-Route: <sip:198.51.100.67;lr>\r\n" } else { "" };
             let lines = format!("Contact: {}\r\n{}", Self::contact_of(phone), self.timer(said));
             let ok = response(said, 200, &own_tag, &lines);
-            // Where a proxy behind the server would have put it.
+            // In the position where a proxy behind the server would have put it.
             texts.push(ok.replacen("Record-Route: ", &format!("{forged}Record-Route: "), 1));
             self.legs.push(Leg {
                 call_id: said.call_id().to_owned(),
