@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_not_added_to_one_that_is_there() {
+    fn a_present_tag_stays() {
         let request = b"BYE sip:b SIP/2.0\r\nTo: <sip:b;tag=no>;TAG=yes\r\n\r\n";
         let mut index = Index::new();
         index.parse(request, &Limits::default()).unwrap();

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_canonical_stays() {
+    fn canonical_messages_stay() {
         for text in [
             "OPTIONS sip:a SIP/2.0\r\nl: 0\r\n\r\n",
             "OPTIONS sip:a SIP/2.0\r\nVia:\ta \r\nVia: b\r\nCONTENT-LENGTH:4 \r\n\r\n\n\r\0\n",
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_loose_becomes_canonical() {
+    fn loose_messages_become_canonical() {
         for (text, want) in [
             ("OPTIONS sip:a SIP/2.0\r\n\r\n", "OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n"),
             (
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_twice_and_differs_does_not_become_canonical() {
+    fn different_repeated_values_do_not_become_canonical() {
         let text = "OPTIONS sip:a SIP/2.0\r\nt: a\r\nTo: b\r\nt: a\r\nl: 0\r\n\r\n";
         assert_eq!(form(text), Form::Loose);
         let again = canonical(text);

@@ -175,7 +175,7 @@ fn mandatory(message: &Message<'_>) {
     }
 }
 
-/// Checks that the values of a list stand one after the other in lines of its name.
+/// Checks that the values of a list follow each other in lines of its name.
 fn in_their_places(message: &Message<'_>) {
     let end = message.index().headers_end();
     for &name in Name::KNOWN {

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn v4_is_what_the_standard_library_takes_and_leading_zeros() {
+    fn v4_accepts_the_text_of_the_standard_library_and_leading_zeros() {
         for text in [
             "0.0.0.0",
             "255.255.255.255",
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dot_at_the_end_makes_no_other_name() {
+    fn a_trailing_dot_makes_no_other_name() {
         let (with, without) = (Host::parse(b"Example.org.").unwrap(), Host::parse(b"example.org").unwrap());
         assert_eq!(with, without);
         let (mut key, mut as_it_came) = (Vec::new(), Vec::new());
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn other_text_is_refused() {
         for text in [
             &b""[..],
             b"1.2.3",

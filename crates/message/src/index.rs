@@ -640,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_changed_moves_what_is_behind_it() {
+    fn a_changed_value_moves_later_offsets() {
         let text = |via: &str| {
             format!(
                 "OPTIONS sip:a SIP/2.0\r\nSubject: x\r\nVia:  {via} \r\nVia: b\r\nTo: c\r\nContent-Length: 4\r\n\r\nbody, and more"

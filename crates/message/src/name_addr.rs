@@ -7,7 +7,7 @@ use crate::uri::Uri;
 use crate::write::{self, Write};
 use std::borrow::Cow;
 
-/// `"Name" <uri>;parameters`, or a bare URI, which then ends at a semicolon, comma or question mark.
+/// An address: `"Name" <uri>;parameters`, or a bare URI, which then ends at a semicolon, comma or question mark.
 #[derive(Clone, Copy, Debug)]
 pub struct NameAddr<'a> {
     /// Raw display name: tokens, or a quoted string with its quotes; empty if there is none.

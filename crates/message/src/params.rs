@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_refused() {
+    fn malformed_parameters_are_refused() {
         for text in [&b";"[..], b";;a", b";a=", b";a=\"x", b";a b", b";a=1;", b"a", b";=1"] {
             assert!(Params::parse(text).is_err(), "{}", text.escape_ascii());
         }

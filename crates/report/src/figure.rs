@@ -30,7 +30,7 @@ pub struct Plot {
 pub struct Axis {
     /// Quantity.
     pub title: String,
-    /// `us`, `%`, `1`, `1/s`, `B`, `B/s`, `s`, or any other text, which stands behind the value.
+    /// `us`, `%`, `1`, `1/s`, `B`, `B/s`, `s`, or any other text, which follows the value.
     pub unit: String,
     /// Initial scale. The reader may switch the y axis if all values are positive.
     pub scale: Scale,
@@ -78,7 +78,7 @@ pub struct Series {
 pub enum Form {
     /// Dots, joined.
     Line,
-    /// Bars over categories; several series stand side by side.
+    /// Bars over categories; several series are side by side.
     Bars,
     /// Dots alone.
     Points,
@@ -102,7 +102,7 @@ pub struct Point {
 /// Values of one source that others published.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Published {
-    /// Name in the legend: source, machine, and erratum where there is one.
+    /// Name in the legend: source, machine, and erratum, if any.
     #[serde(rename = "name")]
     pub label: String,
     /// The values.
@@ -177,7 +177,7 @@ pub enum Cause {
     /// The x of a point is the index of no category.
     #[error("x {0} at point {1} is no category: use an index from 0 to {2}")]
     Category(f64, usize, usize),
-    /// Bars stand over numbers.
+    /// Bars over numbers instead of categories.
     #[error("bars stand over categories: name them, or use lines or points")]
     BarsOverNumbers,
     /// Two boxes of a drawing are in one place.

@@ -17,7 +17,7 @@ const BASE: [&str; 4] = [
 /// Last part of the script: draws all charts, and lists them in the attributes of `<html>`.
 const FINISH: &str = include_str!("page/finish.js");
 
-/// A page under construction. Each part stands below the parts that were added before it.
+/// A page under construction. Each part is below the parts added before it.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     title: String,
@@ -61,7 +61,7 @@ impl Page {
         self.markup(&format!("<p class=\"about\"><code>{}</code></p>\n", escape(line)));
     }
 
-    /// Adds a sentence on a coloured ground, with a list below where there are items.
+    /// Adds a sentence on a coloured ground, with a list below if there are items.
     pub fn banner(&mut self, tone: Tone, title: &str, text: &str, items: &[Item]) {
         let (class, title, text) = (tone.class(), escape(title), escape(text));
         let list = list(items);
@@ -173,7 +173,7 @@ fn list(items: &[Item]) -> String {
     out
 }
 
-/// JSON without `<`: nothing in it can end the block that it stands in.
+/// JSON without `<`: nothing in it can end its block.
 fn json_block(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

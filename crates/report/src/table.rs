@@ -19,7 +19,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows. The first title stands above the names of the rows.
+    /// A table without rows. The first title is above the names of the rows.
     pub fn new(titles: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { titles: titles.into_iter().map(Into::into).collect(), ..Self::default() }
     }

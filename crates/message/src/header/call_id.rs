@@ -3,7 +3,7 @@
 use super::view;
 use crate::reader::{Field, Reader, WORD};
 
-/// `word` or `word@word`; compared byte for byte.
+/// A Call-ID: `word` or `word@word`; compared byte for byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallId<'a> {
     /// Raw text; never empty.

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn made_ones_are_written_with_their_fields() {
+    fn created_values_are_written_from_their_fields() {
         let mut made = Contact::new(NameAddr::parse(b"sip:a@b").unwrap());
         (made.q, made.expires) = (Some(250), Some(60));
         let mut out = Vec::new();

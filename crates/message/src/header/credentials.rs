@@ -5,7 +5,7 @@ use super::view;
 use crate::reader::{Field, Reader};
 use crate::write;
 
-/// `Digest username="bob", realm="..."`
+/// Credentials or a challenge: `Digest username="bob", realm="..."`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials<'a> {
     /// `Digest`, `Bearer`, ...; compares in any case.

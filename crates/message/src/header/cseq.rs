@@ -5,7 +5,7 @@ use crate::Method;
 use crate::reader::{Field, Reader};
 use crate::write::Write;
 
-/// `4711 INVITE`
+/// A CSeq: `4711 INVITE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CSeq<'a> {
     /// Below 2^31 (RFC 3261 section 8.1.1.5).

@@ -4,7 +4,7 @@ use super::view;
 use crate::params::Params;
 use crate::reader::{Field, Reader, is};
 
-/// `package.template;id=...`
+/// An event package: `package.template;id=...`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Event<'a> {
     /// The package with its templates, compared byte for byte.

@@ -4,7 +4,7 @@ use super::view;
 use crate::params::Params;
 use crate::reader::{Field, Reader, VALUE, is};
 
-/// `signature;info=<uri>;alg=ES256;ppt=shaken`
+/// A signed identity: `signature;info=<uri>;alg=ES256;ppt=shaken`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Identity<'a> {
     /// The signature, base64 in one to three parts; quoted in the old form.

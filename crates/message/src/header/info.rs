@@ -6,7 +6,7 @@ use crate::params::Params;
 use crate::reader::{Field, Reader};
 use crate::uri::Uri;
 
-/// `<uri>;parameters`
+/// A URI with parameters: `<uri>;parameters`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Info<'a> {
     /// Location of the information: a body part (`cid:`), an HTTP resource, or a tone of the phone's own (`urn:`,

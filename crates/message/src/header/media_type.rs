@@ -5,7 +5,7 @@ use super::view;
 use crate::params::Params;
 use crate::reader::{Field, Reader, is};
 
-/// `type/subtype;parameters`; in an Accept either part may be `*`.
+/// A media type: `type/subtype;parameters`; in an Accept either part may be `*`.
 #[derive(Clone, Copy, Debug)]
 pub struct MediaType<'a> {
     /// Type; compares in any case, like the subtype.

@@ -3,7 +3,7 @@
 use super::view;
 use crate::reader::{DIGIT, Field, Reader};
 
-/// `1.0`
+/// A MIME version: `1.0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MimeVersion<'a> {
     /// Digits before the point.

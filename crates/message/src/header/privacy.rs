@@ -3,7 +3,7 @@
 use super::view;
 use crate::reader::{Field, Reader};
 
-/// `id;header;critical`
+/// Privacy values: `id;header;critical`.
 #[derive(Clone, Copy, Debug)]
 pub struct Privacy<'a> {
     /// Raw text.

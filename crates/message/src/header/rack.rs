@@ -4,7 +4,7 @@ use super::{CSeq, view};
 use crate::reader::{DIGIT, Field, Reader, strict_number};
 use crate::write::Write;
 
-/// `RSeq CSeq method`
+/// An RAck: `RSeq CSeq method`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RAck<'a> {
     /// RSeq of the acknowledged response.

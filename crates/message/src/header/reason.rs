@@ -5,7 +5,7 @@ use crate::params::{Params, unquote};
 use crate::reader::{Field, Reader, is, strict_number};
 use std::borrow::Cow;
 
-/// `SIP;cause=200;text="Call completed elsewhere"`
+/// A reason: `SIP;cause=200;text="Call completed elsewhere"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReasonValue<'a> {
     /// `SIP`, `Q.850` or another.

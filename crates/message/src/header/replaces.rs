@@ -4,7 +4,7 @@ use super::{CallId, view};
 use crate::params::Params;
 use crate::reader::{Field, Reader, WORD, is};
 
-/// `call-id;to-tag=...;from-tag=...;early-only`
+/// A dialog to replace: `call-id;to-tag=...;from-tag=...;early-only`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replaces<'a> {
     /// Call-ID of the dialog to replace.

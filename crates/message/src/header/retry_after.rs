@@ -5,7 +5,7 @@ use crate::params::Params;
 use crate::reader::{DIGIT, Field, Reader, is, strict_number};
 use crate::write::{self, Write};
 
-/// `18000 (in a meeting);duration=3600`
+/// A time to wait: `18000 (in a meeting);duration=3600`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryAfter<'a> {
     /// Seconds to wait; a value above 32 bits counts as the maximum.

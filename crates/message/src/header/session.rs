@@ -5,7 +5,7 @@ use crate::params::Params;
 use crate::reader::{DIGIT, Field, Reader, is, strict_number};
 use crate::write::Write;
 
-/// `1800;refresher=uac`; a Min-SE has no refresher.
+/// A session interval: `1800;refresher=uac`; a Min-SE has no refresher.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SessionExpires<'a> {
     /// Session interval: the session ends if no refresh comes in this time. In a Min-SE, the shortest accepted

@@ -4,7 +4,7 @@ use super::view;
 use crate::params::Params;
 use crate::reader::{Field, Reader, is, strict_number};
 
-/// `active;expires=600`
+/// A subscription state: `active;expires=600`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SubscriptionState<'a> {
     /// `active`, `pending`, `terminated` or another; compares in any case.

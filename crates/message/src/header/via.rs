@@ -8,7 +8,7 @@ use crate::uri::sip::read_port;
 use crate::write::Write;
 use std::net::IpAddr;
 
-/// `SIP/2.0/UDP host:port;branch=...`. One pass finds all parameters that routing needs.
+/// A Via: `SIP/2.0/UDP host:port;branch=...`. One pass finds all parameters that routing needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Via<'a> {
     /// Raw value; empty if it was created, not parsed.
@@ -134,7 +134,7 @@ impl<'a> Field<'a> for Via<'a> {
         if scan.rest().starts_with(b"SIP/2.0/") {
             scan.skip(8);
         } else {
-            // Name and version may stand in any case and be spaced.
+            // Name and version compare in any case, and white space may separate them.
             for (n, part) in [&b"SIP"[..], b"2.0"].into_iter().enumerate() {
                 let at = scan.at();
                 if !scan.token()?.eq_ignore_ascii_case(part) {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn made_ones_are_written_with_their_fields() {
+    fn created_values_are_written_from_their_fields() {
         let mut via = Via::new(b"TCP", Host::Name(b"a.example"), None);
         via.branch = Some(b"z9hG4bK1");
         via.rport = Some(b"");

@@ -6,7 +6,7 @@ use crate::reader::{DIGIT, Field, Reader, VALUE, number};
 use crate::write;
 use std::borrow::Cow;
 
-/// `307 host.example "text"`
+/// A warning: `307 host.example "text"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Warning<'a> {
     /// Three digits.

@@ -6,7 +6,7 @@ use super::view;
 use crate::params::Params;
 use crate::reader::{Field, Reader, is};
 
-/// `gzip;q=0.5`, `da`, `*`, `session;handling=optional`
+/// A token with parameters: `gzip;q=0.5`, `da`, `*`, `session;handling=optional`.
 #[derive(Clone, Copy, Debug)]
 pub struct Weighted<'a> {
     /// Token; compares in any case.

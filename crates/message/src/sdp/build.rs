@@ -154,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_descriptions_are_read(
             (user, id, version, host) in (token(), any::<u64>(), any::<u64>(), token()),
             (name, info, email) in (text(), proptest::option::of(text()), proptest::option::of(text())),
             (ttl, count) in (proptest::option::of(any::<u8>()), any::<u32>()),

@@ -20,7 +20,7 @@ pub(super) fn rank(kind: u8, in_media: bool) -> Option<usize> {
 }
 
 impl Sdp<'_> {
-    /// Checks what [`Sdp::parse`] accepts unseen.
+    /// Checks order, presence and values of lines, which [`Sdp::parse`] does not.
     ///
     /// # Errors
     /// The first fault from the top; a missing line comes last in its section.

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_changed_is_nothing_changed() {
+    fn an_edit_without_changes_writes_the_same_bytes() {
         assert_eq!(edited(|_| {}), BODY);
         let text = edited(|edit| {
             assert!(!edit.set_port(2, 1) && !edit.set_direction(Part::Media(2), Direction::Inactive));

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_counts() {
+    fn other_differences_count() {
         for (a, b) in [
             ("sip:a@b", "sips:a@b"),
             ("sip:a@b", "sip:b"),

@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::reader::{Field, HOST, PASSWORD, Reader, URI_HEADER, URI_PARAM, USER, is};
 use crate::write::Write;
 
-/// `sip:user:password@host:port;parameters?headers`
+/// A sip or sips URI: `sip:user:password@host:port;parameters?headers`.
 #[derive(Clone, Copy, Debug)]
 pub struct SipUri<'a> {
     /// True for the scheme sips.

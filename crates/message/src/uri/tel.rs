@@ -5,7 +5,7 @@ use super::{UriParams, compare};
 use crate::reader::{PHONE, Reader};
 use crate::write::Write;
 
-/// `tel:number;parameters`. A local number should have a phone-context; one without is accepted, because emergency and
+/// A tel URI: `tel:number;parameters`. A local number should have a phone-context; one without is accepted, because emergency and
 /// feature numbers have none.
 #[derive(Clone, Copy, Debug)]
 pub struct TelUri<'a> {

@@ -3,7 +3,7 @@
 use crate::reader::{ANY_URI, Reader};
 use crate::write::Write;
 
-/// `urn:nid:nss`
+/// A URN: `urn:nid:nss`.
 #[derive(Clone, Copy, Debug)]
 pub struct Urn<'a> {
     /// The namespace, like `service` or `uuid`.
