@@ -74,16 +74,16 @@ fn a_call_is_drawn_and_measured() {
     assert!(figure("CPU per call") > 0.0 && figure("memory") > 1.0, "{text}");
     assert!(text.contains("Every call succeeded.") && text.contains("What to try next"), "{text}");
 
-    // The README shows the same ladder, but for the times.
+    // The page about the demo shows the same ladder, with other times.
     let arrows = |text: &str| -> Vec<String> {
         let rows = text.lines().filter(|row| row.contains('▶') || row.contains('◀'));
         rows.filter_map(|row| row.split_once('│').map(|(_, row)| row.to_owned())).collect()
     };
-    let readme = include_str!("../../README.md");
-    let (shown, drawn) = (arrows(readme), arrows(&text));
-    assert_eq!(shown.len(), 16, "the README shows the ladder whole");
+    let page = include_str!("../../docs/demo.md");
+    let (shown, drawn) = (arrows(page), arrows(&text));
+    assert_eq!(shown.len(), 16, "docs/demo.md shows the ladder whole");
     for row in shown {
-        assert!(drawn.contains(&row), "README.md shows {row:?}, the demo does not:\n{text}");
+        assert!(drawn.contains(&row), "docs/demo.md shows {row:?}, the demo does not:\n{text}");
     }
 
     let progress = String::from_utf8(output.stderr).expect("UTF-8");

@@ -1,8 +1,13 @@
-//! What the documents promise.
+//! Checks of the documents: words, log events, keys, rows and places that they name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+mod links;
+mod places;
+mod promises;
+mod sizes;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -48,37 +53,6 @@ fn tests() -> BTreeSet<String> {
         }
     }
     names
-}
-
-/// In the sections that say what holds stand tables alone: a sentence, and the tests that fail where it does not hold.
-#[test]
-fn each_sentence_of_the_security_policy_has_its_test() {
-    let tests = tests();
-    let text = fs::read_to_string(root().join("SECURITY.md")).expect("it is there");
-    let mut section = "";
-    let mut rows: BTreeMap<&str, usize> = BTreeMap::new();
-    for line in text.lines() {
-        if line.starts_with('#') {
-            section = line;
-        }
-        let Some(section) = section.strip_prefix("### ") else { continue };
-        if line.starts_with('#') || line.is_empty() || line == "| what holds | tests |" || line == "|---|---|" {
-            continue;
-        }
-        let cells: Vec<&str> = line.split(" | ").collect();
-        let [sentence, named] = cells[..] else { panic!("no row of two cells under {section}: {line}") };
-        let sentence = sentence.strip_prefix("| ").unwrap_or_else(|| panic!("no table under {section}: {line}"));
-        assert!(sentence.ends_with('.'), "no sentence: {sentence}");
-        let named: Vec<&str> = named.trim_end_matches(" |").split(", ").collect();
-        for name in named {
-            let name = name.trim_matches('`');
-            assert!(tests.contains(name), "there is no test {name}, which SECURITY.md names for: {sentence}");
-        }
-        *rows.entry(section).or_default() += 1;
-    }
-    for section in ["Bytes", "Open relay", "Digest authentication", "Bans", "The log", "TLS"] {
-        assert!(rows.get(section).is_some_and(|rows| *rows > 2), "{section}: {rows:?}");
-    }
 }
 
 /// Words that name no actor, where a sentence should: the peer, the caller, the server.
@@ -129,10 +103,9 @@ fn of(list: &'static [&'static str], line: &str) -> impl Iterator<Item = &'stati
 
 #[test]
 fn public_texts_name_the_actor() {
-    let mut files: Vec<PathBuf> = ["README.md", "SECURITY.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
-        .map(|f| root().join(f))
-        .into();
-    for folder in ["docs", "examples", "examples/library"] {
+    let mut files = links::documents();
+    files.push(root().join("tests/promises.toml"));
+    for folder in ["examples", "examples/library"] {
         let entries = fs::read_dir(root().join(folder)).expect("a folder of the project can be read");
         files.extend(entries.map(|entry| entry.expect("and its entries").path()));
     }
@@ -141,6 +114,10 @@ fn public_texts_name_the_actor() {
     for path in files {
         let text = fs::read_to_string(&path).expect("it is text");
         for (at, line) in text.lines().enumerate() {
+            // The other strings of that file are names of tests.
+            if path.ends_with("promises.toml") && !line.starts_with("text = ") {
+                continue;
+            }
             found.extend(without_actor(line).map(|word| format!("{}:{}: {word}", path.display(), at + 1)));
         }
     }
@@ -211,37 +188,6 @@ fn last_text(call: &str) -> &str {
         }
     }
     text
-}
-
-/// The files of "Where is ...?" are there, and hold what is named behind them.
-#[test]
-fn each_behaviour_is_where_the_architecture_says() {
-    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there");
-    let table =
-        text.split("\n## Where is ...?\n").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("the table");
-    let mut rows = 0;
-    for row in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
-        let places = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
-        rows += 1;
-        let mut file: Option<PathBuf> = None;
-        for word in places.split('`').skip(1).step_by(2) {
-            if !word.contains(['/', '.']) {
-                let file = file.as_ref().unwrap_or_else(|| panic!("no file before {word}: {row}"));
-                let text = fs::read_to_string(file).expect("it is text");
-                let is_there = text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|found| found == word);
-                assert!(is_there, "{} has no {word}", file.display());
-                continue;
-            }
-            // One of many.
-            let path = word.split(['*', '<']).next().unwrap_or_default();
-            let beside = file.as_ref().and_then(|file| file.parent()).map(Path::to_owned);
-            let found = [Some(root()), Some(root().join("crates")), beside].into_iter().flatten();
-            let found = found.map(|folder| folder.join(path)).find(|path| path.exists());
-            file = Some(found.unwrap_or_else(|| panic!("there is no {word}: {row}")));
-        }
-        assert!(file.is_some(), "no file: {row}");
-    }
-    assert!(rows > 40, "{rows}");
 }
 
 /// What a server logs of this level, each up to its first value.
