@@ -32,6 +32,14 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | rows and columns | `record.rs` |
+//! | writer thread, spool, quarantine | `writer.rs`; `spool.rs`; `quarantine.rs` |
+//! | masks | `mask.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

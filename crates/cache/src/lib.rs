@@ -50,6 +50,15 @@
 //! in pages of 2 MB where it can, so less is looked up on the way; the cache does nothing for it. And a fetch is short, some 320 instructions
 //! where a processor looks ahead by 500, and branches as expected: so one that follows at once begins to wait while the first still does, the
 //! locks of two partitions between them notwithstanding. What is rare in a fetch stands in functions of its own for that.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | requests and answers of a cache | `request.rs`; `engine.rs` |
+//! | short fetch from the local cache | `local/partition.rs`, `fetch`; `index.rs`, `guess`; `cells.rs`, `value_of` |
+//! | eviction, expiry, memory | `local/partition.rs`; `wheel.rs`; `cells.rs` |
+//! | entries that survive a kill | `log/keeper.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

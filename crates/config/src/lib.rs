@@ -12,6 +12,21 @@
 //! let config = Config::default();
 //! assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:5060");
 //! ```
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | keys of a table, with defaults, ranges and documentation | one file a table, `auth.rs` and others; `docs/configuration.md` is made from them |
+//! | lists of tables; names and references to them | `tables.rs`, `document`; `name.rs`, `Reference` |
+//! | shown and masked parts of a wrong file | `report.rs`; `mask.rs` |
+//! | reload: changed, fixed and contradicting keys | `reload.rs`, `for_running` |
+//! | rules: actions, compilation | `rules.rs`, `Action`, `compile` |
+//! | failures, limits of calls, filters, identities | `failure.rs`; `call_limit.rs`; `filter.rs`; `identity.rs` |
+//! | gateway groups; data sets | `gateway_group.rs`; `set.rs` |
+//! | domains: names, aliases, realms | `domains.rs`, `LocalDomain`; `domain_names.rs` |
+//! | services that the server uses, which no peer may name | `services.rs` |
+//! | warnings of `strowger check`: rules, open relay, certificates | `check_rules.rs`; `check_relay.rs`; `check_tls.rs`; `certificate.rs`; `validity.rs` |
 
 #![warn(missing_docs)]
 

@@ -90,6 +90,72 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Transactions
+//!
+//! [`transaction::Transactions`] finds an entry by a keyed 128-bit hash of the matching fields. An entry takes 96 bytes, and one of
+//! four state machines drives it: a function from state and event to the next state and a step. Each entry belongs to a transaction
+//! user: a role (proxy, user agent, suspended request) and an id, in eight bytes.
+//!
+//! * *Timers* of one length are a first-in-first-out queue of 16 bytes an entry; stopping one means forgetting its stamp.
+//!   Retransmissions are exact. Ends are rounded up to 100 ms, so that many share a wake-up.
+//! * *Copies*: a client transaction keeps its request in chained blocks until the response. Of a request that takes more memory than is
+//!   admitted, it keeps the parts for ACK, CANCEL and a response alone, and sends it once.
+//! * *Memory* of requests and long responses is charged to the source of the request; an IPv6 network is one source.
+//! * *Reflection*: a UDP source that has proved nothing gets one response of at most three times the size of its request. After
+//!   forwarding, each response of the callee passes once; 100, final response and repetitions together have the same bound.
+//! * *ICMP errors* can be forged. One ends a client transaction only if it quotes the branch of an unanswered request to that address.
+//!
+//! # Route tokens
+//!
+//! A route token in Record-Route proves that this server let a dialog through. It is made from Call-ID, tag of the party to which it
+//! leads, next Record-Route, usage of the dialog, account of its receiver and a hash of the Contact; one keyed hash verifies all. It
+//! leads in one direction, no further into the network than the sender's own address, and expires. A request without a valid token
+//! counts as one outside of a dialog, even with a To tag. The decision about tokens and seals is
+//! `docs/decisions/008-route-tokens-and-seals.md`.
+//!
+//! # Proxy
+//!
+//! A response context holds the server transaction and its branches. Candidates of the highest q are tried first, then group by group;
+//! addresses of a candidate one after the other, failed ones last. Max-Breadth bounds simultaneous branches. The number of all branches
+//! is fixed when the request first arrives, and each branch carries its share in the Via: contacts that lead back here cannot multiply
+//! requests. The first 2xx cancels the other branches, each 2xx goes upstream, a 6xx ends the fork, and otherwise the best response
+//! wins. Each ringing branch has its own Timer C.
+//!
+//! The plan of a request has its Record-Route, time-outs, failures that lead to a next target, and whether the user of the proxy is
+//! asked before a failure goes upstream. The proxy reports by notices: rang, answered, refused by which next hop, timed out, cancelled,
+//! no target left, ended. Each notice bears the eight bytes that came with the request.
+//!
+//! # Records
+//!
+//! State moves between shards and processes as records: a version, the listeners and peers that the process knows by number, then the
+//! fields as postcard writes them, with remaining milliseconds in place of moments. Records of each version are in files beside their
+//! tests; a changed form with an unchanged version fails them.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | shard of a call: bucket of a Call-ID | `call.rs`, `bucket` |
+//! | timers of a length | `timer.rs`, `TimerSettings` |
+//! | reserve of known dialogs and emergency calls at a bound | `transaction/admission.rs`, `admit_within_dialog` |
+//! | memory charged to a source | `transaction/dues.rs`; `charges.rs`; `source.rs` |
+//! | bound of repeated responses to a source without proof | `transaction/allowance.rs` |
+//! | large request kept in part | `transaction/abridged.rs` |
+//! | ACK and CANCEL of a forwarded INVITE | `transaction/ack_cancel.rs` |
+//! | To tag of own responses | `routing/own_tag.rs` |
+//! | names of this server, own Routes | `routing/identity.rs`, `domain_of`; `routing/route.rs`, `is_own` |
+//! | listener for a next hop | `routing/identity.rs` |
+//! | reach of an address; addresses of the machine | `routing/scope.rs`; `machine.rs` |
+//! | steps of the wall clock | `routing/clock_steps.rs` |
+//! | plan of a request, its failures | `proxy/plan.rs`, `FailurePlan` |
+//! | notices of a request | `proxy/notice.rs` |
+//! | failed targets | `proxy/failed_target.rs` |
+//! | several gateways asked in turn | `proxy/response_context.rs`, `Asking` |
+//! | moves to another shard | `proxy/moves.rs`; `user_agent/moves.rs`; `transaction/record.rs` |
+//! | records in bytes, their version | `record.rs`, `VERSION` |
+//! | rate limit of log lines | `log_limiter.rs`, `allow` |
+//! | text of a peer in a log line | `shown.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

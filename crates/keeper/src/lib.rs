@@ -13,6 +13,34 @@
 //! that have been replaced, it copies what still counts of the oldest segment into the newest, in small steps between the groups, and removes the
 //! file: no caller is asked for its state again. Nothing is synced to the disk: a power cut may lose what the kernel had not written yet.
 //! A SQLite file has a row for each number.
+//!
+//! ```
+//! use strowger_keeper::{Folder, FolderSettings, Keeper, Left, Settings};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let open = || Folder::open(FolderSettings::new(folder.path().join("calls"))).map(Box::new);
+//! let (keeper, _) = Keeper::open(open()?, Settings::default(), |_, _| ())?;
+//! keeper.put(7, (*b"ringing").into());
+//! keeper.put(7, (*b"answered").into());
+//! // Writes the rest.
+//! drop(keeper);
+//!
+//! let mut found = Vec::new();
+//! let take = |number, left: Left<'_>| match left {
+//!     Left::State(state) | Left::LastWords(state) => found.push((number, state.to_vec())),
+//! };
+//! Keeper::open(open()?, Settings::default(), take)?;
+//! assert_eq!(found, [(7, b"answered".to_vec())]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | groups, failures, last words | `writing.rs` |
+//! | folder, segments, compaction | `folder.rs`; `segments.rs` |
+//! | SQLite file | `sqlite.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -34,6 +34,34 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | start of a system: folder, marks, sign that it is ready; shipped systems | `system/mod.rs`; `running.rs`, `start`; `driver.rs`, `DriverFile`; `ready.rs`; `certificate.rs`; `lab/systems/` |
+//! | documents of calls and registrations, their users | `document.rs`, `text`; `lab/documents/` |
+//! | examination of a machine before a run | `doctor/mod.rs`, `Finding` |
+//! | experiment: file, faults, plan, values of a command line | `experiment/mod.rs`, `Experiment`; `fields.rs`; `plan.rs`; `overrides.rs`, `Overrides`; `lab/experiments/` |
+//! | events within a trial; figures over time | `experiment/event.rs`, `EventSpec`; `run/events.rs`; `over_time.rs`, `Seconds`; `row/series.rs`, `Series` |
+//! | one trial of load by processes of `strowger load` | `generator/mod.rs`, `Generator`; `trial.rs`; `reading.rs`; `document.rs`; `source.rs` |
+//! | capacity of a server: obstacles, search, sentence, page | `capacity/mod.rs`, `measure`; `obstacle.rs`; `answer.rs`; `page.rs` |
+//! | row of a trial, its figures with units | `row/mod.rs`, `Row`; `figure.rs`, `DEFINITIONS`; `reading.rs` |
+//! | schedule of a run: next trial, repetition, resume | `run/schedule.rs`, `Schedule`; `conduct.rs` |
+//! | folder of a run: valid after a kill, hashes, verification | `run/folder.rs`, `Folder`; `recorded.rs`, `Recorded`; `sums.rs` |
+//! | trial on real systems: start, registrations, samples, clients | `run/laboratory.rs`, `Laboratory`; `site.rs`; `trial.rs`; `clients.rs`; `sampled.rs` |
+//! | validity of a trial: checks, other programs, ended processes | `run/validity.rs`, `reasons`; `neighbours.rs`; `processes.rs` |
+//! | stack as a library: layers, parser, memory, unread echo | `stack/mod.rs`, `exchanges`; `layer.rs`, `Layer`; `pair.rs`, `Pair`; `unread.rs` |
+//! | command of a system that makes the load itself | `system/driver.rs`, `measure`; `run/measuring.rs`, `trial` |
+//! | bare echo; end of programs of a killed laboratory | `echo.rs`, `Echo`; `guard.rs` |
+//! | next trial; limits and their causes | `finder/search.rs`, `Search`; `rfc7502.rs`; `staircase.rs`; `cause.rs` |
+//! | formulas of the published measurements | `formula/` |
+//! | comparison of two runs, claimed differences | `compare/mod.rs`, `compare`; `ratio.rs`, `RatioInterval` |
+//! | report: figures, tables, gates, answer, pages | `report/mod.rs`, `Report`; `cells.rs`; `plot.rs`; `table.rs`; `gate.rs`; `answer.rs`; `html.rs` |
+//! | figures, lines and points that a report lacks | `report/shape.rs`, `missing` |
+//! | databases and caches, also by name | `backend/mod.rs`, `Backend`; `beside.rs`, `Beside` |
+//! | stress tests A to K and H1 | `lab/experiments/stress.toml`; `lab/systems/strowger/stress-a.toml`; `lab/systems/kamailio/stress.cfg`; `run/credentials.rs` |
+//! | each shipped experiment by real processes | `tests/tests/lab_smoke.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

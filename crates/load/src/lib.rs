@@ -40,6 +40,41 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Design
+//!
+//! * *Programs*: a tolerant reader accepts the documents of SIPp as SIPp does, one in ten of which is no well-formed XML. The result is
+//!   immutable and shared by all shards: labels become places, variables slots, texts templates. The workloads of `strowger load` are
+//!   such documents too, so both are measured alike.
+//! * *Pace*: calls start by the integral of the rate over time, whatever the state of earlier calls. A late start counts from its
+//!   scheduled moment.
+//! * *Calls* are slots: a place in the program, variables, the last message. A call allocates nothing once warm.
+//! * *Figures*: each shard writes its own books, a page a second; a collector adds the pages and writes the raw log. All reports are
+//!   made from pages, during the run or later from the log. Delays end at the time stamp of the kernel, and the delay until the message
+//!   was read is a measure of its own (`lag.receive`). The start delay of a call is split into the wait for the limit of concurrent
+//!   calls and the lag of the generator.
+//! * *Sockets*: calls share the socket of the listener by default; `strowger_net` opens dedicated ones for each call or user.
+//! * *Sending on schedule*: a shard sleeps on a timer of the kernel to the microsecond, and sends datagrams of one size to one place in
+//!   one call.
+//! * *Expressions* are those of POSIX, leftmost and longest, as in the C library, for which scenarios were written.
+//! * *Media*: one thread sends the packets of all calls by a wheel; a thread for each media socket reads and echoes.
+//! * *Registrations* of users before a run, and their removal after it, are calls on the same sockets with separate books, so they are
+//!   not measured.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | calls that are open at the end of a run | `engine/leaving.rs` |
+//! | moment of the first call | `campaign/moment.rs` |
+//! | shares of several documents | `campaign/documents.rs` |
+//! | keys that change a run | `campaign/keys.rs` |
+//! | messages of failed calls | `campaign/failed_calls.rs`; `report/ladder.rs` |
+//! | late or repeated messages of ready workloads; requests of no call | `engine/late.rs`; `engine/traffic/ending.rs`, `disown` |
+//! | commands of a document, their environment | `engine/action.rs` |
+//! | options of SIPp | `sipp/options.rs` |
+//! | wait of a call for its place; stalls of a shard | `engine/places.rs`; `presence.rs` |
+//! | media: packets, tones | `media/`; `media/dtmf.rs` |
 
 #![forbid(unsafe_code)]
 

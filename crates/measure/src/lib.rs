@@ -30,6 +30,19 @@
 //! assert_eq!(totals.delays(Delay::Disconnect).mean(), Some(500.0));
 //! assert_eq!(totals.counter(Counter::SessionCompleted), 1);
 //! ```
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | measures and their definitions, from which `docs/measures.md` is made | `delay.rs`; `share.rs`; `counter.rs` |
+//! | books of a shard | `books.rs` |
+//! | verdict on the generator, window by window | `health.rs`; `window.rs`; `judge.rs` |
+//! | requirement of a run; one that ends it | `requirement.rs`; `guard.rs` |
+//! | warm-up; figures of each document | `warm_up.rs`; `document.rs` |
+//! | raw logs: layout, several together, a span of seconds | `layout.rs`; `merge.rs`; `span.rs` |
+//! | processor time and memory of a process tree | `process.rs`, `Usage` |
+//! | samples of processes and machine, read again | `observer.rs`, `Observer`; `tree.rs`; `machine.rs`; `sockets.rs`; `observed.rs` |
 
 mod attempt;
 mod books;

@@ -77,6 +77,25 @@
 //! assert!(ping.ends_with(b"Call-ID: ping-1\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"));
 //! # Ok::<(), strowger_message::Error>(())
 //! ```
+//!
+//! # Forms of a message
+//!
+//! An [`Index`] also tells the form of its message (`index::Form`). In the *canonical* form all readers find the same lines and the
+//! same body: CRLF after each line, no folding, no control octets, one plain Content-Length, no repeated line that may occur once.
+//! Nearly all messages are canonical. A *loose* one (bare LF, folds, no Content-Length in a datagram) is rewritten and indexed again
+//! before routing; an ambiguous one (a bare CR) is refused. So the next hop reads the same message as this server.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | index of a message; scan by SIMD and its safe twin | `index.rs`, `Index`; `scan.rs` |
+//! | canonical form | `canonical.rs` |
+//! | patches on the received bytes | `edit.rs` |
+//! | messages in a stream | `frame.rs` |
+//! | typed views of header fields | `typed.rs`; `view.rs`; `header/<name>.rs` |
+//! | lists of values in a header field | `values.rs` |
+//! | text that a message is built of | `build.rs`; `write.rs` |
 
 #![deny(unsafe_code)]
 #![forbid(unsafe_op_in_unsafe_fn)]

@@ -50,6 +50,81 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # A round
+//!
+//! A shard sleeps until a socket is ready, a timer is due or another thread rings its bell. Then it works in rounds: it reads the clock
+//! once (the wall clock every 10 ms), receives up to `udp_batch` datagrams from each UDP socket by one `recvmmsg`, accepts connections,
+//! takes commands and messages of other shards, runs due timers, and sends the outbox. Between rounds each ready connection gives up to
+//! `limits.messages_per_turn` messages. No step of a round waits. Code that rarely runs is in functions of its own, because a message
+//! passes through more code than the first-level cache holds.
+//!
+//! # The owner of a call
+//!
+//! A keyed hash of the Call-ID selects one of 256 buckets, and each bucket belongs to one shard. So all messages of a call meet in one
+//! shard without a lock, whatever socket they come by. The key is drawn at each start, so a peer cannot aim at a shard. With several
+//! shards the Call-ID is found by a scan without a parse, and a message of another shard's bucket crosses once by a bounded ring. For
+//! UDP a packet filter in the kernel computes the same hash and selects the socket; it saves work and decides nothing.
+//!
+//! # Sending
+//!
+//! All datagrams of a socket leave by one `sendmmsg`, all bytes of a connection by one `writev`. Datagrams for which the kernel has no
+//! room wait in a bounded queue. A message that cannot be sent comes back by [`Service::failed`] with its token. A later ICMP error is
+//! read from the queue of the socket, and all shards hear it. When a connection ends, its unanswered requests are sent once more by
+//! another connection; a response whose connection is closed goes to the listening address of the peer (RFC 3261 section 18.2.2). A
+//! socket bound to all addresses remembers by which address each peer came, and answers from it.
+//!
+//! # Shards start and end
+//!
+//! `shards = "auto"` starts one shard. Above 70 % load another starts; when they idle, the last is emptied. Each further shard costs
+//! wake-ups, so there are as few as the load needs.
+//!
+//! A bucket moves while its calls continue. The old owner ends its round, exports the records of the bucket and sends a fence to every
+//! shard. Each shard empties its sockets towards the old owner, turns to the new one and confirms. Until all have confirmed, the new
+//! owner works on messages that come by way of the old one and holds back the others, which are younger. So no message is lost or
+//! overtaken. Connections stay where they are.
+//!
+//! `Bounds` and `Identities` are replaced as a whole while shards run: a shard compares one pointer a round. No connection is closed
+//! because a bound has fallen. New handshakes use the new certificates and resume no earlier session.
+//!
+//! A panic in a shard or beside it, and the end of a thread of the store, end all shards; [`Handle::failed`] tells why, and `strowger
+//! serve` exits with code 70.
+//!
+//! # Sockets of a service
+//!
+//! The generator's service ([`ServiceWithSockets`]) opens *dedicated sockets*, one for a call or user. Messages carry the flow id in
+//! both directions; the directory does not list these sockets. The shard reads those that one `epoll` names. Received messages carry
+//! the time stamp of the kernel, and a shard with exact timers sleeps on a timer of the kernel, at most a thousand times a second in
+//! the mean.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | owner of a message | `dispatcher.rs`, `arrive`; `buckets.rs` |
+//! | ring and bell between shards | `ring.rs`; `links.rs`; `bell.rs` |
+//! | packet filter | `steer.rs` |
+//! | shards that are added under load | `shard_pool.rs`, `watch` |
+//! | scheduling class of a shard | `scheduling.rs` |
+//! | idle and other time-outs of a connection | `connection.rs`, `due` |
+//! | messages of a connection in one turn | `reading.rs`, `another_turn` |
+//! | time that a shard was kept from its work | `turns.rs`, `longest` |
+//! | age of unread datagrams | `queue_delay.rs`, `QueueDelay`; `handle.rs`, `oldest_datagram` |
+//! | writing to connections, waiting for one | `streams/writing.rs`; `posting.rs`, `hold_fallback` |
+//! | requests and responses of an ended connection | `streams/sent_log.rs`; `ending.rs` |
+//! | names in advance, answers beyond their time (RFC 8767) | `resolve.rs`, `resolve`; `resolve/ask.rs`; `kept.rs` |
+//! | certificates, TLS versions, sessions | `tls.rs`; `tls/sessions.rs`; `tls/sni.rs`, `Certificates` |
+//! | certificates replaced at run time | `tls/identities.rs`, `Identities`; `handle.rs`, `set_identities` |
+//! | limits replaced at run time | `bounds.rs`, `Bounds`; `handle.rs`, `set_bounds` |
+//! | memory of a source | `sources.rs` |
+//! | source address of a UDP message | `source_addresses.rs` |
+//! | sockets opened by systemd; sockets that shards share | `listen_socket.rs`, `Origin`; `node.rs`, `with_sockets` |
+//! | socket of one call | `dedicated.rs` |
+//! | time stamps, exact timers, batches of one size | `timestamp.rs`; `alarm.rs`; `gso.rs` |
+//! | failure of a shard | `failure.rs` |
+//! | periodic work on one beat | `clock.rs`, `beat` |
+//! | metrics of the network side | `counters.rs` |
+//! | unread relay and echo, for comparison | `floor.rs`, `relay`; `floor/exchange.rs` |
 
 #![warn(missing_docs)]
 

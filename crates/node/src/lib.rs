@@ -37,6 +37,57 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Effects
+//!
+//! [`shard::Shard`] is the service of a network shard. It gives received messages with the time to the engine, and carries out the
+//! effects of the engine when the call returns: names to resolve, questions to databases and caches, rows of accounting, kept calls,
+//! aliases of connections, memory to return. The simulation runs the same engine with other hands.
+//!
+//! # Reload
+//!
+//! Keys of the file are of two kinds: *fixed* ones, which a process has for life (addresses, threads, database, timers, secret), and
+//! the policy. A reload reads the file again, keeps the values of fixed keys, and refuses a file that contradicts them, such as an open
+//! `control.listen` without its secret. Everything that may fail comes first: check of the file, certificates, name servers. Then the
+//! compiled policy replaces the earlier one as a whole.
+//!
+//! One thread makes policies and frees them, never a shard: the allocator keeps the memory of each thread apart, and a policy with
+//! 100,000 prefixes that one thread makes and another frees would leave a part of it behind each time. That thread also puts changes in
+//! order; the thread of signals waits for none. Rows of data sets are fetched by threads of their own, then the policy thread builds
+//! the sets. Sets with equal entries are shared by policies. A server does not start without the rows of a set; a running one keeps the
+//! earlier rows.
+//!
+//! `make test-reload` runs the tests of all keys on servers that got their policy by a reload.
+//!
+//! # Questions from outside
+//!
+//! HTTP (`/metrics`, `/healthz`, `/readyz`) and the control socket are served by the runtime beside the shards, each with bounds for
+//! connections, bytes and time. A list of registrations is made in slices of 64 bindings, so a look-up waits for one slice at most. All
+//! shards are woken now and then; one that does not come round is stuck, and `/healthz` and the watchdog of systemd depend on that
+//! alone.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | type of a server; graceful shutdown | `server.rs`, `Server`, `drain` |
+//! | effects of the engine | `shard.rs`, `Shard` |
+//! | reload; bindings of a renamed domain | `reload.rs`, `rename_bindings` |
+//! | thread of policies and data sets | `policy_thread.rs` |
+//! | data sets, their sources, refresh | `data_sets.rs`; `data_sets/sources.rs`; `refresh.rs` |
+//! | explain without a running server | `offline.rs` |
+//! | `/metrics`, `/healthz`, `/readyz` | `http.rs`; `health.rs`, `stuck` |
+//! | metrics put together on request; with labels | `metrics.rs`; `metrics/labelled.rs` |
+//! | orders of `strowger status` and others, also by HTTP | `control/order.rs`; `carry_out.rs`; `ways.rs`; `http.rs`; `openapi.rs` |
+//! | orders about calls, limits, caches, accounting | `control/calls.rs`; `limits.rs`; `caches.rs`; `accounting.rs` |
+//! | readiness, watchdog and sockets of systemd | `supervisor.rs` |
+//! | addresses of the machine; routes of the kernel | `machine.rs`; `routes.rs` |
+//! | caches of the configuration | `caches.rs` |
+//! | calls of the process before | `kept.rs` |
+//! | counts that servers share | `shared_counts.rs` |
+//! | leases of a shared database | `lease.rs`, `Leases` |
+//! | algorithms that a table lacks | `directory.rs`, `fit` |
+//! | removed users; unknown users in rules | `removal.rs`; `named_users.rs`, `NamedUsers` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

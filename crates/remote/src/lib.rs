@@ -41,6 +41,16 @@
 //! reply, and brings a parser for each type that Redis has and 20 crates; what its connection does with requests that were given up, and how
 //! often it connects again, is its own affair. Memcached has no client that speaks the meta commands and pipelines. What both need is the
 //! same: a queue, connections with deadlines, replies in order. It stands here once, and the protocols are a file each.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | reply of a request; deadlines, dead servers | `link.rs`, `Link`; `connection.rs` |
+//! | protocols | `memcached.rs`; `redis.rs`; `resp.rs` |
+//! | order of changes of a key | `order.rs` |
+//! | failures logged once for several observers | `said.rs` |
+//! | server of a key; Sentinels | `cluster.rs`; `world.rs`; `dial.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -11,6 +11,28 @@
 //! | [`Table`], [`Terminal`] | rows of figures, and lines broken at the width of a terminal |
 //! | [`Tone`], [`Item`], [`Mark`] | tone of a sentence, and result of a requirement |
 //! | [`printable`], [`rfc3339`] | text of peers, moments |
+//!
+//! ```
+//! use strowger_report::{Page, Table};
+//!
+//! let mut table = Table::new(["system", "calls a second"]);
+//! table.row(["strowger", "1,000"]);
+//! let mut page = Page::new("A run");
+//! page.section("Limits");
+//! page.table(&table);
+//! let html = page.html("Made by a test.");
+//! assert!(html.contains("Content-Security-Policy") && html.contains("1,000"));
+//! ```
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | frame, style and script of a page | `page.rs`, `Page` |
+//! | charts; their export as SVG | `page/chart.js`, `Chart`; `export.js` |
+//! | data of a chart | `figure.rs`, `Plot` |
+//! | drawings of a test bed and a call flow; tables; text for terminals | `drawing.rs`; `table.rs`; `terminal.rs` |
+//! | control bytes of a peer | `printable.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

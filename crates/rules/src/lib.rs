@@ -119,6 +119,15 @@
 //! numbers, networks, flags, sets), and evaluates only the rules that can match. `make bench-rules` prints the time of
 //! a decision among 1,000 rules with 100,000 prefixes, with and without the index, and the bytes per prefix. Evaluation
 //! allocates nothing and takes no lock.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | fields of a condition, grammar, faults | `field.rs`; `parser.rs`; `fault.rs` |
+//! | rules that may match | `index.rs` |
+//! | prefixes, networks and texts of data sets | `set.rs` |
+//! | open relay by a condition | `condition.rs`, `needs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -77,6 +77,99 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Stages
+//!
+//! A request passes stages, each in a file of its own: `address.rs`, `authorization.rs`, `consultation.rs` (rules), `routing.rs`;
+//! REGISTER has `registration.rs`, and an ACK for a 2xx `acknowledgement.rs`. A stage is a function of request, policy and answers. It
+//! sends and stores nothing and returns a `Verdict`: next stage, reply, question, or destination. `Engine::advance` carries the verdict
+//! out.
+//!
+//! # Waiting
+//!
+//! A stage that lacks an answer (subscriber, name, cache) asks with a ticket, and the request is *suspended*: its bytes and progress go
+//! into a slot, and the shard works on other calls. The answer resumes the request at the same stage; no earlier stage runs twice.
+//! Later messages of the same call and sender are held back up to a bound, copies are absorbed. The caller gets no 100 before it has
+//! proved itself, since that would show who is in the cache.
+//!
+//! # Authentication
+//!
+//! Without credentials a request of a local user gets a challenge for each algorithm; the nonce is stored nowhere. The nonce is
+//! verified before the user is looked up: key, age, by UDP the source; and the Request-URI must be that of the credentials. Afterwards
+//! the nonce count is entered into a table of the process, so it is accepted once.
+//!
+//! # Tracked calls
+//!
+//! Each shard has a table of its tracked and logged calls, which follows the notices of the proxy. A call is found by a hash of Call-ID
+//! and caller's tag that is the same in all shards. The eight bytes of a notice are most bits of that hash, a salt of the call or
+//! dialog and the purpose of the request. So keys stay valid when a bucket moves, and a salt keeps late notices of an earlier call with
+//! the same Call-ID and tag away. For each dialog the table has the URIs, tags, CSeqs, Contacts and Routes that a request of this
+//! server to either party needs.
+//!
+//! A call ends with a 2xx, 481 or 408 to the BYE of its last answered dialog, without a response to that BYE, with the failure of its
+//! INVITE, or at `dialogs.lifetime`. A 2xx that comes later is dropped, so no session exists without a record. At the end of a lifetime
+//! or session timer, and by order of an operator, the server sends a BYE to both parties; the dialog remains until both have ended it.
+//! In doubt (refused BYE, missing ACK, call of an earlier process) it asks both parties by an OPTIONS within the dialog.
+//!
+//! * *Accounting*: the account of a call hears the same notices. When the call leaves the table its rows become effects, which a writer
+//!   thread takes.
+//! * *Kept calls* (`dialogs.folder`, `dialogs.database`): changed state leaves at the end of a round as bytes, with ages in place of
+//!   moments. The next process reads all before its shards begin; the first shard takes them over. Call-IDs hash by keys that follow
+//!   from the secret, so keys stay valid.
+//!
+//! # Contacts
+//!
+//! A contact is reached by the connection of its REGISTER (a flow: node, process, shard, slot, generation), by the source address of
+//! its REGISTER (NAT), by its Path or by its URI. A contact that is another local user stands for the contacts of that user, and so
+//! does a user whom a rule names. A contact that leads to this server is refused at REGISTER.
+//!
+//! # Policy
+//!
+//! A policy is a compiled configuration, an immutable snapshot. A shard takes a new one at the end of a round; requests in progress
+//! keep theirs, so a policy lives until its last request has ended. Nonces, bans and log quotas belong to the process and survive.
+//! Names of earlier listeners stay names of this server, because Routes of calls have them.
+//!
+//! # Moves
+//!
+//! The state of a bucket moves to another shard as records, or as bytes to another process (`engine/moves.rs`). A request read from
+//! bytes continues under the policy of its new engine, with the plan that it had. Answers about subscribers are not moved, since they
+//! prove passwords: the stage asks again. A REGISTER whose bindings are being written belongs to no call; the process that writes them
+//! answers it. The reader needs the secret, the seed and the `call_secret` of the writer, or its tables find nothing.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | stages and their verdicts | `stage.rs`, `Verdict` |
+//! | own responses, their lines and reasons | `reply.rs`, `Reply` |
+//! | requests without a stage: unreadable, shed | `engine/unread.rs` |
+//! | rights of a caller without a password in a dialog | `authorization.rs`, `authorize`; `reach.rs`, `may_name` |
+//! | INVITEs that begin a call; requests within a dialog; removed users | `dialog_access.rs`; `removed_users.rs` |
+//! | proof of a dialog at a bound | `engine/reading.rs`, `proves_dialog` |
+//! | targets that a peer may name | `reach.rs`, `may_name` |
+//! | spelling of a user in credentials | `handling.rs`, `User`; `authentication.rs`, `account` |
+//! | credentials in a cache alone | `credentials.rs` |
+//! | bans, their end; failures by source and account | `ban.rs`, `lift`, `is_banned`; `tally.rs` |
+//! | set-aside next hops | `set_aside.rs`; `engine/failed_targets.rs` |
+//! | users as places of rules: ring group, hunt group, forward | `place_targets.rs`, `PlaceTargets`; `place_forwarding.rs` |
+//! | methods of a device | `methods.rs` |
+//! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `consultation.rs`, `decide`; `decision.rs`, `Decision` |
+//! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `calls/notices.rs`, `consider` |
+//! | limits of calls; gateway groups | `call_limits.rs`; `places.rs`; `calls/led.rs`, `lead_on`; `calls/within.rs`, `take_room` |
+//! | limits shared by servers | `shared_counts.rs`, `Member`; `call_limits.rs`, `hear` |
+//! | explain | `explain.rs`, `explain`; `judgement.rs`, `Judgement`; `plan_view.rs`, `PlanView` |
+//! | table of calls, dialogs, lists | `calls/table.rs`; `dialog.rs`; `within.rs`; `in_dialog.rs`; `list.rs` |
+//! | end of a call, late responses, doubt | `calls/end.rs`; `ending.rs`; `answers.rs`; `doubt.rs` |
+//! | calls that cannot be ended; ended calls | `calls/endable.rs`, `unendable`; `ended_calls.rs`, `recall` |
+//! | shares of the table of calls | `calls/shares.rs`, `are_used_up` |
+//! | kept calls | `calls/kept.rs`, `keep_changed`, `take_over` |
+//! | account of a call, its end | `accounting.rs`; `calls/kept.rs`, `close_accounts` |
+//! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `line_rate.rs`; `refusals.rs` |
+//! | listener at an address of several | `local_address.rs` |
+//! | own name by look-up | `own_name.rs` |
+//! | policy of a request; freed policies | `engine/policy.rs`; `process_state.rs`, `drop_retired` |
+//! | moves of a bucket, also as bytes | `engine/moves.rs`, `export`, `export_bytes` |
+//! | metrics of the engine; of gateways | `counters.rs`, `Messages`; `gateways.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -4,6 +4,21 @@
 //! delays and reorders datagrams, and by [`connections::Connections`] that break. One clock jumps from event to event.
 //! All randomness comes from one seed, so a failure replays: [`scene::run`]. The [`laws`] are checked after every step.
 //! When no work is in progress any more, nothing may be left: no transaction, no kept byte, no timer, no dialog.
+//!
+//! ```
+//! // Calls on a bad network, twice by one seed: both runs are equal, message by message.
+//! strowger_sim::scene::run_twice(7)?;
+//! # Ok::<(), String>(())
+//! ```
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | simulation as a test; faults that it must find | `tests/tests/simulate.rs`; `tests/faults.toml` |
+//! | rows of accounting on their way; a kill between them | `server/rows.rs`; `kept.rs` |
+//! | ringing calls without an account; servers that count by one cache | `server/ringing.rs`; `counts.rs` |
+//! | a gateway, phones and an account that wants to talk without a record | `billing.rs`; `billing/law.rs` |
 
 #![forbid(unsafe_code)]
 

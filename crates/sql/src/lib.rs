@@ -12,6 +12,16 @@
 //!
 //! What is asked for each request is prepared, once a connection. Each statement has a deadline, kept also where the server is frozen or its packets vanish: a
 //! connection that misses it is dropped, and another is made, with pauses that grow while the server cannot be reached.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | subscribers of other programs: columns, HA1, differences of servers, lost connections | `table.rs`; `dialect.rs`; `credential.rs`; `subscribers.rs`; `back_off.rs` |
+//! | own tables: columns, statements, versions | `own_table.rs`; `schema.rs` |
+//! | accounting; bindings; kept calls; their connection | `accounting.rs`; `bindings.rs`; `calls.rs`; `writing_connection.rs` |
+//! | lease of a shared database: take-over, fence | `lease.rs`, `acquire` |
+//! | rows of a data set | `rows.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

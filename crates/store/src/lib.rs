@@ -38,6 +38,50 @@
 //! table.lookup(b"sip:alice@example.com", now, &mut |b| assert_eq!(b.uri(), b"sip:alice@192.0.2.1"));
 //! assert!(!table.is_registered(b"sip:alice@example.com", now + 60_000));
 //! ```
+//!
+//! # Look-ups
+//!
+//! A shard asks the cache first ([`read_through`]), and a miss goes to the database with a ticket. Equal questions in flight are asked
+//! once. Each shard has a connection of its own to a database server, which blocks nothing, so a question and its answer wake no other
+//! thread; while it is busy, the threads of the look-ups ask, up to `store.lookup_connections` batches at a time. SQLite, whose calls
+//! block, has these threads alone.
+//!
+//! * *Deadlines*: each look-up has one, kept within 50 ms; a missed one means 500. After several in a row further look-ups fail at
+//!   once, and the last question is repeated until the database answers in time.
+//! * *Known users* do not notice: an answer past its lifetime is used for `store.serve_stale` more if the database fails or does not
+//!   answer within `store.stale_wait`.
+//! * *Changes*: a watch reads which answers have changed. A notice voids one answer and a version voids all; where a database has
+//!   neither, an answer lives for its lifetime. A voided answer is never used again. The SQLite file has notices, written by triggers,
+//!   so they cover changes by any program.
+//! * *Shared caches* ([`second_level`]) are asked between memory and database. With `auth.credential_cache` ([`credential_cache`]) a
+//!   REGISTER alone is judged by the database; its credentials live in the cache as long as the bindings.
+//!
+//! # Registrations
+//!
+//! Under the lock of a partition the registrar decides, the change is applied in memory, and it enters the queue of the [`journal`]. So
+//! disk and memory have one order. A writer thread commits groups; with `durability = "power-loss"` it syncs. When the commit has
+//! returned, the tickets come back and the 200s leave. If a group failed, memory returns to its earlier state and the 500s leave. So no
+//! 200 is wrong.
+//!
+//! The end of a binding is a moment of a clock that cannot be set, so a step of the system's clock ends none; rows alone have the
+//! system's time.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | cached answers, slow and dead databases | `read_through.rs`, `cached`; `read_through/keeper.rs`; `asker.rs`; `local.rs` |
+//! | answers that a changed user voids | `schema.rs`, `THIRD`; `read_through/cache.rs`, `void` |
+//! | spelling of a user | `subscriber.rs`, `parts_of` |
+//! | cache between memory and database | `second_level.rs`; `second_level/codec.rs` |
+//! | clock of bindings | `clock.rs` |
+//! | commit with unknown outcome; failed commit | `journal/writer.rs`, `Repair` |
+//! | domain that becomes an alias | `location/rename.rs` |
+//! | writing in groups | `group.rs` |
+//! | SQL of the SQLite file | `schema.rs`; `sqlite_bindings.rs`; `sqlite_subscribers.rs`; `sqlite_rows.rs` |
+//! | SQLite file that another program overwrites | `database_header.rs` |
+//! | second server on a database file | `instance_lock.rs`, `InstanceLock` |
+//! | URL of a database server | `database_url.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -1,4 +1,19 @@
 //! The command line of Strowger: only wiring and text for people.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | signals, reload, leases of a server | `serve.rs`, `reload_each`, `take_leases` |
+//! | configuration file of a command | `configuration.rs` |
+//! | commands for a running server | `control/` |
+//! | tables of a database server | `db.rs` |
+//! | explain | `explain.rs` |
+//! | log lines on standard error | `logging.rs`; `logging/plain.rs`; `queue.rs` |
+//! | exit code of a load run | `load/reports.rs` |
+//! | commands of the laboratory | `lab/mod.rs`; `doctor.rs`; `plan.rs`; `capacity.rs`; `stack.rs` |
+//! | demo | `demo/` |
+//! | huge pages, returned memory | `allocator.rs` |
 
 mod access;
 mod allocator;
