@@ -1,18 +1,18 @@
-# Everything that can be asked of this tree. `make` alone names it.
+# Build, test and benchmark targets; run `make` for the list.
 
 CARGO ?= cargo
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 STROWGER = $(abspath $(TARGET))/release/strowger
 TESTED = $(abspath $(TARGET))/debug/strowger
 
-# What the longer doors take, in seconds or in numbers.
+# Durations and counts of the long-running targets.
 SOAK_SECONDS ?= 14400
 SEEDS ?= 10000
 BILLED ?= 20000
 FUZZ_SECONDS ?= 3600
 FUZZ_TARGETS ?= message views sdp framing transaction dialog calls conditions
 FUZZ_OPTIONS ?=
-# Folders, seen from fuzz/.
+# Folders, relative to fuzz/.
 FUZZ_CORPUS ?= corpus
 STROWGER_CORPORA ?= ../shared/corpora
 FUZZ_SEEDS ?= ../crates/message/tests/torture ../crates/lab/messages \
@@ -21,7 +21,7 @@ RATE ?= 1000
 SECONDS ?= 10
 RUNS ?= 20
 LETTERS ?= A,B,C,D,E,F,G,H,H1,I,J,K
-# Of a bench, of which the median counts: where it says no number, 7 for the stress tests and 3 for the others.
+# Rounds of a bench, whose median counts: by default 7 for the stress tests, 3 for the others.
 ROUNDS ?=
 ENTRIES ?= 10000000
 BASELINE_ROUNDS ?= 25
@@ -33,13 +33,13 @@ SYSTEMS ?= strowger
 LAB = $(TARGET)/lab
 DIALOGS ?= 100000
 ACCOUNTED ?= 20000
-# Names of tests, where not all are wanted.
+# Name filter of the tests.
 TESTS ?=
-# Those whose servers may be started by a reload.
+# Tests whose servers can get their configuration by a reload.
 BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registrations:: relaying:: removal:: unreachable:: waiting::
-# Those of which a short form is among the tests; the whole takes minutes.
+# Tests that take minutes; a short form of each is among the tests.
 LONG ?= fault_matrix:: lab_capacity:: lab_compare:: reload_under_load::
-# How many tests run at once: most of them wait nearly all the time.
+# Number of simultaneous tests: most of them wait nearly all the time.
 TEST_THREADS ?= $(shell expr 4 \* `nproc`)
 
 .DEFAULT_GOAL := help
@@ -53,7 +53,7 @@ help:
 	@echo 'make test-reload   the tests of keys and policy, each server given its configuration by a reload'
 	@echo 'make test-dialogs  $(DIALOGS) calls over a kill of their server: memory, disk, time of the restart (DIALOGS=); two minutes'
 	@echo 'make test-accounting   rows of $(ACCOUNTED) calls while their database is in trouble (ACCOUNTED=); two minutes'
-	@echo 'make test-long     what measures for minutes: a hundred reloads with 100,000 prefixes under load, each database and cache server in each'
+	@echo 'make test-long     measurements of minutes: a hundred reloads with 100,000 prefixes under load, each database and cache server in each'
 	@echo '                   trouble, runs of the laboratory before and after a planted slowdown; twelve minutes'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
@@ -73,13 +73,13 @@ help:
 	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message; then bench-cache (five minutes)'
 	@echo 'make bench-cache   the local cache with $(ENTRIES) entries (ENTRIES=): bytes of one, stores and fetches, hits, a fetch beside a writer; after a'
 	@echo '                   kill -9 under load each acknowledged entry, and the time of loading 1,000,000 (kills while it compacts are among the tests)'
-	@echo 'make bench-control  what status and a list of 1,000,000 registrations cost the calls beside them (2 minutes)'
-	@echo 'make bench-rules   what a decision among 1,000 rules and 100,000 prefixes costs'
-	@echo 'make bench-engine  what a call of the stress tests A to E costs the engine alone, without sockets (LETTERS= ROUNDS=)'
+	@echo 'make bench-control  cost of status and of a list of 1,000,000 registrations for simultaneous calls (2 minutes)'
+	@echo 'make bench-rules   cost of a decision among 1,000 rules and 100,000 prefixes'
+	@echo 'make bench-engine  cost of a call of the stress tests A to E for the engine alone, without sockets (LETTERS= ROUNDS=)'
 	@echo 'make bench-stress  the stress tests A to K and H1 beside Kamailio with MariaDB: server and database, CPU a call; then bench-lookups (LETTERS= ROUNDS=;'
 	@echo '                   SECONDS=; with 7 rounds 7 minutes for each of A to F, 10 for each of the others, two hours for all)'
-	@echo 'make bench-lookups  what one look-up in MariaDB and in PostgreSQL costs the server (ROUNDS=; two minutes)'
-	@echo 'make bench-caches  what credentials in a cache add to a registration and a call: local, Memcached, Redis (SECONDS= ROUNDS=; 12 minutes)'
+	@echo 'make bench-lookups  cost of one look-up in MariaDB and in PostgreSQL for the server (ROUNDS=; two minutes)'
+	@echo 'make bench-caches  cost that credentials in a cache add to a registration and a call: local, Memcached, Redis (SECONDS= ROUNDS=; 12 minutes)'
 	@echo 'make lab-quick     every experiment of the laboratory on this server in the profile quick, half an hour; SYSTEMS= for Kamailio too, an hour'
 	@echo 'make lab-pictures RUN=DIR  pictures of the report of a run for the documents, light and dark'
 	@echo 'make bench-abuse   processor time and bytes that one message, one source, one /64 can cost, each with its bound'
@@ -90,7 +90,7 @@ demo:
 build:
 	$(CARGO) build --locked --release --package strowger
 
-# A package that cannot be installed is named here, and again by the test that needs it.
+# Names packages that cannot be installed; the tests that need them name them again.
 packages:
 	-@tests/packages --install
 
@@ -120,13 +120,13 @@ test-accounting: packages
 	STROWGER_ACCOUNTED_CALLS=$(ACCOUNTED) STROWGER_BIN=$(TESTED) $(CARGO) test --locked --workspace --test beside -- \
 		--ignored --nocapture --test-threads=1 accounting_faults::
 
-# What measures for minutes, one after the other on the whole machine.
+# Measurements of minutes, one after the other on the whole machine.
 test-long: packages
 	$(CARGO) build --locked --workspace --all-targets
 	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --locked --workspace --test alone -- \
 		--ignored --nocapture --test-threads=1 $(or $(TESTS),$(LONG))
 
-# Each server starts with the keys that need a restart alone, and is given the others while it runs: they must mean the same then.
+# Each server starts with the keys that need a restart alone, and gets the others by a reload: their effect must be the same.
 test-reload: packages
 	$(CARGO) build --locked --workspace --all-targets
 	STROWGER_BY_RELOAD=1 STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) RUST_TEST_THREADS=$(TEST_THREADS) \
@@ -153,7 +153,7 @@ test-valkey: packages
 test-sipp-corpus: packages
 	$(CARGO) test --locked --package strowger-load --test suite -- scenario_ --include-ignored --nocapture
 
-# Wants a machine that does nothing else; where it is disturbed, a verdict is not judged and the run made again, three times at most. As root
+# Needs an idle machine; a disturbed run is not judged and repeated, three times at most. As root
 # the generator is then scheduled before all other work. No run takes longer than a minute. CASE= names some of the conditions.
 test-verdict:
 	$(CARGO) build --locked --package strowger
@@ -163,9 +163,9 @@ test-verdict:
 simulate:
 	STROWGER_SIM_SEEDS=$(SEEDS) STROWGER_SIM_BILLED=$(BILLED) STROWGER_SIM_PHONES=1000 $(CARGO) test --locked --release --package strowger-tests --test simulate -- --nocapture
 
-# cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`. What is found
-# stays in fuzz/artifacts, what is learnt in FUZZ_CORPUS, from which the next run goes on. To `transaction` bytes are
-# commands, and to `dialog` and `calls`: many short scripts find more than few long ones.
+# cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`. Findings
+# stay in fuzz/artifacts, the corpus in FUZZ_CORPUS, with which the next run continues. `transaction`, `dialog` and `calls` read
+# bytes as commands: many short scripts find more than few long ones.
 fuzz:
 	cd fuzz && for target in $(FUZZ_TARGETS); do \
 		mkdir -p $(FUZZ_CORPUS)/$$target && \
