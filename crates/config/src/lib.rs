@@ -1,10 +1,9 @@
 //! The configuration: one TOML file, every key with a default, so that none is needed.
 //!
-//! Each table of the file is described once, by `section!` in the file of its name; from that description come the
-//! struct, the defaults, the reader, [`Config::effective`] and [`reference()`]. A table may stand alone (`[log]`) or in a list
-//! (`[[certificate]]`), in which each has a name that others refer to. Nothing is believed on the way: a key
-//! that does not exist, a value of the wrong type or out of its range, and settings that contradict one another are
-//! [`Fault`]s with the place in the file and the cure, and as many as possible are found in one go.
+//! `section!` describes each table once, in the file of its name. The struct, the defaults, the reader, [`Config::effective`] and
+//! [`reference()`] come from that description. A table is single (`[log]`) or in a list (`[[certificate]]`), in which each table has a name
+//! that other tables refer to. An unknown key, a value of the wrong type or out of its range, and contradicting keys are [`Fault`]s with the
+//! position in the file and the cure. The reader finds as many as possible in one pass.
 //!
 //! ```
 //! use strowger_config::Config;

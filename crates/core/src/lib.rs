@@ -1,22 +1,21 @@
-//! Machines without I/O: transactions, dialogs, user agents, the proxy, the registrar, digest.
+//! SIP state machines without I/O: transactions, dialogs, user agents, proxy, registrar, digest.
 //!
-//! The one rule of use: a machine reads no clock, opens no socket and draws no randomness. [`Now`], received
-//! bytes and entropy come in; what is to be sent goes out through the [`Outbox`]. So a server, a test and a simulation run the very
-//! same machines, and what happened once can be made to happen again.
+//! The one rule of use: a machine reads no clock, opens no socket and draws no randomness. [`Now`], received bytes and entropy come in;
+//! messages to send go out through the [`Outbox`]. So a server, a test and a simulation run the same machines, and can replay a run.
 //!
-//! | module | RFC 3261 | what it decides |
+//! | module | RFC 3261 | subject |
 //! |---|---|---|
-//! | [`transaction`] | section 17 | which messages belong together, what is sent again, when to give up |
-//! | [`dialog`] | section 12 | what two user agents remember of each other |
-//! | [`user_agent`] | sections 8, 10.2, 13 to 15 | calls, registrations and messages, of thousands of telephones |
-//! | [`routing`] | sections 16.3 to 16.6 | where a request goes, by itself and by our names |
-//! | [`proxy`] | section 16 | forwarding, forking, and which response goes back |
-//! | [`registrar`] | section 10.3 | what a REGISTER changes |
+//! | [`transaction`] | section 17 | matching, retransmission, time-outs |
+//! | [`dialog`] | section 12 | state that two user agents share |
+//! | [`user_agent`] | sections 8, 10.2, 13 to 15 | calls, registrations and messages of thousands of phones |
+//! | [`routing`] | sections 16.3 to 16.6 | target of a request by its Routes, its Request-URI and our names |
+//! | [`proxy`] | section 16 | forwarding, forking, choice of the response |
+//! | [`registrar`] | section 10.3 | changes of bindings |
 //! | [`digest`] | section 22 | challenges and credentials |
-//! | [`via`] | section 18.2 | where responses go |
+//! | [`via`] | section 18.2 | targets of responses |
 //!
-//! Transactions are one table a shard, [`transaction::Transactions`]. Proxy and user agent are lent it for each thing that they do, with
-//! the time and the outbox: a [`Round`].
+//! A shard has one table of transactions, [`transaction::Transactions`]. Proxy and user agent borrow it with the time and the outbox, as a
+//! [`Round`].
 //!
 //! # A phone registers
 //!

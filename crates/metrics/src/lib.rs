@@ -7,9 +7,9 @@
 //! ```
 //! strowger_metrics::metrics! {
 //!     of = "kitchen";
-//!     /// What a cook counts.
+//!     /// Metrics of a cook.
 //!     pub struct Counters;
-//!     /// The same at one moment.
+//!     /// Their values at one moment.
 //!     pub struct Snapshot;
 //!
 //!     /// Meals that left the kitchen.

@@ -1,10 +1,9 @@
 //! Shards: batched UDP, TCP, TLS and WebSocket around the machines of `core`.
 //!
-//! [`Net::bind`] opens the listeners, [`Net::spawn`] starts the shards, each with a [`Service`] of its own; the
-//! [`Handle`] is what the rest of the process holds of them. A shard is a thread: it calls its service with each message of the calls
-//! that it owns, and sends what the service leaves in the outbox. [`Handle::set_bounds`] and [`Handle::set_identities`] change what shards
-//! and connections go by while they run. Further sockets are given by [`Net::with_sockets`]; a service that opens
-//! some for itself is a [`ServiceWithSockets`].
+//! [`Net::bind`] opens the listeners, [`Net::spawn`] starts the shards, each with a [`Service`] of its own. The rest of the process reaches
+//! them by the [`Handle`]. A shard is a thread: it calls its service with each message of the calls that it owns, and sends the messages that
+//! the service leaves in the outbox. [`Handle::set_bounds`] and [`Handle::set_identities`] change limits and certificates of running shards.
+//! [`Net::with_sockets`] takes sockets that are already open; a service that opens sockets itself is a [`ServiceWithSockets`].
 //!
 //! # A service that sends each message back
 //!
@@ -25,7 +24,7 @@
 //!         out.send(arrival.reply(), start..out.bytes.len(), 0);
 //!     }
 //!
-//!     // It has no timers, asks nothing, and keeps nothing of a call that could move to another shard.
+//!     // It has no timers and no state of calls.
 //!     fn poll(&mut self, _: Now, _: &mut Outbox) {}
 //!     fn deadline(&mut self) -> Option<u64> {
 //!         None

@@ -1,10 +1,10 @@
-//! The process of a server: tokio, shards, sockets, names, database and files around the engines of `strowger-server`.
+//! The process of a server: runtime, shards, sockets, names, database and files around the engines of `strowger-server`.
 //!
 //! The one rule of use: a [`Server`] runs on threads of its own, beside those of its caller. [`Server::stop`] ends it at once;
 //! [`Server::drain`] lets calls end first.
 //!
-//! [`Server::start`] makes shards of a [`strowger_config::Config`]; each owns a [`shard::Shard`], which gives its engine what comes and
-//! carries out what it wants.
+//! [`Server::start`] starts the shards of a [`strowger_config::Config`]; each has a [`shard::Shard`], which gives received messages to its
+//! engine and carries out the effects.
 //!
 //! # A server for a test
 //!

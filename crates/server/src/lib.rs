@@ -1,12 +1,11 @@
-//! The server's decisions: authentication, registrar and routing put together, without I/O.
+//! The engine of the server: authentication, registrar, rules, routing and calls, without I/O.
 //!
-//! The one rule of use: an [`engine::Engine`] decides, and its owner acts. Whenever a call of the engine returns, the owner sends what stands
-//! in the [`Outbox`](strowger_core::Outbox) and carries out its [effects](engine::Effect); it calls [`poll`](engine::Engine::poll) when the deadline
-//! has passed, and gives each engine the messages of its own calls, in their order.
+//! The one rule of use: an [`engine::Engine`] decides, and its owner acts. After each call of the engine, the owner sends the messages in the
+//! [`Outbox`](strowger_core::Outbox) and carries out the [effects](engine::Effect). It calls [`poll`](engine::Engine::poll) when the deadline has
+//! passed, and gives each engine the messages of its own calls, in their order.
 //!
-//! [`process_state::ProcessState`] is made of a [`strowger_config::Config`] and of what surrounds the server; each shard has an
-//! [`engine::Engine`], which takes every message of its calls: requests by way of authentication, registrar and routing to the proxy of
-//! `core`, responses back through its transactions.
+//! [`process_state::ProcessState`] holds the compiled [`strowger_config::Config`] and the state that all shards share. Each shard has an
+//! [`engine::Engine`]: requests pass authentication, registrar and routing to the proxy of `core`, responses return through its transactions.
 //!
 //! Bob registers at an engine, and a call from elsewhere reaches his phone:
 //!
@@ -48,7 +47,7 @@
 //! let shared = Arc::new(ProcessState::new(now, config, surroundings));
 //! let mut engine = Engine::new(now, shared.clone(), 0, Circumstances { draining: false, shards: 1 });
 //!
-//! // What the engine sends when this comes from there: to whom, and its text.
+//! // Targets and texts of the messages that the engine sends for a received message.
 //! let mut receive = |from: &str, text: &str| -> Result<Vec<_>, std::net::AddrParseError> {
 //!     let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: from.parse()?, flow: None };
 //!     let mut out = Outbox::new();
