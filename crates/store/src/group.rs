@@ -1,8 +1,8 @@
 //! Writing in groups, for any kind of row: what comes in a moment is committed together, in order, by a thread of its own.
 //!
-//! A writer has a bound, a linger and figures. What a group that fails means is its user's to say ([`Commit::write`]): bindings go back in
-//! memory and their REGISTERs fail ([`journal`](crate::journal)); rows that must not be lost stay and are written again
-//! ([`spool`](crate::spool)), while the queue fills up to its bound.
+//! A writer has a bound, a linger and figures. Its user decides what a group that fails means ([`Commit::write`]): bindings go back in
+//! memory and their REGISTERs fail ([`journal`](crate::journal)); rows of accounting stay and are written again, while the queue fills up
+//! to its bound.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,7 +9,7 @@
 //!
 //! * [`location`]: the table that every call reads.
 //! * [`journal`]: from that table to a database, in groups, with tickets; [`clock`]: by which time bindings end.
-//! * [`group`]: the writer under it, for any kind of row; [`lasting_failure`]: when one is worth a line of the log; [`spool`], rows that must not be lost, in a file.
+//! * [`group`]: the writer under it, for any kind of row; [`lasting_failure`]: when one is worth a line of the log.
 //! * [`subscriber`]: users and their HA1s; [`cached_subscribers`], the users of any database; [`read_through`], the cache before it, for
 //!   any kind of question; [`second_level`], one more that several servers may share; [`credential_cache`], where users who are registered stand
 //!   alone.
@@ -61,7 +61,6 @@ mod queue;
 pub mod read_through;
 mod schema;
 pub mod second_level;
-pub mod spool;
 pub mod sqlite;
 pub mod sqlite_bindings;
 pub mod sqlite_rows;
