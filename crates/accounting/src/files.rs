@@ -6,6 +6,8 @@
 use crate::form::Form;
 use crate::record::{Row, Table};
 use crate::sink::{Sink, SinkError, Trouble};
+use jiff::SignedDuration;
+use jiff::civil::Date;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -234,30 +236,20 @@ fn whole_rows(file: &mut File, length: u64) -> io::Result<u64> {
     Ok(0)
 }
 
-/// `2026-11-25`: the civil date of a day since 1970.
+const EPOCH: Date = jiff::civil::date(1970, 1, 1);
+
+/// `2026-11-25`: the date of a day since 1970.
 fn date(day: u64) -> String {
-    // Days in years that begin in March, of 400 years each (Howard Hinnant, "chrono-compatible low-level date algorithms").
-    let shifted = day + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{day:02}", era * 400 + year + next)
+    let since = i64::try_from(day).unwrap_or(i64::MAX).saturating_mul(24);
+    EPOCH.saturating_add(SignedDuration::from_hours(since)).to_string()
 }
 
 /// The day of such a date.
-fn day_of(date: &str) -> Option<u64> {
-    let mut parts = date.split('-').map(|part| part.parse::<u64>().ok());
-    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
-    if parts.next().is_some() || !(1..=12).contains(&month) || !(1..=31).contains(&day) || year < 1_970 {
-        return None;
-    }
-    let year_of_march = if month > 2 { year } else { year - 1 };
-    let (era, of_era) = (year_of_march / 400, year_of_march % 400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    (era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year).checked_sub(719_468)
+fn day_of(text: &str) -> Option<u64> {
+    let date: Date = text.parse().ok()?;
+    let day = u64::try_from(date.duration_since(EPOCH).as_hours() / 24).ok()?;
+    // Other forms of a date are no name of a file of ours.
+    (date >= EPOCH && date.to_string() == text).then_some(day)
 }
 
 #[cfg(test)]
@@ -292,7 +284,8 @@ mod tests {
         for day in (0..40_000).step_by(7) {
             assert_eq!(day_of(&date(day)), Some(day));
         }
-        assert_eq!(["2026-13-01", "x", "2026-11-25-1", "1969-12-31"].map(day_of), [None; 4]);
+        let others = ["2026-13-01", "2026-02-29", "x", "2026-11-25-1", "2026-11-25T10:00", "20261125", "1969-12-31"];
+        assert_eq!(others.map(day_of), [None; 7]);
     }
 
     #[test]
