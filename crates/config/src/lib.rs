@@ -72,6 +72,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use strowger_core::Transport;
+pub use strowger_rules::nearest;
 use toml::de::DeTable;
 
 pub use self::accounting::{AccountedField, Accounting, AccountingTarget};
@@ -99,7 +100,6 @@ pub use self::metrics::Metrics;
 pub use self::name::{Name, Reference};
 pub use self::nat::{Nat, PingMethod};
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri, UnmatchedCancel};
-pub use self::reader::nearest;
 pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::reload::Change;
 pub use self::report::{Fault, Report, Severity};
