@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use strowger_records::{FileLock, FileNumber, private};
+use strowger_files::{FileLock, FileNumber, LockError, private};
 
 /// A folder of such files.
 pub struct Files {
@@ -55,18 +55,19 @@ impl Files {
 
     /// Makes the folder, and holds it.
     fn make_folder(&mut self) -> Result<(), SinkError> {
-        private::make_folder(&self.folder).map_err(|error| SinkError::of_file(&self.folder, &error))?;
-        if self.lock.is_none() {
-            let path = self.folder.join(LOCK);
-            self.lock = FileLock::take(&path, Duration::ZERO).map_err(|error| SinkError::of_file(&path, &error))?;
-        }
         if self.lock.is_some() {
-            return Ok(());
+            return private::make_folder(&self.folder).map_err(|error| SinkError::of_file(&self.folder, &error));
         }
-        let folder = self.folder.display();
-        let cure = "end that first, or name a folder of its own in accounting.path";
-        let detail = format!("{folder}: another server writes there; {cure}");
-        Err(SinkError { kind: Trouble::Unusable, detail })
+        let lock = FileLock::of_folder(&self.folder, LOCK, Duration::ZERO).map_err(|error| match error {
+            LockError::InUse(folder) => {
+                let cure = "end that first, or name a folder of its own in accounting.path";
+                let detail = format!("{}: another server writes there; {cure}", folder.display());
+                SinkError { kind: Trouble::Unusable, detail }
+            }
+            LockError::Unusable { path, error } => SinkError::of_file(&path, &error),
+        })?;
+        self.lock = Some(lock);
+        Ok(())
     }
 
     /// The file of this day.

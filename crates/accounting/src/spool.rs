@@ -8,7 +8,8 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use strowger_records::{FileLock, HEAD, Magic, OpenError as Unread, Reader, Writer};
+use strowger_files::{FileLock, LockError};
+use strowger_records::{HEAD, Magic, OpenError as Unread, Reader, Writer};
 
 const MAGIC: Magic = *b"STRACCT\x01";
 const NAME: [u8; 7] = *b"STRACCT";
@@ -33,6 +34,15 @@ pub enum OpenError {
         /// What the system says.
         error: io::Error,
     },
+}
+
+impl From<LockError> for OpenError {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::InUse(path) => Self::InUse(path),
+            LockError::Unusable { path, error } => Self::Lock { path, error },
+        }
+    }
 }
 
 /// The file, and how far its rows have been taken.
@@ -66,7 +76,7 @@ impl Spool {
     pub fn open(path: &Path, most: u64, patience: Duration) -> Result<Self, OpenError> {
         let mut spool = Self {
             path: path.to_owned(),
-            _lock: lock(path, patience)?,
+            _lock: FileLock::beside(path, patience)?,
             most,
             writer: None,
             reader: None,
@@ -230,14 +240,6 @@ impl Spool {
             }
         }
         Ok(())
-    }
-}
-
-fn lock(spool: &Path, patience: Duration) -> Result<FileLock, OpenError> {
-    let path = FileLock::beside(spool);
-    match FileLock::take(&path, patience) {
-        Ok(held) => held.ok_or_else(|| OpenError::InUse(spool.to_owned())),
-        Err(error) => Err(OpenError::Lock { path, error }),
     }
 }
 

@@ -9,7 +9,7 @@ use rusqlite::{Connection, ToSql, TransactionBehavior};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use strowger_records::FileNumber;
+use strowger_files::FileNumber;
 use strowger_store::database_header::{self, DatabaseHeader};
 use strowger_store::own_file::{Obstacle, OwnFile};
 

@@ -354,7 +354,7 @@ fn control_socket(control: &Control, store: &Store) -> Option<PathBuf> {
 
 /// An error of reading a file, with its owner and mode where they are the reason.
 fn with_reason(error: &std::io::Error, path: &Path) -> String {
-    match strowger_store::access::denial(path, false) {
+    match strowger_files::access::denial(path, false) {
         Some(reason) => format!("{error}; {reason}"),
         None => error.to_string(),
     }

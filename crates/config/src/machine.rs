@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
-use strowger_store::access::denial;
+use strowger_files::access::denial;
 
 use super::report::Fault;
 use super::{Config, Listener};

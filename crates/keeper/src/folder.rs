@@ -4,12 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use strowger_records::{FileLock, Writer, is_full};
+use strowger_files::{FileLock, is_full};
+use strowger_records::Writer;
 
 use crate::OpenError;
 use crate::engine::{Change, Engine, Failure, Held, Left, LoadReport};
 use crate::place::{Index, Place};
-use crate::segments::{self, BESIDE, CLOSED, MAGIC, REMOVED, Records, STATE, Segment, hold, path};
+use crate::segments::{self, BESIDE, CLOSED, MAGIC, REMOVED, Records, STATE, Segment, path};
 
 /// Which folder, and how it is used.
 #[derive(Clone, Debug)]
@@ -70,7 +71,7 @@ impl Folder {
     /// The same on segments that `create` makes.
     pub(crate) fn open_on(settings: FolderSettings, create: OpenSegment) -> Result<Self, OpenError> {
         let settings = FolderSettings { segment: settings.segment.min(FolderSettings::LARGEST_SEGMENT), ..settings };
-        let lock = hold(&settings.folder, settings.wait)?;
+        let lock = FileLock::of_folder(&settings.folder, "lock", settings.wait)?;
         let (segments, index) = Default::default();
         Ok(Self { settings, create, segments, writer: None, index, live: 0, written: 0, compaction: None, _lock: lock })
     }

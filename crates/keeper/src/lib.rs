@@ -36,6 +36,7 @@ pub use folder::{Folder, FolderSettings};
 pub use sqlite::{FileSettings, Sqlite};
 
 use pending::Pending;
+use strowger_files::LockError;
 use writing::Writing;
 
 /// How state is kept.
@@ -79,6 +80,15 @@ pub enum OpenError {
     /// What another engine says.
     #[error(transparent)]
     Engine(Failure),
+}
+
+impl From<LockError> for OpenError {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::InUse(path) => Self::InUse(path),
+            LockError::Unusable { path, error } => Self::Unusable { path, error },
+        }
+    }
 }
 
 /// What a keeper has and has done.

@@ -3,11 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use strowger_records::{FileLock, HEAD, Magic, OpenError as Unread, Reader, private};
+use strowger_records::{HEAD, Magic, OpenError as Unread, Reader};
 
-use crate::OpenError;
 use crate::engine::{Left, LoadReport};
 use crate::place::{FARTHEST, Index, LONGEST, Place};
 
@@ -19,16 +17,6 @@ const ENDING: &str = "segment";
 pub(crate) const STATE: u8 = 1;
 pub(crate) const CLOSED: u8 = 2;
 pub(crate) const REMOVED: u8 = 3;
-
-/// Makes the folder, and holds it for this process; waits at most `most` for a process that has it.
-pub(crate) fn hold(folder: &Path, most: Duration) -> Result<FileLock, OpenError> {
-    let unusable = |path: &Path, error| OpenError::Unusable { path: path.to_owned(), error };
-    // What is kept of calls is for this user alone.
-    private::make_folder(folder).map_err(|error| unusable(folder, error))?;
-    let path = folder.join("lock");
-    let held = FileLock::take(&path, most).map_err(|error| unusable(&path, error))?;
-    held.ok_or_else(|| OpenError::InUse(folder.to_owned()))
-}
 
 /// Bytes of a record without its state: head and number.
 pub(crate) const BESIDE: u64 = HEAD as u64 + 8;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior, params};
-use strowger_records::{FileLock, FileNumber};
+use strowger_files::{FileLock, FileNumber};
 use strowger_store::database_header::{self, DatabaseHeader};
 use strowger_store::own_file::{Obstacle, OwnFile};
 use strowger_store::sqlite::OpenError as NotRead;
@@ -56,10 +56,7 @@ impl Sqlite {
     /// # Errors
     /// [`OpenError`].
     pub fn open(settings: FileSettings) -> Result<Self, OpenError> {
-        let path = FileLock::beside(&settings.path);
-        let held = FileLock::take(&path, settings.wait);
-        let held = held.map_err(|error| OpenError::Unusable { path, error })?;
-        let lock = held.ok_or_else(|| OpenError::InUse(settings.path.clone()))?;
+        let lock = FileLock::beside(&settings.path, settings.wait)?;
         let mut this =
             Self { settings, connection: None, file: None, header: None, kept: 0, bytes: 0, written: 0, _lock: lock };
         this.connection().map_err(OpenError::Engine)?;

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
-use strowger_records::{Medium, Writer, private};
+use strowger_files::private;
+use strowger_records::{Medium, Writer};
 
 use super::*;
 

@@ -42,7 +42,6 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-pub mod access;
 pub mod binding;
 pub mod cached_subscribers;
 pub mod clock;
@@ -51,7 +50,6 @@ pub mod database_header;
 pub mod database_url;
 pub mod error;
 pub mod group;
-mod instance_lock;
 pub mod journal;
 pub mod lasting_failure;
 pub mod location;

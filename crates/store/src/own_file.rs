@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
-use strowger_records::{is_full, private};
+use strowger_files::{is_full, private};
 
 use crate::error::StoreError;
 use crate::sqlite::{OpenError, classify, explain, stamp};

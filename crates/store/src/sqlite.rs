@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use strowger_records::private;
+use strowger_files::private;
 
 use crate::error::StoreError;
 use crate::journal::Durability;

@@ -18,13 +18,12 @@ use std::time::Duration;
 use rusqlite::hooks::Wal;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, ToSql, TransactionBehavior};
-use strowger_records::FileNumber;
+use strowger_files::{FileLock, FileNumber, LockError};
 
 use crate::binding::{Binding, BindingId, NO_LISTENER, Received};
 use crate::clock::Clock;
 use crate::database_header::{self, DatabaseHeader};
 use crate::error::StoreError;
-use crate::instance_lock::InstanceLock;
 use crate::journal::{BindingEngine, Durability, Journal, JournalSettings, Write};
 use crate::lasting_failure::LastingFailure;
 use crate::location::LocationTable;
@@ -70,8 +69,10 @@ pub struct SqliteBindings {
     /// Pages of the log that were written back already although it did not start again.
     written_back: u32,
     checkpointer: Checkpointer,
+    /// A server reads the rows once, at its start, and numbers its bindings itself: a second one on this file would write over rows of
+    /// the first, whose phones were told 200. Beside the database, since closing any descriptor of it would undo the locks that SQLite has on it.
     /// Last: a thread that waits for it finds this engine's connections closed.
-    _lock: InstanceLock,
+    _lock: FileLock,
 }
 
 /// The thread that writes the log back.
@@ -166,7 +167,12 @@ impl SqliteBindings {
     /// [`OpenError`], to be shown as it is.
     pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
         let mut connection = open(settings)?;
-        let lock = InstanceLock::take(&settings.path, settings.busy_timeout)?;
+        let lock = FileLock::beside(&settings.path, settings.busy_timeout).map_err(|error| match error {
+            LockError::InUse(path) => OpenError::InUse { path },
+            LockError::Unusable { path, error } => {
+                OpenError::Io { path, detail: format!("the lock of the database cannot be taken: {error}") }
+            }
+        })?;
         let log_pages = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&log_pages);
         // In place of SQLite's own hook, which would run the checkpoint inside the commit, before the tickets go out.

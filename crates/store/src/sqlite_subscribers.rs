@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use strowger_records::FileNumber;
+use strowger_files::FileNumber;
 
 use crate::cached_subscribers::CachedSubscribers;
 use crate::clock::Clock;

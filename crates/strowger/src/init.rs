@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use strowger_config::{Advertised, Config, Domain, ListenAddress, Source, own_addresses};
-use strowger_records::private;
+use strowger_files::private;
 
 use crate::access;
 use crate::cli::{Advertise, InitArguments};

@@ -35,8 +35,21 @@ fn whose(path: &Path, metadata: &Metadata) -> String {
     )
 }
 
+/// Advice about a file that root has made for itself alone; `None` if no other user is kept out, or it is not root who made it.
+pub fn hint_for_service(path: &Path) -> Option<String> {
+    let mode = fs::metadata(path).ok()?.permissions().mode();
+    if own_id() != 0 || mode & 0o077 != 0 {
+        return None;
+    }
+    let path = path.display();
+    Some(format!(
+        "{path} belongs to root (mode {:04o}): if the server runs as another user, chown USER {path}*",
+        mode & 0o7777
+    ))
+}
+
 /// The user that this process runs as.
-pub fn own_id() -> u32 {
+fn own_id() -> u32 {
     // Linux gives the folder of a process to its effective user.
     fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid())
 }
