@@ -97,21 +97,8 @@ const WITHOUT_ACTOR: [&str; 11] = [
 ];
 
 /// The crates whose comments and tests are plain in these too.
-const PLAIN: [&str; 13] = [
-    "message",
-    "core",
-    "store",
-    "records",
-    "metrics",
-    "server",
-    "rules",
-    "cache",
-    "accounting",
-    "sql",
-    "remote",
-    "keeper",
-    "report",
-];
+const PLAIN: [&str; 11] =
+    ["message", "core", "store", "records", "metrics", "server", "rules", "cache", "backend", "files", "report"];
 const NOT_PLAIN: [&str; 4] = ["whatever", "anyone", "no one", "was told"];
 
 /// Those of [`WITHOUT_ACTOR`] in this line. Names of tests and values of settings stand between backticks.
@@ -248,7 +235,7 @@ fn each_behaviour_is_where_the_architecture_says() {
 fn events(levels: &[&str]) -> BTreeSet<String> {
     let mut events = BTreeSet::new();
     for (path, text) in sources(&["crates"]) {
-        let server = ["strowger", "node", "server", "net", "store", "accounting", "keeper", "sql", "cache", "remote"]
+        let server = ["strowger", "node", "server", "net", "dns", "store", "backend", "cache"]
             .map(|name| root().join("crates").join(name).join("src"));
         if !server.iter().any(|folder| path.starts_with(folder)) {
             continue;
@@ -334,9 +321,7 @@ fn files_of_the_server_are_made_in_one_place() {
         "server",
         "store",
         "cache",
-        "accounting",
-        "keeper",
-        "sql",
+        "backend",
         "remote",
         "files",
         "records",

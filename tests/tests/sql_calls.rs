@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use strowger_keeper::{Engine, Folder, FolderSettings, Keeper, Left, LoadReport, Settings};
-use strowger_sql::ServerSettings;
-use strowger_sql::calls::{CallSettings, ServerCalls};
-use strowger_sql::lease::{self, Claim, Holder, Purpose};
+use strowger_backend::files::calls::{Folder, FolderSettings};
+use strowger_backend::sql::ServerSettings;
+use strowger_backend::sql::calls::{CallSettings, ServerCalls};
+use strowger_backend::sql::lease::{self, Claim, Holder, Purpose};
+use strowger_store::calls::{CallStore, Engine, Left, LoadReport, Settings};
 use strowger_tests::certificate::Certificate;
 use strowger_tests::control::metric;
 use strowger_tests::database::Database;
@@ -35,9 +36,9 @@ fn settings() -> Settings {
     Settings { interval: ms(1), retry: ms(50), grace: Duration::ZERO, end: ms(200) }
 }
 
-fn keep(engine: Box<dyn Engine>, settings: Settings) -> (Keeper, Found, LoadReport) {
+fn keep(engine: Box<dyn Engine>, settings: Settings) -> (CallStore, Found, LoadReport) {
     let mut found = Found::new();
-    let (keeper, report) = Keeper::open(engine, settings, |number, left| {
+    let (keeper, report) = CallStore::open(engine, settings, |number, left| {
         let of = match left {
             Left::State(bytes) => (false, bytes.to_vec()),
             Left::LastWords(bytes) => (true, bytes.to_vec()),
@@ -60,7 +61,7 @@ fn found(states: impl IntoIterator<Item = (u64, u64)>) -> Found {
 }
 
 #[track_caller]
-fn is_written(keeper: &Keeper, kept: u64) {
+fn is_written(keeper: &CallStore, kept: u64) {
     let is_so = wait::until(SOON, || {
         let figures = keeper.figures();
         figures.pending == 0 && !figures.is_down && figures.kept == kept
@@ -116,9 +117,9 @@ fn conforms(open: impl Fn() -> Result<Box<dyn Engine>, String>) {
     is_written(&keeper, 0);
     // More than a group and a page, and one of the greatest length.
     (0..5_001).for_each(|n| keeper.put(n, state(n, 1)));
-    let longest = vec![0; Keeper::LONGEST];
+    let longest = vec![0; CallStore::LONGEST];
     keeper.put(u64::MAX, longest.clone().into());
-    keeper.put(1 << 63, vec![0; Keeper::LONGEST + 1].into());
+    keeper.put(1 << 63, vec![0; CallStore::LONGEST + 1].into());
     is_written(&keeper, 5_002);
     drop(keeper);
     let (keeper, mut left, _) = start(settings());

@@ -256,11 +256,17 @@ pub struct Source<'a> {
     pub listen: &'a [ListenAddress],
     /// The environment.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
+    /// Why a database file cannot be used, and the cure; `None`: it can, or it is not there.
+    pub database: DatabaseCheck<'a>,
 }
+
+/// What is wrong with a database file, as the end of a sentence that begins with its name, and the cure.
+pub type DatabaseCheck<'a> = &'a dyn Fn(&Path) -> Option<(String, &'static str)>;
 
 impl Default for Source<'_> {
     fn default() -> Self {
-        Self { file: "defaults", text: "", folder: Path::new(""), listen: &[], environment: &|_| None }
+        let folder = Path::new("");
+        Self { file: "defaults", text: "", folder, listen: &[], environment: &|_| None, database: &|_| None }
     }
 }
 
@@ -272,16 +278,21 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a file, or takes the defaults if none is given; `listen` stands in for the listeners of the file.
+    /// Reads a file, or takes the defaults if none is given; `listen` stands in for the listeners of the file, `database` judges the file
+    /// of `store.database`.
     ///
     /// With the configuration comes a report of its warnings, which may be empty.
     ///
     /// # Errors
     /// The report of everything that is wrong, warnings included.
-    pub fn load(path: Option<&Path>, listen: &[ListenAddress]) -> Result<(Self, Report), Report> {
+    pub fn load(
+        path: Option<&Path>,
+        listen: &[ListenAddress],
+        database: DatabaseCheck<'_>,
+    ) -> Result<(Self, Report), Report> {
         let environment = |name: &str| std::env::var(name).ok();
         let Some(path) = path else {
-            return Self::read(Source { listen, environment: &environment, ..Source::default() });
+            return Self::read(Source { listen, environment: &environment, database, ..Source::default() });
         };
         let file = path.display().to_string();
         let text = match fs::read(path).map(String::from_utf8) {
@@ -299,7 +310,7 @@ impl Config {
             }
         };
         let folder = path.parent().unwrap_or_else(|| Path::new(""));
-        Self::read(Source { file: &file, text: &text, folder, listen, environment: &environment })
+        Self::read(Source { file: &file, text: &text, folder, listen, environment: &environment, database })
     }
 
     /// Reads a text; see [`Config::load`].

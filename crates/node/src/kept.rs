@@ -1,23 +1,27 @@
 //! Calls that are kept over a restart: what an earlier process left of them, and the thread that keeps those of this one.
 
+use crate::backends;
 use crate::directory::server_settings;
 use crate::lease::Leases;
 use anyhow::Context;
 use std::sync::Arc;
-use strowger_accounting::spool::Spool;
-use strowger_accounting::{Accounting, Row, Settings};
+use strowger_backend::accounting::{Accounting, Settings};
+use strowger_backend::files::calls::Folder;
+use strowger_backend::files::spool::Spool;
+use strowger_backend::sql::calls::{CallSettings, ServerCalls};
+use strowger_backend::sqlite::calls::Sqlite;
 use strowger_config::Config;
-use strowger_keeper::{Engine, Folder, Keeper, Left, Sqlite};
 use strowger_net::clock;
 use strowger_server::calls::{Call, KEPT_VERSION, read_kept};
 use strowger_server::engine::Effect;
-use strowger_sql::calls::{CallSettings, ServerCalls};
+use strowger_store::accounting::Row;
+use strowger_store::calls::{CallStore, Engine, Left};
 
 /// What an earlier process left, and who keeps what this one is to leave.
 #[derive(Default)]
 pub(crate) struct Kept {
     /// None: nothing is kept.
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) keeper: Option<Arc<CallStore>>,
     /// Calls that go on.
     pub(crate) calls: Vec<Call>,
     /// Of calls that had just ended: they may have been written, or be lost.
@@ -36,7 +40,7 @@ impl Kept {
         let Some(engine) = engine(config, leases)? else { return Ok(Self::default()) };
         let (mut calls, mut rows, mut unreadable, now) = (Vec::new(), Vec::new(), Vec::new(), clock::now());
         let place = engine.name();
-        let (keeper, report) = Keeper::open(engine, config.keeper_settings(), |number, left| match left {
+        let (keeper, report) = CallStore::open(engine, config.call_store_settings(), |number, left| match left {
             Left::State(bytes) => match read_kept(now, bytes) {
                 Ok(call) => calls.push(call),
                 Err(error) => unreadable.push((number, error)),
@@ -57,7 +61,7 @@ impl Kept {
     /// Rows that an earlier process may not have written stand in the spool before accounting begins: there each is written once. Those that the
     /// earlier process has put there itself do not come a second time.
     pub(crate) fn spool_rows(&mut self, config: &Config) {
-        let Some(settings) = config.accounting_settings() else { return };
+        let Some(settings) = backends::accounting(config) else { return };
         if self.rows.is_empty() {
             return;
         }
@@ -82,10 +86,10 @@ impl Kept {
 }
 
 fn engine(config: &Config, leases: &Leases) -> anyhow::Result<Option<Box<dyn Engine>>> {
-    if let Some(settings) = config.folder_settings() {
+    if let Some(settings) = backends::call_folder(config) {
         return Ok(Some(Box::new(Folder::open(settings)?)));
     }
-    if let Some(settings) = config.call_file_settings(KEPT_VERSION) {
+    if let Some(settings) = backends::call_file(config, KEPT_VERSION) {
         return Ok(Some(Box::new(Sqlite::open(settings)?)));
     }
     let Some((server, lease)) = config.dialogs.server().zip(leases.calls.clone()) else { return Ok(None) };
@@ -95,7 +99,7 @@ fn engine(config: &Config, leases: &Leases) -> anyhow::Result<Option<Box<dyn Eng
 }
 
 /// Carries out what an engine wants to be kept; the other effects come back.
-pub(crate) fn carry_out(keeper: Option<&Keeper>, effect: Effect) -> Option<Effect> {
+pub(crate) fn carry_out(keeper: Option<&CallStore>, effect: Effect) -> Option<Effect> {
     match (effect, keeper) {
         (Effect::Keep { call, state }, Some(keeper)) => keeper.put(call, state),
         (Effect::Close { call, rows }, Some(keeper)) => keeper.close(call, rows),
@@ -109,8 +113,8 @@ pub(crate) fn carry_out(keeper: Option<&Keeper>, effect: Effect) -> Option<Effec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_accounting::Cdr;
     use strowger_config::Source;
+    use strowger_store::accounting::Cdr;
 
     #[test]
     fn rows_that_the_spool_has_do_not_come_a_second_time() {

@@ -23,17 +23,17 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use strowger_accounting::Accounting;
+use strowger_backend::accounting::Accounting;
+use strowger_backend::sql::lease::Claim;
 use strowger_config::{Config, ControlSocket};
 use strowger_core::Outbox;
 use strowger_core::call::CallKeys;
-use strowger_keeper::Keeper;
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, ListenSocket, Net, Node, clock};
 use strowger_server::counters::Counts;
 use strowger_server::policy::Policy;
 use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
-use strowger_sql::lease::Claim;
+use strowger_store::calls::CallStore;
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
 use tokio::sync::mpsc;
@@ -84,7 +84,7 @@ pub struct Server {
     /// The same.
     accounting: Option<Arc<Accounting>>,
     /// Ends after accounting: what is no longer kept is written there.
-    keeper: Option<Arc<Keeper>>,
+    keeper: Option<Arc<CallStore>>,
     /// Where a database server has the subscribers.
     pub(crate) directory: Option<Arc<Directory>>,
     /// Counts calls together with other servers.

@@ -6,11 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{anyhow, bail};
 use serde_json::json;
+use strowger_backend::sqlite::SqliteSettings;
+use strowger_backend::sqlite::subscribers::SqliteAdmin;
 use strowger_config::Config;
 use strowger_core::digest::{Ha1Set, Hash};
+use strowger_node::preflight;
 use strowger_report::rfc3339;
-use strowger_store::sqlite::SqliteSettings;
-use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::{AdminError, Ha1s, Listed, SubscriberAdmin};
 
 use crate::access::{self, denied};
@@ -61,7 +62,7 @@ impl Users {
     fn open(argument: &ConfigArgument) -> anyhow::Result<Option<Self>> {
         let choice = argument.choose();
         choice.announce();
-        let config = match Config::load(choice.file(), &[]) {
+        let config = match preflight::load(choice.file(), &[]) {
             Ok((config, _)) => config,
             Err(report) => {
                 output::report(&report);
