@@ -62,7 +62,6 @@ pub mod descriptors;
 pub mod floor;
 pub mod handle;
 pub mod node;
-pub mod resolve;
 pub mod service;
 pub mod settings;
 pub mod tls;

@@ -28,7 +28,7 @@ use strowger_backend::sql::lease::Claim;
 use strowger_config::{Config, ControlSocket};
 use strowger_core::Outbox;
 use strowger_core::call::CallKeys;
-use strowger_net::resolve::Resolver;
+use strowger_dns::Resolver;
 use strowger_net::{Handle, ListenSocket, Net, Node, clock};
 use strowger_server::counters::Counts;
 use strowger_server::policy::Policy;

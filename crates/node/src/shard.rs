@@ -14,7 +14,7 @@ use strowger_cache::ticket::{Answered, Receiver};
 use strowger_core::log_limiter::{Kind, LogLimiter};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
-use strowger_net::resolve::Resolver;
+use strowger_dns::Resolver;
 use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
 use strowger_server::calls::{Call, CallPage, CallView};
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine, EngineRecord};

@@ -4,6 +4,9 @@
 //! While the name servers fail or are silent, the stale answer is used (RFC 8767), after a wait of at most [`PATIENCE`]. Of several equal
 //! servers one is drawn at each use (`servers.rs`). The questions and their order stand in `ask.rs`.
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
 mod ask;
 mod kept;
 mod servers;
