@@ -316,9 +316,8 @@ fn what_is_watched_in_production_is_counted() {
 /// Every other way to make a file leaves its mode to the umask.
 #[test]
 fn files_of_the_server_are_made_in_one_place() {
-    let crates =
-        ["node", "server", "store", "cache", "backend", "remote", "files", "records", "net", "dns", "config", "rules"]
-            .map(|name| root().join("crates").join(name).join("src"));
+    let crates = ["node", "server", "store", "cache", "backend", "files", "records", "net", "dns", "config", "rules"]
+        .map(|name| root().join("crates").join(name).join("src"));
     let (own, mut users) = (root().join("crates/files/src/private.rs"), 0);
     for (path, text) in sources(&["crates"]) {
         let is_test = path.ends_with("tests.rs") || path.ends_with("metrics/documents.rs");

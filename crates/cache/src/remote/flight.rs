@@ -5,8 +5,8 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::order::Claim;
-use strowger_cache::request::{Count, Life, Request};
-use strowger_cache::ticket::Ticket;
+use crate::request::{Count, Life, Request};
+use crate::ticket::Ticket;
 
 /// A key; the usual ones need no memory of their own.
 pub(super) type KeyBytes = SmallVec<[u8; 64]>;
@@ -59,7 +59,7 @@ pub(super) struct Flight {
 /// What a counter that is not there becomes by this change.
 pub(super) const fn first(count: Count) -> i64 {
     match count.floor {
-        strowger_cache::request::Floor::Zero if count.by < 0 => 0,
+        crate::request::Floor::Zero if count.by < 0 => 0,
         _ => count.by,
     }
 }

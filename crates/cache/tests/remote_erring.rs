@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use strowger_cache::engine::{Engine, RemoteEngine as _, Subscriber};
 use strowger_cache::error::CacheError;
+use strowger_cache::remote::{RemoteCache, RemoteSettings};
 use strowger_cache::request::{Answer, Life, Promise, Request};
 use strowger_cache::servers::{Endpoint, Service};
 use strowger_cache::waiting::WaitingCache;
-use strowger_remote::{RemoteCache, RemoteSettings};
 
 const TIMEOUT: Duration = Duration::from_millis(150);
 /// How much later an answer may come, on a machine that is busy with other tests.

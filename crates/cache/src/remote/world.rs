@@ -20,9 +20,9 @@ use super::queue::{Job, Jobs, Queue};
 use super::shared::{DENIED, Shared};
 use super::wire::Wire;
 use super::{cluster::SLOTS, connection, subscription};
-use strowger_cache::error::CacheError;
-use strowger_cache::servers::{Endpoint, Service};
-use strowger_cache::ticket::{Answered, ReceiverId, Ticket};
+use crate::error::CacheError;
+use crate::servers::{Endpoint, Service};
+use crate::ticket::{Answered, ReceiverId, Ticket};
 
 /// How often a cluster is asked which server has which slots, if nothing tells that it has changed.
 const LEARN: Duration = Duration::from_secs(15);

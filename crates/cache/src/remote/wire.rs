@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::flight::{Flight, Op};
 use super::{memcached, redis};
-use strowger_cache::error::CacheError;
-use strowger_cache::request::Answer;
+use crate::error::CacheError;
+use crate::request::Answer;
 
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Whether a Redis server may evict entries that this server relies upon until their life ends.
 
-use strowger_cache::servers::{Endpoint, Service};
+use crate::servers::{Endpoint, Service};
 
 use super::dial::{DialError, Stream, command, within};
 use super::resp::Reply;

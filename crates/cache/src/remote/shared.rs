@@ -11,11 +11,11 @@ use super::queue::Queue;
 use super::said::Said;
 use super::settings::RemoteSettings;
 use super::subscription::Subscriptions;
-use strowger_cache::error::CacheError;
-use strowger_cache::gauges::{Gauges, RemoteGauges};
-use strowger_cache::request::{Answer, Request};
-use strowger_cache::servers::Service;
-use strowger_cache::ticket::{Receivers, Ticket};
+use crate::error::CacheError;
+use crate::gauges::{Gauges, RemoteGauges};
+use crate::request::{Answer, Request};
+use crate::servers::Service;
+use crate::ticket::{Receivers, Ticket};
 
 /// Most bytes of keys and values of requests under way.
 const BYTES: usize = 64 << 20;

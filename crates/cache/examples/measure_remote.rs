@@ -1,15 +1,15 @@
 //! What an operation of a cache in another process costs this one, and how long it takes.
 //!
-//! `cargo run --release -p strowger-remote --example measure_remote -- --engine redis --server 127.0.0.1:6379`
+//! `cargo run --release -p strowger-cache --features remote --example measure_remote -- --engine redis --server 127.0.0.1:6379`
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use strowger_cache::engine::Engine;
+use strowger_cache::remote::{RemoteCache, RemoteSettings};
 use strowger_cache::request::{Answer, Life, Promise, Request};
 use strowger_cache::servers::Service;
 use strowger_cache::waiting::WaitingCache;
-use strowger_remote::{RemoteCache, RemoteSettings};
 
 const LIFE: Life = Life::ms(3_600_000);
 

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use strowger_cache::servers::Endpoint;
+use crate::servers::Endpoint;
 
 /// Most words of a server that are remembered.
 const WORDS: usize = 8;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::flight::{Flight, Op};
 use super::redis;
 use super::wire::{Outcome, Read, Wire};
-use strowger_cache::error::CacheError;
-use strowger_cache::request::Answer;
-use strowger_cache::ticket::Ticket;
+use crate::error::CacheError;
+use crate::request::Answer;
+use crate::ticket::Ticket;
 
 /// Most bytes of what a server says that get into the log.
 const WORDS: usize = 200;
@@ -262,8 +262,8 @@ fn answer(flight: Flight, result: Result<Answer, CacheError>, value: &[u8], even
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Life;
     use proptest::prelude::*;
-    use strowger_cache::request::Life;
 
     const TIMEOUT: Duration = Duration::from_millis(100);
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use crate::servers::{Credentials, Endpoint, Service};
 use rustls::pki_types::ServerName;
-use strowger_cache::servers::{Credentials, Endpoint, Service};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;

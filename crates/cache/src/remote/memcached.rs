@@ -18,9 +18,9 @@ use sha2::{Digest, Sha256};
 
 use super::flight::{Flight, Op, first};
 use super::wire::{Outcome, Read, number, write_number};
-use strowger_cache::error::CacheError;
-use strowger_cache::request::{Answer, Floor, Life};
-use strowger_cache::servers::Credentials;
+use crate::error::CacheError;
+use crate::request::{Answer, Floor, Life};
+use crate::servers::Credentials;
 
 /// Keys that are hashes begin with it, and no others.
 const HASHED: &[u8] = b"sha256:";
@@ -278,9 +278,9 @@ fn seconds(life: Life) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Count;
     use proptest::prelude::*;
     use std::time::Instant;
-    use strowger_cache::request::Count;
 
     fn flight(op: Op, key: &[u8]) -> Flight {
         let due = Instant::now();

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::dial::{Stream, dial};
 use super::resp::{self, Front, Reply};
 use super::world::World;
-use strowger_cache::engine::Subscriber;
+use crate::engine::Subscriber;
 
 /// How often the server is asked whether it is there: for an hour there may be no message.
 const PING: Duration = Duration::from_secs(2);

@@ -8,8 +8,8 @@ use std::ops::Range;
 use super::flight::{Flight, Op, first};
 use super::resp::{self, Front, Reply};
 use super::wire::{Outcome, Read, number};
-use strowger_cache::error::CacheError;
-use strowger_cache::request::{Answer, Floor, Life};
+use crate::error::CacheError;
+use crate::request::{Answer, Floor, Life};
 
 /// Beyond it an entry lives until it is removed: a thousand years, which Redis can add to any time of day.
 const LONGEST: u64 = 1000 * 366 * 86_400_000;
@@ -136,8 +136,8 @@ fn failure(input: &[u8], text: Range<usize>, end: usize) -> Read {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Count;
     use std::time::Instant;
-    use strowger_cache::request::Count;
 
     fn flight(op: Op) -> Flight {
         let due = Instant::now();

@@ -1,6 +1,6 @@
 //! Which server has a key: slots of a Redis Cluster, shares of several Memcached servers.
 
-use strowger_cache::servers::Endpoint;
+use crate::servers::Endpoint;
 
 use super::resp::Reply;
 
@@ -90,7 +90,7 @@ const fn mix(mut x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::{self, Front};
+    use crate::remote::resp::{self, Front};
 
     /// From the specification: CRC16 of "123456789" is 0x31C3.
     #[test]

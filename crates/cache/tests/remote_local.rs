@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use strowger_cache::engine::RemoteEngine;
 use strowger_cache::error::CacheError;
+use strowger_cache::remote::{RemoteCache, RemoteSettings};
 use strowger_cache::request::{Answer, Life, Request};
 use strowger_cache::servers::{Endpoint, Service};
 use strowger_cache::ticket::{Answered, Receiver, ReceiverId, Ticket};
-use strowger_remote::{RemoteCache, RemoteSettings};
 use tokio::runtime::LocalRuntime;
 
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@
 //! use strowger_cache::request::Request;
 //! use strowger_cache::servers::Service;
 //! use strowger_cache::waiting::WaitingCache;
-//! use strowger_remote::{RemoteCache, RemoteSettings};
+//! use strowger_cache::remote::{RemoteCache, RemoteSettings};
 //!
 //! // No server is needed to begin with.
 //! let servers = vec!["127.0.0.1:1".parse()?];
@@ -42,9 +42,6 @@
 //! often it connects again, is its own affair. Memcached has no client that speaks the meta commands and pipelines. What both need is the
 //! same: a queue, connections with deadlines, replies in order. It stands here once, and the protocols are a file each.
 
-#![forbid(unsafe_code)]
-#![warn(missing_docs)]
-
 mod cluster;
 mod connection;
 mod dial;
@@ -74,12 +71,12 @@ pub use self::settings::RemoteSettings;
 use self::queue::Queue;
 use self::shared::Shared;
 use self::world::Served;
-use strowger_cache::engine::{RemoteEngine, Subscriber, Task};
-use strowger_cache::error::CacheError;
-use strowger_cache::gauges::{Gauges, RemoteGauges};
-use strowger_cache::request::Request;
-use strowger_cache::servers::Service;
-use strowger_cache::ticket::{Receivers, Ticket};
+use crate::engine::{RemoteEngine, Subscriber, Task};
+use crate::error::CacheError;
+use crate::gauges::{Gauges, RemoteGauges};
+use crate::request::Request;
+use crate::servers::Service;
+use crate::ticket::{Receivers, Ticket};
 
 /// A cache in other processes, and the connections by which it is asked: those of its thread, or of [one that asks by its
 /// own](RemoteEngine::local). Dropping it ends them; open tickets come back with [`CacheError::Unavailable`].

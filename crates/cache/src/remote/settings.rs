@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::servers::{Credentials, Endpoint, Service};
 use rustls::ClientConfig;
-use strowger_cache::servers::{Credentials, Endpoint, Service};
 
 /// Addresses of servers, the newest last.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ pub struct RemoteSettings {
     pub service: Service,
     /// Its servers; at least one.
     pub servers: Vec<Endpoint>,
-    /// How long a request may take before its ticket comes back with [`CacheError::TimedOut`](strowger_cache::error::CacheError::TimedOut), kept within
+    /// How long a request may take before its ticket comes back with [`CacheError::TimedOut`](crate::error::CacheError::TimedOut), kept within
     /// 50 ms; how long a connection may take until it can be used.
     pub timeout: Duration,
     /// Connections of the engine's thread to each server; one that asks by its own has one. Requests for one key take one connection, in their order.

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::flight::Op;
 use super::order::Claim;
-use strowger_cache::ticket::Ticket;
+use crate::ticket::Ticket;
 
 /// A request, whose bytes stand in those of its [`Jobs`].
 #[derive(Debug)]
