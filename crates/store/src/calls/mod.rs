@@ -11,20 +11,19 @@
 //! The engines are in `strowger-backend`: a folder of segments, a SQLite file, a database server.
 
 mod engine;
-mod pending;
 mod writing;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 pub use engine::{Change, Engine, Failure, Held, Left, LoadReport};
 
-use pending::Pending;
 use strowger_files::LockError;
-use writing::Writing;
+
+use crate::group::{GroupSettings, GroupWriter};
+use writing::{Put, Writing};
 
 /// How state is kept.
 #[derive(Clone, Copy, Debug)]
@@ -103,14 +102,15 @@ struct Counts {
     unwritten: AtomicU64,
     written: AtomicU64,
     failures: AtomicU64,
-    is_down: AtomicU64,
+    is_down: AtomicBool,
+    /// The writer is to end.
+    is_ending: AtomicBool,
 }
 
 /// Takes states and writes them. Dropped, it writes what is left, and ends its thread.
 pub struct CallStore {
-    pending: Arc<Pending>,
+    writer: GroupWriter<Put>,
     counts: Arc<Counts>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl CallStore {
@@ -133,82 +133,59 @@ impl CallStore {
             }
             take(number, left);
         })?;
-        let (pending, counts) = (Arc::<Pending>::default(), Arc::<Counts>::default());
+        let counts = Arc::<Counts>::default();
         let writing = Writing::new(settings, engine, &closed, counts.clone());
-        let of_thread = pending.clone();
-        let work = move || run(&of_thread, settings, writing);
-        let thread = std::thread::Builder::new().name("keeper".into()).spawn(work);
-        let thread = thread.map_err(|error| OpenError::Unusable { path: PathBuf::from("a thread"), error })?;
-        Ok((Self { pending, counts, thread: Some(thread) }, report))
+        // The queue holds the last change of each number, so what there is of numbers bounds it.
+        let group = GroupSettings { linger: settings.interval, group: usize::MAX, queue: usize::MAX };
+        let writer = GroupWriter::start("keeper", group, writing, |_| ());
+        let writer = writer.map_err(|error| OpenError::Unusable { path: PathBuf::from("a thread"), error })?;
+        Ok((Self { writer, counts }, report))
     }
 
     /// This is the state of the number from now on. Neither waits nor does I/O, as all that follows.
     pub fn put(&self, number: u64, state: Box<[u8]>) {
-        self.pending.put(number, Change::State(state));
+        self.submit(number, Change::State(state));
     }
 
     /// Nothing is kept of the number any more.
     pub fn remove(&self, number: u64) {
-        self.pending.put(number, Change::Removed);
+        self.submit(number, Change::Removed);
     }
 
     /// The number has no state any more, and these last words.
     pub fn close(&self, number: u64, last_words: Box<[u8]>) {
-        self.pending.put(number, Change::Closed(last_words));
+        self.submit(number, Change::Closed(last_words));
+    }
+
+    fn submit(&self, number: u64, change: Change) {
+        // A thread that has ended by a panic takes nothing more: see [`CallStore::has_ended`].
+        let _ = self.writer.submit(Put { number, change });
     }
 
     /// The thread has ended: nothing is written any more.
     pub fn has_ended(&self) -> bool {
-        self.pending.has_ended()
+        self.writer.has_ended()
     }
 
     /// For the metrics.
     pub fn figures(&self) -> Figures {
         let of = |count: &AtomicU64| count.load(Relaxed);
-        let Counts { kept, bytes, unwritten, written, failures, is_down } = &*self.counts;
+        let Counts { kept, bytes, unwritten, written, failures, is_down, is_ending: _ } = &*self.counts;
+        // In the order in which a change goes through both, so that none is missed.
+        let waiting = self.writer.waiting() as u64;
         Figures {
             kept: of(kept),
             bytes: of(bytes),
-            pending: self.pending.len() + of(unwritten),
+            pending: waiting + of(unwritten),
             written: of(written),
             failures: of(failures),
-            is_down: of(is_down) != 0 || self.pending.has_ended(),
+            is_down: is_down.load(Relaxed) || self.has_ended(),
         }
     }
 }
 
 impl Drop for CallStore {
     fn drop(&mut self) {
-        self.pending.stop();
-        if let Some(thread) = self.thread.take() {
-            // It has said why in the log of panics.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn run(pending: &Pending, settings: Settings, mut writing: Writing) {
-    let _ends = Ends(pending);
-    loop {
-        let mut is_stopped = pending.wait(writing.pause(settings.interval));
-        if !is_stopped && pending.len() > 0 {
-            // For the company of the first change, and no more often than that.
-            is_stopped = pending.linger(settings.interval);
-        }
-        writing.take(pending);
-        if is_stopped {
-            writing.finish();
-            return;
-        }
-        writing.work(Instant::now());
-    }
-}
-
-/// However the thread ends, by a panic too: nothing waits for it any more.
-struct Ends<'a>(&'a Pending);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.end();
+        self.counts.is_ending.store(true, Relaxed);
     }
 }

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::engine::{Change, Engine, Failure};
-use super::pending::{Changes, Pending};
 use super::{CallStore, Counts, Settings};
+use crate::group::{Commit, GroupFigures, Numbered, Row};
+use crate::queue::RESERVE;
 
 /// Bytes that a group has, about, and most changes: so long an engine may take for one.
 const GROUP: u64 = 1 << 20;
@@ -17,11 +18,24 @@ pub(super) const BESIDE: u64 = 21;
 /// A trouble that lasts is logged so often.
 const AGAIN: Duration = Duration::from_secs(60);
 
-pub(crate) struct Writing {
+/// A change of a number. One that waits takes the place of the one before it.
+pub(super) struct Put {
+    pub(super) number: u64,
+    pub(super) change: Change,
+}
+
+impl Row for Put {
+    fn key(&self) -> Option<u64> {
+        Some(self.number)
+    }
+}
+
+type Changes = HashMap<u64, Change>;
+
+pub(super) struct Writing {
     settings: Settings,
     engine: Box<dyn Engine>,
     unwritten: Changes,
-    scratch: Changes,
     /// Numbers that were closed, and when they are to be removed. One that has begun again meanwhile is in the queue alone.
     closed: HashMap<u64, Instant>,
     removals: VecDeque<(Instant, u64)>,
@@ -39,13 +53,56 @@ struct Trouble {
     next_try: Option<Instant>,
 }
 
+impl Commit for Writing {
+    type Row = Put;
+
+    /// Takes the changes. [`Commit::settle`] writes them, also where that failed before.
+    fn write(&mut self, group: &mut Vec<Numbered<Put>>, _: &GroupFigures) -> Duration {
+        self.unwritten.extend(group.drain(..).map(|Numbered { row, .. }| (row.number, row.change)));
+        if group.capacity() > RESERVE {
+            // A burst does not keep its memory.
+            *group = Vec::new();
+        }
+        self.show();
+        Duration::ZERO
+    }
+
+    fn settle(&mut self) -> Option<Duration> {
+        if self.counts.is_ending.load(Relaxed) {
+            return None;
+        }
+        let now = Instant::now();
+        if self.is_due(now) {
+            self.work(now);
+        }
+        self.pause(self.settings.interval)
+    }
+
+    /// Writes for the last time: as often as it takes, until the time for that is over.
+    fn finish(&mut self) {
+        let end = Instant::now() + self.settings.end;
+        loop {
+            let now = Instant::now();
+            let done = self.write_all(now, Some(end)).map(drop);
+            self.says(now, done);
+            if self.unwritten.is_empty() || Instant::now() + self.settings.retry >= end {
+                break;
+            }
+            std::thread::sleep(self.settings.retry);
+        }
+        if !self.unwritten.is_empty() {
+            let (numbers, place) = (self.unwritten.len(), self.engine.name());
+            tracing::error!(numbers, place, "state lost: it could not be written at the end");
+        }
+    }
+}
+
 impl Writing {
     /// `closed`: the numbers that were closed by an earlier process.
-    pub(crate) fn new(settings: Settings, engine: Box<dyn Engine>, closed: &[u64], counts: Arc<Counts>) -> Self {
-        let (unwritten, scratch, trouble) = Default::default();
+    pub(super) fn new(settings: Settings, engine: Box<dyn Engine>, closed: &[u64], counts: Arc<Counts>) -> Self {
+        let (unwritten, trouble) = Default::default();
         let (closed_at, removals, is_untidy) = Default::default();
-        let mut this =
-            Self { settings, engine, unwritten, scratch, closed: closed_at, removals, is_untidy, trouble, counts };
+        let mut this = Self { settings, engine, unwritten, closed: closed_at, removals, is_untidy, trouble, counts };
         let now = Instant::now();
         closed.iter().for_each(|number| this.is_closed(*number, now));
         this.show();
@@ -59,7 +116,7 @@ impl Writing {
     }
 
     /// After which time there is work without a change; none: there is none. `interval`: between two steps of what the engine does beside.
-    pub(crate) fn pause(&self, interval: Duration) -> Option<Duration> {
+    fn pause(&self, interval: Duration) -> Option<Duration> {
         let until = |at: Instant| at.saturating_duration_since(Instant::now());
         if let Some(next_try) = self.trouble.next_try {
             return Some(until(next_try));
@@ -69,44 +126,29 @@ impl Writing {
         removal.into_iter().chain(tidying).min()
     }
 
-    /// Takes the changes that wait.
-    pub(crate) fn take(&mut self, pending: &Pending) {
-        pending.take(&mut self.unwritten, &mut self.scratch, &self.counts.unwritten);
-        self.show();
+    /// Whether there is anything to write, or to try again.
+    fn is_due(&self, now: Instant) -> bool {
+        let is_over = |(at, _): &(Instant, u64)| *at <= now;
+        !self.unwritten.is_empty()
+            || self.is_untidy
+            || self.trouble.next_try.is_some()
+            || self.removals.front().is_some_and(is_over)
     }
 
     /// Writes what is to be written, as far as it can be.
-    pub(crate) fn work(&mut self, now: Instant) {
+    fn work(&mut self, now: Instant) {
         if self.trouble.next_try.is_some_and(|next_try| now < next_try) {
             return;
         }
-        let done = self.write(now, None).and_then(|bytes| {
+        let done = self.write_all(now, None).and_then(|bytes| {
             self.is_untidy = self.engine.tidy(bytes)?;
             Ok(())
         });
         self.says(now, done);
     }
 
-    /// The same for the last time: as often as it takes, until the time for that is over.
-    pub(crate) fn finish(&mut self) {
-        let end = Instant::now() + self.settings.end;
-        loop {
-            let now = Instant::now();
-            let done = self.write(now, Some(end)).map(drop);
-            self.says(now, done);
-            if self.unwritten.is_empty() || Instant::now() + self.settings.retry >= end {
-                break;
-            }
-            std::thread::sleep(self.settings.retry);
-        }
-        if !self.unwritten.is_empty() {
-            let (numbers, place) = (self.unwritten.len(), self.engine.name());
-            tracing::error!(numbers, place, "state lost: it could not be written at the end");
-        }
-    }
-
     /// Returns the bytes of what was written.
-    fn write(&mut self, now: Instant, end: Option<Instant>) -> Result<u64, Failure> {
+    fn write_all(&mut self, now: Instant, end: Option<Instant>) -> Result<u64, Failure> {
         self.remove_closed(now);
         self.drop_too_long();
         let mut bytes = 0;
@@ -201,6 +243,6 @@ impl Writing {
         counts.bytes.store(held.bytes, Relaxed);
         counts.written.store(held.written, Relaxed);
         counts.unwritten.store(self.unwritten.len() as u64, Relaxed);
-        counts.is_down.store(u64::from(self.trouble.since.is_some()), Relaxed);
+        counts.is_down.store(self.trouble.since.is_some(), Relaxed);
     }
 }
