@@ -260,7 +260,7 @@ pub struct Source<'a> {
     pub database: DatabaseCheck<'a>,
 }
 
-/// What is wrong with a database file, as the end of a sentence that begins with its name, and the cure.
+/// Fault of a database file, as the end of a sentence that begins with its name, and the cure.
 pub type DatabaseCheck<'a> = &'a dyn Fn(&Path) -> Option<(String, &'static str)>;
 
 impl Default for Source<'_> {

@@ -1,4 +1,4 @@
-//! From the configuration to the settings of the engines that keep what a server knows.
+//! Settings of the storage engines, made from the configuration.
 
 use strowger_backend::accounting::{Place, Settings as AccountingSettings};
 use strowger_backend::files::calls::FolderSettings;

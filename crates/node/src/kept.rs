@@ -21,7 +21,7 @@ use strowger_store::calls::{CallStore, Engine, Left};
 #[derive(Default)]
 pub(crate) struct Kept {
     /// None: nothing is kept.
-    pub(crate) keeper: Option<Arc<CallStore>>,
+    pub(crate) call_store: Option<Arc<CallStore>>,
     /// Calls that go on.
     pub(crate) calls: Vec<Call>,
     /// Of calls that had just ended: they may have been written, or be lost.
@@ -40,7 +40,7 @@ impl Kept {
         let Some(engine) = engine(config, leases)? else { return Ok(Self::default()) };
         let (mut calls, mut rows, mut unreadable, now) = (Vec::new(), Vec::new(), Vec::new(), clock::now());
         let place = engine.name();
-        let (keeper, report) = CallStore::open(engine, config.call_store_settings(), |number, left| match left {
+        let (call_store, report) = CallStore::open(engine, config.call_store_settings(), |number, left| match left {
             Left::State(bytes) => match read_kept(now, bytes) {
                 Ok(call) => calls.push(call),
                 Err(error) => unreadable.push((number, error)),
@@ -53,9 +53,9 @@ impl Kept {
         if let Some((_, error)) = unreadable.first() {
             tracing::error!(%error, calls = unreadable.len(), "kept calls not readable");
         }
-        unreadable.iter().for_each(|(number, _)| keeper.remove(*number));
+        unreadable.iter().for_each(|(number, _)| call_store.remove(*number));
         tracing::info!(place, calls = calls.len(), bytes = report.bytes, "calls of the process before");
-        Ok(Self { keeper: Some(Arc::new(keeper)), calls, rows })
+        Ok(Self { call_store: Some(Arc::new(call_store)), calls, rows })
     }
 
     /// Rows that an earlier process may not have written stand in the spool before accounting begins: there each is written once. Those that the
@@ -99,11 +99,11 @@ fn engine(config: &Config, leases: &Leases) -> anyhow::Result<Option<Box<dyn Eng
 }
 
 /// Carries out what an engine wants to be kept; the other effects come back.
-pub(crate) fn carry_out(keeper: Option<&CallStore>, effect: Effect) -> Option<Effect> {
-    match (effect, keeper) {
-        (Effect::Keep { call, state }, Some(keeper)) => keeper.put(call, state),
-        (Effect::Close { call, rows }, Some(keeper)) => keeper.close(call, rows),
-        (Effect::Forget { call }, Some(keeper)) => keeper.remove(call),
+pub(crate) fn carry_out(call_store: Option<&CallStore>, effect: Effect) -> Option<Effect> {
+    match (effect, call_store) {
+        (Effect::Keep { call, state }, Some(call_store)) => call_store.put(call, state),
+        (Effect::Close { call, rows }, Some(call_store)) => call_store.close(call, rows),
+        (Effect::Forget { call }, Some(call_store)) => call_store.remove(call),
         (Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. }, None) => (),
         (other, _) => return Some(other),
     }

@@ -1,8 +1,8 @@
 //! Writing in groups, for any kind of row: what comes in a moment is committed together, in order, by a thread of its own.
 //!
-//! A writer has a bound, a linger and figures. Its user decides what a group that fails means ([`Commit::write`]): bindings go back in
-//! memory and their REGISTERs fail ([`journal`](crate::journal)); rows of accounting stay and are written again, while the queue fills up
-//! to its bound; of kept calls ([`calls`](crate::calls)) the last state of each is written again.
+//! A writer has a bound, a linger and figures. [`Commit::write`] decides what a failed group means. The [`journal`](crate::journal) takes
+//! bindings back in memory and fails their REGISTERs. Accounting keeps its rows and writes them again, while the queue fills up to its bound.
+//! The call store ([`calls`](crate::calls)) writes the last state of each call again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +62,7 @@ pub trait Commit: Send + 'static {
         None
     }
 
-    /// The last group is done, and the thread ends: the place for what a [`Commit::write`] has put off.
+    /// Writes what earlier groups have put off. Called once, after the last group, before the thread ends.
     fn finish(&mut self) {}
 }
 

@@ -203,7 +203,7 @@ impl<R: Row> Queue<R> {
         self.lock().open = 0;
     }
 
-    /// What rows count for that are queued or being written.
+    /// Weight of the rows that are queued or being written.
     pub(crate) fn waiting(&self) -> usize {
         let state = self.lock();
         state.weight + state.open

@@ -46,7 +46,7 @@ use crate::sqlite::accounting::Sqlite;
 
 pub use writer::{Accounting, Figures, Settings};
 
-/// Which sink.
+/// Form and place of a sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A database file. The time is how long another process that holds it is waited for.
@@ -58,7 +58,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// What writes there. Nothing is opened yet.
+    /// Sink that writes there. Nothing is opened yet.
     pub fn sink(&self) -> Box<dyn Sink> {
         match self {
             Self::Sqlite(path, patience) => Box::new(Sqlite::new(path, *patience)),

@@ -1,5 +1,5 @@
-//! SQLite files: how the database of the server is opened, and what its errors mean. Bindings in it are in [`bindings`], subscribers in
-//! [`subscribers`]; [`own_file`] opens the files of rows of accounting and of kept calls; [`rows`] reads files of other programs.
+//! SQLite files: how the database of the server is opened, and what its errors mean. [`bindings`] and
+//! [`subscribers`] are in it; [`own_file`] opens the files of rows of accounting and of kept calls; [`rows`] reads files of other programs.
 
 pub mod accounting;
 pub mod bindings;

@@ -1,4 +1,4 @@
-//! Rows of accounting: what is written of calls, and the contract of the places where it is written.
+//! Rows of accounting, one for each call or event, and the contract of the sinks that write them.
 //!
 //! * [`record`]: the rows and their columns, the same for every form.
 //! * [`mask`]: numbers and addresses that are not to be read.

@@ -137,7 +137,7 @@ impl CallStore {
         let writing = Writing::new(settings, engine, &closed, counts.clone());
         // The queue holds the last change of each number, so what there is of numbers bounds it.
         let group = GroupSettings { linger: settings.interval, group: usize::MAX, queue: usize::MAX };
-        let writer = GroupWriter::start("keeper", group, writing, |_| ());
+        let writer = GroupWriter::start("call-store", group, writing, |_| ());
         let writer = writer.map_err(|error| OpenError::Unusable { path: PathBuf::from("a thread"), error })?;
         Ok((Self { writer, counts }, report))
     }

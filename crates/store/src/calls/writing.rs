@@ -13,7 +13,7 @@ use crate::queue::RESERVE;
 /// Bytes that a group has, about, and most changes: so long an engine may take for one.
 const GROUP: u64 = 1 << 20;
 const ROWS: usize = 2_000;
-/// Bytes that a folder has of a record beside its state: head and number.
+/// Bytes of a record in a folder beside the state: head and number.
 pub(super) const BESIDE: u64 = 21;
 /// A trouble that lasts is logged so often.
 const AGAIN: Duration = Duration::from_secs(60);

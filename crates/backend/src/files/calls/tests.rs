@@ -33,7 +33,7 @@ fn open(folder: &Path) -> (CallStore, Found, LoadReport) {
 fn open_with(folder: FolderSettings, settings: Settings) -> (CallStore, Found, LoadReport) {
     let mut found = Found::new();
     let folder = Folder::open(folder).expect("the folder is free");
-    let (keeper, report) = CallStore::open(Box::new(folder), settings, |number, left| {
+    let (store, report) = CallStore::open(Box::new(folder), settings, |number, left| {
         let of = match left {
             Left::State(bytes) => (false, bytes.to_vec()),
             Left::LastWords(bytes) => (true, bytes.to_vec()),
@@ -41,7 +41,7 @@ fn open_with(folder: FolderSettings, settings: Settings) -> (CallStore, Found, L
         assert!(found.insert(number, of).is_none(), "{number} twice");
     })
     .expect("it can be read");
-    (keeper, found, report)
+    (store, found, report)
 }
 
 /// The folder as a kill would leave it now.
@@ -60,7 +60,7 @@ fn comes(what: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !what() {
         assert!(Instant::now() < end, "it does not come");
-        // The thread of the keeper has the processor meanwhile.
+        // The thread of the store has the processor meanwhile.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -74,13 +74,13 @@ fn state(number: u64, version: u64) -> Box<[u8]> {
 #[test]
 fn the_last_state_of_each_number_is_found() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (keeper, found, report) = open(folder.path());
+    let (store, found, report) = open(folder.path());
     assert!(found.is_empty() && report.damage.is_empty());
-    (0..300).for_each(|n| keeper.put(n, state(n, 1)));
-    (0..300).step_by(3).for_each(|n| keeper.put(n, state(n, 2)));
-    (0..300).step_by(5).for_each(|n| keeper.remove(n));
-    comes(|| keeper.figures().pending == 0);
-    assert_eq!(keeper.figures().kept, 240);
+    (0..300).for_each(|n| store.put(n, state(n, 1)));
+    (0..300).step_by(3).for_each(|n| store.put(n, state(n, 2)));
+    (0..300).step_by(5).for_each(|n| store.remove(n));
+    comes(|| store.figures().pending == 0);
+    assert_eq!(store.figures().kept, 240);
     let expected: Found = (0..300)
         .filter(|n| n % 5 != 0)
         .map(|n| (n, (false, state(n, if n % 3 == 0 { 2 } else { 1 }).into())))
@@ -91,8 +91,8 @@ fn the_last_state_of_each_number_is_found() {
     let refused = Folder::open(of(folder.path())).err().expect("it is in use").to_string();
     assert!(refused.contains("another process"), "{refused}");
     // What waits is written at the end.
-    keeper.put(1_000, state(1_000, 1));
-    drop(keeper);
+    store.put(1_000, state(1_000, 1));
+    drop(store);
     let (_, found, report) = open(folder.path());
     assert_eq!((found.len(), report.states, report.damage), (241, 241, vec![]));
 }
@@ -100,28 +100,28 @@ fn the_last_state_of_each_number_is_found() {
 #[test]
 fn last_words_stay_for_their_time() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (keeper, ..) = open_with(of(folder.path()), Settings { grace: Duration::from_secs(600), ..settings() });
-    keeper.put(1, state(1, 1));
-    keeper.put(2, state(2, 1));
-    keeper.close(1, b"words"[..].into());
-    keeper.close(3, b"other words"[..].into());
-    comes(|| keeper.figures().pending == 0);
+    let (store, ..) = open_with(of(folder.path()), Settings { grace: Duration::from_secs(600), ..settings() });
+    store.put(1, state(1, 1));
+    store.put(2, state(2, 1));
+    store.close(1, b"words"[..].into());
+    store.close(3, b"other words"[..].into());
+    comes(|| store.figures().pending == 0);
     let killed = copy(folder.path());
-    let (keeper, found, report) = open(killed.path());
+    let (store, found, report) = open(killed.path());
     let expected =
         [(1, (true, b"words".to_vec())), (2, (false, state(2, 1).into())), (3, (true, b"other words".to_vec()))];
     assert_eq!((found, report.closed), (expected.into(), 2));
     // Then they go, but for one that begins again.
-    keeper.put(3, state(3, 1));
-    comes(|| keeper.figures().kept == 2 && keeper.figures().pending == 0);
-    drop(keeper);
+    store.put(3, state(3, 1));
+    comes(|| store.figures().kept == 2 && store.figures().pending == 0);
+    drop(store);
     assert_eq!(open(killed.path()).1.into_keys().collect::<Vec<_>>(), [2, 3]);
 }
 
 #[test]
 fn a_folder_stays_small_and_whole_while_states_change() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (keeper, ..) = open(folder.path());
+    let (store, ..) = open(folder.path());
     let numbers = 100;
     let mut versions = vec![0; numbers as usize];
     let mut turns = 0_u64;
@@ -129,9 +129,9 @@ fn a_folder_stays_small_and_whole_while_states_change() {
     for round in 0..400 {
         for n in (0..numbers).filter(|n| round == 0 || n % 4 == round % 3 + 1) {
             versions[n as usize] = round + 1;
-            keeper.put(n, state(n, round + 1));
+            store.put(n, state(n, round + 1));
         }
-        comes(|| keeper.figures().pending == 0);
+        comes(|| store.figures().pending == 0);
         if round % 50 == 49 {
             let killed = copy(folder.path());
             let (_, found, report) = open(killed.path());
@@ -143,8 +143,8 @@ fn a_folder_stays_small_and_whole_while_states_change() {
         }
     }
     let live: u64 = (0..numbers).map(|n| state(n, 400).len() as u64 + segments::BESIDE).sum();
-    comes(|| keeper.figures().bytes <= 2 * live + 3 * of(folder.path()).segment);
-    assert_eq!((turns, keeper.figures().kept, keeper.figures().failures), (8, numbers, 0));
+    comes(|| store.figures().bytes <= 2 * live + 3 * of(folder.path()).segment);
+    assert_eq!((turns, store.figures().kept, store.figures().failures), (8, numbers, 0));
 }
 
 /// A file on a disk with room for some more bytes, which takes what it can of each write.
@@ -179,9 +179,9 @@ fn a_disk_that_is_full_anywhere_costs_memory_and_loses_nothing() {
     // Some have no room for the beginning of a segment.
     for room in [0, 4].into_iter().chain((8..6_000).step_by(431)) {
         let folder = tempfile::tempdir().expect("a folder");
-        let (keeper, ..) = open(folder.path());
-        keeper.put(1_000, state(1_000, 1));
-        drop(keeper);
+        let (store, ..) = open(folder.path());
+        store.put(1_000, state(1_000, 1));
+        drop(store);
         let disk = Arc::new(AtomicUsize::new(room));
         let room_left = disk.clone();
         let create = move |path: &Path| {
@@ -190,20 +190,20 @@ fn a_disk_that_is_full_anywhere_costs_memory_and_loses_nothing() {
         };
         let engine = Folder::open_on(of(folder.path()), Box::new(create)).expect("the folder is free");
         let mut left = Vec::new();
-        let (keeper, _) = CallStore::open(Box::new(engine), settings(), |number, _| left.push(number))
+        let (store, _) = CallStore::open(Box::new(engine), settings(), |number, _| left.push(number))
             .expect("a full disk is no error of the start");
         assert_eq!(left, [1_000]);
-        (0..100).for_each(|n| keeper.put(n, state(n, 1)));
-        comes(|| keeper.figures().is_down && keeper.figures().failures > 3);
+        (0..100).for_each(|n| store.put(n, state(n, 1)));
+        comes(|| store.figures().is_down && store.figures().failures > 3);
         // Each number waits once, however often it changes.
-        (2..6).for_each(|version| (0..100).for_each(|n| keeper.put(n, state(n, version))));
-        keeper.remove(7);
-        assert!(keeper.figures().pending <= 200, "{:?}", keeper.figures());
+        (2..6).for_each(|version| (0..100).for_each(|n| store.put(n, state(n, version))));
+        store.remove(7);
+        assert!(store.figures().pending <= 200, "{:?}", store.figures());
         let killed = copy(folder.path());
         assert_eq!(open(killed.path()).2.damage.len() / 2, 0, "at most the end of the last group is cut");
         disk.store(1 << 30, Relaxed);
-        comes(|| !keeper.figures().is_down && keeper.figures().pending == 0);
-        drop(keeper);
+        comes(|| !store.figures().is_down && store.figures().pending == 0);
+        drop(store);
         let (_, found, report) = open(folder.path());
         let mut expected: Found = (0..100).filter(|n| *n != 7).map(|n| (n, (false, state(n, 5).into()))).collect();
         expected.insert(1_000, (false, state(1_000, 1).into()));
@@ -214,9 +214,9 @@ fn a_disk_that_is_full_anywhere_costs_memory_and_loses_nothing() {
 #[test]
 fn damaged_and_cut_records_are_left_out_and_reported() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (keeper, ..) = open_with(FolderSettings { segment: 1 << 20, ..of(folder.path()) }, settings());
-    (0..10).for_each(|n| keeper.put(n, state(n, 1)));
-    drop(keeper);
+    let (store, ..) = open_with(FolderSettings { segment: 1 << 20, ..of(folder.path()) }, settings());
+    (0..10).for_each(|n| store.put(n, state(n, 1)));
+    drop(store);
     let path = segments::path(folder.path(), 1);
     let whole = std::fs::read(&path).expect("it is there");
     for at in 0..whole.len() {
@@ -244,18 +244,18 @@ fn damaged_and_cut_records_are_left_out_and_reported() {
     // Segments of an earlier version are read, and copied into segments of this version.
     let plain = plain_segment(&whole);
     std::fs::write(&path, &plain).expect("it can be written");
-    let (keeper, found, report) = open(folder.path());
+    let (store, found, report) = open(folder.path());
     assert_eq!((found.len(), report.damage), (10, vec![]));
-    (100..200).for_each(|n| keeper.put(n, state(n, 1)));
-    comes(|| keeper.figures().pending == 0);
-    (100..200).for_each(|n| keeper.remove(n));
+    (100..200).for_each(|n| store.put(n, state(n, 1)));
+    comes(|| store.figures().pending == 0);
+    (100..200).for_each(|n| store.remove(n));
     comes(|| !path.exists());
-    drop(keeper);
+    drop(store);
     assert_eq!(open(folder.path()).1, found);
     // The next process writes on, in another segment.
-    let (keeper, ..) = open(folder.path());
-    keeper.put(70, state(70, 1));
-    drop(keeper);
+    let (store, ..) = open(folder.path());
+    store.put(70, state(70, 1));
+    drop(store);
     assert!(open(folder.path()).1.contains_key(&70));
 }
 
@@ -284,15 +284,15 @@ fn a_segment_that_was_removed_takes_nothing_until_it_is_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let away = tempfile::tempdir().expect("a folder");
     let calls = folder.path().join("calls");
-    let (keeper, ..) = open(&calls);
-    keeper.put(1, state(1, 1));
-    comes(|| keeper.figures().written == 1);
+    let (store, ..) = open(&calls);
+    store.put(1, state(1, 1));
+    comes(|| store.figures().written == 1);
     std::fs::rename(&calls, away.path().join("calls")).expect("it is there");
-    keeper.put(2, state(2, 1));
-    comes(|| keeper.figures().is_down && keeper.figures().failures > 2);
-    assert_eq!((keeper.figures().written, keeper.figures().pending), (1, 1));
+    store.put(2, state(2, 1));
+    comes(|| store.figures().is_down && store.figures().failures > 2);
+    assert_eq!((store.figures().written, store.figures().pending), (1, 1));
     std::fs::rename(away.path().join("calls"), &calls).expect("it is there");
-    comes(|| !keeper.figures().is_down && keeper.figures().pending == 0);
+    comes(|| !store.figures().is_down && store.figures().pending == 0);
     assert_eq!(open(copy(&calls).path()).1.len(), 2);
 }
 
@@ -321,7 +321,7 @@ impl Flaky {
         Self { failures: Arc::new(failures.into()), ..Self::default() }
     }
 
-    fn keeper(&self, settings: Settings) -> CallStore {
+    fn store(&self, settings: Settings) -> CallStore {
         CallStore::open(Box::new(self.clone()), settings, |_, _| ()).expect("it is empty").0
     }
 }
@@ -354,16 +354,16 @@ impl Engine for Flaky {
 fn the_end_waits_so_long_for_a_place_that_fails() {
     let long = Settings { interval: Duration::from_secs(600), end: Duration::from_secs(600), ..settings() };
     let flaky = Flaky::of(3);
-    let keeper = flaky.keeper(long);
-    keeper.put(1, state(1, 1));
-    drop(keeper);
+    let store = flaky.store(long);
+    store.put(1, state(1, 1));
+    drop(store);
     let groups = flaky.groups.lock().expect("no test panics with it").clone();
     assert_eq!(groups, [vec![(1, Change::State(state(1, 1)))]]);
     // In vain.
     let flaky = Flaky::of(usize::MAX);
-    let keeper = flaky.keeper(Settings { end: Duration::from_millis(30), ..long });
-    keeper.put(1, state(1, 1));
-    drop(keeper);
+    let store = flaky.store(Settings { end: Duration::from_millis(30), ..long });
+    store.put(1, state(1, 1));
+    drop(store);
     let tries = usize::MAX - flaky.failures.load(Relaxed);
     assert!((1..=7).contains(&tries), "{tries}");
 }
@@ -372,11 +372,11 @@ fn the_end_waits_so_long_for_a_place_that_fails() {
 fn a_place_gets_groups_that_it_can_take() {
     let long = Settings { interval: Duration::from_secs(600), end: Duration::from_secs(600), ..settings() };
     let flaky = Flaky::default();
-    let keeper = flaky.keeper(long);
-    (0..5_000).for_each(|n| keeper.remove(n));
-    (5_000..5_010).for_each(|n| keeper.put(n, vec![7; CallStore::LONGEST].into()));
-    keeper.put(5_010, vec![7; CallStore::LONGEST + 1].into());
-    drop(keeper);
+    let store = flaky.store(long);
+    (0..5_000).for_each(|n| store.remove(n));
+    (5_000..5_010).for_each(|n| store.put(n, vec![7; CallStore::LONGEST].into()));
+    store.put(5_010, vec![7; CallStore::LONGEST + 1].into());
+    drop(store);
     let groups = flaky.groups.lock().expect("no test panics with it").clone();
     let mut numbers: Vec<u64> = groups.iter().flatten().map(|(number, _)| *number).collect();
     numbers.sort_unstable();
