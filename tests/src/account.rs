@@ -1,7 +1,7 @@
 //! A user with a password (RFC 3261 section 22).
 
+use strowger_backend::sqlite::subscribers::SqliteAdmin;
 use strowger_core::digest::{Challenge, ChallengeAnswer, Ha1Set, Hash, Secret, strongest};
-use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::{Ha1s, SubscriberAdmin};
 
 use crate::call::exchange;

@@ -7,6 +7,8 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -162,36 +164,6 @@ impl Tab {
     /// It cannot be printed.
     pub fn pdf(&mut self) -> Vec<u8> {
         let printed = self.call("Page.printToPDF", json!({}));
-        base64(printed["data"].as_str().expect("base64"))
-    }
-}
-
-/// Bytes of a text of RFC 4648 section 4.
-fn base64(text: &str) -> Vec<u8> {
-    let value = |letter: u8| match letter {
-        b'A'..=b'Z' => letter - b'A',
-        b'a'..=b'z' => letter - b'a' + 26,
-        b'0'..=b'9' => letter - b'0' + 52,
-        b'+' => 62,
-        _ => 63,
-    };
-    let letters: Vec<u8> = text.trim_end_matches('=').bytes().map(value).collect();
-    let group = |group: &[u8]| {
-        let bits = group.iter().fold(0, |bits: u32, value| bits << 6 | u32::from(*value)) << (6 * (4 - group.len()));
-        bits.to_be_bytes().into_iter().skip(1).take(group.len() - 1).collect::<Vec<u8>>()
-    };
-    letters.chunks(4).flat_map(group).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::base64;
-
-    #[test]
-    fn base64_is_that_of_the_rfc() {
-        for (text, bytes) in [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYmE=", "fooba")] {
-            assert_eq!(base64(text), bytes.as_bytes());
-        }
-        assert_eq!(base64("+/8="), [0xfb, 0xff]);
+        BASE64_STANDARD.decode(printed["data"].as_str().expect("a text")).expect("base64")
     }
 }

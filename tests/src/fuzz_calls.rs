@@ -8,11 +8,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use strowger_backend::sqlite::subscribers::SqliteAdmin;
 use strowger_config::{Config, Source};
 use strowger_core::Outbox;
 use strowger_core::fuzz_dialog::{change, pieces};
 use strowger_node::{Program, Server};
-use strowger_store::sqlite_subscribers::SqliteAdmin;
 use tempfile::TempDir;
 
 use crate::account::{self, challenged, register_at};
@@ -110,7 +110,8 @@ impl World {
         );
         let source = Source { file: "test", text: &text, folder: folder.path(), ..Source::default() };
         let config = Config::read(source).unwrap_or_else(|report| panic!("{report}")).0;
-        let mut admin = SqliteAdmin::open(&config.sqlite_settings().expect("a database")).expect("it opens");
+        let mut admin =
+            SqliteAdmin::open(&strowger_node::backends::sqlite(&config).expect("a database")).expect("it opens");
         account::add(&mut admin, ["alice", "bob", "bert", "carol", "dave", "dora"]);
         let server = Server::start_in(Program { sends, ..Program::default() }, config).expect("it starts");
         let handle = server.handle();

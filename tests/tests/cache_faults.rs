@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use strowger_cache::engine::{Engine, RemoteEngine as _};
 use strowger_cache::error::CacheError;
+use strowger_cache::remote::{RemoteCache, RemoteSettings};
 use strowger_cache::request::{Answer, Life, Promise, Request};
 use strowger_cache::servers::{Endpoint, Service};
 use strowger_cache::waiting::WaitingCache;
 use strowger_lab::backend::{self, Backend};
-use strowger_remote::{RemoteCache, RemoteSettings};
 use strowger_tests::program::{MEMCACHED, REDIS, have};
 use strowger_tests::slow_relay::SlowRelay;
 use strowger_tests::undisturbed;

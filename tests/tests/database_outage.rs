@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use strowger_store::sqlite::SqliteSettings;
-use strowger_store::sqlite_subscribers::SqliteAdmin;
+use strowger_backend::sqlite::SqliteSettings;
+use strowger_backend::sqlite::subscribers::SqliteAdmin;
 use strowger_tests::account::{add, authorized, register};
 use strowger_tests::call::exchange;
 use strowger_tests::frozen_database::FrozenDatabase;

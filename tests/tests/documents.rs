@@ -71,21 +71,8 @@ const WITHOUT_ACTOR: [&str; 11] = [
 ];
 
 /// The crates whose comments and tests are plain in these too.
-const PLAIN: [&str; 13] = [
-    "message",
-    "core",
-    "store",
-    "records",
-    "metrics",
-    "server",
-    "rules",
-    "cache",
-    "accounting",
-    "sql",
-    "remote",
-    "keeper",
-    "report",
-];
+const PLAIN: [&str; 11] =
+    ["message", "core", "store", "records", "metrics", "server", "rules", "cache", "backend", "files", "report"];
 const NOT_PLAIN: [&str; 4] = ["whatever", "anyone", "no one", "was told"];
 
 /// Those of [`WITHOUT_ACTOR`] in this line. Names of tests and values of settings stand between backticks.
@@ -194,7 +181,7 @@ fn last_text(call: &str) -> &str {
 fn events(levels: &[&str]) -> BTreeSet<String> {
     let mut events = BTreeSet::new();
     for (path, text) in sources(&["crates"]) {
-        let server = ["strowger", "node", "server", "net", "store", "accounting", "keeper", "sql", "cache", "remote"]
+        let server = ["strowger", "node", "server", "net", "dns", "store", "backend", "cache"]
             .map(|name| root().join("crates").join(name).join("src"));
         if !server.iter().any(|folder| path.starts_with(folder)) {
             continue;
@@ -275,22 +262,9 @@ fn what_is_watched_in_production_is_counted() {
 /// Every other way to make a file leaves its mode to the umask.
 #[test]
 fn files_of_the_server_are_made_in_one_place() {
-    let crates = [
-        "node",
-        "server",
-        "store",
-        "cache",
-        "accounting",
-        "keeper",
-        "sql",
-        "remote",
-        "records",
-        "net",
-        "config",
-        "rules",
-    ]
-    .map(|name| root().join("crates").join(name).join("src"));
-    let (own, mut users) = (root().join("crates/records/src/private.rs"), 0);
+    let crates = ["node", "server", "store", "cache", "backend", "files", "records", "net", "dns", "config", "rules"]
+        .map(|name| root().join("crates").join(name).join("src"));
+    let (own, mut users) = (root().join("crates/files/src/private.rs"), 0);
     for (path, text) in sources(&["crates"]) {
         let is_test = path.ends_with("tests.rs") || path.ends_with("metrics/documents.rs");
         if path == own || is_test || !crates.iter().any(|folder| path.starts_with(folder)) {
@@ -300,7 +274,7 @@ fn files_of_the_server_are_made_in_one_place() {
         for line in code.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
             let others = ["File::create", "create_dir", "DirBuilder", "fs::write(", "fs::copy(", ".create(true)"];
             let is_other = others.iter().any(|word| line.contains(word));
-            assert!(!is_other, "{}: {line}: strowger_records::private makes files", path.display());
+            assert!(!is_other, "{}: {line}: strowger_files::private makes files", path.display());
             let is_own = line.contains("private::file()");
             assert!(is_own || !line.contains(".create_new(true)"), "{}: {line}", path.display());
             users += usize::from(is_own);

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use strowger_backend::sqlite::SqliteSettings;
+use strowger_backend::sqlite::subscribers::SqliteAdmin;
 use strowger_lab::backend::{self, Backend, MariaDb, PostgreSql};
-use strowger_store::sqlite::SqliteSettings;
-use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_tests::account::{add, authorized};
 use strowger_tests::call::exchange;
 use strowger_tests::program::{MARIADB, MARIADBD, MEMCACHED, POSTGRESQL, REDIS, STRACE, have};

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use strowger_sql::ServerSettings;
-use strowger_sql::bindings::ServerBindings;
-use strowger_sql::lease::{self, Claim, Holder, Lease, Purpose};
+use strowger_backend::sql::ServerSettings;
+use strowger_backend::sql::bindings::ServerBindings;
+use strowger_backend::sql::lease::{self, Claim, Holder, Lease, Purpose};
+use strowger_backend::sqlite::{SqliteBindings, SqliteSettings};
 use strowger_store::binding::{Binding, BindingId, NO_LISTENER, Received};
 use strowger_store::error::StoreError;
 use strowger_store::journal::{BindingEngine, Durability, Write};
-use strowger_store::sqlite::{SqliteBindings, SqliteSettings};
 use strowger_tests::call::{exchange, register};
 use strowger_tests::control::metric;
 use strowger_tests::database::Database;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use strowger_keeper::{Engine, Folder, FolderSettings, Keeper, Left, LoadReport, Settings};
-use strowger_sql::ServerSettings;
-use strowger_sql::calls::{CallSettings, ServerCalls};
-use strowger_sql::lease::{self, Claim, Holder, Purpose};
+use strowger_backend::files::calls::{Folder, FolderSettings};
+use strowger_backend::sql::ServerSettings;
+use strowger_backend::sql::calls::{CallSettings, ServerCalls};
+use strowger_backend::sql::lease::{self, Claim, Holder, Purpose};
+use strowger_store::calls::{CallStore, Engine, Left, LoadReport, Settings};
 use strowger_tests::certificate::Certificate;
 use strowger_tests::control::metric;
 use strowger_tests::database::Database;
@@ -35,9 +36,9 @@ fn settings() -> Settings {
     Settings { interval: ms(1), retry: ms(50), grace: Duration::ZERO, end: ms(200) }
 }
 
-fn keep(engine: Box<dyn Engine>, settings: Settings) -> (Keeper, Found, LoadReport) {
+fn keep(engine: Box<dyn Engine>, settings: Settings) -> (CallStore, Found, LoadReport) {
     let mut found = Found::new();
-    let (keeper, report) = Keeper::open(engine, settings, |number, left| {
+    let (store, report) = CallStore::open(engine, settings, |number, left| {
         let of = match left {
             Left::State(bytes) => (false, bytes.to_vec()),
             Left::LastWords(bytes) => (true, bytes.to_vec()),
@@ -45,7 +46,7 @@ fn keep(engine: Box<dyn Engine>, settings: Settings) -> (Keeper, Found, LoadRepo
         assert!(found.insert(number, of).is_none(), "{number} twice");
     })
     .expect("it can be read");
-    (keeper, found, report)
+    (store, found, report)
 }
 
 /// Any bytes, of lengths that differ.
@@ -60,37 +61,37 @@ fn found(states: impl IntoIterator<Item = (u64, u64)>) -> Found {
 }
 
 #[track_caller]
-fn is_written(keeper: &Keeper, kept: u64) {
+fn is_written(store: &CallStore, kept: u64) {
     let is_so = wait::until(SOON, || {
-        let figures = keeper.figures();
+        let figures = store.figures();
         figures.pending == 0 && !figures.is_down && figures.kept == kept
     });
-    assert!(is_so, "{:?}, and {kept} are to be kept", keeper.figures());
+    assert!(is_so, "{:?}, and {kept} are to be kept", store.figures());
 }
 
 /// Rules that every engine follows. Each call of `open` gives one on the same place, if none is open.
 fn conforms(open: impl Fn() -> Result<Box<dyn Engine>, String>) {
     let start = |settings| keep(open().expect("it is free"), settings);
     let long = Settings { grace: Duration::from_secs(600), ..settings() };
-    let (keeper, left, report) = start(long);
+    let (store, left, report) = start(long);
     assert_eq!((left, report), (Found::new(), LoadReport::default()));
     // All bits of a number count.
     let number = |n: u64| n << 55 | n;
-    (0..300).for_each(|n| keeper.put(number(n), state(n, 1)));
-    (0..300).step_by(3).for_each(|n| keeper.put(number(n), state(n, 2)));
-    (0..300).step_by(5).for_each(|n| keeper.remove(number(n)));
-    keeper.remove(77);
-    keeper.close(number(1), b"last words"[..].into());
-    keeper.close(number(2), b"other words"[..].into());
-    is_written(&keeper, 240);
-    assert!(keeper.figures().bytes > 240 * 40 && keeper.figures().written >= 240, "{:?}", keeper.figures());
+    (0..300).for_each(|n| store.put(number(n), state(n, 1)));
+    (0..300).step_by(3).for_each(|n| store.put(number(n), state(n, 2)));
+    (0..300).step_by(5).for_each(|n| store.remove(number(n)));
+    store.remove(77);
+    store.close(number(1), b"last words"[..].into());
+    store.close(number(2), b"other words"[..].into());
+    is_written(&store, 240);
+    assert!(store.figures().bytes > 240 * 40 && store.figures().written >= 240, "{:?}", store.figures());
     // Another process is refused, and does no harm.
     let refused = open().err().expect("it is in use");
     assert!(refused.contains("another"), "{refused}");
     // It begins again within the time of its last words.
-    keeper.put(number(2), state(2, 7));
+    store.put(number(2), state(2, 7));
     // What waits is written at the end.
-    drop(keeper);
+    drop(store);
     let version = |n: u64| {
         if n == 2 {
             7
@@ -103,31 +104,31 @@ fn conforms(open: impl Fn() -> Result<Box<dyn Engine>, String>) {
     let mut expected: Found =
         (0..300).filter(|n| n % 5 != 0).map(|n| (number(n), (false, state(n, version(n)).into()))).collect();
     expected.insert(number(1), (true, b"last words".into()));
-    let (keeper, left, report) = start(settings());
+    let (store, left, report) = start(settings());
     assert_eq!((report.states, report.closed, report.damage), (239, 1, vec![]));
     assert!(left == expected, "{} are left", left.len());
     // Those of the process before go after their time too.
-    is_written(&keeper, 239);
-    drop(keeper);
+    is_written(&store, 239);
+    drop(store);
     expected.remove(&number(1));
-    let (keeper, left, _) = start(settings());
+    let (store, left, _) = start(settings());
     assert!(left == expected, "{} are left", left.len());
-    expected.keys().for_each(|number| keeper.remove(*number));
-    is_written(&keeper, 0);
+    expected.keys().for_each(|number| store.remove(*number));
+    is_written(&store, 0);
     // More than a group and a page, and one of the greatest length.
-    (0..5_001).for_each(|n| keeper.put(n, state(n, 1)));
-    let longest = vec![0; Keeper::LONGEST];
-    keeper.put(u64::MAX, longest.clone().into());
-    keeper.put(1 << 63, vec![0; Keeper::LONGEST + 1].into());
-    is_written(&keeper, 5_002);
-    drop(keeper);
-    let (keeper, mut left, _) = start(settings());
+    (0..5_001).for_each(|n| store.put(n, state(n, 1)));
+    let longest = vec![0; CallStore::LONGEST];
+    store.put(u64::MAX, longest.clone().into());
+    store.put(1 << 63, vec![0; CallStore::LONGEST + 1].into());
+    is_written(&store, 5_002);
+    drop(store);
+    let (store, mut left, _) = start(settings());
     assert!(left.remove(&u64::MAX) == Some((false, longest)));
     assert!(left == found((0..5_001).map(|n| (n, 1))), "{} are left", left.len());
-    (0..5_001).chain([u64::MAX]).for_each(|number| keeper.remove(number));
-    is_written(&keeper, 0);
-    assert_eq!(keeper.figures().failures, 0);
-    drop(keeper);
+    (0..5_001).chain([u64::MAX]).for_each(|number| store.remove(number));
+    is_written(&store, 0);
+    assert_eq!(store.figures().failures, 0);
+    drop(store);
     assert_eq!(start(settings()).1, Found::new());
 }
 
@@ -148,17 +149,17 @@ fn outlasts_its_server(database: &mut Database) {
     let own = database.server().address().port().to_string();
     let url = database.url().replace(&own, &relay.address().port().to_string());
     let open = |node| open_of(&url, node).expect("the table is there");
-    let (keeper, ..) = keep(open(0), settings());
-    let put = |n: u64, version: u64| keeper.put(n, state(n, version));
-    let is_down = || assert!(wait::until(SOON, || keeper.figures().is_down), "{:?}", keeper.figures());
+    let (store, ..) = keep(open(0), settings());
+    let put = |n: u64, version: u64| store.put(n, state(n, version));
+    let is_down = || assert!(wait::until(SOON, || store.figures().is_down), "{:?}", store.figures());
     (0..10).for_each(|n| put(n, 1));
-    is_written(&keeper, 10);
+    is_written(&store, 10);
 
     // Ended by an operator.
     database.end_connections();
     put(0, 2);
-    is_written(&keeper, 10);
-    assert_eq!(keeper.figures().failures, 0);
+    is_written(&store, 10);
+    assert_eq!(store.figures().failures, 0);
 
     database.server().freeze();
     // Both are sent, and done after the thaw: what follows must stand.
@@ -167,29 +168,29 @@ fn outlasts_its_server(database: &mut Database) {
     is_down();
     let asked = Stopwatch::start();
     (3..1_000).for_each(|version| put(1, version));
-    keeper.remove(10);
-    keeper.remove(2);
-    assert!(asked.took().is_below(PATIENCE / 4) && keeper.figures().pending <= 6, "{:?}", keeper.figures());
+    store.remove(10);
+    store.remove(2);
+    assert!(asked.took().is_below(PATIENCE / 4) && store.figures().pending <= 6, "{:?}", store.figures());
     database.server().thaw();
-    is_written(&keeper, 9);
+    is_written(&store, 9);
 
     relay.slow_down(Duration::from_millis(500));
-    let before = keeper.figures().failures;
+    let before = store.figures().failures;
     for version in 2..6 {
         (100..150).for_each(|n| put(n, version));
     }
-    is_written(&keeper, 59);
-    assert_eq!(keeper.figures().failures, before);
+    is_written(&store, 59);
+    assert_eq!(store.figures().failures, before);
     relay.slow_down(Duration::ZERO);
 
     database.stop();
     put(3, 2);
     is_down();
     put(3, 3);
-    keeper.close(4, b"words"[..].into());
+    store.close(4, b"words"[..].into());
     database.start_again();
     // The last words go as soon as they are there.
-    is_written(&keeper, 58);
+    is_written(&store, 58);
 
     // Another node has its own.
     let (other, left, _) = keep(open(1), settings());
@@ -201,7 +202,7 @@ fn outlasts_its_server(database: &mut Database) {
     database.server().freeze();
     put(5, 2);
     let asked = Stopwatch::start();
-    drop(keeper);
+    drop(store);
     assert!(asked.took().is_below(3 * PATIENCE), "{:?}", asked.took());
     database.server().thaw();
 

@@ -6,11 +6,11 @@ use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use strowger_backend::sql::subscribers::{self, SqlSettings};
+use strowger_backend::sql::{Realms, ServerSettings};
 use strowger_core::digest::{Ha1Set, Hash};
 use strowger_lab::backend::subscribers::KAMAILIO_TABLES;
 use strowger_lab::backend::{self, Backend, MariaDb, PostgreSql};
-use strowger_sql::subscribers::{self, SqlSettings};
-use strowger_sql::{Realms, ServerSettings};
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
 use strowger_store::read_through::ReadThroughSettings;

@@ -79,7 +79,17 @@ fn the_engine_depends_on_nothing_that_acts() {
         let text = String::from_utf8(output.stdout).expect("names are text");
         text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect::<Vec<_>>()
     };
-    let acts = ["strowger-net", "strowger-node", "tokio", "mio", "socket2", "hickory-resolver"];
+    let acts = [
+        "strowger-net",
+        "strowger-dns",
+        "strowger-node",
+        "tokio",
+        "mio",
+        "socket2",
+        "hickory-resolver",
+        "rusqlite",
+        "strowger-backend",
+    ];
     let of_node = tree("strowger-node");
     assert!(acts.iter().all(|name| of_node.iter().any(|found| found == name)), "{of_node:?}");
     for package in [

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use strowger_backend::sqlite::{SqliteBindings, SqliteSettings};
 use strowger_benches::processor_time;
 use strowger_store::binding::{Binding, Received};
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
 use strowger_store::journal::{Durability, Journal, JournalSettings};
 use strowger_store::location::{ExistingBindings, LocationSettings, LocationTable, Step, UpdateError};
-use strowger_store::sqlite::{SqliteBindings, SqliteSettings};
 use strowger_store::ticket::{Refused, Ticket};
 
 #[global_allocator]

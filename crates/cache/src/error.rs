@@ -27,7 +27,7 @@ impl CacheError {
     /// What an error of the system means here.
     pub(crate) fn of(error: &std::io::Error) -> Self {
         match error.kind() {
-            _ if strowger_records::is_full(error) => Self::Full,
+            _ if strowger_files::is_full(error) => Self::Full,
             std::io::ErrorKind::TimedOut => Self::TimedOut,
             _ => Self::Unavailable,
         }

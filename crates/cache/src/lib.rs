@@ -24,7 +24,8 @@
 //! * [`request`]: what a cache is asked and what it answers, in the words of no engine in particular; [`error`], why it did not.
 //! * [`engine`]: engines of either kind; [`ticket`], how a later answer comes back.
 //! * [`local`]: the engine in this process; [`log`], by which its entries outlive it; [`settings`] and [`gauges`] of both.
-//! * [`servers`]: where caches in other processes are, whose engines are in `strowger-remote`; [`waiting`], for threads that may wait.
+//! * [`servers`]: where caches in other processes are, whose engines are in `remote`, a feature of this crate; [`waiting`], for threads that
+//!   may wait.
 //!
 //! # Why the local engine is code of our own
 //!
@@ -59,6 +60,7 @@
 //! | short fetch from the local cache | `local/partition.rs`, `fetch`; `index.rs`, `guess`; `cells.rs`, `value_of` |
 //! | eviction, expiry, memory | `local/partition.rs`; `wheel.rs`; `cells.rs` |
 //! | entries that survive a kill | `log/keeper.rs` |
+//! | Memcached and Redis | `remote/mod.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -68,6 +70,8 @@ pub mod error;
 pub mod gauges;
 pub mod local;
 pub mod log;
+#[cfg(feature = "remote")]
+pub mod remote;
 pub mod request;
 pub mod servers;
 pub mod settings;

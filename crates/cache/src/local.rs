@@ -15,12 +15,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
+use strowger_files::{FileLock, LockError};
 
 use self::partition::Partition;
 use crate::error::CacheError;
 use crate::gauges::{Gauges, LogGauges};
 use crate::log::changes::{Change, Changes};
-use crate::log::{Keeper, LoadReport, LogState, Moment, OpenSegment, Receipt, create, hold, load};
+use crate::log::{Keeper, LoadReport, LogState, Moment, OpenSegment, Receipt, create, load};
 use crate::request::{Answer, Count, Life, Promise, Request};
 use crate::settings::{LocalSettings, LogSettings};
 use crate::ticket::{Receivers, Ticket};
@@ -73,7 +74,10 @@ impl LocalCache {
         at: Moment,
         open: OpenSegment,
     ) -> io::Result<(Self, LoadReport)> {
-        let lock = hold(&log.folder)?;
+        let lock = FileLock::of_folder(&log.folder, "lock", Duration::ZERO).map_err(|error| match error {
+            LockError::InUse(_) => io::Error::new(io::ErrorKind::ResourceBusy, "another cache has this folder"),
+            LockError::Unusable { error, .. } => error,
+        })?;
         let mut cache = Self::new(settings);
         let ahead = at.wall.cast_signed().wrapping_sub(at.now.cast_signed());
         let (segments, mut report) = load(&log.folder, |change| cache.load(change, ahead, at.now))?;

@@ -30,7 +30,7 @@ use crate::request::Answer;
 use crate::ticket::{Answered, Receivers, Ticket};
 
 pub(crate) use self::keeper::{Keeper, OpenSegment};
-pub(crate) use self::segments::{create, hold, load};
+pub(crate) use self::segments::{create, load};
 
 /// The number of the group by which a change reaches the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -72,6 +72,11 @@ section! {
 }
 
 impl Accounting {
+    /// Whether any rows are written.
+    pub const fn is_on(&self) -> bool {
+        self.cdr || self.events
+    }
+
     /// The database server that has the rows, if one is to have them.
     pub fn server(&self) -> Option<DatabaseServer<'_>> {
         let url = self.database.as_ref().filter(|_| self.to == AccountingTarget::Sql)?;

@@ -498,7 +498,7 @@ mod tests {
         fs::write(&path, "[auth]\nsecret = \"correct horse battery\"\n").expect("it can be written");
         for (mode, warnings) in [(0o644, 1), (0o600, 0)] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
-            let (_, report) = Config::load(Some(&path), &[]).expect("it can be used");
+            let (_, report) = Config::load(Some(&path), &[], &|_| None).expect("it can be used");
             assert_eq!(report.warnings(), warnings, "{report}");
             assert!(!report.to_string().contains("horse"), "{report}");
         }

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use strowger_store::database_url::{DatabaseAddress, DatabaseUrl};
-use strowger_store::sqlite::{self, OpenError};
 
 use super::accounting::AccountingTarget;
 use super::check::{check_folder_of, warn_if_others_read};
@@ -16,7 +15,7 @@ use super::store::{DatabaseServer, DatabaseTls};
 use super::{Config, Source};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
-    check_database(config, reader);
+    check_database(config, source, reader);
     check_subscribers(config, source, reader);
     check_bindings(config, source, reader);
     check_accounting(config, source, reader);
@@ -43,7 +42,7 @@ fn check_durability(config: &Config, reader: &mut Reader) {
     }
 }
 
-fn check_database(config: &Config, reader: &mut Reader) {
+fn check_database(config: &Config, source: Source<'_>, reader: &mut Reader) {
     let Some(path) = &config.store.database else { return };
     let span = reader.value_of("store.database");
     // It has the HA1s, which are as good as passwords; the file beside it has the key of routes and nonces.
@@ -53,20 +52,9 @@ fn check_database(config: &Config, reader: &mut Reader) {
     if path.is_dir() {
         let cure = "name a file in it, such as \"strowger.sqlite\"";
         reader.push(Fault::error(span, format!("store.database {} is a folder", path.display()), cure));
-    } else if check_folder_of("store.database", path, reader) {
-        let (what, cure) = match sqlite::look(path) {
-            Err(OpenError::Corrupt { detail, .. }) => (
-                format!("is no sound SQLite database ({detail})"),
-                "name another file; or restore this one from a backup, or move it away",
-            ),
-            Err(OpenError::Foreign { .. }) => ("belongs to another program".into(), "name a file of its own"),
-            Err(OpenError::Newer { found, known, .. }) => (
-                format!("was written by a newer version: its schema is {found}, this program knows {known}"),
-                "use the version that wrote it, or name another file",
-            ),
-            // What else there is may be of the moment, or of the user who asks.
-            Err(_) | Ok(()) => return,
-        };
+    } else if check_folder_of("store.database", path, reader)
+        && let Some((what, cure)) = (source.database)(path)
+    {
         reader.push(Fault::error(span, format!("store.database {} {what}", path.display()), cure));
     }
 }
@@ -207,7 +195,7 @@ fn check_server(server: DatabaseServer<'_>, keys: &ServerKeys, source: Source<'_
 }
 
 fn check_accounting(config: &Config, source: Source<'_>, reader: &mut Reader) {
-    if config.accounting.cdr || config.accounting.events {
+    if config.accounting.is_on() {
         check_accounting_server(config, source, reader);
         check_accounting_files(config, reader);
     }
@@ -216,7 +204,7 @@ fn check_accounting(config: &Config, source: Source<'_>, reader: &mut Reader) {
 /// Which calls are accounted, and how long they may last.
 fn check_accounted(config: &Config, reader: &mut Reader) {
     let accounting = &config.accounting;
-    let is_on = accounting.cdr || accounting.events;
+    let is_on = accounting.is_on();
     let rule = |account| config.rules.iter().position(|rule| rule.accounts() == Some(account));
     for (place, rule) in config.rules.iter().enumerate() {
         if rule.account == Some(false) && rule.account_as.is_some() {

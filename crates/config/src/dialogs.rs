@@ -84,7 +84,7 @@ impl Dialogs {
 impl Config {
     /// Whether any calls are tracked.
     pub fn tracks_calls(&self) -> bool {
-        self.dialogs.track || self.accounting.cdr || self.accounting.events || self.decisions.track_calls()
+        self.dialogs.track || self.accounting.is_on() || self.decisions.track_calls()
     }
 }
 
@@ -141,7 +141,7 @@ fn check_file(config: &Config, reader: &mut Reader) {
             "name a file, such as \"sqlite:calls.sqlite\"",
         );
     }
-    let rows = config.accounting_settings().map(|_| &config.accounting);
+    let rows = config.accounting.is_on().then_some(&config.accounting);
     let others = [
         ("store.database", config.store.database.as_ref()),
         ("accounting.path", rows.map(|rows| &rows.path)),

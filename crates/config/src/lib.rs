@@ -86,6 +86,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use strowger_core::Transport;
+pub use strowger_rules::nearest;
 use toml::de::DeTable;
 
 pub use self::accounting::{AccountedField, Accounting, AccountingTarget};
@@ -113,7 +114,6 @@ pub use self::metrics::Metrics;
 pub use self::name::{Name, Reference};
 pub use self::nat::{Nat, PingMethod};
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri, UnmatchedCancel};
-pub use self::reader::nearest;
 pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::reload::Change;
 pub use self::report::{Fault, Report, Severity};
@@ -270,11 +270,17 @@ pub struct Source<'a> {
     pub listen: &'a [ListenAddress],
     /// The environment.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
+    /// Why a database file cannot be used, and the cure; `None`: it can, or it is not there.
+    pub database: DatabaseCheck<'a>,
 }
+
+/// Fault of a database file, as the end of a sentence that begins with its name, and the cure.
+pub type DatabaseCheck<'a> = &'a dyn Fn(&Path) -> Option<(String, &'static str)>;
 
 impl Default for Source<'_> {
     fn default() -> Self {
-        Self { file: "defaults", text: "", folder: Path::new(""), listen: &[], environment: &|_| None }
+        let folder = Path::new("");
+        Self { file: "defaults", text: "", folder, listen: &[], environment: &|_| None, database: &|_| None }
     }
 }
 
@@ -286,16 +292,21 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a file, or takes the defaults if none is given; `listen` stands in for the listeners of the file.
+    /// Reads a file, or takes the defaults if none is given; `listen` stands in for the listeners of the file, `database` judges the file
+    /// of `store.database`.
     ///
     /// With the configuration comes a report of its warnings, which may be empty.
     ///
     /// # Errors
     /// The report of everything that is wrong, warnings included.
-    pub fn load(path: Option<&Path>, listen: &[ListenAddress]) -> Result<(Self, Report), Report> {
+    pub fn load(
+        path: Option<&Path>,
+        listen: &[ListenAddress],
+        database: DatabaseCheck<'_>,
+    ) -> Result<(Self, Report), Report> {
         let environment = |name: &str| std::env::var(name).ok();
         let Some(path) = path else {
-            return Self::read(Source { listen, environment: &environment, ..Source::default() });
+            return Self::read(Source { listen, environment: &environment, database, ..Source::default() });
         };
         let file = path.display().to_string();
         let text = match fs::read(path).map(String::from_utf8) {
@@ -313,7 +324,7 @@ impl Config {
             }
         };
         let folder = path.parent().unwrap_or_else(|| Path::new(""));
-        Self::read(Source { file: &file, text: &text, folder, listen, environment: &environment })
+        Self::read(Source { file: &file, text: &text, folder, listen, environment: &environment, database })
     }
 
     /// Reads a text; see [`Config::load`].
@@ -368,7 +379,7 @@ fn control_socket(control: &Control, store: &Store) -> Option<PathBuf> {
 
 /// An error of reading a file, with its owner and mode where they are the reason.
 fn with_reason(error: &std::io::Error, path: &Path) -> String {
-    match strowger_store::access::denial(path, false) {
+    match strowger_files::access::denial(path, false) {
         Some(reason) => format!("{error}; {reason}"),
         None => error.to_string(),
     }

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
-use strowger_store::access::denial;
+use strowger_files::access::denial;
 
 use super::report::Fault;
-use super::{Config, Listener};
+use super::{AccountingTarget, Config, Listener};
 
 /// Addresses of this machine that peers may reach: none of loopback, none that holds on one link alone.
 pub fn own_addresses() -> Vec<IpAddr> {
@@ -43,8 +43,9 @@ impl Config {
     /// What is written there, by its key.
     fn written(&self) -> Vec<(String, &Path)> {
         let (accounting, dialogs) = (&self.accounting, &self.dialogs);
-        let rows = self.accounting_settings().map(|_| ("accounting.spool", accounting.spool.as_path()));
-        let place = self.accounting_place().filter(|_| rows.is_some()).map(|_| ("accounting.path", &*accounting.path));
+        let is_on = accounting.is_on();
+        let rows = is_on.then_some(("accounting.spool", accounting.spool.as_path()));
+        let place = (is_on && accounting.to != AccountingTarget::Sql).then_some(("accounting.path", &*accounting.path));
         let calls = dialogs.folder.as_deref().map(|folder| ("dialogs.folder", folder));
         let file = dialogs.file().map(|file| ("dialogs.database", file));
         let mut written: Vec<(String, &Path)> =

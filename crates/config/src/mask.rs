@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::reader::nearest;
+use strowger_rules::nearest;
 
 /// Keys whose values are secrets.
 const SECRET: &str = "secret";

@@ -5,11 +5,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
+use strowger_rules::nearest;
 use toml::Spanned;
 use toml::de::DeValue;
 
 use super::key::{Key, Role, Rule, quoted};
-use super::reader::{Reader, Section, nearest};
+use super::reader::{Reader, Section};
 use super::report::Fault;
 
 /// The name of a table in a list: letters, digits, `-`, `_` and `.`. Names that differ in case are different.

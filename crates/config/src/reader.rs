@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
+use strowger_rules::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -369,56 +370,5 @@ pub(super) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// The name that differs least from what was written, if one is near enough to be meant.
-pub fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = |text: &str| text.to_ascii_lowercase().replace('-', "_");
-    let written = plain(written);
-    names
-        .map(|name| (distance(&written, &plain(name)), name))
-        .min_by_key(|(distance, _)| *distance)
-        .filter(|(distance, name)| *distance <= (name.len().max(written.len()) / 3).max(1))
-        .map(|(_, name)| name)
-}
-
-/// Edits (insert, remove, replace, swap neighbours) between two words.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replace = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replace.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
-}
-
 /// The rule of keys that need none; a name for the sections.
 pub(super) const ANY: Rule = Rule::any();
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_name_is_near() {
-        let names = ["min_expires", "max_expires", "path"];
-        assert_eq!(nearest("min_expire", names.into_iter()), Some("min_expires"));
-        assert_eq!(nearest("min-expires", names.into_iter()), Some("min_expires"));
-        assert_eq!(nearest("apth", names.into_iter()), Some("path"));
-        assert_eq!(nearest("colour", names.into_iter()), None);
-    }
-
-    #[test]
-    fn distance_counts_a_swap_once() {
-        assert_eq!(distance("ab", "ba"), 1);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("kitten", "sitting"), 3);
-    }
-}

@@ -2,22 +2,20 @@
 
 use std::time::Duration;
 
-use strowger_accounting::Settings as AccountingSettings;
-use strowger_accounting::mask::Masks;
-use strowger_accounting::sink::Place;
 use strowger_core::digest::{
     Algorithm as DigestAlgorithm, DigestSettings, QopOffer, ReplaySettings, UriCheck as Check,
 };
 use strowger_core::proxy::Plan;
 use strowger_core::registrar::{PathRule as CorePathRule, RegistrarSettings};
 use strowger_core::timer::TimerSettings;
-use strowger_keeper::{FileSettings, FolderSettings, Settings as KeeperSettings};
+use strowger_store::accounting::mask::Masks;
+use strowger_store::accounting::sink::GROUP_ROWS;
+use strowger_store::calls::Settings as CallStoreSettings;
 use strowger_store::journal::{Durability as StoreDurability, JournalSettings};
 use strowger_store::location::LocationSettings;
 use strowger_store::read_through::ReadThroughSettings;
-use strowger_store::sqlite::SqliteSettings;
 
-use super::{AccountingTarget, Algorithm, Config, Durability, PathRule, Qop, UriCheck};
+use super::{Algorithm, Config, Durability, PathRule, Qop, UriCheck};
 
 fn milliseconds(duration: Duration) -> u64 {
     // Every range ends far below 2^64 milliseconds.
@@ -148,59 +146,16 @@ impl Config {
         }
     }
 
-    /// The database file's; `None`: everything in memory.
-    pub fn sqlite_settings(&self) -> Option<SqliteSettings> {
-        let store = &self.store;
-        store.database.as_ref().map(|path| SqliteSettings {
-            durability: self.store_durability(),
-            busy_timeout: store.busy_timeout,
-            cache_kib: u32::try_from(store.page_cache >> 10).unwrap_or(u32::MAX),
-            max_bytes: store.max_size,
-            ..SqliteSettings::new(path)
-        })
-    }
-
-    /// Those of the writer of accounting; `None`: nothing is written.
-    pub fn accounting_settings(&self) -> Option<AccountingSettings> {
-        let accounting = &self.accounting;
-        let mut settings = AccountingSettings::new(accounting.spool.clone());
-        (settings.spool_bytes, settings.patience) = (accounting.spool_size, self.store.busy_timeout);
-        (settings.group.linger, settings.group.queue) = (accounting.group_interval, accounting.queue);
-        (settings.retry, settings.retention) = (accounting.retry_interval, accounting.retention);
-        (accounting.cdr || accounting.events).then_some(settings)
-    }
-
-    /// Those of what is kept of calls.
-    pub fn keeper_settings(&self) -> KeeperSettings {
+    /// Settings of the call store.
+    pub fn call_store_settings(&self) -> KeeperSettings {
         let (dialogs, accounting, busy) = (&self.dialogs, &self.accounting, self.store.busy_timeout);
         // So long a row of accounting may take to its place, or to its spool: while it waits for others, the group before it is tried, and then its
         // own. A database server is waited for a millisecond longer for each row.
-        let rows = u64::try_from(self.accounting_settings().map_or(0, |writer| writer.group.group)).unwrap_or(u64::MAX);
-        let patience = busy + if accounting.server().is_some() { Duration::from_millis(rows) } else { Duration::ZERO };
+        let rows = if self.accounting.is_on() { GROUP_ROWS } else { 0 };
+        let patience =
+            busy + if accounting.server().is_some() { Duration::from_millis(rows as u64) } else { Duration::ZERO };
         let grace = (accounting.group_interval + patience) * 2 + accounting.retry_interval + Duration::from_secs(1);
         KeeperSettings { interval: dialogs.group_interval, grace, ..KeeperSettings::default() }
-    }
-
-    /// Those of the folder in which calls are kept; `None`: they are in no folder.
-    pub fn folder_settings(&self) -> Option<FolderSettings> {
-        let settings = FolderSettings::new(self.dialogs.folder.clone()?);
-        Some(FolderSettings { wait: self.store.busy_timeout, ..settings })
-    }
-
-    /// Those of the SQLite file in which calls are kept, for states of this form; `None`: they are in no such file.
-    pub fn call_file_settings(&self, form: u8) -> Option<FileSettings> {
-        Some(FileSettings { path: self.dialogs.file()?.to_owned(), form, wait: self.store.busy_timeout })
-    }
-
-    /// Where rows of accounting go; `None`: to a database server, which [`Accounting::server`](super::Accounting::server) names.
-    pub fn accounting_place(&self) -> Option<Place> {
-        let path = self.accounting.path.clone();
-        Some(match self.accounting.to {
-            AccountingTarget::Sqlite => Place::Sqlite(path, self.store.busy_timeout),
-            AccountingTarget::Json => Place::Json(path),
-            AccountingTarget::Csv => Place::Csv(path),
-            AccountingTarget::Sql => return None,
-        })
     }
 
     /// What is masked in rows of accounting.
@@ -285,30 +240,14 @@ mod tests {
         assert_eq!(ours.replay.entries, theirs.replay.entries);
         let (ours, theirs) = (config.journal_settings(), JournalSettings::default());
         assert_eq!((ours.linger, ours.group, ours.queue), (theirs.linger, theirs.group, theirs.queue));
-        assert!(config.accounting_settings().is_none());
-        let (config, _) =
-            Config::read(Source { text: "accounting.events = true", ..Source::default() }).expect("right");
-        let ours = config.accounting_settings().expect("it is on");
-        let theirs = AccountingSettings::new(ours.spool.clone());
-        assert_eq!(
-            (ours.spool_bytes, ours.patience, ours.retry, ours.retention),
-            (theirs.spool_bytes, theirs.patience, theirs.retry, theirs.retention)
-        );
-        assert_eq!((ours.group.linger, ours.group.queue), (theirs.group.linger, theirs.group.queue));
     }
 
-    /// Settings whose effect no peer can bring about in a test without a broken machine.
+    /// A setting whose effect no peer can bring about in a test without a broken machine.
     #[test]
-    fn what_no_peer_can_see_arrives_at_the_floors_below() {
-        let text = "registrar.commit_rows = 7777\nstore.page_cache = \"7MiB\"\naccounting.cdr = true\n\
-                    accounting.spool_size = \"7MiB\"\naccounting.queue = 777\naccounting.group_interval = \"77ms\"\n\
-                    accounting.retry_interval = \"7s\"";
-        let (config, _) = Config::read(Source { text, ..Default::default() }).expect("right");
+    fn rows_of_a_commit_arrive_at_the_journal() {
+        let source = Source { text: "registrar.commit_rows = 7777", ..Default::default() };
+        let (config, _) = Config::read(source).expect("right");
         assert_eq!(config.journal_settings().group, 7777);
-        assert_eq!(config.sqlite_settings().expect("a database").cache_kib, 7 << 10);
-        let accounting = config.accounting_settings().expect("it is on");
-        assert_eq!((accounting.spool_bytes, accounting.retry), (7 << 20, Duration::from_secs(7)));
-        assert_eq!((accounting.group.queue, accounting.group.linger), (777, Duration::from_millis(77)));
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use strowger_rules::nearest;
 use toml::de::{DeTable, DeValue};
 
-use super::reader::{Reader, nearest};
+use super::reader::Reader;
 
 /// Everything that a file may have, as it stands there. [`document!`] makes one.
 pub(super) trait Document: Default {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use jiff::civil::{DateTime, datetime};
 use rustls::pki_types::CertificateDer;
 use strowger_message::header::Date;
 
@@ -102,7 +103,7 @@ fn time(tag: u8, text: &[u8]) -> Option<i64> {
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let number = |digits: &[u8]| digits.iter().fold(0i64, |n, digit| n * 10 + i64::from(digit - b'0'));
+    let number = |digits: &[u8]| digits.iter().fold(0i16, |n, digit| n * 10 + i16::from(digit - b'0'));
     let (year, rest) = match (tag, digits.len()) {
         (0x17, 12) => {
             let year = number(&digits[..2]);
@@ -111,21 +112,10 @@ fn time(tag: u8, text: &[u8]) -> Option<i64> {
         (0x18, 14) => (number(&digits[..4]), &digits[4..]),
         _ => return None,
     };
-    let mut parts = rest.chunks(2).map(number);
+    let mut parts = rest.chunks(2).map(|two| number(two) as i8);
     let mut next = || parts.next();
-    let (month, day) = (next()?, next()?);
-    let seconds = next()? * 3600 + next()? * 60 + next()?;
-    ((1..=12).contains(&month) && (1..=31).contains(&day)).then(|| days(year, month, day) * DAY + seconds)
-}
-
-/// Days from 1970-01-01 to a day of the Gregorian calendar. The year begins in March here, so that the day of a leap year is
-/// the last of it.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month = (month + 9) % 12;
-    let leap = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // 719,468 days lie between 0000-03-01 and 1970-01-01.
-    year * 365 + leap + (month * 153 + 2) / 5 + day - 1 - 719_468
+    let moment = DateTime::new(year, next()?, next()?, next()?, next()?, next()?, 0).ok()?;
+    Some(moment.duration_since(datetime(1970, 1, 1, 0, 0, 0, 0)).as_secs())
 }
 
 #[cfg(test)]

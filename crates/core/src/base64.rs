@@ -4,16 +4,16 @@
 //! So no text of ours spells `CSeq`. Readers that look for the name anywhere in a message, as SIPp 3.6.1 does, would take
 //! one mark of some 580,000 for that header field of a response, and end the call.
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOP~RSTUVWXYZabcdefghijklmnop.rstuvwxyz0123456789-_";
+use base64::Engine;
+use base64::alphabet::Alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-const VALUES: [u8; 256] = {
-    let mut values = [0xff; 256];
-    let mut at = 0;
-    while at < 64 {
-        values[ALPHABET[at] as usize] = at as u8;
-        at += 1;
-    }
-    values
+const ALPHABET: &str = "ABCDEFGHIJKLMNOP~RSTUVWXYZabcdefghijklmnop.rstuvwxyz0123456789-_";
+
+const ENGINE: GeneralPurpose = {
+    let Ok(alphabet) = Alphabet::new(ALPHABET) else { panic!("64 different characters") };
+    let config = GeneralPurposeConfig::new().with_encode_padding(false);
+    GeneralPurpose::new(&alphabet, config.with_decode_padding_mode(DecodePaddingMode::RequireNone))
 };
 
 /// Characters for so many bytes.
@@ -26,39 +26,15 @@ pub(crate) const fn len(bytes: usize) -> usize {
 /// # Panics
 /// `out` is of another length.
 pub(crate) fn encode(bytes: &[u8], out: &mut [u8]) {
-    assert_eq!(out.len(), len(bytes.len()), "the length follows from the bytes");
-    for (four, three) in out.chunks_mut(4).zip(bytes.chunks(3)) {
-        let bits = three.iter().enumerate().fold(0, |bits, (at, byte)| bits | u32::from(*byte) << (16 - 8 * at));
-        for (at, character) in four.iter_mut().enumerate() {
-            *character = ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
-        }
-    }
+    let written = ENGINE.encode_slice(bytes, out);
+    assert_eq!(written, Ok(out.len()), "the length follows from the bytes");
 }
 
 /// Reads the text of exactly `out.len()` bytes. False if it is of another length, has a foreign character, or says the same
 /// bytes in another way.
 #[must_use]
 pub(crate) fn decode(text: &[u8], out: &mut [u8]) -> bool {
-    if text.len() != len(out.len()) {
-        return false;
-    }
-    for (three, four) in out.chunks_mut(3).zip(text.chunks(4)) {
-        let mut bits = 0u32;
-        for at in 0..4 {
-            let value = four.get(at).map_or(0, |character| VALUES[usize::from(*character)]);
-            if value == 0xff {
-                return false;
-            }
-            bits = bits << 6 | u32::from(value);
-        }
-        let all = bits.to_be_bytes();
-        let (own, rest) = all[1..].split_at(three.len());
-        if rest.iter().any(|byte| *byte != 0) {
-            return false;
-        }
-        three.copy_from_slice(own);
-    }
-    true
+    text.len() == len(out.len()) && ENGINE.decode_slice(text, out) == Ok(out.len())
 }
 
 #[cfg(test)]
@@ -91,7 +67,7 @@ mod tests {
             let mut read = [0; 3];
             assert!(decode(text, &mut read) && read == bytes);
         }
-        assert!(ALPHABET.iter().all(|character| !character.eq_ignore_ascii_case(&b'q')));
+        assert!(ALPHABET.bytes().all(|character| !character.eq_ignore_ascii_case(&b'q')));
     }
 
     #[test]

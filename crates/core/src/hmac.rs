@@ -1,24 +1,15 @@
 //! HMAC-SHA-256 (RFC 2104): the keyed hash under everything that a machine writes into messages to believe it later.
 
-use sha2::{Digest, Sha256};
+use hmac::{KeyInit, Mac};
+use sha2::Sha256;
 
 /// A key. Both padded forms are hashed beforehand: a short text costs two compressions, not four.
 #[derive(Clone)]
-pub(crate) struct Hmac {
-    inner: Sha256,
-    outer: Sha256,
-}
+pub(crate) struct Hmac(hmac::Hmac<Sha256>);
 
 impl Hmac {
     pub(crate) fn new(key: &[u8]) -> Self {
-        let mut block = [0u8; 64];
-        if key.len() > block.len() {
-            block[..32].copy_from_slice(&Sha256::digest(key));
-        } else {
-            block[..key.len()].copy_from_slice(key);
-        }
-        let keyed = |pad: u8| Sha256::new().chain_update(block.map(|byte| byte ^ pad));
-        Self { inner: keyed(0x36), outer: keyed(0x5c) }
+        Self(KeyInit::new_from_slice(key).expect("HMAC takes a key of any length"))
     }
 
     /// The key for one purpose, made from the secret of a server.
@@ -28,13 +19,8 @@ impl Hmac {
 
     /// Of the parts one behind the other: where they may be cut differently, their lengths must be among them.
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
-        let mut inner = self.inner.clone();
-        for part in parts {
-            inner.update(part);
-        }
-        let mut outer = self.outer.clone();
-        outer.update(inner.finalize());
-        outer.finalize().into()
+        let mac = parts.iter().fold(self.0.clone(), Mac::chain_update);
+        mac.finalize().into_bytes().into()
     }
 }
 

@@ -111,7 +111,6 @@
 //! | age of unread datagrams | `queue_delay.rs`, `QueueDelay`; `handle.rs`, `oldest_datagram` |
 //! | writing to connections, waiting for one | `streams/writing.rs`; `posting.rs`, `hold_fallback` |
 //! | requests and responses of an ended connection | `streams/sent_log.rs`; `ending.rs` |
-//! | names in advance, answers beyond their time (RFC 8767) | `resolve.rs`, `resolve`; `resolve/ask.rs`; `kept.rs` |
 //! | certificates, TLS versions, sessions | `tls.rs`; `tls/sessions.rs`; `tls/sni.rs`, `Certificates` |
 //! | certificates replaced at run time | `tls/identities.rs`, `Identities`; `handle.rs`, `set_identities` |
 //! | limits replaced at run time | `bounds.rs`, `Bounds`; `handle.rs`, `set_bounds` |
@@ -136,7 +135,6 @@ pub mod descriptors;
 pub mod floor;
 pub mod handle;
 pub mod node;
-pub mod resolve;
 pub mod service;
 pub mod settings;
 pub mod tls;

@@ -2,10 +2,10 @@
 
 use anyhow::bail;
 use std::sync::Arc;
+use strowger_backend::sql::subscribers::{self, CurrentRealms, SqlSettings};
+use strowger_backend::sql::{Realms, ServerSettings};
 use strowger_config::{Algorithm, Config, DatabaseServer};
 use strowger_core::digest::{Ha1Set, Hash};
-use strowger_sql::subscribers::{self, CurrentRealms, SqlSettings};
-use strowger_sql::{Realms, ServerSettings};
 use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Clock;
 use strowger_store::second_level::SecondLevel;

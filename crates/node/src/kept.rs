@@ -1,23 +1,27 @@
 //! Calls that are kept over a restart: what an earlier process left of them, and the thread that keeps those of this one.
 
+use crate::backends;
 use crate::directory::server_settings;
 use crate::lease::Leases;
 use anyhow::Context;
 use std::sync::Arc;
-use strowger_accounting::spool::Spool;
-use strowger_accounting::{Accounting, Row, Settings};
+use strowger_backend::accounting::{Accounting, Settings};
+use strowger_backend::files::calls::Folder;
+use strowger_backend::files::spool::Spool;
+use strowger_backend::sql::calls::{CallSettings, ServerCalls};
+use strowger_backend::sqlite::calls::Sqlite;
 use strowger_config::Config;
-use strowger_keeper::{Engine, Folder, Keeper, Left, Sqlite};
 use strowger_net::clock;
 use strowger_server::calls::{Call, KEPT_VERSION, read_kept};
 use strowger_server::engine::Effect;
-use strowger_sql::calls::{CallSettings, ServerCalls};
+use strowger_store::accounting::Row;
+use strowger_store::calls::{CallStore, Engine, Left};
 
 /// What an earlier process left, and who keeps what this one is to leave.
 #[derive(Default)]
 pub(crate) struct Kept {
     /// None: nothing is kept.
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) call_store: Option<Arc<CallStore>>,
     /// Calls that go on.
     pub(crate) calls: Vec<Call>,
     /// Of calls that had just ended: they may have been written, or be lost.
@@ -36,7 +40,7 @@ impl Kept {
         let Some(engine) = engine(config, leases)? else { return Ok(Self::default()) };
         let (mut calls, mut rows, mut unreadable, now) = (Vec::new(), Vec::new(), Vec::new(), clock::now());
         let place = engine.name();
-        let (keeper, report) = Keeper::open(engine, config.keeper_settings(), |number, left| match left {
+        let (call_store, report) = CallStore::open(engine, config.call_store_settings(), |number, left| match left {
             Left::State(bytes) => match read_kept(now, bytes) {
                 Ok(call) => calls.push(call),
                 Err(error) => unreadable.push((number, error)),
@@ -49,15 +53,15 @@ impl Kept {
         if let Some((_, error)) = unreadable.first() {
             tracing::error!(%error, calls = unreadable.len(), "kept calls not readable");
         }
-        unreadable.iter().for_each(|(number, _)| keeper.remove(*number));
+        unreadable.iter().for_each(|(number, _)| call_store.remove(*number));
         tracing::info!(place, calls = calls.len(), bytes = report.bytes, "calls of the process before");
-        Ok(Self { keeper: Some(Arc::new(keeper)), calls, rows })
+        Ok(Self { call_store: Some(Arc::new(call_store)), calls, rows })
     }
 
     /// Rows that an earlier process may not have written stand in the spool before accounting begins: there each is written once. Those that the
     /// earlier process has put there itself do not come a second time.
     pub(crate) fn spool_rows(&mut self, config: &Config) {
-        let Some(settings) = config.accounting_settings() else { return };
+        let Some(settings) = backends::accounting(config) else { return };
         if self.rows.is_empty() {
             return;
         }
@@ -82,10 +86,10 @@ impl Kept {
 }
 
 fn engine(config: &Config, leases: &Leases) -> anyhow::Result<Option<Box<dyn Engine>>> {
-    if let Some(settings) = config.folder_settings() {
+    if let Some(settings) = backends::call_folder(config) {
         return Ok(Some(Box::new(Folder::open(settings)?)));
     }
-    if let Some(settings) = config.call_file_settings(KEPT_VERSION) {
+    if let Some(settings) = backends::call_file(config, KEPT_VERSION) {
         return Ok(Some(Box::new(Sqlite::open(settings)?)));
     }
     let Some((server, lease)) = config.dialogs.server().zip(leases.calls.clone()) else { return Ok(None) };
@@ -95,11 +99,11 @@ fn engine(config: &Config, leases: &Leases) -> anyhow::Result<Option<Box<dyn Eng
 }
 
 /// Carries out what an engine wants to be kept; the other effects come back.
-pub(crate) fn carry_out(keeper: Option<&Keeper>, effect: Effect) -> Option<Effect> {
-    match (effect, keeper) {
-        (Effect::Keep { call, state }, Some(keeper)) => keeper.put(call, state),
-        (Effect::Close { call, rows }, Some(keeper)) => keeper.close(call, rows),
-        (Effect::Forget { call }, Some(keeper)) => keeper.remove(call),
+pub(crate) fn carry_out(call_store: Option<&CallStore>, effect: Effect) -> Option<Effect> {
+    match (effect, call_store) {
+        (Effect::Keep { call, state }, Some(call_store)) => call_store.put(call, state),
+        (Effect::Close { call, rows }, Some(call_store)) => call_store.close(call, rows),
+        (Effect::Forget { call }, Some(call_store)) => call_store.remove(call),
         (Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. }, None) => (),
         (other, _) => return Some(other),
     }
@@ -109,8 +113,8 @@ pub(crate) fn carry_out(keeper: Option<&Keeper>, effect: Effect) -> Option<Effec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_accounting::Cdr;
     use strowger_config::Source;
+    use strowger_store::accounting::Cdr;
 
     #[test]
     fn rows_that_the_spool_has_do_not_come_a_second_time() {

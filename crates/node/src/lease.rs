@@ -3,8 +3,8 @@
 use crate::directory::server_settings;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use strowger_backend::sql::lease::{self, Claim, Holder, Lease, Purpose};
 use strowger_config::Config;
-use strowger_sql::lease::{self, Claim, Holder, Lease, Purpose};
 
 /// Leases of a server; none where its configuration names no shared database.
 #[derive(Clone, Debug, Default)]

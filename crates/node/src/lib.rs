@@ -92,6 +92,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod backends;
 mod caches;
 pub mod control;
 mod data_sets;
@@ -107,6 +108,7 @@ pub mod metrics;
 mod named_users;
 pub mod offline;
 mod policy_thread;
+pub mod preflight;
 mod reload;
 mod removal;
 mod routes;
@@ -127,7 +129,7 @@ pub use lease::Leases;
 pub use policy_thread::PolicyThread;
 pub use reload::Refusal;
 pub use server::{Program, Server};
-pub use strowger_sql::lease::Claim;
+pub use strowger_backend::sql::lease::Claim;
 
 /// From the system's source of randomness.
 fn random<const N: usize>() -> anyhow::Result<[u8; N]> {

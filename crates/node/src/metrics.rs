@@ -10,12 +10,12 @@ use crate::shard::{Services, Shard};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use strowger_accounting::{Accounting, Figures};
-use strowger_keeper::Keeper;
+use strowger_backend::accounting::{Accounting, Figures};
 use strowger_metrics::{Exposition, Metric, Observed};
 use strowger_net::{Handle, Snapshot, clock};
 use strowger_server::counters::{Counts, Durations};
 use strowger_server::process_state::ProcessState;
+use strowger_store::calls::CallStore;
 use strowger_store::journal::Journal;
 
 strowger_metrics::metrics! {
@@ -248,7 +248,7 @@ fn is_of_server(metric: &Metric) -> bool {
 pub(crate) struct Writers {
     pub(crate) journal: Option<Weak<Journal>>,
     pub(crate) accounting: Option<Weak<Accounting>>,
-    pub(crate) keeper: Option<Weak<Keeper>>,
+    pub(crate) call_store: Option<Weak<CallStore>>,
 }
 
 /// Those who count.
@@ -386,9 +386,9 @@ impl Metrics {
 
     /// What is kept of calls.
     pub fn of_kept(&self) -> OfKept {
-        let keeper = self.writers.keeper.as_ref().and_then(Weak::upgrade);
-        let strowger_keeper::Figures { kept, bytes, pending, written, failures, is_down } =
-            keeper.map(|keeper| keeper.figures()).unwrap_or_default();
+        let call_store = self.writers.call_store.as_ref().and_then(Weak::upgrade);
+        let strowger_store::calls::Figures { kept, bytes, pending, written, failures, is_down } =
+            call_store.map(|call_store| call_store.figures()).unwrap_or_default();
         OfKept { kept, bytes, pending, written, failures, is_down: u64::from(is_down) }
     }
 
@@ -429,7 +429,7 @@ impl Metrics {
         if self.writers.accounting.is_some() {
             self.of_accounting().log(event);
         }
-        if self.writers.keeper.is_some() {
+        if self.writers.call_store.is_some() {
             self.of_kept().log(event);
         }
         if self.caches.are_there() {

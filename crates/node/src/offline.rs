@@ -1,11 +1,13 @@
 //! What a server with a configuration would do, while none runs: its engine, without sockets, database and registrations.
 
+use crate::backends;
 use crate::data_sets;
 use crate::identity::identity;
 use crate::machine::{Guarded, literal};
 use crate::routes::KernelRoutes;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use strowger_backend::sqlite::subscribers::has_user;
 use strowger_config::Config;
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::{Arrival, ListenerId, Transport};
@@ -14,7 +16,6 @@ use strowger_server::engine::{Circumstances, Engine};
 use strowger_server::explain::Explained;
 use strowger_server::process_state::{ProcessState, Surroundings};
 use strowger_store::location::LocationTable;
-use strowger_store::sqlite_subscribers::has_user;
 
 /// What a server with this configuration would do with a request that comes in by this transport from there. `proven`: its sender has
 /// shown the password of the user whom its credentials name. No user is registered. Whether a callee exists the database file says, as far as
@@ -50,7 +51,7 @@ pub fn explain(
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(KernelRoutes::new()),
     };
-    let settings = config.sqlite_settings().filter(|_| config.store.subscribers.is_none());
+    let settings = backends::sqlite(&config).filter(|_| config.store.subscribers.is_none());
     let exists = |username: &[u8], domain: &[u8]| {
         let (username, domain) = std::str::from_utf8(username).ok().zip(std::str::from_utf8(domain).ok())?;
         has_user(settings.as_ref()?, username, domain).ok()?

@@ -23,17 +23,17 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use strowger_accounting::Accounting;
+use strowger_backend::accounting::Accounting;
+use strowger_backend::sql::lease::Claim;
 use strowger_config::{Config, ControlSocket};
 use strowger_core::Outbox;
 use strowger_core::call::CallKeys;
-use strowger_keeper::Keeper;
-use strowger_net::resolve::Resolver;
+use strowger_dns::Resolver;
 use strowger_net::{Handle, ListenSocket, Net, Node, clock};
 use strowger_server::counters::Counts;
 use strowger_server::policy::Policy;
 use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
-use strowger_sql::lease::Claim;
+use strowger_store::calls::CallStore;
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
 use tokio::sync::mpsc;
@@ -84,7 +84,7 @@ pub struct Server {
     /// The same.
     accounting: Option<Arc<Accounting>>,
     /// Ends after accounting: what is no longer kept is written there.
-    keeper: Option<Arc<Keeper>>,
+    call_store: Option<Arc<CallStore>>,
     /// Where a database server has the subscribers.
     pub(crate) directory: Option<Arc<Directory>>,
     /// Counts calls together with other servers.
@@ -149,7 +149,7 @@ impl Server {
         kept.spool_rows(&config);
         let accounting = store::accounting(&config)?;
         kept.submit_rows(accounting.as_deref());
-        let Kept { keeper, calls, .. } = kept;
+        let Kept { call_store, calls, .. } = kept;
         if let Some(directory) = &directory {
             directory.fit(&mut config)?;
         }
@@ -176,7 +176,7 @@ impl Server {
             Arc::new(Services::new(resolver(&shared.policy().config)?, most, program, policies, addresses, calls));
         services.sets.are_those_of(&shared.policy().config, &[], Instant::now());
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
-        let with_writers = (accounting.clone(), keeper.clone());
+        let with_writers = (accounting.clone(), call_store.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {
             let (shared, services) = (for_shards.clone(), services_for_shards.clone());
             Shard::new(shared, services, number, &handle, with_journal.as_deref(), with_writers.clone())
@@ -184,7 +184,7 @@ impl Server {
         let writers = Writers {
             journal: journal.as_ref().map(Arc::downgrade),
             accounting: accounting.as_ref().map(Arc::downgrade),
-            keeper: keeper.as_ref().map(Arc::downgrade),
+            call_store: call_store.as_ref().map(Arc::downgrade),
         };
         let watch = upkeep::keep_up_writers(node.handle().clone(), writers.clone(), leases);
         node.handle().spawn("upkeep of what is written", watch);
@@ -243,7 +243,7 @@ impl Server {
             node,
             journal,
             accounting,
-            keeper,
+            call_store,
             directory: directory.map(Arc::new),
             _shared_counts,
         })
@@ -325,16 +325,16 @@ impl Server {
     pub fn stop(self) {
         self.shared.report_suppressed(u64::MAX);
         let open = self.counts().calls_logged;
-        if open > 0 && self.keeper.is_none() {
+        if open > 0 && self.call_store.is_none() {
             tracing::info!(count = open, "calls left open: their ends will not be logged");
         }
         self.metrics.log("statistics at the end");
-        let Self { shared, metrics, control, node, journal, accounting, keeper, .. } = self;
+        let Self { shared, metrics, control, node, journal, accounting, call_store, .. } = self;
         drop(control);
         drop(node);
         drop((shared, metrics));
         drop((journal, accounting));
-        drop(keeper);
+        drop(call_store);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use strowger_config::{CertificateFiles, Config, Identity, Listener, Scheduling};
 use strowger_core::log_limiter::LogLimiter;
-use strowger_net::resolve::{ResolverSettings, Speaks};
+use strowger_dns::{ResolverSettings, Speaks};
 use strowger_net::tls::{self, Certificate};
 use strowger_net::{Bounds, Listener as NetListener, NetSettings, Shards, UdpSettings};
 

@@ -9,18 +9,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use strowger_accounting::{Accounting, Row};
+use strowger_backend::accounting::Accounting;
 use strowger_cache::ticket::{Answered, Receiver};
 use strowger_core::log_limiter::{Kind, LogLimiter};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
-use strowger_keeper::Keeper;
-use strowger_net::resolve::Resolver;
+use strowger_dns::Resolver;
 use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
 use strowger_server::calls::{Call, CallPage, CallView};
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine, EngineRecord};
 use strowger_server::process_state::ProcessState;
 use strowger_server::question::{HostKey, Resolved};
+use strowger_store::accounting::Row;
+use strowger_store::calls::CallStore;
 use strowger_store::journal::Journal;
 use strowger_store::read_through::LocalAsker;
 use strowger_store::subscriber::Asked;
@@ -136,7 +137,7 @@ pub struct Shard {
     /// Ends when no shard has it.
     accounting: Option<Arc<Accounting>>,
     /// The same.
-    keeper: Option<Arc<Keeper>>,
+    call_store: Option<Arc<CallStore>>,
     /// Sends the questions of a round to the database by a connection of this shard.
     asker: Option<LocalAsker<Asked>>,
 }
@@ -148,7 +149,7 @@ impl Shard {
         number: usize,
         handle: &Handle<Self>,
         journal: Option<&Journal>,
-        (accounting, keeper): (Option<Arc<Accounting>>, Option<Arc<Keeper>>),
+        (accounting, call_store): (Option<Arc<Accounting>>, Option<Arc<CallStore>>),
     ) -> Self {
         let mailbox = handle.mailbox(number);
         let written = journal.map(|journal| {
@@ -183,7 +184,7 @@ impl Shard {
         let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
         (engine.written, engine.found, engine.cached) = (written, found, cached);
         let left = if number == 0 { services.take_left() } else { Vec::new() };
-        let mut shard = Self { engine, services, handle: handle.clone(), mailbox, accounting, keeper, asker };
+        let mut shard = Self { engine, services, handle: handle.clone(), mailbox, accounting, call_store, asker };
         if !left.is_empty() {
             shard.take_over(left);
         }
@@ -228,7 +229,7 @@ impl Shard {
 
     fn carry_out(&mut self) {
         for effect in self.engine.effects.drain(..) {
-            let Some(effect) = kept::carry_out(self.keeper.as_deref(), effect) else { continue };
+            let Some(effect) = kept::carry_out(self.call_store.as_deref(), effect) else { continue };
             match effect {
                 Effect::Alias { flow, transport, address } => self.handle.alias(flow, transport, address),
                 Effect::Confirm(peer) => self.handle.confirm(peer),
@@ -259,7 +260,7 @@ impl Drop for Shard {
     fn drop(&mut self) {
         self.engine.cut_off_accounts(clock::now());
         for effect in self.engine.effects.drain(..) {
-            if let Some(Effect::Account(row)) = kept::carry_out(self.keeper.as_deref(), effect) {
+            if let Some(Effect::Account(row)) = kept::carry_out(self.call_store.as_deref(), effect) {
                 account(self.accounting.as_deref(), row);
             }
         }

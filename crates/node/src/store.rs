@@ -1,5 +1,6 @@
 //! The database of the server, and the file of its secret beside it.
 
+use crate::backends;
 use crate::caches::Caches;
 use crate::directory::{Directory, server_settings};
 use crate::lease::Leases;
@@ -7,19 +8,18 @@ use crate::random;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use strowger_accounting::Accounting;
+use strowger_backend::accounting::Accounting;
+use strowger_backend::sql::accounting::ServerSink;
+use strowger_backend::sql::bindings;
+use strowger_backend::sql::lease::Lease;
+use strowger_backend::sqlite;
 use strowger_config::{Config, DatabaseServer};
-use strowger_records::private;
-use strowger_sql::accounting::ServerSink;
-use strowger_sql::bindings;
-use strowger_sql::lease::Lease;
-use strowger_store::access;
+use strowger_files::{access, private};
 use strowger_store::clock::{Clock, Moment};
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
 use strowger_store::second_level::SecondLevel;
 use strowger_store::subscriber::Subscribers;
-use strowger_store::{sqlite_bindings, sqlite_subscribers};
 
 /// What a server keeps, and whom it knows.
 #[derive(Default)]
@@ -57,21 +57,21 @@ pub(crate) fn open(
         let journal = bindings_of(config, server, location, clock.clone(), lease);
         store.journal = Some(journal.context("`store.bindings`")?);
     }
-    let Some(settings) = config.sqlite_settings() else { return Ok(store) };
+    let Some(settings) = backends::sqlite(config) else { return Ok(store) };
     if store.journal.is_none() {
-        let (journal, loaded) = sqlite_bindings::keep(&settings, location, config.journal_settings(), clock.clone())
+        let (journal, loaded) = sqlite::bindings::keep(&settings, location, config.journal_settings(), clock.clone())
             .map_err(|error| match access::denial(&settings.path, true) {
-                Some(reason) => anyhow::anyhow!("{error}; {reason}"),
-                None => error.into(),
-            })?;
+            Some(reason) => anyhow::anyhow!("{error}; {reason}"),
+            None => error.into(),
+        })?;
         tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
         store.journal = journal;
     }
     if store.subscribers.is_none() {
         let cache = config.read_through_settings();
         let subscribers = match &second {
-            Some(second) => sqlite_subscribers::start_behind(&settings, second, cache, clock),
-            None => sqlite_subscribers::start(&settings, cache, clock),
+            Some(second) => sqlite::subscribers::start_behind(&settings, second, cache, clock),
+            None => sqlite::subscribers::start(&settings, cache, clock),
         }?;
         store.subscribers = Some(Arc::new(subscribers));
     }
@@ -95,8 +95,8 @@ fn bindings_of(
 
 /// The writer of accounting; nothing where nothing is accounted.
 pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accounting>>> {
-    let Some(settings) = config.accounting_settings() else { return Ok(None) };
-    let sink = match (config.accounting_place(), config.accounting.server()) {
+    let Some(settings) = backends::accounting(config) else { return Ok(None) };
+    let sink = match (backends::accounting_place(config), config.accounting.server()) {
         (Some(place), _) => place.sink(),
         (None, Some(server)) => {
             let sink =

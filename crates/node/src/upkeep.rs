@@ -82,7 +82,7 @@ pub(crate) async fn keep_up_writers(handle: Handle<Shard>, writers: Writers, lea
         if writers.accounting.as_ref().and_then(Weak::upgrade).is_some_and(|accounting| accounting.has_ended()) {
             handle.fail("the thread that writes rows of accounting ended");
         }
-        if writers.keeper.as_ref().and_then(Weak::upgrade).is_some_and(|keeper| keeper.has_ended()) {
+        if writers.call_store.as_ref().and_then(Weak::upgrade).is_some_and(|call_store| call_store.has_ended()) {
             handle.fail("the thread that keeps calls ended");
         }
         // It would answer by registrations and calls that are no longer its own.

@@ -38,15 +38,10 @@
 #![warn(missing_docs)]
 
 mod checksum;
-mod file_lock;
-mod files;
 mod format;
-pub mod private;
 mod reader;
 mod writer;
 
-pub use self::file_lock::FileLock;
-pub use self::files::{FileNumber, is_full};
 pub use self::reader::{OpenError, Reader};
 pub use self::writer::{Medium, Records, Writer};
 

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::format::{Format, Salt};
 use crate::reader::{OpenError, Reader};
-use crate::{FileNumber, LONGEST, Magic, private};
+use strowger_files::{FileNumber, private};
+
+use crate::{LONGEST, Magic};
 
 /// Where records are written: a file, or what a test puts in its place.
 pub trait Medium: Write + Send {

@@ -76,35 +76,16 @@ impl std::error::Error for Refusal {}
 
 /// Question with the nearest name; `None` if no name is near.
 pub(crate) fn did_you_mean<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    Some(format!("did you mean `{}`?", nearest(written, names)?))
+    Some(format!("did you mean `{}`?", nearest(written, names.into_iter())?))
 }
 
-/// The most similar name, if the difference is small enough for a slip.
-fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// Most similar name, if the difference is small enough for a slip.
+pub fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_ascii_lowercase().replace('-', "_");
     let written = plain(written);
-    let near = names.into_iter().map(|name| (edits(written.as_bytes(), plain(name).as_bytes()), name));
+    let near = names.map(|name| (strsim::osa_distance(&written, &plain(name)), name));
     let (distance, name) = near.min_by_key(|(distance, _)| *distance)?;
     (distance <= (name.len().max(written.len()) / 3).max(1)).then_some(name)
-}
-
-/// Number of octets to insert, delete, change or swap with their neighbour (the optimal string alignment distance).
-fn edits(a: &[u8], b: &[u8]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let changed = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = changed.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(before[j - 2] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
 }
 
 #[cfg(test)]
@@ -134,10 +115,13 @@ mod tests {
     #[test]
     fn the_nearest_name_is_near() {
         let names = ["method", "from.user", "max_forwards"];
-        assert_eq!(nearest("mehtod", names), Some("method"));
-        assert_eq!(nearest("max-forward", names), Some("max_forwards"));
-        assert_eq!(nearest("From.User", names), Some("from.user"));
-        assert_eq!(nearest("colour", names), None);
+        assert_eq!(nearest("mehtod", names.into_iter()), Some("method"));
+        assert_eq!(nearest("max-forward", names.into_iter()), Some("max_forwards"));
+        assert_eq!(nearest("From.User", names.into_iter()), Some("from.user"));
+        assert_eq!(nearest("colour", names.into_iter()), None);
+        assert_eq!(nearest("max-expire", ["min_expires", "max_expires"].into_iter()), Some("max_expires"));
+        // Neighbours that change places are one slip.
+        assert_eq!(nearest("apth", ["path"].into_iter()), Some("path"));
         assert_eq!(did_you_mean("x", []), None);
     }
 }

@@ -158,7 +158,7 @@ pub mod fuzz;
 
 pub use condition::{Condition, MAX_DEPTH, MAX_LENGTH, Test};
 pub use explanation::{Explanation, Verdict};
-pub use fault::{Fault, Refusal};
+pub use fault::{Fault, Refusal, nearest};
 pub use field::{AddressField, Case, FIELDS, Facts, FlagField, NumberField, Row, TextField, Type};
 pub use network::Network;
 pub use pattern::MAX_PATTERN_TABLE;

@@ -1,10 +1,10 @@
 //! What an account keeps of messages: the cause of a failure, parties, encodings, the text of header fields.
 
-use strowger_accounting::mask::Masks;
 use strowger_message::header::ReasonValue;
 use strowger_message::sdp::{Codec, Sdp};
 use strowger_message::uri::sip::{escape_user, unescaped};
 use strowger_message::{Message, Name, Uri};
+use strowger_store::accounting::mask::Masks;
 
 /// Bytes of a text of a peer that are kept.
 const LONGEST: usize = 512;

@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use strowger_accounting::mask::Masks;
-use strowger_accounting::{Cdr, Event, Row};
 use strowger_config::AccountedField;
 use strowger_core::Now;
 use strowger_core::entropy::hex;
 use strowger_core::log_limiter::Kind;
 use strowger_message::Message;
+use strowger_store::accounting::mask::Masks;
+use strowger_store::accounting::{Cdr, Event, Row};
 
 /// What is known of a call that is accounted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -409,7 +409,7 @@ impl Engine {
     pub(crate) fn accounts(&self, handling: &Handling<'_, '_>) -> bool {
         let accounting = &self.policy.config.accounting;
         let said = || handling.progress.decision.as_ref().and_then(|decision| decision.account);
-        (accounting.cdr || accounting.events) && said().unwrap_or(accounting.all)
+        accounting.is_on() && said().unwrap_or(accounting.all)
     }
 
     /// What rules account the call of a request as.

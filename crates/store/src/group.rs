@@ -1,8 +1,8 @@
 //! Writing in groups, for any kind of row: what comes in a moment is committed together, in order, by a thread of its own.
 //!
-//! A writer has a bound, a linger and figures. What a group that fails means is its user's to say ([`Commit::write`]): bindings go back in
-//! memory and their REGISTERs fail ([`journal`](crate::journal)); rows that must not be lost stay and are written again
-//! ([`spool`](crate::spool)), while the queue fills up to its bound.
+//! A writer has a bound, a linger and figures. [`Commit::write`] decides what a failed group means. The [`journal`](crate::journal) takes
+//! bindings back in memory and fails their REGISTERs. Accounting keeps its rows and writes them again, while the queue fills up to its bound.
+//! The call store ([`calls`](crate::calls)) writes the last state of each call again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +31,11 @@ pub trait Row: Send + 'static {
     fn weight(&self) -> usize {
         1
     }
+
+    /// A row that waits takes the place of the one before it with the same key; `None`: of none.
+    fn key(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A row, by its place in the order in which rows were taken, from 1.
@@ -56,6 +61,9 @@ pub trait Commit: Send + 'static {
     fn settle(&mut self) -> Option<Duration> {
         None
     }
+
+    /// Writes what earlier groups have put off. Called once, after the last group, before the thread ends.
+    fn finish(&mut self) {}
 }
 
 /// What a writer has done, counted by its [`Commit`].
@@ -182,6 +190,11 @@ impl<R: Row> GroupWriter<R> {
         }
     }
 
+    /// Weight of the rows that are queued or being written.
+    pub fn waiting(&self) -> usize {
+        self.queue.waiting()
+    }
+
     /// How long commits took.
     pub fn commits(&self) -> Observed {
         self.queue.figures.commits.observed()
@@ -231,6 +244,9 @@ impl<C: Commit> GroupSteps<C> {
     pub(crate) fn write(&mut self) {
         if !self.group.is_empty() {
             self.commit.write(&mut self.group, &self.queue.figures);
+            if self.group.is_empty() {
+                self.queue.written();
+            }
             let _patience = self.commit.settle();
         }
     }
@@ -250,8 +266,10 @@ fn run<C: Commit>(mut left: Left<C::Row, impl Fn(Vec<C::Row>)>, mut commit: C) {
                 left.give_up();
             }
         }
+        left.queue.written();
         patience = commit.settle();
     }
+    commit.finish();
 }
 
 /// What is not written yet. Should the thread panic, rows are refused instead of waiting for ever.

@@ -1,4 +1,5 @@
-//! Subscribers and the location table, with their databases: which users there are, and where they are reached.
+//! Subscribers, the location table, kept calls and rows of accounting: their tables and writers, and the contracts of the engines that keep
+//! them.
 //!
 //! The one rule of use: no shard waits. What takes time is asked for with a [`ticket`], which comes back with the result; what a 200
 //! promises is kept only when its ticket has come back.
@@ -9,14 +10,14 @@
 //!
 //! * [`location`]: the table that every call reads.
 //! * [`journal`]: from that table to a database, in groups, with tickets; [`clock`]: by which time bindings end.
-//! * [`group`]: the writer under it, for any kind of row; [`lasting_failure`]: when one is worth a line of the log; [`spool`], rows that must not be lost, in a file.
+//! * [`group`]: the writer under it, for any kind of row; [`lasting_failure`]: when one is worth a line of the log.
 //! * [`subscriber`]: users and their HA1s; [`cached_subscribers`], the users of any database; [`read_through`], the cache before it, for
 //!   any kind of question; [`second_level`], one more that several servers may share; [`credential_cache`], where users who are registered stand
 //!   alone.
-//! * [`sqlite`], [`sqlite_bindings`], [`sqlite_subscribers`]: both in one SQLite file; [`sqlite_rows`]: queries to
-//!   files of other programs. Other engines implement
-//!   [`journal::BindingEngine`], [`read_through::Engine`] and [`subscriber::SubscriberWatch`]; those for the subscribers of database
-//!   servers are in `strowger-sql`, and [`database_url`] says where such a server is.
+//! * [`calls`]: the call store, which keeps the state of calls beyond the process; [`accounting`]: rows that are written of calls.
+//!
+//! Engines implement [`journal::BindingEngine`], [`read_through::Engine`], [`subscriber::SubscriberWatch`], [`calls::Engine`] and
+//! [`accounting::sink::Sink`]. They are in `strowger-backend`; [`database_url`] says where a database server is.
 //!
 //! ```
 //! use strowger_store::binding::Binding;
@@ -71,45 +72,36 @@
 //! | behaviour | file |
 //! |---|---|
 //! | cached answers, slow and dead databases | `read_through.rs`, `cached`; `read_through/keeper.rs`; `asker.rs`; `local.rs` |
-//! | answers that a changed user voids | `schema.rs`, `THIRD`; `read_through/cache.rs`, `void` |
+//! | answers that a changed user voids | `backend/src/sqlite/schema.rs`, `THIRD`; `read_through/cache.rs`, `void` |
 //! | spelling of a user | `subscriber.rs`, `parts_of` |
 //! | cache between memory and database | `second_level.rs`; `second_level/codec.rs` |
 //! | clock of bindings | `clock.rs` |
 //! | commit with unknown outcome; failed commit | `journal/writer.rs`, `Repair` |
 //! | domain that becomes an alias | `location/rename.rs` |
 //! | writing in groups | `group.rs` |
-//! | SQL of the SQLite file | `schema.rs`; `sqlite_bindings.rs`; `sqlite_subscribers.rs`; `sqlite_rows.rs` |
-//! | SQLite file that another program overwrites | `database_header.rs` |
-//! | second server on a database file | `instance_lock.rs`, `InstanceLock` |
+//! | kept calls: groups, failures, last words | `calls/writing.rs` |
+//! | rows and columns of accounting; masks | `accounting/record.rs`; `mask.rs` |
 //! | URL of a database server | `database_url.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-pub mod access;
+pub mod accounting;
 pub mod binding;
 pub mod cached_subscribers;
+pub mod calls;
 pub mod clock;
 pub mod credential_cache;
-pub mod database_header;
 pub mod database_url;
 pub mod error;
 pub mod group;
-mod instance_lock;
 pub mod journal;
 pub mod lasting_failure;
 pub mod location;
-pub mod own_file;
 mod partition;
 mod queue;
 pub mod read_through;
-mod schema;
 pub mod second_level;
-pub mod spool;
-pub mod sqlite;
-pub mod sqlite_bindings;
-pub mod sqlite_rows;
-pub mod sqlite_subscribers;
 pub mod subscriber;
 pub mod ticket;
 pub mod user_agent_texts;

@@ -1,5 +1,6 @@
 //! The bounded queue before a writer of groups.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,6 +12,10 @@ struct State<R> {
     pending: Vec<Numbered<R>>,
     /// What `pending` counts for against the bound.
     weight: usize,
+    /// Index in `pending` of each row that has a key.
+    places: HashMap<u64, usize>,
+    /// Weight of the group that is being written.
+    open: usize,
     /// When the oldest of `pending` came.
     since: Instant,
     /// Number of the last row accepted.
@@ -21,6 +26,9 @@ struct State<R> {
     poked: bool,
     stopped: bool,
 }
+
+/// Keys for which memory stays.
+pub(crate) const RESERVE: usize = 1_024;
 
 /// The bounded queue before a writer.
 pub(crate) struct Queue<R> {
@@ -36,6 +44,8 @@ impl<R: Row> Queue<R> {
             state: Mutex::new(State {
                 pending: Vec::new(),
                 weight: 0,
+                places: HashMap::new(),
+                open: 0,
                 since: Instant::now(),
                 last: 0,
                 asleep: false,
@@ -59,6 +69,14 @@ impl<R: Row> Queue<R> {
             return Err(Refused::Stopped);
         }
         let weight = row.weight();
+        let key = row.key();
+        if let Some(place) = key.and_then(|key| state.places.get(&key).copied()) {
+            let before = std::mem::replace(&mut state.pending[place].row, row);
+            state.weight = state.weight - before.weight() + weight;
+            // Its memory goes back without the lock.
+            drop(state);
+            return Ok(());
+        }
         // A row that is larger than the whole queue still passes when it is alone.
         if state.weight + weight > self.settings.queue && !(state.pending.is_empty() && self.settings.queue > 0) {
             drop(state);
@@ -71,6 +89,10 @@ impl<R: Row> Queue<R> {
         state.weight += weight;
         state.last += 1;
         let number = state.last;
+        if let Some(key) = key {
+            let place = state.pending.len();
+            state.places.insert(key, place);
+        }
         state.pending.push(Numbered { number, row });
         // While the writer lingers it wakes by itself: a wake-up costs more than the whole row.
         let wake = state.asleep || state.pending.len() == self.settings.group;
@@ -152,7 +174,15 @@ impl<R: Row> Queue<R> {
             let most = self.settings.group.max(1);
             group.extend(state.pending.drain(..most));
         }
-        state.weight -= group.iter().map(|pending| pending.row.weight()).sum::<usize>();
+        state.open = group.iter().map(|pending| pending.row.weight()).sum();
+        state.weight -= state.open;
+        if state.places.capacity() > RESERVE {
+            // A burst does not keep its memory.
+            state.places = HashMap::new();
+        }
+        state.places.clear();
+        let State { pending, places, .. } = state;
+        places.extend(pending.iter().enumerate().filter_map(|(place, left)| Some((left.row.key()?, place))));
     }
 
     /// Sleeps, until it is [poked](Self::poke) at most; `false` once stopped, at once.
@@ -168,6 +198,17 @@ impl<R: Row> Queue<R> {
         !state.stopped
     }
 
+    /// The group that was taken last is done with.
+    pub(crate) fn written(&self) {
+        self.lock().open = 0;
+    }
+
+    /// Weight of the rows that are queued or being written.
+    pub(crate) fn waiting(&self) -> usize {
+        let state = self.lock();
+        state.weight + state.open
+    }
+
     /// What rows count for that are queued now.
     pub(crate) fn weight(&self) -> usize {
         self.lock().weight
@@ -177,6 +218,7 @@ impl<R: Row> Queue<R> {
     pub(crate) fn take_all(&self) -> Vec<Numbered<R>> {
         let mut state = self.lock();
         state.weight = 0;
+        state.places.clear();
         std::mem::take(&mut state.pending)
     }
 
@@ -184,5 +226,60 @@ impl<R: Row> Queue<R> {
     pub(crate) fn stop(&self) {
         self.lock().stopped = true;
         self.wake.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Keyed(u64, usize);
+
+    impl Row for Keyed {
+        fn weight(&self) -> usize {
+            self.1
+        }
+
+        fn key(&self) -> Option<u64> {
+            Some(self.0)
+        }
+    }
+
+    fn queue(group: usize) -> Queue<Keyed> {
+        Queue::new(GroupSettings { linger: Duration::ZERO, group, queue: usize::MAX })
+    }
+
+    fn taken(queue: &Queue<Keyed>) -> Vec<(u64, usize)> {
+        let mut group = Vec::new();
+        queue.try_take(&mut group);
+        group.iter().map(|pending| (pending.row.0, pending.row.1)).collect()
+    }
+
+    #[test]
+    fn the_last_row_of_a_key_waits() {
+        let queue = queue(usize::MAX);
+        (0..2_000).for_each(|key| queue.submit(Keyed(key, 1)).unwrap());
+        (0..2_000).step_by(2).for_each(|key| queue.submit(Keyed(key, 3)).unwrap());
+        assert_eq!((queue.weight(), queue.waiting()), (4_000, 4_000));
+        let expected = (0..2_000).map(|key| (key, if key % 2 == 0 { 3 } else { 1 }));
+        assert_eq!(taken(&queue), expected.collect::<Vec<_>>());
+        // The group is being written, and its keys may come again meanwhile.
+        queue.submit(Keyed(7, 5)).unwrap();
+        assert_eq!((queue.weight(), queue.waiting()), (5, 4_005));
+        queue.written();
+        assert_eq!((taken(&queue), queue.waiting()), (vec![(7, 5)], 5));
+        queue.written();
+        assert_eq!(queue.waiting(), 0);
+    }
+
+    #[test]
+    fn a_row_that_a_full_group_has_left_is_still_known_by_its_key() {
+        let queue = queue(2);
+        (1..=4).for_each(|key| queue.submit(Keyed(key, 1)).unwrap());
+        assert_eq!(taken(&queue), [(1, 1), (2, 1)]);
+        queue.submit(Keyed(4, 9)).unwrap();
+        queue.submit(Keyed(1, 2)).unwrap();
+        assert_eq!(taken(&queue), [(3, 1), (4, 9)]);
+        assert_eq!(taken(&queue), [(1, 2)]);
     }
 }

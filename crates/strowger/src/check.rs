@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use strowger_config::{Config, Fault, Report, Source, reference};
+use strowger_node::preflight;
 
 use crate::cli::CheckArguments;
 use crate::configuration::Choice;
@@ -20,7 +21,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
         path => {
             let choice = Choice::of(path);
             choice.announce();
-            Config::load(choice.file(), &[])
+            preflight::load(choice.file(), &[])
         }
     };
     match checked {
@@ -51,7 +52,13 @@ fn standard_input() -> Result<(Config, Report), Report> {
         return Err(Report::new(NAME, "", vec![Fault::error(None, message, "give it as UTF-8 text")]));
     }
     let environment = |name: &str| std::env::var(name).ok();
-    Config::read(Source { file: NAME, text: &text, environment: &environment, ..Source::default() })
+    Config::read(Source {
+        file: NAME,
+        text: &text,
+        environment: &environment,
+        database: &preflight::database,
+        ..Source::default()
+    })
 }
 
 /// Reports settings that do not fit this machine and this database; returns the number of warnings.

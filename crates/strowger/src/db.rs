@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use serde_json::json;
-use strowger_accounting::sink::Place;
-use strowger_accounting::sqlite;
+use strowger_backend::accounting::Place;
+use strowger_backend::sql::schema::{self, Found, Order, Part};
+use strowger_backend::sqlite::accounting;
+use strowger_backend::sqlite::calls::{FileSettings, Sqlite};
+use strowger_backend::sqlite::{OpenError, SqliteSettings, make, pending};
 use strowger_config::{Config, DatabaseServer};
-use strowger_keeper::{FileSettings, Sqlite};
-use strowger_node::server_settings;
-use strowger_sql::schema::{self, Found, Order, Part};
-use strowger_store::sqlite::{OpenError, SqliteSettings, make, pending};
+use strowger_node::{backends, preflight, server_settings};
 
 use crate::access::denied;
 use crate::cli::{DbArguments, DbCommand, DbOrder};
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &DbArguments) -> anyhow::Result<Outcome> {
     };
     let choice = options.config.choose();
     choice.announce();
-    let config = match Config::load(choice.file(), &[]) {
+    let config = match preflight::load(choice.file(), &[]) {
         Ok((config, _)) => config,
         Err(report) => {
             output::report(&report);
@@ -90,15 +90,15 @@ impl Line {
 }
 
 fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>) -> anyhow::Result<()> {
-    if let Some(settings) = config.sqlite_settings() {
+    if let Some(settings) = backends::sqlite(config) {
         lines.push(of_file(&settings, order, is_dry)?);
     }
-    let accounting = config.accounting_settings().and_then(|_| config.accounting_place());
+    let accounting = backends::accounting(config).and_then(|_| backends::accounting_place(config));
     if let Some(place @ Place::Sqlite(..)) = &accounting {
         lines.extend(of_accounting(place, order, is_dry)?);
     }
     // 0: the format version of states, none of which is written here.
-    if let Some(settings) = config.call_file_settings(0) {
+    if let Some(settings) = backends::call_file(config, 0) {
         lines.push(of_calls(settings, order, is_dry)?);
     }
     // One table of leases serves both.
@@ -159,9 +159,14 @@ fn of_file(settings: &SqliteSettings, order: Order, is_dry: bool) -> anyhow::Res
 /// Line of the file with accounting rows.
 fn of_accounting(place: &Place, order: Order, is_dry: bool) -> anyhow::Result<Option<Line>> {
     let Place::Sqlite(path, _) = place else { return Ok(None) };
-    let found = sqlite::Sqlite::version(path)?;
-    let line =
-        of_own_file(path, "accounting", [found, sqlite::VERSION.unsigned_abs()], order, sqlite::Sqlite::statements);
+    let found = accounting::Sqlite::version(path)?;
+    let line = of_own_file(
+        path,
+        "accounting",
+        [found, accounting::VERSION.unsigned_abs()],
+        order,
+        accounting::Sqlite::statements,
+    );
     if !is_dry && !line.statements.is_empty() {
         place.sink().open().map_err(|error| denied(error, path))?;
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::anyhow;
 use strowger_config::Config;
 use strowger_message::Uri;
-use strowger_node::offline;
+use strowger_node::{offline, preflight};
 
 use crate::cli::ExplainArguments;
 use crate::output::{self, Outcome};
@@ -13,7 +13,7 @@ use crate::output::{self, Outcome};
 pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<Outcome> {
     let choice = arguments.config.choose();
     choice.announce();
-    let config = match Config::load(choice.file(), &[]) {
+    let config = match preflight::load(choice.file(), &[]) {
         Ok((config, warnings)) => {
             output::report(&warnings);
             config

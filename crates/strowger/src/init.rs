@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use strowger_config::{Advertised, Config, Domain, ListenAddress, Source, own_addresses};
-use strowger_records::private;
+use strowger_files::private;
+use strowger_node::preflight;
 
 use crate::access;
 use crate::cli::{Advertise, InitArguments};
@@ -40,7 +41,8 @@ pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<Outcome> {
     // The file must be valid, so the configuration reader of the server checks it.
     let folder = output_file.parent().unwrap_or_else(|| Path::new(""));
     let name = output_file.display().to_string();
-    match Config::read(Source { file: &name, text: &text, folder, ..Source::default() }) {
+    match Config::read(Source { file: &name, text: &text, folder, database: &preflight::database, ..Source::default() })
+    {
         Ok((_, warnings)) => output::report(&warnings),
         Err(report) => {
             output::report(&report);

@@ -1,7 +1,8 @@
 //! Finds users whose passwords were stored for another realm, or without an algorithm, that the server now requires.
 
+use strowger_backend::sqlite::subscribers::UnusablePasswords;
 use strowger_config::{Config, Fault, Report};
-use strowger_store::sqlite_subscribers::UnusablePasswords;
+use strowger_node::backends;
 
 use crate::output;
 
@@ -32,7 +33,7 @@ fn faults(config: &Config) -> Vec<Fault> {
         // The server checks their table when it starts.
         return Vec::new();
     }
-    let Some(settings) = config.sqlite_settings() else { return Vec::new() };
+    let Some(settings) = backends::sqlite(config) else { return Vec::new() };
     let database = settings.path.display();
     let mut offered: Vec<&str> =
         config.listeners.iter().flat_map(|l| &l.algorithms).map(|algorithm| algorithm.word()).collect();

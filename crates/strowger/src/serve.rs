@@ -9,7 +9,7 @@ use anyhow::Context;
 use strowger_config::Config;
 use strowger_net::{ListenSocket, descriptors};
 use strowger_node::control::{Done, Fault, Reload, Reply, Request, Wrong};
-use strowger_node::{Claim, Leases, PolicyThread, Program, Refusal, Server, supervisor};
+use strowger_node::{Claim, Leases, PolicyThread, Program, Refusal, Server, preflight, supervisor};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::oneshot;
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
     let policies = PolicyThread::start(allocator::give_back).context("the thread that reads the configuration")?;
     let (choice, listen) = (arguments.config.choose(), arguments.listen.clone());
     let (choice, loaded) = policies.run(move || {
-        let loaded = Config::load(choice.file(), &listen);
+        let loaded = preflight::load(choice.file(), &listen);
         (choice, loaded)
     });
     let config = match loaded {
@@ -268,7 +268,7 @@ async fn reload_each(
 async fn read_again(server: &Server, arguments: &ServeArguments) -> Reply {
     let (choice, listen) = (arguments.config.choose(), arguments.listen.clone());
     let before = server.policy();
-    let (changes, report) = match server.reload(move || Config::load(choice.file(), &listen)).await {
+    let (changes, report) = match server.reload(move || preflight::load(choice.file(), &listen)).await {
         Ok(took) => took,
         Err(Refusal::Wrong(report)) => {
             logging::lines_of(&report);

@@ -6,10 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{anyhow, bail};
 use serde_json::json;
+use strowger_backend::sqlite::SqliteSettings;
+use strowger_backend::sqlite::subscribers::SqliteAdmin;
 use strowger_config::Config;
 use strowger_core::digest::{Ha1Set, Hash};
-use strowger_store::sqlite::SqliteSettings;
-use strowger_store::sqlite_subscribers::SqliteAdmin;
+use strowger_node::preflight;
+use strowger_report::rfc3339;
 use strowger_store::subscriber::{AdminError, Ha1s, Listed, SubscriberAdmin};
 
 use crate::access::{self, denied};
@@ -60,7 +62,7 @@ impl Users {
     fn open(argument: &ConfigArgument) -> anyhow::Result<Option<Self>> {
         let choice = argument.choose();
         choice.announce();
-        let config = match Config::load(choice.file(), &[]) {
+        let config = match preflight::load(choice.file(), &[]) {
             Ok((config, _)) => config,
             Err(report) => {
                 output::report(&report);
@@ -250,36 +252,12 @@ fn as_table(listed: &[Listed]) -> String {
 
 /// Formats a time in UTC as RFC 3339, to the second.
 fn utc(milliseconds: u64) -> String {
-    let seconds = milliseconds / 1000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years from 1 March on, so that the leap day is the last of its year; 719,468 days before 1970 is such a 1 March.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3_600, second / 60 % 60, second % 60)
+    rfc3339(milliseconds.saturating_mul(1000))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_written_in_utc() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_709_251_199, "2024-02-29T23:59:59Z"),
-            (1_735_689_600, "2025-01-01T00:00:00Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(utc(seconds * 1000), text);
-        }
-    }
 
     #[test]
     fn a_password_is_kept_for_every_algorithm() {

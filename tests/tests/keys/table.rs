@@ -273,7 +273,7 @@ const TESTS: &[(&str, &[&str])] = &[
     (
         "registrar.commit_rows",
         &[
-            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/config/src/settings.rs::rows_of_a_commit_arrive_at_the_journal",
             "crates/store/src/journal/tests.rs::a_large_group_does_not_wait_for_its_linger",
         ],
     ),
@@ -382,7 +382,7 @@ const TESTS: &[(&str, &[&str])] = &[
             "tests/tests/keys/subscribers.rs::an_answer_is_good_for_its_lifetime",
         ],
     ),
-    ("store.page_cache", &["crates/store/src/sqlite.rs::pages_are_kept_as_the_settings_say"]),
+    ("store.page_cache", &["crates/backend/src/sqlite/mod.rs::pages_are_kept_as_the_settings_say"]),
     ("store.max_size", &["tests/tests/durability.rs::a_database_at_its_size_answers_500_and_never_a_wrong_200"]),
     (
         "tls.certificate",
@@ -531,28 +531,28 @@ const TESTS: &[(&str, &[&str])] = &[
     (
         "accounting.spool_size",
         &[
-            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
-            "crates/accounting/src/spool.rs::bytes_beyond_the_bound_are_refused_and_files_of_others_not_touched",
+            "crates/node/src/backends.rs::what_no_peer_can_see_arrives_at_the_engines",
+            "crates/backend/src/files/spool.rs::bytes_beyond_the_bound_are_refused_and_files_of_others_not_touched",
         ],
     ),
     (
         "accounting.queue",
         &[
-            "crates/accounting/src/writer/tests.rs::where_nothing_can_be_written_rows_wait_and_those_beyond_the_bound_are_counted",
+            "crates/backend/src/accounting/writer/tests.rs::where_nothing_can_be_written_rows_wait_and_those_beyond_the_bound_are_counted",
         ],
     ),
     (
         "accounting.group_interval",
         &[
-            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/node/src/backends.rs::what_no_peer_can_see_arrives_at_the_engines",
             "crates/store/src/journal/tests.rs::a_large_group_does_not_wait_for_its_linger",
         ],
     ),
     (
         "accounting.retry_interval",
         &[
-            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
-            "crates/accounting/src/writer/tests.rs::a_sink_that_fails_is_not_asked_for_each_group",
+            "crates/node/src/backends.rs::what_no_peer_can_see_arrives_at_the_engines",
+            "crates/backend/src/accounting/writer/tests.rs::a_sink_that_fails_is_not_asked_for_each_group",
         ],
     ),
     ("accounting.retention", &["tests/tests/accounting.rs::old_rows_are_removed"]),

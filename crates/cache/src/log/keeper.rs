@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use strowger_records::{FileLock, HEAD, Writer};
+use strowger_files::FileLock;
+use strowger_records::{HEAD, Writer};
 
 use super::changes::each;
 use super::segments::{Segment, path};

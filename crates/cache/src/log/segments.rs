@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use strowger_records::{FileLock, Magic, OpenError, Reader, Writer, private};
+use strowger_files::private;
+use strowger_records::{Magic, OpenError, Reader, Writer};
 
 use super::LoadReport;
 use super::changes::{Change, read};
@@ -13,17 +13,6 @@ use super::changes::{Change, read};
 const NAME: [u8; 7] = *b"SW-CACH";
 pub(super) const MAGIC: Magic = *b"SW-CACH\x01";
 const ENDING: &str = "segment";
-
-/// Makes the folder, and holds it for this process.
-///
-/// # Errors
-/// Another cache has the folder, or it cannot be written.
-pub(crate) fn hold(folder: &Path) -> io::Result<FileLock> {
-    // Values may be as good as passwords.
-    private::make_folder(folder)?;
-    let held = FileLock::take(&folder.join("lock"), Duration::ZERO)?;
-    held.ok_or_else(|| io::Error::new(io::ErrorKind::ResourceBusy, "another cache has this folder"))
-}
 
 /// A segment and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

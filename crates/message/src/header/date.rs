@@ -2,6 +2,8 @@
 
 use super::view;
 use crate::reader::{ALPHA, DIGIT, Field, Reader, number};
+use jiff::SignedDuration;
+use jiff::civil::{DateTime, datetime};
 use std::marker::PhantomData;
 
 /// A moment by the Gregorian calendar.
@@ -13,6 +15,8 @@ pub struct Date<'a> {
 }
 
 view!(Date);
+
+const EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
 
 const DAYS: [&[u8; 3]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
 const MONTHS: [&[u8; 3]; 12] =
@@ -26,25 +30,24 @@ impl Date<'_> {
 
     /// Writes `Sat, 13 Nov 2010 23:29:00 GMT`.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let (days, second) = (self.unix.div_euclid(86_400), self.unix.rem_euclid(86_400));
-        let (year, month, day) = civil(days);
-        // 1970-01-01 was a Thursday.
-        let weekday = (days + 3).rem_euclid(7);
-        out.extend_from_slice(DAYS[weekday as usize]);
+        // Years that the header field cannot have: the nearest that it can.
+        let last = if self.unix < 0 { DateTime::MIN } else { DateTime::MAX };
+        let moment = EPOCH.checked_add(SignedDuration::from_secs(self.unix)).unwrap_or(last);
+        out.extend_from_slice(DAYS[moment.weekday().to_monday_zero_offset() as usize]);
         out.extend_from_slice(b", ");
-        let mut digits = |n: i64, width: u32, after: &[u8]| {
+        let mut digits = |n: i16, width: u32, after: &[u8]| {
             for place in (0..width).rev() {
-                out.push(b'0' + (n / 10i64.pow(place) % 10) as u8);
+                out.push(b'0' + (n / 10i16.pow(place) % 10) as u8);
             }
             out.extend_from_slice(after);
         };
-        digits(day, 2, b" ");
-        digits(0, 0, MONTHS[month as usize - 1]);
+        digits(moment.day().into(), 2, b" ");
+        digits(0, 0, MONTHS[moment.month() as usize - 1]);
         digits(0, 0, b" ");
-        digits(year.clamp(0, 9999), 4, b" ");
-        digits(second / 3600, 2, b":");
-        digits(second / 60 % 60, 2, b":");
-        digits(second % 60, 2, b" GMT");
+        digits(moment.year().max(0), 4, b" ");
+        digits(moment.hour().into(), 2, b":");
+        digits(moment.minute().into(), 2, b":");
+        digits(moment.second().into(), 2, b" GMT");
     }
 }
 
@@ -56,59 +59,37 @@ impl<'a> Field<'a> for Date<'a> {
             return None;
         }
         scan.ws();
-        let day = number(scan.some(DIGIT)?) as i64;
+        let day = number(scan.some(DIGIT)?);
         scan.ws();
-        let month = name(scan.some(ALPHA)?, &MONTHS)? as i64 + 1;
+        let month = name(scan.some(ALPHA)?, &MONTHS)? as i8 + 1;
         scan.ws();
-        let year = number(scan.some(DIGIT)?) as i64;
+        let year = number(scan.some(DIGIT)?);
         scan.ws();
-        let hour = number(scan.some(DIGIT)?) as i64;
+        let hour = number(scan.some(DIGIT)?);
         if !scan.take(b':') {
             return None;
         }
-        let minute = number(scan.some(DIGIT)?) as i64;
+        let minute = number(scan.some(DIGIT)?);
         if !scan.take(b':') {
             return None;
         }
-        let second = number(scan.some(DIGIT)?) as i64;
+        let second = number(scan.some(DIGIT)?);
         scan.ws();
-        // A leap second, 60, counts as second 59.
         let zone = scan.at();
-        let exists = (1..=9999).contains(&year)
-            && (1..=31).contains(&day)
-            && hour < 24
-            && minute < 60
-            && second <= 60
-            && civil(days(year, month, day)) == (year, month, day);
-        if !exists || !scan.some(ALPHA)?.eq_ignore_ascii_case(b"GMT") {
+        let moment = || {
+            let year = i16::try_from(year).ok().filter(|year| *year > 0)?;
+            let small = |n| i8::try_from(n).ok();
+            // A leap second, 60, counts as the one before it.
+            let second = if second == 60 { 59 } else { small(second)? };
+            DateTime::new(year, month, small(day)?, small(hour)?, small(minute)?, second, 0).ok()
+        };
+        let Some(moment) = moment().filter(|_| scan.some(ALPHA).is_some_and(|zone| zone.eq_ignore_ascii_case(b"GMT")))
+        else {
             scan.go(zone);
             return None;
-        }
-        Some(Self::new(days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second.min(59)))
+        };
+        Some(Self::new(moment.duration_since(EPOCH).as_secs()))
     }
-}
-
-/// Days from 1970-01-01 to this day. Years are counted from March, so that a leap day ends one; an era is the 400
-/// years, 146,097 days, after which the calendar repeats.
-const fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-/// Year, month and day of a number of days since 1970-01-01.
-const fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * march + 2) / 5 + 1;
-    let month = if march < 10 { march + 3 } else { march - 9 };
-    (year + era * 400 + (month <= 2) as i64, month, day)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use super::{Controlled, Reply, shutting_down};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use strowger_accounting::Accounting;
-use strowger_accounting::writer::Attempt;
+use strowger_backend::accounting::Accounting;
+use strowger_backend::accounting::writer::Attempt;
 
 /// How long an attempt is waited for. What takes longer goes on.
 const LONGEST_TRY: Duration = Duration::from_secs(8);

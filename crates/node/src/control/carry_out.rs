@@ -9,7 +9,7 @@ use crate::metrics::labelled::Sample;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use strowger_accounting::Accounting;
+use strowger_backend::accounting::Accounting;
 use strowger_core::Transport;
 use strowger_metrics::Unit;
 use strowger_net::clock;

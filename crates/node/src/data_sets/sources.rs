@@ -1,10 +1,10 @@
 //! Where sets have their entries: files, SQLite, database servers.
 
 use std::path::Path;
+use strowger_backend::sql::{ServerSettings, rows};
+use strowger_backend::sqlite;
 use strowger_config::{Database, SetFault, SetTable};
 use strowger_rules::Set;
-use strowger_sql::{ServerSettings, rows};
-use strowger_store::sqlite_rows;
 
 /// Why a set was not read.
 #[derive(Debug)]
@@ -68,9 +68,9 @@ pub(crate) fn build(table: &SetTable, rows: &[Vec<String>]) -> Result<Set, Unrea
 }
 
 fn of_sqlite(table: &SetTable, path: &Path, columns: &[&str]) -> Result<Rows, Unread> {
-    sqlite_rows::read(path, &table.query, columns, table.timeout).map_err(|error| match error {
-        sqlite_rows::RowsError::Unavailable(text) => Unread::Now(fault(table, text, LATER)),
-        sqlite_rows::RowsError::Refused(text) => Unread::Wrong(fault(table, text, QUERY)),
+    sqlite::rows::read(path, &table.query, columns, table.timeout).map_err(|error| match error {
+        sqlite::rows::RowsError::Unavailable(text) => Unread::Now(fault(table, text, LATER)),
+        sqlite::rows::RowsError::Refused(text) => Unread::Wrong(fault(table, text, QUERY)),
     })
 }
 

@@ -4,11 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use strowger_backend::sqlite::subscribers::SqliteAdmin;
 use strowger_config::{Config, Report, Source};
 use strowger_core::digest::{Challenge, ChallengeAnswer, Ha1Set, Hash, Secret, strongest};
 use strowger_message::{Index, Limits, Message, Name, build};
 use strowger_node::{Program, Server};
-use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::{Ha1s, SubscriberAdmin};
 use tempfile::TempDir;
 
@@ -75,7 +75,8 @@ impl Site {
         let mut site = Self { server: None, program, text, udp, folder };
         let config = site.config();
         if !users.is_empty() {
-            let mut admin = SqliteAdmin::open(&config.sqlite_settings().expect("a database")).expect("it opens");
+            let mut admin =
+                SqliteAdmin::open(&strowger_node::backends::sqlite(&config).expect("a database")).expect("it opens");
             for user in users {
                 admin.add(user, "example.org", "example.org", &ha1s(user, user), 0).expect("a new user");
             }
@@ -91,7 +92,7 @@ impl Site {
 
     /// Orders about its users, as another process gives them.
     pub(crate) fn admin(&self) -> SqliteAdmin {
-        SqliteAdmin::open(&self.config().sqlite_settings().expect("a database")).expect("it opens")
+        SqliteAdmin::open(&strowger_node::backends::sqlite(&self.config()).expect("a database")).expect("it opens")
     }
 
     pub(crate) fn server(&self) -> &Server {

@@ -9,9 +9,9 @@
 
 use super::{Call, Calls, Ended, HASHED, moment, names};
 use crate::engine::{Effect, Engine};
-use strowger_accounting::Row;
 use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
+use strowger_store::accounting::Row;
 
 /// Of the form of what is kept. Another form wants another number.
 pub const VERSION: u8 = 5;

@@ -2,9 +2,9 @@
 
 use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request, within};
 use crate::site::{ALICE, BOB, CALL_SECRET, Site, authorized, invite, line, response};
-use strowger_accounting::{Cdr, Event, Row};
 use strowger_core::{Now, call};
 use strowger_server::engine::Effect;
+use strowger_store::accounting::{Cdr, Event, Row};
 
 const BOTH: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\naccounting.events = true\n";
 

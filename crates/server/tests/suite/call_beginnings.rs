@@ -4,9 +4,9 @@
 use crate::accounting::rows;
 use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request, within};
 use crate::site::{ALICE, BOB, Site, credentials_of, line};
-use strowger_accounting::Cdr;
 use strowger_core::Now;
 use strowger_server::engine::{Answer, Circumstances};
+use strowger_store::accounting::Cdr;
 use strowger_store::subscriber;
 
 pub(crate) const GATEWAY: &str = "203.0.113.1:5060";

@@ -4,11 +4,11 @@ use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, reques
 use crate::site::{ALICE, BOB, CALL_SECRET, SERVER, Site, invite, line, response};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use strowger_accounting::{Cdr, Row};
 use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
 use strowger_server::calls::{Call, read_kept};
 use strowger_server::engine::Effect;
+use strowger_store::accounting::{Cdr, Row};
 
 const KEPT: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\ndialogs.lifetime = \"1h\"\n\
                     dialogs.folder = \"calls\"\n";

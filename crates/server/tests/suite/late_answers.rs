@@ -306,7 +306,7 @@ fn a_bye_beside_its_dialog_that_the_peer_accepts_is_the_end() {
         }
         let (cdrs, _) = rows(&mut site);
         let lasted =
-            |cdr: &strowger_accounting::Cdr| (cdr.end.expect("an end") - cdr.answer.expect("an answer")) / 1_000;
+            |cdr: &strowger_store::accounting::Cdr| (cdr.end.expect("an end") - cdr.answer.expect("an answer")) / 1_000;
         assert_eq!(cdrs.first().map(lasted), seconds, "{what}");
         assert!(cdrs.iter().all(|cdr| cdr.ended_by == "caller"), "{what}");
         assert_eq!(counts(&site).2, u64::from(!is_ended), "{what}");

@@ -3,7 +3,7 @@
 use crate::accounting::rows;
 use crate::dialogs::{answered, counts, of_alice, of_bob, request, within};
 use crate::site::{ALICE, BOB, Site, invite, line};
-use strowger_accounting::Cdr;
+use strowger_store::accounting::Cdr;
 
 const LIMITED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\ndialogs.lifetime = \"1m\"\n\
     [[call_limit]]\nname = \"line\"\nmost = 1\nstatus = 486\n[[rule]]\nname = \"all\"\ncall_limits = [\"line\"]\n";

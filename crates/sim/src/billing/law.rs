@@ -15,7 +15,7 @@ use super::server::{KEEP_INTERVAL, Passed};
 use super::{GATEWAY, MOST_CALLS};
 use crate::world::START;
 use std::collections::BTreeMap;
-use strowger_accounting::Cdr;
+use strowger_store::accounting::Cdr;
 
 /// Longest time until the server learns that a call has ended: a BYE without an answer (64*T1), the question to both
 /// parties after a refused one (2 s) or a start (1 s), a minute of patience, and its last transaction.

@@ -2,7 +2,7 @@
 
 use super::text::tag;
 use std::collections::{BTreeMap, BTreeSet};
-use strowger_accounting::{Cdr, Event, Row};
+use strowger_store::accounting::{Cdr, Event, Row};
 
 /// Rows that have reached their tables.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use super::ServerSettings;
 use super::kept::Kept;
 use super::observer::Observer;
 use std::collections::{HashMap, HashSet};
-use strowger_accounting::{Cdr, Event, Row};
+use strowger_store::accounting::{Cdr, Event, Row};
 
 /// The rows of one process of a server.
 #[derive(Debug, Default)]

@@ -3,11 +3,11 @@
 use super::limits::Leads;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
-use strowger_accounting::{Cdr, Row};
 use strowger_core::{Now, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
 use strowger_server::calls::{Call, CallView, read_kept};
 use strowger_server::engine::Effect;
+use strowger_store::accounting::{Cdr, Row};
 
 /// Time in ms for which the first change of a group waits for others.
 pub(super) const INTERVAL: u64 = 100;

@@ -6,8 +6,8 @@ use super::kept::Kept;
 use super::process::Due;
 use crate::random::Random;
 use std::collections::HashSet;
-use strowger_accounting::Row;
 use strowger_core::Now;
+use strowger_store::accounting::Row;
 
 /// The table, which outlives all processes of its server.
 #[derive(Debug, Default)]

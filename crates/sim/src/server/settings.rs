@@ -85,7 +85,7 @@ impl ServerSettings {
 
     /// State that outlives a process, if any.
     pub(super) fn kept(&self) -> Option<Kept> {
-        let settings = self.keeps_calls().then(|| self.read(0).keeper_settings())?;
+        let settings = self.keeps_calls().then(|| self.read(0).call_store_settings())?;
         Some(Kept::new(settings.grace.as_millis() as u64, Written::of(self).cdr))
     }
 

@@ -19,6 +19,7 @@ use serde_json::json;
 use strowger_config::Config;
 use strowger_core::shown::shown;
 use strowger_node::control::{Ban, BanList, Client, Done, Order, Reply, Unreachable};
+use strowger_node::preflight;
 
 pub(crate) use self::accounting::accounting;
 use self::arguments::*;
@@ -201,7 +202,7 @@ fn socket_of(choice: &Choice) -> anyhow::Result<Option<PathBuf>> {
     if let Some(socket) = choice.file().and_then(Config::control_socket_of).filter(|socket| socket.exists()) {
         return Ok(Some(socket));
     }
-    match Config::load(choice.file(), &[]) {
+    match preflight::load(choice.file(), &[]) {
         Ok((config, _)) => config.control_socket().map(Some).ok_or_else(|| {
             anyhow!("this configuration has no control socket: name one by control.socket, or with --socket PATH")
         }),

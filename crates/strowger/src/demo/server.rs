@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use strowger_backend::sqlite::subscribers::SqliteAdmin;
 use strowger_config::{Config, Source, Transport};
-use strowger_node::Server;
-use strowger_store::sqlite_subscribers::SqliteAdmin;
+use strowger_node::{Server, backends};
 use strowger_store::subscriber::SubscriberAdmin;
 use tempfile::TempDir;
 
@@ -38,7 +38,7 @@ impl Subject {
         let folder = TempDir::with_prefix("strowger-demo-").context("no temporary folder can be made")?;
         let source = Source { file: "demo", text: CONFIGURATION, folder: folder.path(), ..Source::default() };
         let (config, _) = Config::read(source).map_err(|report| anyhow::anyhow!("{report}"))?;
-        let settings = config.sqlite_settings().context("the demo names a database file")?;
+        let settings = backends::sqlite(&config).context("the demo names a database file")?;
         let mut admin = SqliteAdmin::open(&settings)?;
         let now = user::milliseconds(SystemTime::now());
         for (name, password) in users {

@@ -1,0 +1,77 @@
+//! Accounting: a row for each call, or for each of its events, to SQL, JSON lines or CSV.
+//!
+//! The one rule of use: [`Accounting::submit`] neither waits nor does I/O. A row that is taken is written in a group by a thread of its own.
+//! What cannot be written goes to a [spool](crate::files::spool), a file of records with checksums, and follows later, in order; each row has an identity
+//! that is written once. A row that the database refuses for its values goes to a [quarantine](crate::files::quarantine), and the rows behind it are
+//! written. A row is lost where the process is killed before its group is written, where both the place of the rows and the
+//! spool fail until the queue is full, and nowhere else: the last are counted.
+//!
+//! * [`crate::files::form`]: JSON lines and CSV.
+//! * [`writer`]: the public interface; `work.rs` has its thread.
+//!
+//! ```
+//! use strowger_store::accounting::record::{Cdr, Row};
+//! use strowger_backend::accounting::Place;
+//! use strowger_backend::accounting::writer::{Accounting, Settings};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let place = Place::Json(folder.path().join("rows"));
+//! let settings = Settings::new(folder.path().join("spool"));
+//! // The time is fixed here, so that the name of the file is.
+//! let accounting = Accounting::start(&place, settings, std::sync::Arc::new(|| 1_700_000_000_000))?;
+//! let cdr = Cdr { identity: "1f".into(), setup: 1_700_000_000_000, outcome: "missed".into(), status: 486, ..Cdr::default() };
+//! accounting.submit(Box::new(Row::Cdr(cdr)));
+//! // Writes what is queued.
+//! drop(accounting);
+//! let text = std::fs::read_to_string(folder.path().join("rows/cdr-2023-11-14.jsonl"))?;
+//! assert!(text.starts_with("{\"identity\":\"1f\",") && text.contains("\"outcome\":\"missed\""));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | rows and columns | `record.rs` |
+//! | writer thread, spool, quarantine | `writer.rs`; `spool.rs`; `quarantine.rs` |
+//! | masks | `mask.rs` |
+
+mod counts;
+mod halving;
+mod work;
+pub mod writer;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use strowger_store::accounting::sink::Sink;
+
+use crate::files::accounting::Files;
+use crate::files::form::Form;
+use crate::sqlite::accounting::Sqlite;
+
+pub use writer::{Accounting, Figures, Settings};
+
+/// Form and place of a sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A database file. The time is how long another process that holds it is waited for.
+    Sqlite(PathBuf, Duration),
+    /// A folder of files with JSON lines, one a day and table.
+    Json(PathBuf),
+    /// The same with CSV.
+    Csv(PathBuf),
+}
+
+impl Place {
+    /// Sink that writes there. Nothing is opened yet.
+    pub fn sink(&self) -> Box<dyn Sink> {
+        match self {
+            Self::Sqlite(path, patience) => Box::new(Sqlite::new(path, *patience)),
+            Self::Json(folder) => Box::new(Files::new(folder, Form::Json)),
+            Self::Csv(folder) => Box::new(Files::new(folder, Form::Csv)),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Kept calls in a folder of segments, numbered files of [records](strowger_records): a state, last words, or that a number is gone.
+//!
+//! The last record of a number counts. Of each state the engine knows in sixteen bytes where it stands. When more than half of all bytes are
+//! of states that have been replaced, it copies what still counts of the oldest segment into the newest, in small steps between the groups,
+//! and removes the file: no caller is asked for its state again. Nothing is synced to the disk: a power cut may lose what the kernel had not
+//! written yet.
+
+mod place;
+mod segments;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use strowger_files::{FileLock, is_full};
+use strowger_records::Writer;
+
+use crate::files::calls::place::{Index, Place};
+use crate::files::calls::segments::{self, BESIDE, CLOSED, MAGIC, REMOVED, Records, STATE, Segment, path};
+use strowger_store::calls::{Change, Engine, Failure, Held, Left, LoadReport, OpenError};
+
+/// Which folder, and how it is used.
+#[derive(Clone, Debug)]
+pub struct FolderSettings {
+    /// Made if it is missing. One process at a time has it.
+    pub folder: PathBuf,
+    /// Bytes that a segment has, at least: the next group begins another. At most [`FolderSettings::LARGEST_SEGMENT`].
+    pub segment: u64,
+    /// How long to wait at the start for a process that is just ending and has the folder.
+    pub wait: Duration,
+}
+
+impl FolderSettings {
+    /// Most bytes of [`FolderSettings::segment`].
+    pub const LARGEST_SEGMENT: u64 = 8 << 20;
+
+    /// The defaults for this folder.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into(), segment: Self::LARGEST_SEGMENT, wait: Duration::from_secs(1) }
+    }
+}
+
+/// Makes a segment.
+pub(crate) type OpenSegment = Box<dyn FnMut(&Path) -> io::Result<Writer> + Send>;
+
+/// Bytes that a compaction reads between two groups, beside twice those of the group before: so it is faster than what it is for.
+const STEP: u64 = 1 << 20;
+const MOST: u64 = 4 << 20;
+/// Segments that may be, beside those that the bytes need: each start begins one.
+const FEW: u64 = 16;
+
+/// State by number in a folder of segments.
+pub struct Folder {
+    settings: FolderSettings,
+    create: OpenSegment,
+    /// The last one is being written.
+    segments: Vec<Segment>,
+    /// None: the next group begins a segment.
+    writer: Option<Writer>,
+    index: Index,
+    /// Bytes of the records that count.
+    live: u64,
+    written: u64,
+    /// The oldest segment, from which what counts is copied.
+    compaction: Option<Records>,
+    _lock: FileLock,
+}
+
+impl Folder {
+    /// Makes the folder if it is missing, and holds it for this process.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(settings: FolderSettings) -> Result<Self, OpenError> {
+        Self::open_on(settings, Box::new(|path| Writer::create(path, MAGIC)))
+    }
+
+    /// The same on segments that `create` makes.
+    pub(crate) fn open_on(settings: FolderSettings, create: OpenSegment) -> Result<Self, OpenError> {
+        let settings = FolderSettings { segment: settings.segment.min(FolderSettings::LARGEST_SEGMENT), ..settings };
+        let lock = FileLock::of_folder(&settings.folder, "lock", settings.wait)?;
+        let (segments, index) = Default::default();
+        Ok(Self { settings, create, segments, writer: None, index, live: 0, written: 0, compaction: None, _lock: lock })
+    }
+
+    fn set_place(&mut self, number: u64, place: Option<Place>) {
+        let before = match place {
+            Some(place) => self.index.insert(number, place),
+            None => self.index.remove(&number),
+        };
+        self.live += place.map_or(0, Place::length);
+        self.live -= before.map_or(0, Place::length);
+    }
+
+    /// The number of the segment that takes the next write.
+    fn ready(&mut self) -> io::Result<u64> {
+        if self.writer.as_ref().is_none_or(|writer| writer.length() >= self.settings.segment) {
+            self.begin_segment()?;
+        }
+        Ok(self.segments.last().map_or(0, |segment| segment.number))
+    }
+
+    /// # Errors
+    /// The file cannot be made, or its beginning not be written.
+    fn begin_segment(&mut self) -> io::Result<()> {
+        let number = self.segments.last().map_or(1, |segment| segment.number + 1);
+        let path = path(&self.settings.folder, number);
+        let mut writer = (self.create)(&path)?;
+        if let Err(error) = writer.write(|_| ()) {
+            // Attempts leave no files.
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+        self.segments.push(Segment { number, bytes: writer.length() });
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    fn has_written(&mut self) {
+        if let (Some(segment), Some(writer)) = (self.segments.last_mut(), &self.writer) {
+            segment.bytes = writer.length();
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.bytes).sum()
+    }
+
+    /// Goes on with the compaction of the oldest segment, or begins one if more than half of all is of no use any more.
+    fn compact(&mut self, step: u64) -> io::Result<()> {
+        if self.compaction.is_none() {
+            let (bytes, segments, largest) = (self.bytes(), self.segments.len() as u64, self.settings.segment);
+            let is_much = bytes > 2 * self.live + largest || segments > FEW + 2 * bytes / largest.max(1);
+            let is_worth = is_much && segments > 1;
+            let Some(oldest) = self.segments.first().filter(|_| is_worth) else { return Ok(()) };
+            match Records::open(&self.settings.folder, oldest.number) {
+                Ok(Some(records)) => self.compaction = Some(records),
+                Ok(None) => return self.remove_oldest(),
+                Err(error) => {
+                    tracing::error!(%error, "state lost: a segment cannot be read");
+                    return self.remove_oldest();
+                }
+            }
+        }
+        let mut copies: Vec<(u8, u64, Place, Box<[u8]>)> = Vec::new();
+        let Some(records) = &mut self.compaction else { return Ok(()) };
+        let until = records.position() + step;
+        let is_whole = loop {
+            if records.position() >= until {
+                break false;
+            }
+            let Some((kind, number, place, said)) = records.next() else { break true };
+            if self.index.get(&number) == Some(&place) {
+                copies.push((kind, number, place, said.into()));
+            }
+        };
+        if let Err(error) = self.copy(&copies) {
+            // It is read again from the beginning: what was copied before does not count there any more.
+            self.compaction = None;
+            return Err(error);
+        }
+        if is_whole {
+            self.compaction = None;
+            return self.remove_oldest();
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, copies: &[(u8, u64, Place, Box<[u8]>)]) -> io::Result<()> {
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let segment = self.ready()?;
+        let Some(writer) = &mut self.writer else { return Err(io::ErrorKind::NotFound.into()) };
+        let mut offset = writer.start();
+        writer.write(|records| {
+            for (kind, number, _, said) in copies {
+                records.push(*kind, |out| {
+                    out.extend_from_slice(&number.to_le_bytes());
+                    out.extend_from_slice(said);
+                });
+            }
+        })?;
+        let places: Vec<(u64, Place)> = copies
+            .iter()
+            .map(|(_, number, _, said)| {
+                let place = Place::new(segment, offset, BESIDE + said.len() as u64);
+                offset += place.length();
+                (*number, place)
+            })
+            .collect();
+        self.written += copies.len() as u64;
+        for (number, place) in places {
+            // A record of an earlier version has another length.
+            self.set_place(number, Some(place));
+        }
+        self.has_written();
+        Ok(())
+    }
+
+    /// All that counts of it was copied.
+    fn remove_oldest(&mut self) -> io::Result<()> {
+        let Some(oldest) = self.segments.first().copied() else { return Ok(()) };
+        let path = path(&self.settings.folder, oldest.number);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => (),
+        }
+        self.segments.remove(0);
+        // What could not be read again is lost: the disk has damaged it since.
+        let before = self.index.len();
+        let live = &mut self.live;
+        self.index.retain(|_, place| {
+            let is_there = !place.is_in(oldest.number);
+            *live -= if is_there { 0 } else { place.length() };
+            is_there
+        });
+        let lost = before - self.index.len();
+        if lost > 0 {
+            tracing::error!(numbers = lost, segment = %path.display(), "state lost: a segment is damaged");
+        }
+        Ok(())
+    }
+}
+
+impl Engine for Folder {
+    fn name(&self) -> String {
+        self.settings.folder.display().to_string()
+    }
+
+    /// Damaged records are no error: they are left out, and in the report.
+    fn load(&mut self, take: &mut (dyn FnMut(u64, Left<'_>) + Send)) -> Result<LoadReport, OpenError> {
+        let path = self.settings.folder.clone();
+        let unusable = |error| OpenError::Unusable { path: path.clone(), error };
+        let (segments, index, report) = segments::load(&self.settings.folder, take).map_err(unusable)?;
+        self.live = index.values().map(|place| place.length()).sum();
+        (self.segments, self.index) = (segments, index);
+        // Early: a folder that cannot be written is an error of the start. One without room is not: each write tries it again.
+        match self.begin_segment() {
+            Err(error) if is_full(&error) => Ok(report),
+            begun => begun.map(|()| report).map_err(unusable),
+        }
+    }
+
+    fn write(&mut self, changes: &[(u64, &Change)]) -> Result<(), Failure> {
+        let segment = self.ready()?;
+        let Some(writer) = &mut self.writer else { return Err(io::Error::from(io::ErrorKind::NotFound).into()) };
+        let mut offset = writer.start();
+        let mut done: Vec<(u64, Option<Place>)> = Vec::with_capacity(changes.len());
+        let index = &self.index;
+        writer.write(|records| {
+            for (number, change) in changes {
+                let kind = match change {
+                    Change::State(_) => STATE,
+                    Change::Closed(_) => CLOSED,
+                    Change::Removed => REMOVED,
+                };
+                // What is not there need not be removed.
+                if kind == REMOVED && !index.contains_key(number) {
+                    continue;
+                }
+                let said = change.said();
+                records.push(kind, |out| {
+                    out.extend_from_slice(&number.to_le_bytes());
+                    out.extend_from_slice(said);
+                });
+                let place = Place::new(segment, offset, BESIDE + said.len() as u64);
+                offset += place.length();
+                done.push((*number, (kind != REMOVED).then_some(place)));
+            }
+        })?;
+        self.written += changes.len() as u64;
+        for (number, place) in done {
+            self.set_place(number, place);
+        }
+        self.has_written();
+        Ok(())
+    }
+
+    fn tidy(&mut self, written: u64) -> Result<bool, Failure> {
+        self.compact((STEP + 2 * written).min(MOST))?;
+        Ok(self.compaction.is_some())
+    }
+
+    fn held(&self) -> Held {
+        Held { kept: self.index.len() as u64, bytes: self.bytes(), written: self.written }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Segments: numbered files in a folder, read in their order.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use strowger_records::{HEAD, Magic, OpenError as Unread, Reader};
+
+use crate::files::calls::place::{FARTHEST, Index, LONGEST, Place};
+use strowger_store::calls::{CallStore, Left, LoadReport};
+
+const NAME: [u8; 7] = *b"SW-KEEP";
+pub(crate) const MAGIC: Magic = *b"SW-KEEP\x01";
+const ENDING: &str = "segment";
+
+/// Kinds of records; each payload begins with the number (u64, little-endian).
+pub(crate) const STATE: u8 = 1;
+pub(crate) const CLOSED: u8 = 2;
+pub(crate) const REMOVED: u8 = 3;
+
+/// Bytes of a record without its state: head and number.
+pub(crate) const BESIDE: u64 = HEAD as u64 + 8;
+
+const _: () = assert!(CallStore::LONGEST as u64 + BESIDE <= LONGEST, "each state fits a record");
+
+/// A segment and its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+}
+
+pub(crate) fn path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:012}.{ENDING}"))
+}
+
+/// A record as it stands in a segment: its number, and what is said of that.
+fn read(kind: u8, payload: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, rest) = payload.split_first_chunk()?;
+    matches!(kind, STATE | CLOSED | REMOVED).then_some((u64::from_le_bytes(*number), rest))
+}
+
+/// The records of a segment, with their places, while they can be read.
+pub(crate) struct Records {
+    reader: Reader,
+    number: u64,
+    unknown: u64,
+}
+
+impl Records {
+    /// None: it was killed before its first group was whole.
+    pub(crate) fn open(folder: &Path, number: u64) -> Result<Option<Self>, String> {
+        match Reader::open(&path(folder, number), NAME) {
+            Ok((reader, version)) if version == MAGIC[7] => Ok(Some(Self { reader, number, unknown: 0 })),
+            Ok((_, version)) => Err(format!("it is of version {version}, which is not known")),
+            Err(Unread::Cut(_)) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The next record: kind, number, place, and what is said. One of another kind is passed over.
+    pub(crate) fn next(&mut self) -> Option<(u8, u64, Place, &[u8])> {
+        let (kind, number, place) = loop {
+            let (kind, payload) = self.reader.next()?;
+            let known = read(kind, payload).map(|(number, _)| number);
+            // A copy of a record of an earlier version is longer.
+            let is_short = (HEAD + payload.len()) as u64 <= LONGEST;
+            let length = self.reader.record_length();
+            let offset = self.reader.position() - length;
+            match known.filter(|_| offset < FARTHEST && is_short) {
+                Some(number) => break (kind, number, Place::new(self.number, offset, length)),
+                None => self.unknown += 1,
+            }
+        };
+        let said = read(kind, self.reader.last()).map_or(&[][..], |(_, said)| said);
+        Some((kind, number, place, said))
+    }
+
+    pub(crate) fn damage(&self) -> Option<String> {
+        let unknown = || (self.unknown > 0).then(|| format!("{} records are not known", self.unknown));
+        self.reader.damage().or_else(unknown)
+    }
+
+    /// Bytes up to the end of the last whole record.
+    pub(crate) fn position(&self) -> u64 {
+        self.reader.position()
+    }
+
+    /// See [`Reader::is_cut`].
+    fn is_cut(&self) -> bool {
+        self.reader.is_cut()
+    }
+}
+
+/// Gives what is left of each number to `take`; returns the segments, and where each state stands.
+///
+/// # Errors
+/// The folder cannot be read. What is wrong with a file is in the report.
+pub(crate) fn load(
+    folder: &Path,
+    take: &mut dyn FnMut(u64, Left<'_>),
+) -> io::Result<(Vec<Segment>, Index, LoadReport)> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == ENDING) {
+            numbers.extend(path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()));
+        }
+    }
+    numbers.sort_unstable();
+    let (mut report, mut index, mut segments) = (LoadReport::default(), Index::new(), Vec::new());
+    for number in numbers.iter().copied() {
+        let path = path(folder, number);
+        let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+        segments.push(Segment { number, bytes });
+        report.bytes += bytes;
+        match Records::open(folder, number) {
+            Ok(None) => {}
+            Ok(Some(mut records)) => {
+                while let Some((kind, number, place, _)) = records.next() {
+                    match kind {
+                        REMOVED => index.remove(&number),
+                        _ => index.insert(number, place),
+                    };
+                }
+                report.damage.extend(records.damage().map(|damage| (path.clone(), damage)));
+                if numbers.last() == Some(&number) && records.is_cut() {
+                    // A kill tore this record. Cut off, it is reported once. A file that cannot be cut is read as well.
+                    let whole = records.position();
+                    let _ = File::options().write(true).open(&path).and_then(|file| file.set_len(whole));
+                }
+            }
+            Err(damage) => report.damage.push((path, damage)),
+        }
+    }
+    hand_over(folder, &segments, &index, &mut report, take);
+    index.shrink_to_fit();
+    Ok((segments, index, report))
+}
+
+/// A second pass: what still counts is known now, and no state was kept in memory for that.
+fn hand_over(
+    folder: &Path,
+    segments: &[Segment],
+    index: &Index,
+    report: &mut LoadReport,
+    take: &mut dyn FnMut(u64, Left<'_>),
+) {
+    let mut places: Vec<(u64, Place)> = index.iter().map(|(number, place)| (*number, *place)).collect();
+    places.sort_unstable_by_key(|(_, place)| *place);
+    for of_segment in places.chunk_by(|(_, one), (_, other)| one.segment() == other.segment()) {
+        let Some(segment) = segments.iter().find(|segment| of_segment[0].1.is_in(segment.number)) else { continue };
+        // It was opened a moment ago.
+        let mut records = match Records::open(folder, segment.number) {
+            Ok(Some(records)) => records,
+            Ok(None) => continue,
+            Err(error) => {
+                report.damage.push((path(folder, segment.number), error));
+                continue;
+            }
+        };
+        // Both are in the order of the file.
+        let mut wanted = of_segment.iter().peekable();
+        while let Some((_, expected)) = wanted.peek() {
+            let Some((kind, number, place, said)) = records.next() else { break };
+            if place != *expected {
+                continue;
+            }
+            wanted.next();
+            if kind == CLOSED {
+                report.closed += 1;
+                take(number, Left::LastWords(said));
+            } else {
+                report.states += 1;
+                take(number, Left::State(said));
+            }
+        }
+    }
+}

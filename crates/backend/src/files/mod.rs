@@ -1,0 +1,8 @@
+//! Engines that write files of their own: folders of JSON lines and CSV, segments of kept calls, and the files in which rows of accounting
+//! wait.
+
+pub mod accounting;
+pub mod calls;
+pub mod form;
+pub mod quarantine;
+pub mod spool;

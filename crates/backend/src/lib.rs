@@ -1,0 +1,33 @@
+//! Storage engines behind the contracts of `strowger-store`: a module for each technology, a file for each purpose.
+//!
+//! | | [`sqlite`] | [`sql`]: MariaDB, MySQL, PostgreSQL | [`files`] |
+//! |---|---|---|---|
+//! | bindings, a `BindingEngine` of the journal | [`sqlite::bindings`] | [`sql::bindings`] | |
+//! | subscribers, an `Engine` of the look-ups | [`sqlite::subscribers`] | [`sql::subscribers`] | |
+//! | kept calls, an `Engine` of the call store | [`sqlite::calls`] | [`sql::calls`] | [`files::calls`] |
+//! | rows of accounting, a `Sink` | [`sqlite::accounting`] | [`sql::accounting`] | [`files::accounting`] |
+//! | rows of data sets | [`sqlite::rows`] | [`sql::rows`] | |
+//!
+//! [`accounting`] is the writer of rows, by any sink. An engine blocks: threads of the store and of this crate call it, no shard does.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | tables of the SQLite file; one that another program overwrites | `sqlite/schema.rs`; `database_header.rs` |
+//! | second server on a database file | `files/src/lock.rs`; `backend/src/sqlite/bindings.rs` |
+//! | subscribers of other programs: columns, HA1, differences of servers, lost connections | `sql/table.rs`; `dialect.rs`; `credential.rs`; `subscribers.rs`; `back_off.rs` |
+//! | own tables of a database server: columns, statements, versions | `sql/own_table.rs`; `schema.rs` |
+//! | accounting, bindings and kept calls of a database server; their connection | `sql/accounting.rs`; `bindings.rs`; `calls.rs`; `writing_connection.rs` |
+//! | lease of a shared database: take-over, fence | `sql/lease.rs`, `acquire` |
+//! | rows of a data set | `sql/rows.rs`; `sqlite/rows.rs` |
+//! | folder of kept calls: segments, compaction | `files/calls/mod.rs`; `segments.rs` |
+//! | writer of rows: spool, quarantine | `accounting/writer.rs`; `files/spool.rs`; `files/quarantine.rs` |
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod accounting;
+pub mod files;
+pub mod sql;
+pub mod sqlite;

@@ -1,0 +1,225 @@
+//! State by number in the table `strowger_call` of a database server, which `strowger db init` makes: the engine of a
+//! [`CallStore`](strowger_store::calls::CallStore) where calls are kept there.
+//!
+//! A group is one transaction: rows that go by one statement, rows that are put by another, whole. To write it twice is the same as once; so a group
+//! whose outcome is not known is followed by the state of a later moment. No such group comes after one of the next connection: each
+//! node has a [lease](crate::sql::lease), which fences it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use strowger_store::calls::{Change as Put, Engine, Failure as Said, Held, Left, LoadReport, OpenError as NotLoaded};
+use strowger_store::database_url::DatabaseKind;
+
+use crate::sql::cell::{Cell, Change};
+use crate::sql::connection::Parameter;
+use crate::sql::dialect::Dialect;
+use crate::sql::error::{Failure, OpenError};
+use crate::sql::lease::Lease;
+use crate::sql::own_table::{Clash, Column, Kind, OwnTable};
+use crate::sql::runtime::{CONNECT, apart};
+use crate::sql::schema::{self, Part};
+use crate::sql::server::ServerSettings;
+use crate::sql::writing_connection::{Broken, WritingConnection};
+
+/// Rows that are read at a time.
+const PAGE: usize = 5_000;
+
+/// How long that may take at the start.
+const LOAD: Duration = Duration::from_secs(30);
+
+/// The least that a group may take: a time-out of nothing would write none.
+const LEAST: Duration = Duration::from_millis(100);
+
+/// What a row adds to the time that its group may take.
+const PER_ROW: Duration = Duration::from_millis(1);
+
+/// Whose calls they are, and what a group of them may take.
+#[derive(Clone, Copy, Debug)]
+pub struct CallSettings {
+    /// The number of the server among those that use the database.
+    pub node: u16,
+    /// The version of the form of states, for people who look at the table.
+    pub form: u8,
+    /// Of a group, and a millisecond more for each row.
+    pub patience: Duration,
+}
+
+/// Calls of a node in a server.
+pub struct ServerCalls {
+    connection: WritingConnection,
+    table: OwnTable,
+    settings: CallSettings,
+    /// The bytes of each state that is there.
+    there: HashMap<u64, u32>,
+    bytes: u64,
+    /// Numbers of groups that failed: they may be there as well.
+    doubtful: HashSet<u64>,
+    written: u64,
+}
+
+impl ServerCalls {
+    /// Connects and looks whether the table is there.
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown as it is.
+    pub fn open(server: &ServerSettings, settings: CallSettings, lease: Arc<Lease>) -> Result<Self, OpenError> {
+        apart(|| {
+            let connection = WritingConnection::fenced(server, lease)?;
+            let (there, doubtful) = Default::default();
+            let (bytes, written) = (0, 0);
+            let mut this = Self { connection, table: table(), settings, there, bytes, doubtful, written };
+            let (server, own) = (this.connection.server().clone(), &this.table);
+            let looked = this
+                .connection
+                .run(CONNECT, async |connection| schema::expect(connection, &server, Part::Calls, &[own], true).await);
+            looked.map_err(|Broken { failure, .. }| failure.at_start(server.url.to_string(), CONNECT))??;
+            Ok(this)
+        })
+    }
+
+    fn all(&mut self, take: &mut (dyn FnMut(u64, Left<'_>) + Send)) -> Result<LoadReport, Failure> {
+        let page = self.page();
+        let mut report = LoadReport::default();
+        let mut next = Some(i64::MIN);
+        while let Some(from) = next {
+            let rows =
+                self.connection.run(LOAD, async |connection| connection.cells(&page, &[Parameter::Number(from)]).await);
+            let rows = rows.map_err(|broken| broken.failure)?;
+            next = None;
+            for row in &rows {
+                let [Cell::Number(number), Cell::Number(is_closed), Cell::Bytes(said)] = &row[..] else {
+                    return Err(Failure::Refused("the table strowger_call has columns of other types".into()));
+                };
+                next = number.checked_add(1);
+                let (number, length) = (number.cast_unsigned(), u32::try_from(said.len()).unwrap_or(u32::MAX));
+                self.put(number, length);
+                report.bytes += u64::from(length);
+                if *is_closed == 0 {
+                    report.states += 1;
+                    take(number, Left::State(said));
+                } else {
+                    report.closed += 1;
+                    take(number, Left::LastWords(said));
+                }
+            }
+            next = next.filter(|_| rows.len() == PAGE);
+        }
+        Ok(report)
+    }
+
+    /// The statement that reads some rows of this node, from a number on.
+    fn page(&self) -> String {
+        let dialect = Dialect(self.connection.server().url.kind);
+        let from = match dialect.0 {
+            DatabaseKind::MariaDb => "?",
+            DatabaseKind::PostgreSql => "CAST($1 AS bigint)",
+        };
+        let [table, node, number, closed, state] =
+            [self.table.name, "node", "number", "closed", "state"].map(|name| dialect.quoted(name));
+        format!(
+            "SELECT {number}, {closed}, {state} FROM {table} WHERE {node} = {} AND {number} >= {from} ORDER BY {number} LIMIT {PAGE}",
+            self.settings.node
+        )
+    }
+
+    fn put(&mut self, number: u64, length: u32) {
+        let before = self.there.insert(number, length);
+        self.bytes += u64::from(length);
+        self.bytes -= u64::from(before.unwrap_or(0));
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.bytes -= u64::from(self.there.remove(&number).unwrap_or(0));
+    }
+
+    fn row<'a>(&self, number: u64, said: &'a [u8], is_closed: bool) -> Vec<Cell<'a>> {
+        vec![
+            Cell::number(self.settings.node),
+            Cell::Number(number.cast_signed()),
+            Cell::number(u8::from(is_closed)),
+            Cell::number(self.settings.form),
+            Cell::bytes(said),
+        ]
+    }
+
+    fn group(&mut self, changes: &[(u64, &Put)]) -> Result<(), Broken> {
+        let (mut gone, mut rows) = (Vec::new(), Vec::new());
+        for (number, change) in changes {
+            match change {
+                Put::State(said) => rows.push(self.row(*number, said, false)),
+                Put::Closed(said) => rows.push(self.row(*number, said, true)),
+                // What is not there need not be removed.
+                Put::Removed if self.there.contains_key(number) || self.doubtful.contains(number) => {
+                    gone.push(number.cast_signed());
+                }
+                Put::Removed => {}
+            }
+        }
+        if gone.is_empty() && rows.is_empty() {
+            return Ok(());
+        }
+        let of_node = Some(i64::from(self.settings.node));
+        let changes = [Change::Delete(&self.table, of_node, &gone), Change::Put(&self.table, &rows)];
+        let time = PER_ROW * u32::try_from(gone.len() + rows.len()).unwrap_or(u32::MAX);
+        let limit = self.settings.patience.max(LEAST) + time;
+        self.connection.run(limit, async |connection| connection.change(&changes).await)
+    }
+}
+
+impl Engine for ServerCalls {
+    fn name(&self) -> String {
+        self.connection.server().url.to_string()
+    }
+
+    fn load(&mut self, take: &mut (dyn FnMut(u64, Left<'_>) + Send)) -> Result<LoadReport, NotLoaded> {
+        apart(|| self.all(take)).map_err(|failure| {
+            let server = self.connection.server().url.to_string();
+            NotLoaded::Engine(failure.at_start(server, LOAD).into())
+        })
+    }
+
+    fn write(&mut self, changes: &[(u64, &Put)]) -> Result<(), Said> {
+        let done = self.group(changes);
+        for (number, change) in changes {
+            match (&done, change) {
+                (Ok(()), Put::State(said) | Put::Closed(said)) => {
+                    self.put(*number, u32::try_from(said.len()).unwrap_or(u32::MAX));
+                    self.doubtful.remove(number);
+                }
+                (Ok(()), Put::Removed) => {
+                    self.remove(*number);
+                    self.doubtful.remove(number);
+                }
+                (Err(_), Put::State(_) | Put::Closed(_)) => drop(self.doubtful.insert(*number)),
+                (Err(_), Put::Removed) => {}
+            }
+        }
+        match done {
+            Ok(()) => {
+                self.written += changes.len() as u64;
+                Ok(())
+            }
+            Err(Broken { failure, .. }) => Err(failure.to_string().into()),
+        }
+    }
+
+    fn held(&self) -> Held {
+        Held { kept: self.there.len() as u64, bytes: self.bytes, written: self.written }
+    }
+}
+
+/// Of calls, by node and number. `closed`: 1 where `state` is the rows of a call that is over, which accounting may not have written yet.
+pub(crate) fn table() -> OwnTable {
+    let column = |(name, kind)| Column { name, kind, is_optional: false };
+    let columns = [
+        ("node", Kind::Number),
+        ("number", Kind::Number),
+        ("closed", Kind::Number),
+        ("form", Kind::Number),
+        ("state", Kind::Bytes),
+    ];
+    let columns = columns.map(column).into();
+    OwnTable { name: "strowger_call", columns, key: 2, is_numbered: false, index: None, clash: Clash::Replace }
+}

@@ -1,0 +1,150 @@
+//! From a row of the table to what proves its user.
+
+use std::sync::Arc;
+
+use strowger_store::subscriber::{Credential, Ha1s, MD5};
+
+use crate::sql::connection::Row;
+use crate::sql::realms::Realm;
+use crate::sql::subscribers::HashPassword;
+use crate::sql::table::{Field, HA1_OF, SubscriberTable};
+
+/// A row, and what it is a row of.
+pub(crate) struct Record<'a> {
+    pub(crate) table: &'a SubscriberTable,
+    pub(crate) row: &'a Row,
+}
+
+impl<'a> Record<'a> {
+    /// The text of a column, without blanks around it; empty if the table has none.
+    fn text(&self, field: Field) -> &'a str {
+        let bytes = self.table.position(field).and_then(|position| self.row.get(position));
+        bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default().trim()
+    }
+
+    /// A password is what it is, blanks and all.
+    fn password(&self) -> &'a str {
+        let bytes = self.table.position(Field::Password).and_then(|position| self.row.get(position));
+        bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
+    }
+
+    pub(crate) fn username(&self) -> &'a str {
+        self.text(Field::Username)
+    }
+
+    /// The domain of the user as the server calls it; `None`: it is none of this realm.
+    pub(crate) fn domain<'r>(&self, realm: &'r Realm) -> Option<&'r str> {
+        match self.table.has_domains() {
+            true => realm.domain(self.text(Field::Domain).as_bytes()),
+            // All users are of one.
+            false => realm.domains.first().map(|domain| &**domain),
+        }
+    }
+
+    /// What proves this user in a realm. `sent`: the user name of the credentials, which has a domain behind it if `has_domain`, in lower case
+    /// or upper. Whichever it is, the user is that of the row.
+    ///
+    /// An HA1 is taken as it stands: those programs make it for the realm that is called as the domain. A password in clear serves for any
+    /// realm and algorithm, where there is no HA1, and where the one that stands there is for another realm.
+    pub(crate) fn credential(
+        &self,
+        realm: &Realm,
+        sent: &str,
+        has_domain: bool,
+        hash: HashPassword,
+    ) -> Arc<Credential> {
+        let domain = self.domain(realm).unwrap_or_default();
+        let password = Some(self.password()).filter(|password| !password.is_empty());
+        let is_for_realm = !self.table.has_domains() || domain.eq_ignore_ascii_case(&realm.name);
+        let stored = match has_domain {
+            false => HA1_OF.into_iter().map(|(algorithm, field)| (algorithm, self.text(field))).collect(),
+            true => vec![(MD5, self.text(Field::Ha1b))],
+        };
+        let mut ha1 = password.map_or_else(Ha1s::default, |password| hash(sent, &realm.name, password));
+        for (algorithm, text) in stored {
+            if text.is_empty() || (password.is_some() && !is_for_realm) {
+                continue;
+            }
+            if digest_of_hex(text).and_then(|digest| ha1.set(algorithm, &digest)).is_none() {
+                let username = self.username();
+                tracing::warn!(
+                    username,
+                    domain,
+                    "an HA1 for {algorithm:?} is left out: it is not its digest in hexadecimal"
+                );
+            }
+        }
+        Arc::new(Credential { username: self.username().into(), realm: realm.name.clone(), domain: domain.into(), ha1 })
+    }
+}
+
+fn digest_of_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pair = |pair: &[u8]| match pair {
+        // Two digits are below 256.
+        [high, low] => Some((digit(*high)? * 16 + digit(*low)?) as u8),
+        _ => None,
+    };
+    text.as_bytes().chunks(2).map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use strowger_store::database_url::DatabaseKind;
+
+    use super::*;
+    use crate::sql::realms::Realms;
+    use crate::sql::table::tests::{KAMAILIO, OPENSIPS, table};
+
+    /// No digest: what it was made of can be seen.
+    fn hash(username: &str, realm: &str, password: &str) -> Ha1s {
+        let mut md5 = [0; 16];
+        let text = format!("{username}:{realm}:{password}");
+        let length = text.len().min(16);
+        md5[..length].copy_from_slice(&text.as_bytes()[..length]);
+        Ha1s { md5: Some(md5), sha256: Some([7; 32]), sha512_256: Some([8; 32]) }
+    }
+
+    fn row(texts: &[&str]) -> Row {
+        texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+    }
+
+    const DIGEST: &str = "000102030405060708090a0b0c0d0e0F";
+    const DIGEST_B: &str = "ffffffffffffffffffffffffffffffff";
+
+    #[test]
+    fn ha1s_and_passwords_in_clear_are_taken() {
+        let realms = Realms::new([("d", vec!["d", "e"])]);
+        let realm = &realms.all()[0];
+        let digest: [u8; 16] = std::array::from_fn(|n| n as u8);
+        let kamailio = table(DatabaseKind::MariaDb, &KAMAILIO);
+        for (texts, sent, has_domain, md5, has_others) in [
+            // Its HA1 is taken, also beside a password.
+            (["al", "d", "", DIGEST, DIGEST_B], "al", false, Some(digest), false),
+            (["al", "D", "pw", DIGEST, DIGEST_B], "al", false, Some(digest), true),
+            (["al", "d", "pw", "", ""], "al", false, hash("al", "d", "pw").md5, true),
+            (["al", "d", "", DIGEST, DIGEST_B], "al@d", true, Some([255; 16]), false),
+            (["al", "d", "pw", DIGEST, ""], "al@d", true, hash("al@d", "d", "pw").md5, true),
+            // What is hashed is what was sent.
+            (["al", "d", "pw", DIGEST, ""], "al@D", true, hash("al@D", "d", "pw").md5, true),
+            // An HA1 of the domain `e` is for a realm of that name; a password for each.
+            (["al", "e", "pw", DIGEST, ""], "al", false, hash("al", "d", "pw").md5, true),
+            (["al", "e", "", DIGEST, ""], "al", false, Some(digest), false),
+            // No digest.
+            (["al", "d", "", "00zz", ""], "al", false, None, false),
+            (["al", "d", "", "0001", ""], "al", false, None, false),
+        ] {
+            let record = Record { table: &kamailio, row: &row(&texts) };
+            let credential = record.credential(realm, sent, has_domain, hash);
+            assert_eq!((credential.ha1.md5, credential.ha1.sha256.is_some()), (md5, has_others), "{texts:?}");
+            assert_eq!((&*credential.username, &*credential.realm), ("al", "d"));
+            assert_eq!(*credential.domain, texts[1].to_ascii_lowercase());
+        }
+        let (opensips, sha) = (table(DatabaseKind::PostgreSql, &OPENSIPS), "ab".repeat(32));
+        let texts = ["al", "d", "", &format!("{DIGEST}  "), &sha, &sha];
+        let credential = Record { table: &opensips, row: &row(&texts) }.credential(realm, "al", false, hash);
+        assert_eq!(credential.ha1, Ha1s { md5: Some(digest), sha256: Some([0xab; 32]), sha512_256: Some([0xab; 32]) });
+        let record = Record { table: &opensips, row: &row(&["al", "f", "", "", "", ""]) };
+        assert_eq!(record.domain(realm), None);
+    }
+}

@@ -1,0 +1,404 @@
+//! Tables of this program in database servers: which there are to be, of which version they are, and how they become so.
+//!
+//! The table `strowger_schema` has a row for each [`Part`] with its version: how many of its migrations the database has seen. A migration is never
+//! edited once released; a change is a new one at the end. A table without such a row is another program's, and is left as it is.
+
+use strowger_store::database_url::DatabaseKind;
+
+use crate::sql::accounting;
+use crate::sql::bindings;
+use crate::sql::calls;
+use crate::sql::cell::Cell;
+use crate::sql::connection::{Connection, Parameter};
+use crate::sql::dialect::Dialect;
+use crate::sql::error::{Failure, OpenError};
+use crate::sql::lease;
+use crate::sql::own_table::{OwnTable, Right};
+use crate::sql::runtime::{CONNECT, apart, runtime, within};
+use crate::sql::server::{Server, ServerSettings};
+use crate::sql::table::SubscriberTable;
+
+/// What some tables are for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Rows of calls and of their events.
+    Accounting,
+    /// Registrations.
+    Bindings,
+    /// Calls that are kept.
+    Calls,
+    /// Leases on bindings and calls.
+    Leases,
+    /// Subscribers as OpenSIPS 3 has them, in this table: `TABLE` or `SCHEMA.TABLE`.
+    Subscribers(String),
+}
+
+impl Part {
+    /// As people and `strowger_schema` call it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Accounting => "accounting",
+            Self::Bindings => "bindings",
+            Self::Calls => "calls",
+            Self::Leases => "leases",
+            Self::Subscribers(_) => "subscribers",
+        }
+    }
+
+    /// Its tables.
+    pub fn tables(&self) -> Vec<String> {
+        match self {
+            Self::Accounting => accounting::tables().iter().map(|table| table.name.to_owned()).collect(),
+            Self::Bindings => vec![bindings::table().name.to_owned()],
+            Self::Calls => vec![calls::table().name.to_owned()],
+            Self::Leases => vec![lease::table().name.to_owned()],
+            Self::Subscribers(table) => vec![table.clone()],
+        }
+    }
+
+    /// The newest version.
+    pub fn version(&self) -> u32 {
+        // A handful.
+        self.migrations(Dialect(DatabaseKind::MariaDb)).len() as u32
+    }
+
+    /// Statements from each version to the next one. Each can be run twice: MariaDB has no transaction around them.
+    fn migrations(&self, dialect: Dialect) -> Vec<Vec<String>> {
+        match self {
+            Self::Accounting => vec![accounting::tables().iter().flat_map(|table| table.create(dialect)).collect()],
+            Self::Bindings => vec![bindings::table().create(dialect)],
+            Self::Calls => vec![calls::table().create(dialect)],
+            Self::Leases => vec![lease::table().create(dialect)],
+            Self::Subscribers(table) => vec![opensips(dialect, table)],
+        }
+    }
+}
+
+/// The table `subscriber` of OpenSIPS 3, under this name.
+fn opensips(dialect: Dialect, table: &str) -> Vec<String> {
+    let columns = "username CHAR(64) DEFAULT '' NOT NULL, domain CHAR(64) DEFAULT '' NOT NULL, password CHAR(25) DEFAULT '' NOT NULL, \
+                   ha1 CHAR(64) DEFAULT '' NOT NULL, ha1_sha256 CHAR(64) DEFAULT '' NOT NULL, ha1_sha512t256 CHAR(64) DEFAULT '' NOT NULL";
+    let name = table.splitn(2, '.').map(|part| dialect.quoted(part)).collect::<Vec<_>>().join(".");
+    match dialect.0 {
+        DatabaseKind::MariaDb => vec![format!(
+            "CREATE TABLE IF NOT EXISTS {name} (id INT(10) UNSIGNED AUTO_INCREMENT PRIMARY KEY NOT NULL, {columns}, \
+             CONSTRAINT account_idx UNIQUE (username, domain), KEY username_idx (username)) ENGINE=InnoDB"
+        )],
+        DatabaseKind::PostgreSql => {
+            // Of the schema of its table.
+            let index = dialect.quoted(&format!("{}_username_idx", table.rsplit('.').next().unwrap_or(table)));
+            vec![
+                format!(
+                    "CREATE TABLE IF NOT EXISTS {name} (id SERIAL PRIMARY KEY NOT NULL, {columns}, UNIQUE (username, domain))"
+                ),
+                format!("CREATE INDEX IF NOT EXISTS {index} ON {name} (username)"),
+            ]
+        }
+    }
+}
+
+/// What a database has of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// None of its tables.
+    Nothing,
+    /// Tables of this version; 0: some of them are missing.
+    Version(u32),
+    /// Tables that another program made.
+    Others,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Parts that are not there are made.
+    Init,
+    /// Parts that are older are brought up to the version of this program.
+    Migrate,
+}
+
+/// What was found of a part, and what is done about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Which part.
+    pub part: Part,
+    /// What was there.
+    pub found: Found,
+    /// What is done about it, in order; nothing where there is nothing to do, or the order is another one.
+    pub statements: Vec<String>,
+}
+
+impl Step {
+    /// The server can use this part when the statements are done.
+    pub fn is_usable(&self) -> bool {
+        match self.found {
+            _ if !self.statements.is_empty() => true,
+            Found::Version(version) => version == self.part.version(),
+            // They are read in place.
+            Found::Others => matches!(self.part, Part::Subscribers(_)),
+            Found::Nothing => false,
+        }
+    }
+}
+
+/// Says what this order does for these parts in a database and, unless `is_dry`, does it. `now`: milliseconds since 1970, UTC.
+///
+/// # Errors
+/// [`OpenError`], to be shown as it is.
+pub fn carry_out(
+    settings: &ServerSettings,
+    parts: &[Part],
+    order: Order,
+    is_dry: bool,
+    now: u64,
+) -> Result<Vec<Step>, OpenError> {
+    let server = Server::new(settings)?;
+    apart(|| {
+        let runtime = runtime()?;
+        let done = runtime.block_on(async {
+            let mut connection = within(CONNECT, Connection::open(&server)).await?;
+            let steps = within(CONNECT, plan(&mut connection, &server, parts, order, now)).await?;
+            if !is_dry {
+                for statement in steps.iter().flat_map(|step| &step.statements) {
+                    // As long as it takes: an index of a large table takes minutes.
+                    connection.run(statement).await?;
+                }
+            }
+            connection.close().await;
+            Ok(steps)
+        });
+        runtime.shutdown_background();
+        done.map_err(|failure: Failure| failure.at_start(server.url.to_string(), CONNECT))
+    })
+}
+
+const SCHEMA: &str = "strowger_schema";
+
+async fn plan(
+    connection: &mut Connection,
+    server: &Server,
+    parts: &[Part],
+    order: Order,
+    now: u64,
+) -> Result<Vec<Step>, Failure> {
+    let dialect = Dialect(server.url.kind);
+    let mut steps = Vec::new();
+    for part in parts {
+        let (mut some, mut all) = (false, true);
+        for table in part.tables() {
+            let is_there = !SubscriberTable::describe(connection, dialect, &table).await?.is_empty();
+            (some, all) = (some || is_there, all && is_there);
+        }
+        let found = match version(connection, dialect, part).await? {
+            Some(version) if all => Found::Version(version),
+            // They were made, and some of them are gone.
+            Some(_) => Found::Version(0),
+            None if some => Found::Others,
+            None => Found::Nothing,
+        };
+        let statements = statements(part.name(), part.migrations(dialect), dialect, found, order, now);
+        steps.push(Step { part: part.clone(), found, statements });
+    }
+    Ok(steps)
+}
+
+fn statements(
+    name: &str,
+    migrations: Vec<Vec<String>>,
+    dialect: Dialect,
+    found: Found,
+    order: Order,
+    now: u64,
+) -> Vec<String> {
+    let newest = migrations.len() as u32;
+    let seen = match (found, order) {
+        (Found::Nothing | Found::Version(0), Order::Init) => 0,
+        (Found::Version(seen @ 1..), Order::Migrate) if seen < newest => seen,
+        _ => return Vec::new(),
+    };
+    let mut statements = Vec::new();
+    let is_postgresql = dialect.0 == DatabaseKind::PostgreSql;
+    statements.extend(is_postgresql.then(|| "BEGIN".to_owned()));
+    let schema = dialect.quoted(SCHEMA);
+    if seen == 0 {
+        let word = if is_postgresql { "TEXT" } else { "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin" };
+        statements.push(format!(
+            "CREATE TABLE IF NOT EXISTS {schema} (part {word} NOT NULL PRIMARY KEY, version BIGINT NOT NULL, changed_at BIGINT NOT NULL)"
+        ));
+        // So that tables without a whole set of others are known as ours.
+        statements.push(format!("DELETE FROM {schema} WHERE part = '{name}'"));
+        statements.push(format!("INSERT INTO {schema} (part, version, changed_at) VALUES ('{name}', 0, {now})"));
+        // A user who lacks the right to do this at the end has made no table yet.
+        statements.push(format!("UPDATE {schema} SET version = 0, changed_at = {now} WHERE part = '{name}'"));
+    }
+    for (n, migration) in migrations.into_iter().enumerate().skip(seen as usize) {
+        statements.extend(migration);
+        let version = n + 1;
+        statements.push(format!("UPDATE {schema} SET version = {version}, changed_at = {now} WHERE part = '{name}'"));
+    }
+    statements.extend(is_postgresql.then(|| "COMMIT".to_owned()));
+    statements
+}
+
+/// The version of a part, as far as the database says one.
+async fn version(connection: &mut Connection, dialect: Dialect, part: &Part) -> Result<Option<u32>, Failure> {
+    if SubscriberTable::describe(connection, dialect, SCHEMA).await?.is_empty() {
+        return Ok(None);
+    }
+    let place = if dialect.0 == DatabaseKind::PostgreSql { "CAST($1 AS text)" } else { "?" };
+    let select = format!("SELECT version FROM {} WHERE part = {place}", dialect.quoted(SCHEMA));
+    let rows = connection.cells(&select, &[Parameter::Text(part.name())]).await?;
+    let number = |cell: &Cell<'_>| if let Cell::Number(number) = cell { u32::try_from(*number).ok() } else { None };
+    Ok(rows.first().and_then(|row| row.first()).and_then(number))
+}
+
+/// Looks whether the tables of a part are there, with their columns and of this version, and whether the user may do there what a server does;
+/// `removes`: that removes rows too.
+pub(crate) async fn expect(
+    connection: &mut Connection,
+    server: &Server,
+    part: Part,
+    tables: &[&OwnTable],
+    removes: bool,
+) -> Result<Result<(), OpenError>, Failure> {
+    let (dialect, shown) = (Dialect(server.url.kind), server.url.to_string());
+    let known = part.version();
+    match version(connection, dialect, &part).await? {
+        Some(found) if found > known => {
+            return Ok(Err(OpenError::Newer { server: shown, part: part.name(), found, known }));
+        }
+        Some(found @ 1..) if found < known => {
+            return Ok(Err(OpenError::Older { server: shown, part: part.name(), found, known }));
+        }
+        _ => {}
+    }
+    for table in tables {
+        let there = SubscriberTable::describe(connection, dialect, table.name).await?;
+        if there.is_empty() {
+            let (table, user) = (table.name.to_owned(), server.url.user.clone());
+            return Ok(Err(OpenError::NotMade { server: shown, table, user }));
+        }
+        let has = |name: &str| there.iter().any(|column| column.name.eq_ignore_ascii_case(name));
+        let missing = table.columns.iter().map(|column| column.name).filter(|name| !has(name));
+        let missing: Vec<String> = missing.map(|name| format!("{name:?}")).collect();
+        if !missing.is_empty() {
+            let (table, missing) = (table.name.to_owned(), format!("the column {}", missing.join(" and ")));
+            return Ok(Err(OpenError::Lacks { server: shown, table, missing }));
+        }
+    }
+    let rights = missing_rights(connection, dialect, tables, removes).await?;
+    if !rights.is_empty() {
+        return Ok(Err(OpenError::Rights { server: shown, user: server.url.user.clone(), rights }));
+    }
+    Ok(Ok(()))
+}
+
+/// What the user may not do with these tables, as a part of a sentence. Only trying tells: rights come from tables, databases and roles.
+async fn missing_rights(
+    connection: &mut Connection,
+    dialect: Dialect,
+    tables: &[&OwnTable],
+    removes: bool,
+) -> Result<String, Failure> {
+    let mut lacking = Vec::new();
+    for table in tables {
+        let mut names = Vec::new();
+        for right in table.rights(dialect, removes) {
+            match connection.cells(&table.probe(dialect, right), &[]).await {
+                Err(Failure::Denied(_)) => {
+                    names.push(right.name());
+                    // What tries the others reads too.
+                    if right == Right::Select {
+                        break;
+                    }
+                }
+                // A server that only reads for now, say: what is written later will tell.
+                Ok(_) | Err(Failure::Refused(_) | Failure::Row(_) | Failure::Full(_)) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        if !names.is_empty() {
+            lacking.push(format!("{} on {:?}", names.join(", "), table.name));
+        }
+    }
+    Ok(lacking.join(" and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARIADB: Dialect = Dialect(DatabaseKind::MariaDb);
+    const POSTGRESQL: Dialect = Dialect(DatabaseKind::PostgreSql);
+
+    #[test]
+    fn what_is_not_there_is_made_and_what_is_of_others_is_not_touched() {
+        let of = |dialect, found, order| {
+            statements("accounting", Part::Accounting.migrations(dialect), dialect, found, order, 7)
+        };
+        let made = of(MARIADB, Found::Nothing, Order::Init);
+        assert!(made[0].contains("`strowger_schema`") && made.iter().any(|made| made.contains("`strowger_cdr`")));
+        assert_eq!(
+            made.last().map(String::as_str),
+            Some("UPDATE `strowger_schema` SET version = 1, changed_at = 7 WHERE part = 'accounting'")
+        );
+        assert_eq!(of(MARIADB, Found::Version(0), Order::Init), made, "where some of them are missing");
+        let made = of(POSTGRESQL, Found::Nothing, Order::Init);
+        assert_eq!((made[0].as_str(), made.last().map(String::as_str)), ("BEGIN", Some("COMMIT")));
+        for (found, order) in [
+            (Found::Others, Order::Init),
+            (Found::Others, Order::Migrate),
+            (Found::Nothing, Order::Migrate),
+            (Found::Version(0), Order::Migrate),
+            (Found::Version(1), Order::Init),
+            (Found::Version(1), Order::Migrate),
+            (Found::Version(2), Order::Migrate),
+        ] {
+            assert!(of(MARIADB, found, order).is_empty(), "{found:?} {order:?}");
+        }
+    }
+
+    /// There is one version so far, so these are none of ours.
+    #[test]
+    fn what_is_older_gets_the_migrations_that_it_lacks() {
+        let of = |found, order| {
+            let migrations = ["first", "second", "third"].map(|statement| vec![statement.to_owned()]).into();
+            statements("accounting", migrations, MARIADB, found, order, 7)
+        };
+        let version =
+            |n: u32| format!("UPDATE `strowger_schema` SET version = {n}, changed_at = 7 WHERE part = 'accounting'");
+        let all = ["second".to_owned(), version(2), "third".into(), version(3)];
+        assert_eq!(of(Found::Version(1), Order::Migrate), all);
+        assert_eq!(of(Found::Version(2), Order::Migrate), all[2..]);
+        assert!(of(Found::Version(2), Order::Init).is_empty() && of(Found::Version(3), Order::Migrate).is_empty());
+        let made = of(Found::Nothing, Order::Init);
+        assert_eq!(made[made.len() - 6..], [vec!["first".into(), version(1)], all.to_vec()].concat());
+    }
+
+    #[test]
+    fn a_server_can_use_what_is_of_its_version() {
+        let step = |part: Part, found, made: &[&str]| Step {
+            part,
+            found,
+            statements: made.iter().map(|&made| made.to_owned()).collect(),
+        };
+        let subscribers = || Part::Subscribers("subscriber".into());
+        assert!(step(Part::Accounting, Found::Version(1), &[]).is_usable());
+        assert!(step(Part::Accounting, Found::Nothing, &["CREATE"]).is_usable());
+        assert!(step(subscribers(), Found::Others, &[]).is_usable());
+        for found in [Found::Nothing, Found::Others, Found::Version(0), Found::Version(2)] {
+            assert!(!step(Part::Accounting, found, &[]).is_usable(), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn subscribers_are_as_opensips_has_them() {
+        let [made] = &opensips(MARIADB, "voip.users")[..] else { panic!("one statement") };
+        assert!(made.starts_with("CREATE TABLE IF NOT EXISTS `voip`.`users` (id INT(10) UNSIGNED"), "{made}");
+        let made = opensips(POSTGRESQL, "subscriber");
+        assert!(
+            made[0].contains("ha1_sha512t256 CHAR(64)") && made[1].contains("\"subscriber_username_idx\""),
+            "{made:?}"
+        );
+    }
+}

@@ -1,0 +1,524 @@
+//! Subscribers of a database server: the engine that answers shards, behind the cache of `strowger-store`.
+//!
+//! The questions of a round that are of one realm are one statement. A row is its user's if its name is the same, byte by byte: a server
+//! takes more for equal. Its tables tell of no change: an answer is good for its lifetime, and a removed user keeps bindings and route tokens
+//! until they end, or an operator ends them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use strowger_store::cached_subscribers::CachedSubscribers;
+use strowger_store::clock::Clock;
+use strowger_store::error::StoreError;
+use strowger_store::read_through::{Engine, LocalEngine, ReadThroughSettings};
+use strowger_store::second_level::SecondLevel;
+use strowger_store::subscriber::{Answer, Asked, Ha1s, Question};
+use tokio::runtime::Runtime;
+
+use crate::sql::back_off::BackOff;
+use crate::sql::connection::{Connection, Parameter, Row};
+use crate::sql::credential::Record;
+use crate::sql::dialect::{Dialect, LONGEST_LIST};
+use crate::sql::error::{Failure, OpenError};
+use crate::sql::realms::{Realm, Realms};
+use crate::sql::runtime::{CONNECT, farewell, runtime, within};
+use crate::sql::server::{Server, ServerSettings};
+use crate::sql::table::{Named, SubscriberTable};
+
+/// The HA1s of a user name, a realm and a password (RFC 7616 section 3.4.2).
+pub type HashPassword = fn(username: &str, realm: &str, password: &str) -> Ha1s;
+
+/// Which subscribers, and how they are read.
+#[derive(Clone, Debug)]
+pub struct SqlSettings {
+    /// The server.
+    pub server: ServerSettings,
+    /// Their table: `TABLE` or `SCHEMA.TABLE`.
+    pub table: String,
+    /// Whose passwords are asked for.
+    pub realms: Realms,
+    /// Makes an HA1 of a password in clear.
+    pub hash: HashPassword,
+}
+
+/// Subscribers that are read.
+pub struct Started {
+    /// They themselves.
+    pub subscribers: CachedSubscribers,
+    /// What may be changed while they are read.
+    pub realms: CurrentRealms,
+    /// The algorithms that some of them have an HA1 for, as the table was at the start; of an empty table those that it has a column for.
+    pub algorithms: Vec<&'static str>,
+}
+
+/// The realms by which the table is read now.
+#[derive(Clone)]
+pub struct CurrentRealms(Arc<Shared>);
+
+impl CurrentRealms {
+    /// Other realms, from the next question on.
+    ///
+    /// # Errors
+    /// The table has users of one domain only.
+    pub fn set(&self, realms: Realms) -> Result<(), OpenError> {
+        if has_several_domains(&realms) && !self.0.table.has_domains() {
+            return Err(OpenError::NoColumn {
+                server: self.0.server.url.to_string(),
+                table: self.0.table_name.clone(),
+                missing: "the column \"domain\", which tells the users of this server's domains apart".into(),
+                present: "users of one domain".into(),
+            });
+        }
+        *self.0.realms.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(realms);
+        Ok(())
+    }
+}
+
+/// Connects, looks whether the table is one of subscribers, and starts the threads. `second`: a cache that is asked before the server.
+///
+/// # Errors
+/// [`OpenError`], to be shown as it is.
+pub fn start(
+    settings: &SqlSettings,
+    second: Option<&SecondLevel>,
+    cache: ReadThroughSettings,
+    clock: Clock,
+) -> Result<Started, OpenError> {
+    // By a thread that has no runtime: the caller's may have one.
+    let (first, shared, algorithms) = std::thread::scope(|scope| {
+        let open = || SqlSubscribers::open(settings, cache.deadline);
+        let opened = std::thread::Builder::new().name("subscriber-open".into()).spawn_scoped(scope, open)?;
+        opened.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    let again = shared.clone();
+    let connect = move || SqlSubscribers::further(again.clone());
+    let of_shards = shared.clone();
+    let reader = move || Reader::new(of_shards.clone());
+    let subscribers = match second.cloned() {
+        None => CachedSubscribers::start_unwatched(first, connect, cache, clock)?.with_local(move || (reader(), None)),
+        Some(second) => {
+            let (first, of_shards) = (second.before(first), second.clone());
+            let connect = move || connect().map(|engine| second.before(engine));
+            CachedSubscribers::start_unwatched(first, connect, cache, clock)?
+                .with_local(move || of_shards.before_local(reader()))
+        }
+    };
+    Ok(Started { subscribers, realms: CurrentRealms(shared), algorithms })
+}
+
+/// What all connections have in common.
+struct Shared {
+    server: Server,
+    dialect: Dialect,
+    table: SubscriberTable,
+    table_name: String,
+    realms: RwLock<Arc<Realms>>,
+    hash: HashPassword,
+    /// How long a statement may take.
+    limit: Duration,
+    back_off: BackOff,
+    /// When a failure was last said.
+    said: Mutex<Option<Instant>>,
+}
+
+fn has_several_domains(realms: &Realms) -> bool {
+    realms.domains() > 1
+}
+
+/// Questions come as fast as requests do: a failure that lasts is said so often.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
+
+/// The keeper of deadlines is to be the first who sees that one was missed: it tells a server that is silent from one that fails.
+const AFTER_DEADLINE: Duration = Duration::from_millis(100);
+
+impl Shared {
+    fn say(&self, failure: &Failure) {
+        if *failure == Failure::NotTried {
+            return;
+        }
+        let now = Instant::now();
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|said| now - said >= SAY_AGAIN) {
+            *said = Some(now);
+            tracing::error!(database = %self.server.url, error = %failure, "subscribers cannot be read");
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        if !self.back_off.may_try(Instant::now()) {
+            return Err(Failure::NotTried);
+        }
+        let opened = within(CONNECT, Connection::open(&self.server)).await;
+        let connection = opened.inspect_err(|_| self.back_off.failed(Instant::now()))?;
+        if self.back_off.succeeded() {
+            *self.said.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            tracing::info!(database = %self.server.url, "connected again");
+        }
+        Ok(connection)
+    }
+}
+
+/// Of the lists of domains and of names; see [`Dialect::length`].
+type Lengths = (Option<usize>, Option<usize>);
+
+/// A connection, what all have in common, and the algorithms of the table.
+type Opened = (SqlSubscribers, Arc<Shared>, Vec<&'static str>);
+
+/// Answers questions by the connection of a thread.
+struct SqlSubscribers {
+    /// `None` once it is dropped.
+    runtime: Option<Runtime>,
+    reader: Reader,
+}
+
+/// Reads by a connection of its own.
+struct Reader {
+    shared: Arc<Shared>,
+    connection: Option<Connection>,
+    /// Statements by the lengths of their lists.
+    statements: HashMap<Lengths, Arc<str>>,
+}
+
+impl SqlSubscribers {
+    /// The first connection; it looks what the table is like.
+    fn open(settings: &SqlSettings, deadline: Duration) -> Result<Opened, OpenError> {
+        let server = Server::new(&settings.server)?;
+        let (shown, dialect) = (server.url.to_string(), Dialect(server.url.kind));
+        let runtime = runtime()?;
+        let looked = runtime.block_on(within(CONNECT, async {
+            let mut connection = Connection::open(&server).await?;
+            let columns = SubscriberTable::describe(&mut connection, dialect, &settings.table).await?;
+            Ok((connection, columns))
+        }));
+        let (connection, columns) = match looked {
+            Ok(looked) => looked,
+            Err(failure) => {
+                // It may still look up a name.
+                runtime.shutdown_background();
+                return Err(failure.at_start(shown, CONNECT));
+            }
+        };
+        let named = Named { server: &shown, user: &server.url.user, table: &settings.table };
+        let table = SubscriberTable::of(dialect, &columns, has_several_domains(&settings.realms), &named)?;
+        let mut connection = Some(connection);
+        let algorithms = match runtime.block_on(within(deadline, algorithms_in_use(&table, &mut connection))) {
+            // Many users, none of whom has one of them, or a slow server.
+            Err(Failure::TimedOut) => table.algorithms(),
+            used => used.map_err(|failure| failure.at_start(shown, deadline))?,
+        };
+        let shared = Arc::new(Shared {
+            server,
+            dialect,
+            table,
+            table_name: settings.table.clone(),
+            realms: RwLock::new(Arc::new(settings.realms.clone())),
+            hash: settings.hash,
+            limit: deadline + AFTER_DEADLINE,
+            back_off: BackOff::default(),
+            said: Mutex::default(),
+        });
+        let reader = Reader { connection, ..Reader::new(shared.clone()) };
+        Ok((Self { runtime: Some(runtime), reader }, shared, algorithms))
+    }
+
+    /// One that connects when it is asked.
+    fn further(shared: Arc<Shared>) -> Result<Self, StoreError> {
+        let runtime = runtime().map_err(|error| {
+            tracing::error!(%error, "a further connection for look-ups cannot be made");
+            StoreError::Unavailable
+        })?;
+        Ok(Self { runtime: Some(runtime), reader: Reader::new(shared) })
+    }
+}
+
+impl Reader {
+    /// One that connects when it is asked.
+    fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, connection: None, statements: HashMap::new() }
+    }
+
+    /// The rows of all these users, statement by statement, by realm and name.
+    async fn read(&mut self, wanted: &[Option<Wanted<'_>>], realms: &Realms) -> Result<Found, Failure> {
+        let mut found = Found::default();
+        for (number, realm) in realms.all().iter().enumerate() {
+            let of_realm = wanted.iter().flatten().filter(|wanted| wanted.realm == number);
+            let mut names: Vec<&str> = of_realm.map(|wanted| wanted.username).collect();
+            names.sort_unstable();
+            names.dedup();
+            if names.is_empty() {
+                continue;
+            }
+            let domains: Vec<&str> = realm.names().collect();
+            // One of each, nearly always.
+            for domains in domains.chunks(LONGEST_LIST) {
+                for names in names.chunks(LONGEST_LIST) {
+                    for row in self.rows(domains, names).await? {
+                        let username = Record { table: &self.shared.table, row: &row }.username().to_owned();
+                        found.0.entry((number, username)).or_default().push(row);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The rows of users of these names and domains.
+    async fn rows(&mut self, domains: &[&str], names: &[&str]) -> Result<Vec<Row>, Failure> {
+        let shared = self.shared.clone();
+        let lengths = (shared.dialect.length(domains.len()), shared.dialect.length(names.len()));
+        let (domains, names) = (filled(domains, lengths.0), filled(names, lengths.1));
+        let statement = || shared.table.statement(lengths.0, lengths.1).into();
+        let statement = self.statements.entry(lengths).or_insert_with(statement).clone();
+        let lists = [Parameter::Texts(&domains), Parameter::Texts(&names)];
+        let lists = if shared.table.has_domains() { &lists[..] } else { &lists[1..] };
+        let mut is_old = self.connection.is_some();
+        loop {
+            let mut connection = match self.connection.take() {
+                Some(connection) => connection,
+                None => shared.connect().await?,
+            };
+            // One that has missed the deadline is dropped: its answer would be taken for that of another question.
+            match within(shared.limit, connection.rows(&statement, lists)).await {
+                // It may have ended while no question came, as where its server was restarted.
+                Err(Failure::Lost(_)) if is_old => is_old = false,
+                Err(failure @ (Failure::Lost(_) | Failure::TimedOut)) => return Err(failure),
+                rows => {
+                    self.connection = Some(connection);
+                    return rows;
+                }
+            }
+        }
+    }
+}
+
+/// What some user of the table has an HA1 for. The connection is gone if this is dropped before its end.
+async fn algorithms_in_use(
+    table: &SubscriberTable,
+    connection: &mut Option<Connection>,
+) -> Result<Vec<&'static str>, Failure> {
+    let mut own = connection.take().ok_or(Failure::NotTried)?;
+    let mut used = Vec::new();
+    for algorithm in table.algorithms() {
+        if !own.rows(&table.any_user_with(algorithm), &[]).await?.is_empty() {
+            used.push(algorithm);
+        }
+    }
+    *connection = Some(own);
+    Ok(if used.is_empty() { table.algorithms() } else { used })
+}
+
+/// Rows by the number of their realm and by user name.
+#[derive(Default)]
+struct Found(HashMap<(usize, String), Vec<Row>>);
+
+/// Who is asked for.
+struct Wanted<'q> {
+    realm: usize,
+    username: &'q str,
+    /// Of the domain with this name only.
+    domain: Option<&'q str>,
+}
+
+impl<'q> Wanted<'q> {
+    /// `None`: the table cannot have such a user, and is not asked.
+    fn of(question: Question<'q>, realms: &'q Realms, table: &SubscriberTable) -> Option<Self> {
+        let wanted = match question {
+            Question::User { username, domain } => {
+                let (realm, domain) = realms.of_domain(domain)?;
+                Self { realm, username: std::str::from_utf8(username).ok()?, domain: Some(domain) }
+            }
+            Question::Credential { username, realm } => {
+                let (realm, username) = (realms.named(realm)?, std::str::from_utf8(username).ok()?);
+                // A phone may send its address in place of its name.
+                let parts = username.rsplit_once('@');
+                let parts =
+                    parts.and_then(|(name, domain)| Some((name, realms.all()[realm].domain(domain.as_bytes())?)));
+                match parts {
+                    Some((username, domain)) => Self { realm, username, domain: Some(domain) },
+                    None => Self { realm, username, domain: None },
+                }
+            }
+        };
+        table.can_hold(wanted.username).then_some(wanted)
+    }
+
+    /// Their row: that of the domain that is called as the realm before others. A user has one row among all names of a domain.
+    fn record<'f>(&self, found: &'f Found, realm: &Realm, table: &'f SubscriberTable) -> Option<Record<'f>> {
+        let rows = found.0.get(&(self.realm, self.username.to_owned()))?;
+        let records = rows.iter().map(|row| Record { table, row });
+        let rank = |record: &Record<'_>| {
+            let domain = record.domain(realm)?;
+            let is_wanted = self.domain.is_none_or(|wanted| realm.canonical(wanted) == realm.canonical(domain));
+            realm.names().position(|own| own == domain).filter(|_| is_wanted)
+        };
+        records
+            .filter_map(|record| Some((rank(&record)?, record)))
+            .min_by_key(|(rank, _)| *rank)
+            .map(|(_, record)| record)
+    }
+}
+
+impl LocalEngine for Reader {
+    type Key = Asked;
+
+    async fn connect(&mut self) {
+        // What hinders it the first question says.
+        self.connection = self.shared.connect().await.ok();
+    }
+
+    async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+        let shared = self.shared.clone();
+        let realms = shared.realms.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let table = &shared.table;
+        let wanted: Vec<_> = questions.iter().map(|asked| Wanted::of(asked.question(), &realms, table)).collect();
+        let found = self.read(&wanted, &realms).await.map_err(|failure| {
+            shared.say(&failure);
+            failure.kind()
+        })?;
+        let answer = |(asked, wanted): (&Asked, &Option<Wanted<'_>>)| {
+            let wanted = wanted.as_ref()?;
+            let realm = &realms.all()[wanted.realm];
+            let record = wanted.record(&found, realm, table)?;
+            Some(match asked.question() {
+                Question::User { .. } => Answer::Exists,
+                Question::Credential { username, .. } => {
+                    let sent = std::str::from_utf8(username).unwrap_or_default();
+                    Answer::Credential(record.credential(realm, sent, sent != wanted.username, shared.hash))
+                }
+            })
+        };
+        answers.extend(questions.iter().zip(&wanted).map(|pair| answer(pair).unwrap_or(Answer::Absent)));
+        Ok(())
+    }
+}
+
+impl Engine for SqlSubscribers {
+    type Key = Asked;
+
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+        // It is gone where the last question panicked.
+        let runtime = self.runtime.take().map_or_else(runtime, Ok).map_err(|error| {
+            self.reader.shared.say(&Failure::Lost(error.to_string()));
+            StoreError::Unavailable
+        })?;
+        let answered = runtime.block_on(self.reader.answer(questions, answers));
+        self.runtime = Some(runtime);
+        answered
+    }
+}
+
+impl Drop for SqlSubscribers {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            farewell(runtime, self.reader.connection.take());
+        }
+    }
+}
+
+/// A list of this length, filled up with its last item.
+fn filled<'a>(list: &[&'a str], length: Option<usize>) -> Vec<&'a str> {
+    let mut list = list.to_vec();
+    if let (Some(length), Some(last)) = (length, list.last().copied()) {
+        list.resize(length, last);
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use strowger_store::database_url::DatabaseKind;
+
+    use super::*;
+    use crate::sql::table::tests::{KAMAILIO, table};
+
+    fn realms() -> Realms {
+        Realms::new([("b.example", vec!["a.example", "b.example"]), ("office", vec!["c.example"])])
+    }
+
+    fn credential<'a>(username: &'a str, realm: &'a str) -> Question<'a> {
+        Question::Credential { username: username.as_bytes(), realm: realm.as_bytes() }
+    }
+
+    #[test]
+    fn questions_are_asked_by_realm_name_and_domain() {
+        let (realms, table, long) = (realms(), table(DatabaseKind::MariaDb, &KAMAILIO), "a".repeat(65));
+        let of = |question| {
+            let wanted = Wanted::of(question, &realms, &table)?;
+            Some((wanted.realm, wanted.username.to_owned(), wanted.domain.map(str::to_owned)))
+        };
+        let wanted =
+            |realm, username: &str, domain: Option<&str>| Some((realm, username.into(), domain.map(Into::into)));
+        assert_eq!(of(credential("alice", "b.example")), wanted(0, "alice", None));
+        assert_eq!(of(credential("alice@A.example", "b.example")), wanted(0, "alice", Some("a.example")));
+        assert_eq!(of(credential("alice@c.example", "office")), wanted(1, "alice", Some("c.example")));
+        // No domain of this realm: a name with a sign in it.
+        assert_eq!(of(credential("alice@c.example", "b.example")), wanted(0, "alice@c.example", None));
+        let user = |domain: &'static [u8]| Question::User { username: b"bob", domain };
+        assert_eq!(of(user(b"c.example")), wanted(1, "bob", Some("c.example")));
+        // There can be no such user.
+        assert_eq!(of(user(b"d.example")), None);
+        assert_eq!(of(credential("alice", "a.example")), None);
+        assert_eq!(of(credential(&long, "office")), None);
+        assert_eq!(of(Question::Credential { username: b"\xff", realm: b"office" }), None);
+    }
+
+    /// A name is that of one user among all domains of a realm; where a table has two, the domain that is called as the realm counts.
+    #[test]
+    fn one_row_is_chosen() {
+        let (realms, table) = (realms(), table(DatabaseKind::PostgreSql, &KAMAILIO));
+        let row = |username: &str, domain: &str| -> Row {
+            [username, domain, "", "", ""].map(|text| text.as_bytes().to_vec()).into()
+        };
+        let rows = vec![row("alice", "a.example"), row("alice", "B.example"), row("alice", "elsewhere.example")];
+        let found = Found([((0, "alice".to_owned()), rows)].into());
+        let chosen = |question| {
+            let wanted = Wanted::of(question, &realms, &table)?;
+            let realm = &realms.all()[wanted.realm];
+            wanted.record(&found, realm, &table)?.domain(realm).map(str::to_owned)
+        };
+        assert_eq!(chosen(credential("alice", "b.example")).as_deref(), Some("b.example"));
+        assert_eq!(chosen(credential("alice@a.example", "b.example")).as_deref(), Some("a.example"));
+        let user = |domain: &'static [u8]| Question::User { username: b"alice", domain };
+        assert_eq!(chosen(user(b"a.example")).as_deref(), Some("a.example"));
+        assert_eq!(chosen(user(b"c.example")), None);
+        assert_eq!(chosen(credential("Alice", "b.example")), None);
+    }
+
+    /// Of two rows of one name, whose domains are two names of one, only the first counts: no password proves a user who has another.
+    #[test]
+    fn a_user_has_one_row_among_all_names_of_a_domain() {
+        let aliases = [("a.example", "b.example"), ("192.0.2.1", "b.example")];
+        let (realms, table) = (realms().with_aliases(aliases), table(DatabaseKind::PostgreSql, &KAMAILIO));
+        let row = |username: &str, domain: &str| -> Row {
+            [username, domain, "", "", ""].map(|text| text.as_bytes().to_vec()).into()
+        };
+        let rows = |name: &str| ((0, name.to_owned()), vec![row(name, "a.example"), row(name, "192.0.2.1")]);
+        let alice = vec![row("alice", "a.example"), row("alice", "B.example")];
+        let found = Found([((0, "alice".to_owned()), alice), rows("bob")].into());
+        let chosen = |question| {
+            let wanted = Wanted::of(question, &realms, &table)?;
+            let realm = &realms.all()[wanted.realm];
+            wanted.record(&found, realm, &table)?.domain(realm).map(str::to_owned)
+        };
+        let user = |username: &'static [u8], domain: &'static [u8]| Question::User { username, domain };
+        for question in [
+            credential("alice", "b.example"),
+            credential("alice@a.example", "b.example"),
+            credential("alice@192.0.2.1", "b.example"),
+            user(b"alice", b"a.example"),
+            user(b"alice", b"192.0.2.1"),
+        ] {
+            assert_eq!(chosen(question).as_deref(), Some("b.example"), "{question:?}");
+        }
+        for question in [credential("bob@b.example", "b.example"), user(b"bob", b"b.example")] {
+            assert_eq!(chosen(question).as_deref(), Some("a.example"), "{question:?}");
+        }
+    }
+
+    #[test]
+    fn lists_are_filled_up() {
+        assert_eq!(filled(&["a", "b"], Some(4)), ["a", "b", "b", "b"]);
+        assert_eq!(filled(&["a", "b"], None), ["a", "b"]);
+    }
+}

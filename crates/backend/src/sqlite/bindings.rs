@@ -1,0 +1,665 @@
+//! Bindings in the SQLite file.
+//!
+//! Write-ahead log, one writer thread, one transaction a group. `synchronous = NORMAL` keeps what `kill -9` leaves (the
+//! page cache is the kernel's); `FULL` syncs the log in each commit, before [`BindingEngine::commit`] returns.
+//!
+//! A checkpoint writes pages of the log back into the file and syncs both, which takes tens of milliseconds. So a thread with
+//! a connection of its own does that beside the commits; then the writer itself, after the tickets of a group went out,
+//! writes back the little that came meanwhile, since only a log that is written back whole starts again from its beginning.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::hooks::Wal;
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, ToSql, TransactionBehavior};
+use strowger_files::{FileLock, FileNumber, LockError};
+
+use crate::sqlite::database_header::{self, DatabaseHeader};
+use crate::sqlite::{OpenError, SqliteSettings, classify, explain, open};
+use strowger_store::binding::{Binding, BindingId, NO_LISTENER, Received};
+use strowger_store::clock::Clock;
+use strowger_store::error::StoreError;
+use strowger_store::journal::{BindingEngine, Durability, Journal, JournalSettings, Write};
+use strowger_store::lasting_failure::LastingFailure;
+use strowger_store::location::LocationTable;
+
+/// Fills `table` from the file and keeps it there from now on, as durable as the settings say. Returns the writer and the
+/// number of bindings that came back. With [`Durability::None`] there is no writer and nothing comes back, now or at a
+/// later start with another durability.
+///
+/// # Errors
+/// [`OpenError`], to be shown as it is.
+pub fn keep(
+    settings: &SqliteSettings,
+    table: &Arc<LocationTable>,
+    journal: JournalSettings,
+    clock: Clock,
+) -> Result<(Option<Journal>, usize), OpenError> {
+    let mut engine = SqliteBindings::open(settings)?;
+    if settings.durability == Durability::None {
+        engine.forget()?;
+        return Ok((None, 0));
+    }
+    let path = settings.path.clone();
+    match Journal::start(engine, table, journal, clock) {
+        Ok((journal, loaded)) => Ok((Some(journal), loaded)),
+        Err(StoreError::Corrupt) => Err(OpenError::Corrupt { path, detail: "found while loading bindings".into() }),
+        Err(StoreError::TimedOut) => Err(OpenError::Locked { path, waited: settings.busy_timeout }),
+        Err(StoreError::Full) => Err(OpenError::NoRoom { path }),
+        Err(error) => Err(OpenError::Io { path, detail: error.to_string() }),
+    }
+}
+
+/// Bindings in the file, for [`Journal::start`].
+pub struct SqliteBindings {
+    connection: Connection,
+    settings: SqliteSettings,
+    trouble: LastingFailure,
+    /// Device and number of the file that was opened.
+    file: Option<FileNumber>,
+    header: DatabaseHeader,
+    /// Pages of the log after the last commit, as SQLite told.
+    log_pages: Arc<AtomicU32>,
+    /// Pages of the log that were written back already although it did not start again.
+    written_back: u32,
+    checkpointer: Checkpointer,
+    /// A server reads the rows once, at its start, and numbers its bindings itself: a second one on this file would write over rows of
+    /// the first, whose phones were told 200. Beside the database, since closing any descriptor of it would undo the locks that SQLite has on it.
+    /// Last: a thread that waits for it finds this engine's connections closed.
+    _lock: FileLock,
+}
+
+/// The thread that writes the log back.
+struct Checkpointer {
+    start: Option<mpsc::SyncSender<()>>,
+    done: mpsc::Receiver<()>,
+    running: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Checkpointer {
+    fn new(settings: &SqliteSettings) -> Result<Self, OpenError> {
+        let connection = open(settings)?;
+        let path = settings.path.clone();
+        let (start, orders) = mpsc::sync_channel(1);
+        let (tell, done) = mpsc::sync_channel(1);
+        let run = move || {
+            while orders.recv().is_ok() {
+                checkpoint(&connection, &path);
+                if tell.send(()).is_err() {
+                    break;
+                }
+            }
+            database_header::before_close(&connection, &path);
+        };
+        let thread = std::thread::Builder::new()
+            .name("checkpoint".into())
+            .spawn(run)
+            .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })?;
+        Ok(Self { start: Some(start), done, running: false, thread: Some(thread) })
+    }
+}
+
+impl Drop for SqliteBindings {
+    fn drop(&mut self) {
+        database_header::before_close(&self.connection, &self.settings.path);
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        self.start = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that writes the log back had ended by a panic");
+        }
+    }
+}
+
+fn checkpoint(connection: &Connection, path: &Path) {
+    let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    if let Err(error) = done {
+        // The log only grows meanwhile; a commit that fails for the same reason says it louder.
+        tracing::warn!(path = %path.display(), "the write-ahead log cannot be written back: {error}");
+    }
+}
+
+/// A failure that lasts is said so often.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// What a failure of the file means, and what is to be done.
+fn explained(error: &rusqlite::Error) -> &'static str {
+    match classify(error) {
+        StoreError::Full => "no room: the disk or the file's limit is full; make room, writing goes on by itself",
+        StoreError::TimedOut => "another process holds the database; registrations fail until it releases the lock",
+        _ if is_overwritten(error) => {
+            "another program has overwritten the database file: stop the server, remove the file and those beside it that end with -wal and \
+             -shm, and restore it from a backup"
+        }
+        StoreError::Corrupt => "the database is damaged; stop the server and restore it from a backup",
+        StoreError::Unavailable if is_moved(error) => {
+            "the database file was removed or replaced: put it back, or restart the server"
+        }
+        StoreError::Unavailable => "the disk failed or the file may not be written",
+        _ => "the database refused",
+    }
+}
+
+const PUT: &str = "INSERT OR REPLACE INTO binding (id, aor, uri, call_id, cseq, q, expires_at, updated_at, \
+    received_transport, received_address, path, instance, reg_id, user_agent, flow, listener, node, flags) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+const HIGHEST: &str = "SELECT max(id) FROM binding WHERE id BETWEEN ?1 AND ?2";
+const DELETE: &str = "DELETE FROM binding WHERE id = ?1";
+const LOAD: &str = "SELECT id, aor, uri, call_id, cseq, q, expires_at, updated_at, received_transport, \
+    received_address, path, instance, reg_id, user_agent, flow, listener, node, flags FROM binding";
+
+impl SqliteBindings {
+    /// Opens the file, and keeps other servers off it until it is dropped.
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown as it is.
+    pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
+        let mut connection = open(settings)?;
+        let lock = FileLock::beside(&settings.path, settings.busy_timeout).map_err(|error| match error {
+            LockError::InUse(path) => OpenError::InUse { path },
+            LockError::Unusable { path, error } => {
+                OpenError::Io { path, detail: format!("the lock of the database cannot be taken: {error}") }
+            }
+        })?;
+        let log_pages = Arc::new(AtomicU32::new(0));
+        let told = Arc::clone(&log_pages);
+        // In place of SQLite's own hook, which would run the checkpoint inside the commit, before the tickets go out.
+        connection
+            .wal_hook(Some(move |_: &'_ mut Wal, pages| {
+                told.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+                Ok(())
+            }))
+            .map_err(|error| explain(&settings.path, settings.busy_timeout, &error))?;
+        let checkpointer = Checkpointer::new(settings)?;
+        let (settings, trouble) = (settings.clone(), LastingFailure::every(AGAIN));
+        let file = FileNumber::named(&settings.path);
+        let header = DatabaseHeader::read(&settings.path)
+            .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })?;
+        Ok(Self { connection, settings, trouble, file, header, log_pages, written_back: 0, checkpointer, _lock: lock })
+    }
+
+    /// Deletes every binding of the file: what a server does at start that keeps them in memory only, so that a later start
+    /// with another durability does not bring back what was true long ago.
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown as it is.
+    pub fn forget(&mut self) -> Result<usize, OpenError> {
+        self.connection
+            .execute("DELETE FROM binding", [])
+            .map_err(|error| explain(&self.settings.path, self.settings.busy_timeout, &error))
+    }
+
+    /// Returns whether another program has overwritten the file. If so, the log is not written back any more.
+    fn is_overwritten(&mut self) -> bool {
+        let is_overwritten = self.header.is_overwritten();
+        if is_overwritten {
+            database_header::note_overwritten(&self.settings.path);
+        }
+        is_overwritten
+    }
+
+    fn write(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> rusqlite::Result<()> {
+        let failure = |code| Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
+        // SQLite goes on with a file that has no name any more, and what it writes is gone at the end.
+        if FileNumber::named(&self.settings.path) != self.file {
+            return failure(rusqlite::ffi::SQLITE_READONLY_DBMOVED);
+        }
+        if self.is_overwritten() {
+            return failure(rusqlite::ffi::SQLITE_NOTADB);
+        }
+        let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        {
+            let mut put = tx.prepare_cached(PUT)?;
+            let mut delete = tx.prepare_cached(DELETE)?;
+            for write in writes {
+                match write {
+                    Write::Put(id, binding, listener) => put_row(&mut put, id, &binding, listener)?,
+                    Write::Delete(id) => {
+                        delete.execute([key(id)])?;
+                    }
+                }
+            }
+        }
+        tx.commit()
+    }
+}
+
+/// Bytes of a peer: text when they are UTF-8, NULL when there are none and the column allows it.
+struct Text<'a>(&'a [u8]);
+
+impl ToSql for Text<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match std::str::from_utf8(self.0) {
+            // SQLite's own functions end a text at NUL; as a blob it stays whole.
+            Ok(text) if !self.0.contains(&0) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            _ => ToSqlOutput::Borrowed(ValueRef::Blob(self.0)),
+        })
+    }
+}
+
+fn optional(bytes: &[u8]) -> Option<Text<'_>> {
+    (!bytes.is_empty()).then_some(Text(bytes))
+}
+
+/// Ids and times stay below 2^63: ids have 63 bits, times 48.
+fn number(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn key(id: BindingId) -> i64 {
+    number(id.0)
+}
+
+fn put_row(
+    put: &mut rusqlite::CachedStatement<'_>,
+    id: BindingId,
+    b: &Binding<'_>,
+    listener: &str,
+) -> rusqlite::Result<()> {
+    put.execute(rusqlite::params![
+        key(id),
+        Text(b.aor),
+        Text(b.uri),
+        Text(b.call_id),
+        b.cseq,
+        b.q,
+        number(b.expires_at),
+        number(b.updated_at),
+        b.received.map(|r| r.transport),
+        b.received.map(|r| r.address.to_string()),
+        optional(b.path),
+        optional(b.instance),
+        (b.reg_id != 0).then_some(b.reg_id),
+        optional(b.user_agent),
+        b.flow.map(|flow| Value::Blob(flow.to_vec())),
+        listener,
+        b.node,
+        b.flags,
+    ])?;
+    Ok(())
+}
+
+fn bytes<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> rusqlite::Result<&'a [u8]> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
+        _ => b"",
+    })
+}
+
+fn read_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(BindingId, Binding<'a>, &'a str)> {
+    let time = |column| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0));
+    let address = row.get_ref(9)?.as_str_or_null().ok().flatten().and_then(|a| a.parse::<SocketAddr>().ok());
+    let transport: Option<u8> = row.get(8)?;
+    let binding = Binding {
+        aor: bytes(row, 1)?,
+        uri: bytes(row, 2)?,
+        call_id: bytes(row, 3)?,
+        cseq: row.get(4)?,
+        q: row.get(5)?,
+        expires_at: time(6)?,
+        updated_at: time(7)?,
+        received: transport.zip(address).map(|(transport, address)| Received { transport, address }),
+        path: bytes(row, 10)?,
+        instance: bytes(row, 11)?,
+        reg_id: row.get::<_, Option<u32>>(12)?.unwrap_or(0),
+        user_agent: bytes(row, 13)?,
+        flow: bytes(row, 14)?.try_into().ok(),
+        listener: NO_LISTENER,
+        node: row.get(16)?,
+        flags: row.get(17)?,
+    };
+    Ok((BindingId(time(0)?), binding, row.get_ref(15)?.as_str()?))
+}
+
+/// The file of the connection has another name now, or none.
+fn is_moved(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_READONLY_DBMOVED)
+}
+
+/// Returns whether the error says that the content of the file is no database any more.
+fn is_overwritten(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase)
+}
+
+impl BindingEngine for SqliteBindings {
+    fn load(
+        &mut self,
+        wall_ms: u64,
+        ids: RangeInclusive<u64>,
+        each: &mut dyn FnMut(BindingId, &Binding<'_>, &str),
+    ) -> Result<u64, StoreError> {
+        let path = &self.settings.path;
+        let mut load = || -> rusqlite::Result<u64> {
+            let (first, last) = ids.clone().into_inner();
+            let of_node = [number(first), number(last)];
+            let highest: Option<i64> = self.connection.query_row(HIGHEST, of_node, |r| r.get(0))?;
+            self.connection.execute("DELETE FROM binding WHERE expires_at <= ?1", [number(wall_ms)])?;
+            let mut select = self.connection.prepare(LOAD)?;
+            let mut rows = select.query([])?;
+            while let Some(row) = rows.next()? {
+                match read_row(row) {
+                    Ok((id, binding, listener)) => each(id, &binding, listener),
+                    Err(error) => tracing::warn!(path = %path.display(), "a binding on disk cannot be read: {error}"),
+                }
+            }
+            Ok(highest.and_then(|id| u64::try_from(id).ok()).unwrap_or(first))
+        };
+        load().map_err(|error| {
+            tracing::error!(path = %path.display(), "bindings cannot be loaded: {error}");
+            classify(&error)
+        })
+    }
+
+    fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
+        match self.write(writes) {
+            Ok(()) => {
+                if let Some((groups, after)) = self.trouble.works() {
+                    let path = self.settings.path.display();
+                    tracing::info!(%path, groups, ?after, "bindings are written again");
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if let Some(groups) = self.trouble.fails(true) {
+                    let (path, what) = (self.settings.path.display(), explained(&error));
+                    tracing::error!(%path, groups, %error, "bindings cannot be written: {what}");
+                }
+                Err(classify(&error))
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.is_overwritten() {
+            return;
+        }
+        let pages = self.log_pages.load(Ordering::Relaxed);
+        if pages < self.written_back {
+            self.written_back = 0;
+        }
+        let thread = &mut self.checkpointer;
+        if thread.running {
+            if thread.done.try_recv().is_ok() {
+                thread.running = false;
+                checkpoint(&self.connection, &self.settings.path);
+                self.written_back = pages;
+            }
+        } else if pages - self.written_back >= self.settings.checkpoint_pages {
+            thread.running = thread.start.as_ref().is_some_and(|start| start.try_send(()).is_ok());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::PAGE;
+    use strowger_store::clock::Moment;
+    use strowger_store::location::{ExistingBindings, LocationSettings, Step, UpdateStatus};
+    use strowger_store::ticket::{SinkId, Ticket};
+
+    type Results = mpsc::Receiver<(u64, Result<(), StoreError>)>;
+
+    fn start(settings: &SqliteSettings) -> (Arc<LocationTable>, Journal, SinkId, Results) {
+        start_with(settings, &["a", "b", "c", "d", "e", "f"])
+    }
+
+    fn start_with(settings: &SqliteSettings, listeners: &[&str]) -> (Arc<LocationTable>, Journal, SinkId, Results) {
+        let listeners = listeners.iter().map(|name| (*name).into()).collect();
+        let table = Arc::new(LocationTable::new(LocationSettings::default()));
+        let engine = SqliteBindings::open(settings).unwrap();
+        let (journal, _) =
+            Journal::start(engine, &table, JournalSettings { listeners, ..JournalSettings::default() }, still())
+                .unwrap();
+        let (tx, rx) = mpsc::channel();
+        let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), StoreError>)]| {
+            for result in results {
+                let _gone = tx.send(*result);
+            }
+        }));
+        (table, journal, sink, rx)
+    }
+
+    fn still() -> Clock {
+        Arc::new(|| Moment { mono: 0, wall: 0 })
+    }
+
+    fn add(table: &LocationTable, sink: SinkId, value: u64, binding: Binding<'_>) {
+        let steps = |_: &ExistingBindings<'_>| Ok::<_, ()>(vec![Step::Add(binding)]);
+        let standing = table.update(binding.aor, 0, 10, Ticket { sink, value }, steps).unwrap();
+        assert_eq!(standing, UpdateStatus::Pending);
+    }
+
+    fn wait(results: &Results) -> (u64, Result<(), StoreError>) {
+        results.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back")
+    }
+
+    fn full() -> Binding<'static> {
+        Binding {
+            aor: b"sip:alice@example.com",
+            uri: b"sip:alice@192.0.2.1:5070;ob",
+            call_id: b"a84b4c76e66710@pc33",
+            path: b"<sip:p1@192.0.2.7;lr>,<sip:p2.example.com;lr>",
+            instance: b"<urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6>",
+            user_agent: b"Phone 1.0",
+            cseq: u32::MAX,
+            q: Some(700),
+            expires_at: 1 << 47,
+            updated_at: 77,
+            received: Some(Received { transport: 3, address: "[2001:db8::9]:49152".parse().unwrap() }),
+            flow: Some([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 255]),
+            listener: 5,
+            node: 1,
+            reg_id: 1,
+            flags: 0x8000_0001,
+        }
+    }
+
+    #[test]
+    fn a_binding_names_its_listener() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings::new(dir.path().join("s.db"));
+        let (table, journal, sink, results) = start_with(&settings, &["udp:192.0.2.1:5060", "tcp:192.0.2.1:5060"]);
+        add(&table, sink, 1, Binding { listener: 1, ..full() });
+        assert_eq!(wait(&results), (1, Ok(())));
+        journal.close();
+        let cases: [(&[&str], u16); 3] = [
+            (&["tcp:192.0.2.1:5060", "udp:192.0.2.1:5060"], 0),
+            (&["udp:192.0.2.1:5060"], NO_LISTENER),
+            (&["a", "b", "tcp:192.0.2.1:5060"], 2),
+        ];
+        for (listeners, now) in cases {
+            let (table, journal, ..) = start_with(&settings, listeners);
+            let mut seen = None;
+            table.lookup(full().aor, 0, &mut |b| seen = Some(b.listener()));
+            assert_eq!(seen, Some(now), "{listeners:?}");
+            journal.close();
+        }
+    }
+
+    #[test]
+    fn a_binding_comes_back_from_the_file_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings::new(dir.path().join("s.db"));
+        let odd = Binding {
+            aor: b"sip:b\xff\x00@x",
+            uri: b"sip:b\xfe",
+            received: Some(Received { transport: 0, address: "192.0.2.1:1".parse().unwrap() }),
+            expires_at: 1000,
+            ..Binding::EMPTY
+        };
+        let (table, journal, sink, results) = start(&settings);
+        add(&table, sink, 1, full());
+        add(&table, sink, 2, odd);
+        assert_eq!((wait(&results), wait(&results)), ((1, Ok(())), (2, Ok(()))));
+        journal.close();
+
+        let (table, _journal, ..) = start(&settings);
+        for binding in [full(), odd] {
+            let mut seen = 0;
+            table.lookup(binding.aor, 0, &mut |b| {
+                assert_eq!(b.binding(), binding);
+                seen += 1;
+            });
+            assert_eq!(seen, 1);
+        }
+        let c = Connection::open(&settings.path).unwrap();
+        let (uri, kind): (String, String) = c
+            .query_row("SELECT uri, typeof(user_agent) FROM binding WHERE id = 1", [], |r| Ok((r.get(0)?, r.get(1)?)))
+            .unwrap();
+        assert_eq!((uri.as_bytes(), kind.as_str()), (full().uri, "text"), "a person can read it");
+    }
+
+    #[test]
+    fn a_locked_database_fails_the_group_and_then_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let busy_timeout = Duration::from_millis(50);
+        let settings = SqliteSettings { busy_timeout, ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, _journal, sink, results) = start(&settings);
+        let other = Connection::open(&settings.path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        add(&table, sink, 1, full());
+        assert_eq!(wait(&results), (1, Err(StoreError::TimedOut)));
+        assert!(!table.is_registered(full().aor, 0));
+        other.execute_batch("COMMIT").unwrap();
+        add(&table, sink, 2, full());
+        assert_eq!(wait(&results), (2, Ok(())));
+        assert!(table.is_registered(full().aor, 0));
+    }
+
+    #[test]
+    fn a_second_server_is_kept_off_the_bindings_of_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let busy_timeout = Duration::from_millis(20);
+        let settings = SqliteSettings { busy_timeout, ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, journal, sink, results) = start(&settings);
+        add(&table, sink, 1, full());
+        assert_eq!(wait(&results), (1, Ok(())));
+        // One that keeps its own in memory would delete these.
+        for durability in [Durability::Crash, Durability::None] {
+            let settings = SqliteSettings { durability, ..settings.clone() };
+            let other = Arc::new(LocationTable::new(LocationSettings::default()));
+            match keep(&settings, &other, JournalSettings::default(), still()) {
+                Err(OpenError::InUse { .. }) => {}
+                Err(error) => panic!("{error}"),
+                Ok(_) => panic!("two servers number the rows of one file"),
+            }
+        }
+        journal.close();
+        let (table, ..) = start(&settings);
+        assert!(table.is_registered(full().aor, 0));
+    }
+
+    #[test]
+    fn a_file_that_another_program_overwrites_gets_nothing_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings { checkpoint_pages: 2, ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, journal, sink, results) = start(&settings);
+        add(&table, sink, 1, full());
+        assert_eq!(wait(&results), (1, Ok(())));
+        let garbage = vec![b'x'; 100_000];
+        std::fs::write(&settings.path, &garbage).unwrap();
+        for n in 2..20u64 {
+            let aor = n.to_le_bytes();
+            add(&table, sink, n, Binding { aor: &aor, ..full() });
+            assert_eq!(wait(&results), (n, Err(StoreError::Corrupt)));
+            assert!(!table.is_registered(&aor, 0));
+        }
+        // Registered users stay in memory.
+        assert!(table.is_registered(full().aor, 0));
+        journal.close();
+        assert!(std::fs::read(&settings.path).unwrap() == garbage, "at the end neither");
+        match keep(
+            &settings,
+            &Arc::new(LocationTable::new(LocationSettings::default())),
+            JournalSettings::default(),
+            still(),
+        ) {
+            Err(OpenError::Corrupt { .. }) => {}
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("it is no database"),
+        }
+    }
+
+    #[test]
+    fn a_file_at_its_limit_fails_and_goes_on_when_bindings_expire() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings { max_bytes: Some(64 << 10), ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, _journal, sink, results) = start(&settings);
+        let mut n = 0;
+        let kept = loop {
+            let aor = format!("sip:user{n}@example.com");
+            add(&table, sink, n, Binding { aor: aor.as_bytes(), expires_at: 60_000, ..full() });
+            match wait(&results) {
+                (_, Ok(())) => n += 1,
+                (_, Err(error)) => {
+                    assert_eq!(error, StoreError::Full);
+                    break n;
+                }
+            }
+            assert!(n < 10_000, "64 KiB cannot hold that");
+        };
+        assert_eq!(table.gauges().bindings as u64, kept);
+        assert_eq!(table.expire(60_000, usize::MAX, &mut |_| {}) as u64, kept);
+        // The rows go with the next group.
+        let again = (0..100).any(|n| {
+            add(&table, sink, 100_000 + n, Binding { aor: &n.to_le_bytes(), ..full() });
+            wait(&results).1.is_ok()
+        });
+        assert!(again, "the writer goes on by itself");
+    }
+
+    #[test]
+    fn the_log_is_written_back_and_does_not_grow() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings { checkpoint_pages: 50, ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, _journal, sink, results) = start(&settings);
+        let log = dir.path().join("s.db-wal");
+        // Each commit writes a page at least; a log that never starts again holds them all.
+        let starts_again = (0..20_000u64).any(|n| {
+            add(&table, sink, n, Binding { aor: &n.to_le_bytes(), ..full() });
+            assert_eq!(wait(&results), (n, Ok(())));
+            n > 300 && std::fs::metadata(&log).unwrap().len() < n * u64::from(PAGE) / 2
+        });
+        assert!(starts_again, "the log has {} bytes", std::fs::metadata(&log).unwrap().len());
+        assert!(std::fs::metadata(&settings.path).unwrap().len() > 50_000);
+    }
+
+    #[test]
+    fn memory_only_leaves_nothing_of_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings::new(dir.path().join("s.db"));
+        let (table, journal, sink, results) = start(&settings);
+        add(&table, sink, 1, full());
+        assert_eq!(wait(&results), (1, Ok(())));
+        journal.close();
+
+        let table = Arc::new(LocationTable::new(LocationSettings::default()));
+        let (again, loaded) = keep(&settings, &table, JournalSettings::default(), still()).unwrap();
+        assert_eq!((loaded, again.is_some()), (1, true));
+        drop(again);
+
+        let none = SqliteSettings { durability: Durability::None, ..settings.clone() };
+        let table = Arc::new(LocationTable::new(LocationSettings::default()));
+        let (journal, loaded) = keep(&none, &table, JournalSettings::default(), still()).unwrap();
+        assert!(journal.is_none() && loaded == 0);
+        let steps = |_: &ExistingBindings<'_>| Ok::<_, ()>(vec![Step::Add(full())]);
+        assert_eq!(table.update(b"a", 0, 1, Ticket::NONE, steps), Ok(UpdateStatus::Done));
+
+        let table = Arc::new(LocationTable::new(LocationSettings::default()));
+        let (_journal, loaded) = keep(&settings, &table, JournalSettings::default(), still()).unwrap();
+        assert_eq!((loaded, table.gauges().bindings), (0, 0));
+    }
+}

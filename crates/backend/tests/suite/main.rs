@@ -1,0 +1,12 @@
+//! Engines behind the store: behaviours that measure no time, in one program, linked once.
+
+mod clock_steps;
+mod fence;
+mod no_allocation;
+
+mod renames;
+mod survival;
+
+#[global_allocator]
+static ALLOCATOR: strowger_allocations::Counting<std::alloc::System> =
+    strowger_allocations::Counting(std::alloc::System);

@@ -1,0 +1,139 @@
+//! Which server has a key: slots of a Redis Cluster, shares of several Memcached servers.
+
+use crate::servers::Endpoint;
+
+use super::resp::Reply;
+
+/// Slots of a cluster.
+pub(super) const SLOTS: usize = 16_384;
+
+/// The slot of a key: of what stands between the first brace and the next closing one, if that is anything, else of all of it.
+pub(super) fn slot(key: &[u8]) -> usize {
+    let tag = key.iter().position(|octet| *octet == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        rest.iter().position(|octet| *octet == b'}').filter(|length| *length > 0).map(|length| &rest[..length])
+    });
+    usize::from(crc16(tag.unwrap_or(key))) % SLOTS
+}
+
+/// CRC-16/XMODEM, as the specification of Redis Cluster has it (its appendix A).
+fn crc16(bytes: &[u8]) -> u16 {
+    let step = |crc: u16, octet: &u8| {
+        (0..8).fold(crc ^ u16::from(*octet) << 8, |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 })
+    };
+    bytes.iter().fold(0, step)
+}
+
+/// A share of the slots, first and last, and the server that has it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) first: usize,
+    pub(super) last: usize,
+    pub(super) server: Endpoint,
+}
+
+/// What `CLUSTER SLOTS` says. A server that does not know its own name is the one that was asked.
+pub(super) fn shares(bytes: &[u8], reply: &Reply, asked: &Endpoint) -> Option<Vec<Share>> {
+    let Reply::Array(items) = reply else { return None };
+    let share = |item: &Reply| {
+        let Reply::Array(parts) = item else { return None };
+        let [Reply::Integer(first), Reply::Integer(last), Reply::Array(master), ..] = &parts[..] else { return None };
+        let [host, Reply::Integer(port), ..] = &master[..] else { return None };
+        let host = match host {
+            Reply::Bulk(text) => std::str::from_utf8(&bytes[text.clone()]).ok()?,
+            Reply::Nil => "",
+            _ => return None,
+        };
+        let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
+        let server = named(host, u16::try_from(*port).ok()?, asked)?;
+        (first <= last && last < SLOTS).then_some(Share { first, last, server })
+    };
+    items.iter().map(share).collect()
+}
+
+/// The address in a redirection, `192.0.2.7:6379`; without a host it is on that of the server that says so.
+pub(super) fn redirected(address: &str, by: &Endpoint) -> Option<Endpoint> {
+    let (host, port) = address.rsplit_once(':')?;
+    named(host, port.parse().ok()?, by)
+}
+
+fn named(host: &str, port: u16, by: &Endpoint) -> Option<Endpoint> {
+    match (host, by) {
+        _ if port == 0 => None,
+        ("" | "?", Endpoint::Tcp(host, _)) => Some(Endpoint::Tcp(host.clone(), port)),
+        ("" | "?", Endpoint::Unix(_)) => None,
+        _ => Some(Endpoint::Tcp(host.into(), port)),
+    }
+}
+
+/// The share of one of several servers that a key falls in: the same for all clients with the same list, and of a list that grows by one each
+/// key either stays or moves to the new server (rendezvous hashing).
+pub(super) fn chosen(key: &[u8], servers: &[u64]) -> usize {
+    let key = hash(key);
+    let weight = |server: &u64| mix(key ^ *server);
+    servers.iter().enumerate().max_by_key(|(_, server)| weight(server)).map_or(0, |(index, _)| index)
+}
+
+/// FNV-1a, mixed: it is the same in each process and version.
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    let fold = |hash: u64, octet: &u8| (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3);
+    mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold))
+}
+
+/// The end of SplitMix64.
+const fn mix(mut x: u64) -> u64 {
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::resp::{self, Front};
+
+    /// From the specification: CRC16 of "123456789" is 0x31C3.
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(slot(b"{user1000}.following"), slot(b"{user1000}.followers"));
+        assert_eq!(slot(b"foo{{bar}}zap"), usize::from(crc16(b"{bar")) % SLOTS);
+        assert_eq!(slot(b"foo{}{bar}"), usize::from(crc16(b"foo{}{bar}")) % SLOTS);
+        assert_eq!(slot(b"foo{bar}{zap}"), usize::from(crc16(b"bar")) % SLOTS);
+        // CLUSTER KEYSLOT foo
+        assert_eq!(slot(b"foo"), 12_182);
+    }
+
+    #[test]
+    fn shares_are_read() {
+        let text = b"*2\r\n*3\r\n:0\r\n:8191\r\n*3\r\n$9\r\n192.0.2.1\r\n:7000\r\n$2\r\nid\r\n\
+                     *4\r\n:8192\r\n:16383\r\n*2\r\n$-1\r\n:7001\r\n*2\r\n$9\r\n192.0.2.9\r\n:7002\r\n";
+        let Front::Whole(reply, _) = resp::read(text, 1000) else { panic!("a whole reply") };
+        let asked = Endpoint::Tcp("192.0.2.2".into(), 1);
+        let share = |first, last, host: &str, port| Share { first, last, server: Endpoint::Tcp(host.into(), port) };
+        let want = [share(0, 8191, "192.0.2.1", 7000), share(8192, 16_383, "192.0.2.2", 7001)];
+        assert_eq!(shares(text, &reply, &asked).expect("it is right"), want);
+        for (address, to) in [
+            ("192.0.2.7:63", Some("192.0.2.7:63")),
+            (":63", Some("192.0.2.2:63")),
+            ("2001:db8::1:63", Some("[2001:db8::1]:63")),
+            ("192.0.2.7:0", None),
+            ("192.0.2.7", None),
+            ("", None),
+        ] {
+            assert_eq!(redirected(address, &asked).map(|to| to.to_string()).as_deref(), to);
+        }
+    }
+
+    #[test]
+    fn a_further_server_takes_keys_and_moves_no_other() {
+        let servers: Vec<u64> = (0..5_u8).map(|n| hash(&[n])).collect();
+        let mut counts = [0; 5];
+        for n in 0..10_000_u32 {
+            let (before, after) = (chosen(&n.to_be_bytes(), &servers[..4]), chosen(&n.to_be_bytes(), &servers));
+            assert!(after == before || after == 4);
+            counts[after] += 1;
+        }
+        assert!(counts.iter().all(|count| (1_700..2_300).contains(count)), "{counts:?}");
+    }
+}

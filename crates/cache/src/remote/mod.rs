@@ -1,0 +1,196 @@
+//! Engines in other processes: Memcached, and Redis as one server, as a group that Sentinels watch, or as a cluster.
+//!
+//! The one rule of use: [`flush`](RemoteCache::flush) at the end of a round. Without it nothing leaves.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use strowger_cache::engine::Engine;
+//! use strowger_cache::request::Request;
+//! use strowger_cache::servers::Service;
+//! use strowger_cache::waiting::WaitingCache;
+//! use strowger_cache::remote::{RemoteCache, RemoteSettings};
+//!
+//! // No server is needed to begin with.
+//! let servers = vec!["127.0.0.1:1".parse()?];
+//! let remote = RemoteCache::start(RemoteSettings::new(Service::Memcached, servers))?;
+//! let mut cache = WaitingCache::new(Engine::Remote(Arc::new(remote)));
+//! let outcome = cache.ask_one(&Request::Fetch { key: b"key" }, 0, Duration::from_secs(5));
+//! println!("{:?}", outcome.result);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! *Asking* queues a request, with its bytes, for the thread of the engine, or for the tasks of a shard that has [connections of its
+//! own](RemoteCache::local): no other thread is woken for what that asks. Requests of a round leave together when it is
+//! [flushed](RemoteCache::flush), many on one connection without waiting for one another.
+//!
+//! *Order.* Requests of one thread for one key keep their order, and so do changes of it by several threads: while one is under way all requests
+//! for the key go by the connections that it went by.
+//!
+//! *Answers.* Each request has one answer within its deadline: what the server says, [`TimedOut`](CacheError::TimedOut), or
+//! [`Unavailable`](CacheError::Unavailable) at once where the server is not reached. A change that timed out may have been made.
+//! Replies come in the order of requests, and one that does not fit (another type, another key or token where the protocol repeats them)
+//! ends the connection: no request is answered by the reply to another one.
+//!
+//! *A server that is silent* is waited for by a few requests. Then its connection is given up, and until one that answers can be made, which
+//! is tried again and again after growing pauses, requests fail at once.
+//!
+//! # Why code of our own
+//!
+//! `redis` (redis-rs) multiplexes one connection, and knows clusters and Sentinels. A request there is a future with a channel for its
+//! reply, and brings a parser for each type that Redis has and 20 crates; what its connection does with requests that were given up, and how
+//! often it connects again, is its own affair. Memcached has no client that speaks the meta commands and pipelines. What both need is the
+//! same: a queue, connections with deadlines, replies in order. It stands here once, and the protocols are a file each.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | reply of a request; deadlines, dead servers | `link.rs`, `Link`; `connection.rs` |
+//! | protocols | `memcached.rs`; `redis.rs`; `resp.rs` |
+//! | order of changes of a key | `order.rs` |
+//! | failures logged once for several observers | `said.rs` |
+//! | server of a key; Sentinels | `cluster.rs`; `world.rs`; `dial.rs` |
+
+mod cluster;
+mod connection;
+mod dial;
+mod eviction;
+mod flight;
+mod link;
+mod memcached;
+mod order;
+mod queue;
+mod redis;
+mod resp;
+mod said;
+mod settings;
+mod shared;
+mod subscription;
+mod wire;
+mod world;
+
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+pub use self::settings::RemoteSettings;
+
+use self::queue::Queue;
+use self::shared::Shared;
+use self::world::Served;
+use crate::engine::{RemoteEngine, Subscriber, Task};
+use crate::error::CacheError;
+use crate::gauges::{Gauges, RemoteGauges};
+use crate::request::Request;
+use crate::servers::Service;
+use crate::ticket::{Receivers, Ticket};
+
+/// A cache in other processes, and the connections by which it is asked: those of its thread, or of [one that asks by its
+/// own](RemoteEngine::local). Dropping it ends them; open tickets come back with [`CacheError::Unavailable`].
+pub struct RemoteCache {
+    shared: Arc<Shared>,
+    /// The number of the thread that has the connections, and the way to it.
+    number: usize,
+    queue: Arc<Queue>,
+    /// Where it is the engine's own.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RemoteCache {
+    /// Starts the thread, which reaches for the servers. It is no error that there are none.
+    ///
+    /// # Errors
+    /// No server is named, its servers cannot be shown these credentials, or the thread could not be started.
+    pub fn start(mut settings: RemoteSettings) -> io::Result<Self> {
+        let wrong = |reason| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        if settings.servers.is_empty() {
+            return wrong("a cache without a server");
+        }
+        let is_memcached = settings.service == Service::Memcached;
+        if is_memcached && !settings.credentials.as_ref().is_none_or(memcached::can_be_shown) {
+            return wrong("Memcached takes no user and no password that is empty or has a space in it");
+        }
+        let port = settings.service.port();
+        settings.servers = settings.servers.into_iter().map(|server| server.or_port(port)).collect();
+        // The kernel keeps 15 bytes of it.
+        let thread = std::thread::Builder::new().name(format!("cache-{}", settings.name));
+        let mut this = Self::of(Arc::new(Shared::new(settings)));
+        let (shared, number, queue) = (this.shared.clone(), this.number, this.queue.clone());
+        this.thread = Some(thread.spawn(move || run(shared, number, queue))?);
+        Ok(this)
+    }
+
+    fn of(shared: Arc<Shared>) -> Self {
+        let (number, queue) = shared.add();
+        Self { shared, number, queue, thread: None }
+    }
+}
+
+impl RemoteEngine for RemoteCache {
+    fn ask(&self, request: &Request<'_>, ticket: Ticket, _now: u64) -> Result<(), CacheError> {
+        self.shared.ask((self.number, &self.queue), request, ticket)
+    }
+
+    fn flush(&self) {
+        self.queue.flush();
+    }
+
+    fn receivers(&self) -> &Receivers {
+        &self.shared.receivers
+    }
+
+    fn local(&self) -> Option<(Arc<dyn RemoteEngine>, Task)> {
+        let this = Self::of(self.shared.clone());
+        let served = Served::new(this.shared.clone(), this.number, this.queue.clone());
+        Some((Arc::new(this), Box::pin(served.serve())))
+    }
+
+    fn peers(&self) -> Vec<SocketAddr> {
+        self.shared.settings.peers.list()
+    }
+
+    fn subscribe(&self, channel: &[u8], subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {
+        let settings = &self.shared.settings;
+        if settings.service == Service::Memcached || channel.is_empty() || channel.len() > settings.key {
+            return Err(self.shared.refuse());
+        }
+        self.shared.subscriptions.add(channel, subscriber);
+        Ok(())
+    }
+
+    fn gauges(&self) -> Gauges {
+        self.shared.gauges()
+    }
+
+    fn remote_gauges(&self) -> RemoteGauges {
+        self.shared.remote_gauges()
+    }
+}
+
+impl Drop for RemoteCache {
+    fn drop(&mut self) {
+        self.queue.stop();
+        // The last owner may be a receiver of answers, on the thread itself.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            // A panic there was logged.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread of the engine.
+fn run(shared: Arc<Shared>, number: usize, queue: Arc<Queue>) {
+    let served = Served::new(shared.clone(), number, queue);
+    match tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()) {
+        Ok(runtime) => {
+            // A panic is logged where it ends what is served.
+            let _ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(served.serve())));
+            // It may be looking up a name, which is not waited for.
+            runtime.shutdown_background();
+        }
+        Err(error) => tracing::error!(cache = shared.settings.name, %error, "the thread of a cache cannot work"),
+    }
+}

@@ -1,0 +1,128 @@
+//! From one who asks to the thread that has the connections: requests of a round with their bytes, taken all at once.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+use super::flight::Op;
+use super::order::Claim;
+use crate::ticket::Ticket;
+
+/// A request, whose bytes stand in those of its [`Jobs`].
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) op: Op,
+    pub(super) key: Range<usize>,
+    pub(super) value: Range<usize>,
+    pub(super) ticket: Ticket,
+    pub(super) due: Instant,
+    pub(super) claim: Option<Claim>,
+}
+
+/// Requests with their bytes. Their memory is used again.
+#[derive(Default)]
+pub(super) struct Jobs {
+    pub(super) list: Vec<Job>,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Jobs {
+    /// More than that is given back to the allocator after a burst.
+    const KEPT: usize = 1 << 20;
+
+    pub(super) fn push(
+        &mut self,
+        (op, key, value): (Op, &[u8], &[u8]),
+        ticket: Ticket,
+        due: Instant,
+        claim: Option<Claim>,
+    ) {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        let middle = at + key.len();
+        self.list.push(Job { op, key: at..middle, value: middle..middle + value.len(), ticket, due, claim });
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(Self::KEPT);
+    }
+}
+
+/// The way to one thread and its connections, for those who ask by them.
+pub(super) struct Queue {
+    jobs: Mutex<Jobs>,
+    pub(super) wake: Notify,
+    /// Something was queued since the thread was last woken.
+    is_due: AtomicBool,
+    is_stopped: AtomicBool,
+    /// Connections that are there.
+    pub(super) connections: AtomicUsize,
+    /// Connections that are not down. None: requests fail at once.
+    pub(super) usable: AtomicUsize,
+    /// Servers that are not reached, or do not answer.
+    pub(super) silent: AtomicUsize,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            jobs: Mutex::default(),
+            wake: Notify::new(),
+            is_due: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            // Until the thread knows better.
+            usable: AtomicUsize::new(1),
+            silent: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Queue {
+    fn jobs(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has this put something in. False: it has stopped. What is queued before that is answered.
+    pub(super) fn put(&self, put: impl FnOnce(&mut Jobs)) -> bool {
+        let mut jobs = self.jobs();
+        if self.is_stopped() {
+            return false;
+        }
+        put(&mut jobs);
+        drop(jobs);
+        self.is_due.store(true, Ordering::Release);
+        true
+    }
+
+    /// The requests of a round leave.
+    pub(super) fn flush(&self) {
+        if self.is_due.load(Ordering::Acquire) && self.is_due.swap(false, Ordering::AcqRel) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes all that is queued into `jobs`, which is empty.
+    pub(super) fn take(&self, jobs: &mut Jobs) {
+        std::mem::swap(&mut *self.jobs(), jobs);
+    }
+
+    /// Nothing is queued any more.
+    pub(super) fn stop(&self) {
+        {
+            let _jobs = self.jobs();
+            self.is_stopped.store(true, Ordering::Relaxed);
+        }
+        self.wake.notify_one();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,90 @@
+//! What the log has heard of servers: an outage that the connections of several threads see is said once.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::servers::Endpoint;
+
+/// Most words of a server that are remembered.
+const WORDS: usize = 8;
+
+/// What is said of the servers of a cache.
+#[derive(Default)]
+pub(super) struct Said(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// Servers that are not reached, and by which thread.
+    missing: Vec<(Endpoint, usize)>,
+    /// Words that are no news until then.
+    words: Vec<(Endpoint, String, Instant)>,
+}
+
+impl Said {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread does not reach a server; whether it is the first.
+    pub(super) fn missed(&self, server: &Endpoint, thread: usize) -> bool {
+        let missing = &mut self.known().missing;
+        let is_first = missing.iter().all(|(other, _)| other != server);
+        missing.push((server.clone(), thread));
+        is_first
+    }
+
+    /// A thread reaches a server that it missed, or looks for it no more; whether it was the last.
+    pub(super) fn reached(&self, server: &Endpoint, thread: usize) -> bool {
+        let missing = &mut self.known().missing;
+        let before = missing.len();
+        missing.retain(|(other, by)| other != server || *by != thread);
+        missing.len() < before && missing.iter().all(|(other, _)| other != server)
+    }
+
+    /// A thread has ended.
+    pub(super) fn forget(&self, thread: usize) {
+        self.known().missing.retain(|(_, by)| *by != thread);
+    }
+
+    /// Whether these words about a server are to be logged: they were not for so long, nor too many others.
+    pub(super) fn is_news(&self, server: &Endpoint, words: &str, pause: Duration) -> bool {
+        let now = Instant::now();
+        let known = &mut self.known().words;
+        known.retain(|(_, _, until)| now < *until);
+        let mut of_server = known.iter().filter(|(other, ..)| other == server);
+        let is_news = of_server.clone().count() < WORDS && of_server.all(|(_, said, _)| said != words);
+        if is_news {
+            known.push((server.clone(), words.into(), now + pause));
+        }
+        is_news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(port: u16) -> Endpoint {
+        Endpoint::Tcp("192.0.2.1".into(), port)
+    }
+
+    #[test]
+    fn an_outage_begins_with_the_first_thread_and_ends_with_the_last() {
+        let (said, one, other) = (Said::default(), server(1), server(2));
+        assert!(!said.reached(&one, 0), "it was not missed");
+        assert!(said.missed(&one, 0) && !said.missed(&one, 1) && said.missed(&other, 1));
+        assert!(!said.reached(&one, 0));
+        assert!(said.reached(&one, 1) && !said.reached(&one, 1));
+        said.forget(1);
+        assert!(said.missed(&other, 0), "the thread that missed it has ended");
+    }
+
+    #[test]
+    fn the_same_words_are_no_news() {
+        let (said, long) = (Said::default(), Duration::from_secs(60));
+        let is_news = |words: &str| said.is_news(&server(1), words, long);
+        assert!(is_news("a") && !is_news("a") && is_news("b") && said.is_news(&server(2), "a", long));
+        assert!((2..WORDS).all(|n| is_news(&n.to_string())) && !is_news("one more"));
+        assert!(said.is_news(&server(3), "a", Duration::ZERO) && said.is_news(&server(3), "a", Duration::ZERO));
+    }
+}

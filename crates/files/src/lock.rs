@@ -1,0 +1,134 @@
+//! A file that one process at a time holds.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::private;
+
+/// A file that one process at a time holds: until it drops this, or ends, however it ends.
+///
+/// The file is empty and stays there: a process that removed it could remove it under another one that waits for it.
+#[derive(Debug)]
+pub struct FileLock(File);
+
+/// A file or folder that this process does not hold.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process holds it.
+    #[error("{}: another process has it", .0.display())]
+    InUse(PathBuf),
+    /// The folder or the lock cannot be made or opened.
+    #[error("{}: {error}", path.display())]
+    Unusable {
+        /// Path of the folder or the lock.
+        path: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+}
+
+/// How often one looks whether a process that is ending has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+impl FileLock {
+    /// Takes the lock of a file that cannot be locked itself: `FILE-lock` beside it, named as SQLite names the companions of its files. Waits
+    /// at most `most` for a process that is ending.
+    ///
+    /// # Errors
+    /// [`LockError`]
+    pub fn beside(file: &Path, most: Duration) -> Result<Self, LockError> {
+        let mut name = file.as_os_str().to_owned();
+        name.push("-lock");
+        let path = PathBuf::from(name);
+        match Self::take(&path, most) {
+            Ok(held) => held.ok_or_else(|| LockError::InUse(file.to_owned())),
+            Err(error) => Err(LockError::Unusable { path, error }),
+        }
+    }
+
+    /// Makes a folder where it is missing, for its user alone, and takes the lock of this name in it; waits at most `most` for a process
+    /// that is just ending.
+    ///
+    /// # Errors
+    /// [`LockError`]
+    pub fn of_folder(folder: &Path, name: &str, most: Duration) -> Result<Self, LockError> {
+        let unusable = |path: &Path, error| LockError::Unusable { path: path.to_owned(), error };
+        private::make_folder(folder).map_err(|error| unusable(folder, error))?;
+        let path = folder.join(name);
+        let held = Self::take(&path, most).map_err(|error| unusable(&path, error))?;
+        held.ok_or_else(|| LockError::InUse(folder.to_owned()))
+    }
+
+    /// Makes the file if it is missing, for its user alone, and takes it; waits at most `most` for a process that is just ending. None: another
+    /// process holds it.
+    ///
+    /// # Errors
+    /// It cannot be made or opened.
+    pub fn take(path: &Path, most: Duration) -> io::Result<Option<Self>> {
+        let file = private::file().open(path)?;
+        let end = Instant::now() + most;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(Self(file))),
+                Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Closing alone leaves it to a child that was forked meanwhile and has not begun its own program.
+        let _ = self.0.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let first = FileLock::take(&path, Duration::ZERO).unwrap().expect("it is free");
+        assert!(FileLock::take(&path, Duration::ZERO).unwrap().is_none());
+        drop(first);
+        assert!(FileLock::take(&path, Duration::ZERO).unwrap().is_some());
+        assert!(FileLock::take(&folder.path().join("no/lock"), Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn a_process_that_is_ending_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, other] = ["s.db", "t.db"].map(|name| folder.path().join(name));
+        let first = FileLock::beside(&file, Duration::ZERO).unwrap();
+        let refused = FileLock::beside(&file, Duration::from_millis(30)).unwrap_err();
+        assert!(matches!(&refused, LockError::InUse(path) if *path == file), "{refused}");
+        FileLock::beside(&other, Duration::ZERO).unwrap();
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(first);
+        });
+        FileLock::beside(&file, Duration::from_secs(60)).unwrap();
+        ends.join().unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_made_and_held() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("a/b");
+        let held = FileLock::of_folder(&folder, "lock", Duration::ZERO).unwrap();
+        let refused = FileLock::of_folder(&folder, "lock", Duration::ZERO).unwrap_err();
+        assert!(matches!(&refused, LockError::InUse(path) if *path == folder), "{refused}");
+        drop(held);
+        std::fs::write(parent.path().join("file"), "").unwrap();
+        let no_folder = parent.path().join("file/c");
+        let refused = FileLock::of_folder(&no_folder, "lock", Duration::ZERO).unwrap_err();
+        assert!(matches!(&refused, LockError::Unusable { path, .. } if *path == no_folder), "{refused}");
+    }
+}

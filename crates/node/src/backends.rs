@@ -1,0 +1,87 @@
+//! Settings of the storage engines, made from the configuration.
+
+use strowger_backend::accounting::{Place, Settings as AccountingSettings};
+use strowger_backend::files::calls::FolderSettings;
+use strowger_backend::sqlite::SqliteSettings;
+use strowger_backend::sqlite::calls::FileSettings;
+use strowger_config::{AccountingTarget, Config};
+
+/// Settings of the database file; `None`: everything is in memory.
+pub fn sqlite(config: &Config) -> Option<SqliteSettings> {
+    let store = &config.store;
+    store.database.as_ref().map(|path| SqliteSettings {
+        durability: config.store_durability(),
+        busy_timeout: store.busy_timeout,
+        cache_kib: u32::try_from(store.page_cache >> 10).unwrap_or(u32::MAX),
+        max_bytes: store.max_size,
+        ..SqliteSettings::new(path)
+    })
+}
+
+/// Settings of the writer of accounting; `None`: nothing is written.
+pub fn accounting(config: &Config) -> Option<AccountingSettings> {
+    let accounting = &config.accounting;
+    let mut settings = AccountingSettings::new(accounting.spool.clone());
+    (settings.spool_bytes, settings.patience) = (accounting.spool_size, config.store.busy_timeout);
+    (settings.group.linger, settings.group.queue) = (accounting.group_interval, accounting.queue);
+    (settings.retry, settings.retention) = (accounting.retry_interval, accounting.retention);
+    accounting.is_on().then_some(settings)
+}
+
+/// Place of rows of accounting; `None`: a database server, which [`Accounting::server`](strowger_config::Accounting::server) names.
+pub fn accounting_place(config: &Config) -> Option<Place> {
+    let path = config.accounting.path.clone();
+    Some(match config.accounting.to {
+        AccountingTarget::Sqlite => Place::Sqlite(path, config.store.busy_timeout),
+        AccountingTarget::Json => Place::Json(path),
+        AccountingTarget::Csv => Place::Csv(path),
+        AccountingTarget::Sql => return None,
+    })
+}
+
+/// Settings of the folder of kept calls; `None`: they are in no folder.
+pub(crate) fn call_folder(config: &Config) -> Option<FolderSettings> {
+    let settings = FolderSettings::new(config.dialogs.folder.clone()?);
+    Some(FolderSettings { wait: config.store.busy_timeout, ..settings })
+}
+
+/// Settings of the SQLite file of kept calls, for states of this form; `None`: they are in no such file.
+pub fn call_file(config: &Config, form: u8) -> Option<FileSettings> {
+    Some(FileSettings { path: config.dialogs.file()?.to_owned(), form, wait: config.store.busy_timeout })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use strowger_config::Source;
+
+    use super::*;
+
+    /// A default is a fact of the engine; the configuration must not say another one.
+    #[test]
+    fn the_defaults_are_those_of_the_engines() {
+        assert!(accounting(&Config::default()).is_none());
+        let source = Source { text: "accounting.events = true", ..Source::default() };
+        let ours = accounting(&Config::read(source).expect("right").0).expect("it is on");
+        let theirs = AccountingSettings::new(ours.spool.clone());
+        assert_eq!(
+            (ours.spool_bytes, ours.patience, ours.retry, ours.retention),
+            (theirs.spool_bytes, theirs.patience, theirs.retry, theirs.retention)
+        );
+        assert_eq!((ours.group.linger, ours.group.queue), (theirs.group.linger, theirs.group.queue));
+    }
+
+    /// Settings whose effect no peer can bring about in a test without a broken machine.
+    #[test]
+    fn what_no_peer_can_see_arrives_at_the_engines() {
+        let text = "store.page_cache = \"7MiB\"\naccounting.cdr = true\n\
+                    accounting.spool_size = \"7MiB\"\naccounting.queue = 777\naccounting.group_interval = \"77ms\"\n\
+                    accounting.retry_interval = \"7s\"";
+        let (config, _) = Config::read(Source { text, ..Source::default() }).expect("right");
+        assert_eq!(sqlite(&config).expect("a database").cache_kib, 7 << 10);
+        let accounting = accounting(&config).expect("it is on");
+        assert_eq!((accounting.spool_bytes, accounting.retry), (7 << 20, Duration::from_secs(7)));
+        assert_eq!((accounting.group.queue, accounting.group.linger), (777, Duration::from_millis(77)));
+    }
+}

@@ -1,0 +1,31 @@
+//! Checks of a configuration that need an engine.
+
+use std::path::Path;
+
+use strowger_backend::sqlite::{self, OpenError};
+use strowger_config::{Config, ListenAddress, Report};
+
+/// Reads a configuration and checks its database file; see [`Config::load`].
+///
+/// # Errors
+/// The report of everything that is wrong, warnings included.
+pub fn load(path: Option<&Path>, listen: &[ListenAddress]) -> Result<(Config, Report), Report> {
+    Config::load(path, listen, &database)
+}
+
+/// Why a database file cannot be used, and the cure; see [`strowger_config::Source::database`].
+pub fn database(path: &Path) -> Option<(String, &'static str)> {
+    Some(match sqlite::look(path) {
+        Err(OpenError::Corrupt { detail, .. }) => (
+            format!("is no sound SQLite database ({detail})"),
+            "name another file; or restore this one from a backup, or move it away",
+        ),
+        Err(OpenError::Foreign { .. }) => ("belongs to another program".into(), "name a file of its own"),
+        Err(OpenError::Newer { found, known, .. }) => (
+            format!("was written by a newer version: its schema is {found}, this program knows {known}"),
+            "use the version that wrote it, or name another file",
+        ),
+        // What else there is may be of the moment, or of the user who asks.
+        Err(_) | Ok(()) => return None,
+    })
+}

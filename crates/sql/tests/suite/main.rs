@@ -1,3 +1,0 @@
-//! Tests with database servers.
-
-mod fence;
