@@ -38,7 +38,7 @@ TESTS ?=
 # Those whose servers may be started by a reload.
 BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registrations:: relaying:: removal:: unreachable:: waiting::
 # Those of which a short form is among the tests; the whole takes minutes.
-LONG ?= fault_matrix:: lab_capacity:: lab_compare:: reload_under_load::
+LONG ?= fault_matrix:: lab_capacity:: lab_compare:: lab_hosts:: reload_under_load::
 # How many tests run at once: most of them wait nearly all the time.
 TEST_THREADS ?= $(shell expr 4 \* `nproc`)
 

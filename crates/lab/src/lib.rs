@@ -2,6 +2,7 @@
 //!
 //! * [`process`]: a program that runs beside this one and ends with it; [`program`]: programs by others, and where they come from.
 //! * [`guard`]: the end of these programs when this one was killed.
+//! * [`host`]: places of processes, and the machines that `ssh` reaches.
 //! * [`backend`]: databases and caches in temporary folders.
 //! * [`system`]: how a system under test is started; [`echo`]: the one that does nothing but answer.
 //! * [`run`]: the execution of an experiment, and the folder of its run.
@@ -50,6 +51,7 @@ pub mod finder;
 pub mod formula;
 pub mod generator;
 pub mod guard;
+pub mod host;
 pub mod port;
 pub mod process;
 pub mod program;

@@ -3,15 +3,15 @@
 pub mod exchange;
 
 use std::io::ErrorKind;
-use std::net::UdpSocket;
+use std::net::{SocketAddrV4, UdpSocket};
 
-/// Passes datagrams on unread until it is ended: from the called end, a port of 127.0.0.1, to the caller who spoke last, and from callers to the
+/// Passes datagrams on unread until it is ended: from the called end to the caller who spoke last, and from callers to the
 /// called end. Datagrams come and go in batches where the kernel has several. With each `answered`-th datagram of callers an empty line goes back,
 /// so that as many datagrams are sent as by a server that answers one of so many by a 100. 0: none.
 ///
 /// # Errors
 /// The socket fails.
-pub fn relay(socket: &UdpSocket, called: u16, answered: u64) -> std::io::Result<()> {
+pub fn relay(socket: &UdpSocket, called: SocketAddrV4, answered: u64) -> std::io::Result<()> {
     const BATCH: usize = 64;
     const NOTHING: &[u8] = b"\r\n\r\n";
     const SIZE: usize = 2_048;
@@ -28,8 +28,8 @@ pub fn relay(socket: &UdpSocket, called: u16, answered: u64) -> std::io::Result<
     // SAFETY: as above.
     let mut end: libc::sockaddr_in = unsafe { std::mem::zeroed() };
     end.sin_family = libc::AF_INET as libc::sa_family_t;
-    end.sin_addr.s_addr = u32::from(std::net::Ipv4Addr::LOCALHOST).to_be();
-    end.sin_port = called.to_be();
+    end.sin_addr.s_addr = u32::from(*called.ip()).to_be();
+    end.sin_port = called.port().to_be();
     let mut caller = end;
     loop {
         for n in 0..2 * BATCH {
@@ -55,7 +55,7 @@ pub fn relay(socket: &UdpSocket, called: u16, answered: u64) -> std::io::Result<
         let mut wanted = got;
         for n in 0..got {
             pieces[n].iov_len = headers[n].msg_len as usize;
-            let is_of_caller = u16::from_be(names[n].sin_port) != called;
+            let is_of_caller = (names[n].sin_addr.s_addr, names[n].sin_port) != (end.sin_addr.s_addr, end.sin_port);
             of_callers += u64::from(is_of_caller);
             if is_of_caller && answered > 0 && of_callers.is_multiple_of(answered) {
                 names[wanted] = names[n];
@@ -88,7 +88,7 @@ mod tests {
     fn each_datagram_goes_to_the_other_end_and_one_in_three_of_the_caller_is_answered() {
         let [first, second, middle] = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
         let at = |socket: &UdpSocket| socket.local_addr().expect("it is bound").port();
-        let (called, to) = (at(&second), ("127.0.0.1", at(&middle)));
+        let (called, to) = (SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, at(&second)), ("127.0.0.1", at(&middle)));
         // It ends with the process of the tests.
         std::thread::spawn(move || relay(&middle, called, 3).expect("its socket is good"));
         let heard = |socket: &UdpSocket, count: usize| -> Vec<Vec<u8>> {

@@ -16,6 +16,7 @@ pub use server::{is_of_this_machine, is_private, owner_of_port};
 
 use crate::finder::{Finder, Goal, Limit, Next, Outcome, Search, Settings};
 use crate::generator::{Generator, Made, Setting, Traffic, Trial};
+use crate::host::{Party, Place};
 use crate::row::{Check, Load, LoadUnit, Validity};
 use crate::{Error, port};
 use sampling::Sampling;
@@ -277,7 +278,9 @@ fn setting(order: &Order) -> Setting {
         traffic: Traffic::Ready(order.work.workload(), words),
         users: 0,
         hold: Duration::from_millis(100),
+        callers: vec![Party::here(None)],
         sides: Vec::new(),
+        answerers: vec![Place::Here],
         answer: crate::generator::Answer::Ring(Duration::ZERO),
         patience: PATIENCE,
         thresholds: thresholds(),

@@ -1,11 +1,13 @@
 //! `strowger lab`: experiments on SIP servers, their runs and reports.
 
+mod agent;
 mod capacity;
 mod check;
 mod compare;
 mod doctor;
 mod echo;
 mod floor;
+mod hosts;
 mod list;
 mod plan;
 mod report;
@@ -59,6 +61,9 @@ pub(crate) enum LabCommand {
     Check(check::CheckArguments),
     Doctor(doctor::DoctorArguments),
     Run(run::RunArguments),
+    /// Start, sample and end programs on this machine for a laboratory on another one.
+    #[command(hide = true)]
+    Agent,
     #[command(hide = true)]
     Floor(floor::FloorArguments),
     #[command(hide = true)]
@@ -80,6 +85,7 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
         LabCommand::Check(arguments) => check::run(&arguments),
         LabCommand::Doctor(arguments) => doctor::run(&arguments),
         LabCommand::Run(arguments) => run::run(&arguments),
+        LabCommand::Agent => agent::run(),
         LabCommand::Floor(arguments) => floor::run(&arguments),
         LabCommand::Echo(arguments) => echo::run(&arguments),
         LabCommand::Stack(arguments) => stack::run(&arguments),
