@@ -56,7 +56,7 @@ pub enum Error {
     Host {
         /// Its name on the command line.
         host: String,
-        /// What is wrong, and the cure.
+        /// Fault, and the cure.
         reason: String,
     },
     /// A file or folder cannot be read or written.

@@ -80,7 +80,7 @@ pub(crate) fn forget(child: &Child) {
     guard::tell(pid, false);
 }
 
-/// Tells whether a signal has ended the programs, see [`end_by_signals`].
+/// Tells whether a signal, see [`end_by_signals`], or the loss of a host has ended the programs.
 pub fn is_ending() -> bool {
     IS_ENDING.load(SeqCst)
 }

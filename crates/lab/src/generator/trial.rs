@@ -268,7 +268,7 @@ fn wait_for(callers: &mut [Started], sides: &mut [(Started, PathBuf)], limit: Du
             break;
         }
         for (side, _) in sides.iter_mut() {
-            // What counts is that it can be asked.
+            // An error says that its host is gone.
             side.has_ended()?;
         }
         std::thread::sleep(STEP);

@@ -5,6 +5,7 @@
 
 use super::protocol::{Request, read, write};
 use super::{Greeting, SILENCE};
+use crate::capacity::is_of_this_machine;
 use crate::doctor::{self, Finding, Grade, Kernel};
 use crate::process::{self, Process};
 use crate::row::Digest;
@@ -59,7 +60,7 @@ pub fn serve(
         agent.work(&received, &mut output);
     }
     drop(agent);
-    // The laboratory has taken what it wanted.
+    // The laboratory has fetched its files.
     let _ = std::fs::remove_dir_all(scratch);
     Ok(())
 }
@@ -68,12 +69,10 @@ fn greeting(program: &Path, scratch: &Path) -> Result<Greeting, Error> {
     let bytes = std::fs::read(program).map_err(Error::file(program))?;
     // CLIENT PORT SERVER PORT, as sshd says it.
     let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
-    let mut ends = connection.split(' ').step_by(2).map(|end| end.parse().ok());
     Ok(Greeting {
         program: Digest::of(&bytes),
         scratch: scratch.to_owned(),
-        seen_from: ends.next().flatten(),
-        seen_at: ends.next().flatten(),
+        seen_at: connection.split(' ').nth(2).and_then(|address| address.parse().ok()),
         machine: Machine::this(),
     })
 }
@@ -94,7 +93,7 @@ impl<R: Read> Read for Ear<R> {
 
 type Received = (Request, Vec<u8>);
 
-/// Passes requests on until the input ends, and ends all programs then: what waits for one of them waits no longer.
+/// Passes requests on until the input ends. Then it ends all programs, and with them every wait for one.
 fn listen(mut input: impl BufRead, requests: &Sender<Received>) {
     while let Ok(Some(request)) = read::<Request>(&mut input) {
         if !matches!(request.0, Request::Alive) && requests.send(request).is_err() {
@@ -140,6 +139,10 @@ impl Agent {
             Request::Clock => json(micros()),
             Request::Examine => json(limits()),
             Request::Address(to) => json(own_address(to)?),
+            Request::Port(ip) if !is_of_this_machine(ip) => {
+                let reason = "it is no address of that machine: name another one by HOST=ADDRESS".to_owned();
+                Err(Error::Unexpected { what: ip.to_string(), reason })
+            }
             Request::Port(ip) => json(port::free_at(ip)),
             Request::Put { file, is_program } => json(self.put(&file, is_program, bytes)?),
             Request::Get(file) => {
@@ -229,7 +232,9 @@ mod tests {
 
     #[test]
     fn the_own_address_is_on_the_way() {
-        let address = own_address(SocketAddr::from(([127, 0, 0, 1], 9))).expect("loopback is there");
-        assert!(address.is_loopback());
+        for to in ["127.0.0.1:9", "[::1]:9"] {
+            let address = own_address(to.parse().expect("an address")).expect("loopback is there");
+            assert!(address.is_loopback(), "{address}");
+        }
     }
 }

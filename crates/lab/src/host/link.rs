@@ -10,15 +10,19 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Options of `ssh`: no questions, an end soon after the link breaks, and nothing but this program.
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 13] = [
     "-T",
     "-x",
     "-a",
+    // A shared connection would outlive its link.
+    "-o",
+    "ControlPath=none",
     "-o",
     "BatchMode=yes",
     "-o",
@@ -41,7 +45,7 @@ const GREETING: &[u8] = b"{\"is\":";
 /// Time in which `ssh` ends after its agent.
 const END: Duration = Duration::from_secs(8);
 
-/// This program, as it is copied.
+/// Copy of this program.
 #[derive(Debug)]
 pub(super) struct OwnProgram<'a> {
     pub(super) path: &'a Path,
@@ -53,11 +57,14 @@ pub(super) struct OwnProgram<'a> {
 #[derive(Debug)]
 pub(super) struct Link {
     host: String,
-    child: Mutex<Child>,
+    child: Arc<Mutex<Child>>,
+    /// None once the laboratory has closed the connection.
     input: Arc<Mutex<Option<ChildStdin>>>,
     output: Mutex<BufReader<ChildStdout>>,
     errors: Arc<Mutex<String>>,
-    ears: Vec<JoinHandle<()>>,
+    /// The connection broke first, and ended the run.
+    is_lost: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Link {
@@ -99,19 +106,20 @@ impl Link {
         let errors = Arc::new(Mutex::new(String::new()));
         let mut link = Self {
             host: host.into(),
-            child: Mutex::new(child),
+            child: Arc::new(Mutex::new(child)),
             input: Arc::new(Mutex::new(Some(stdin))),
             output: Mutex::new(BufReader::new(stdout)),
             errors: Arc::clone(&errors),
-            ears: Vec::new(),
+            is_lost: Arc::default(),
+            threads: Vec::new(),
         };
-        let hear = move || listen(stderr, &errors);
-        link.ears.extend(std::thread::Builder::new().name("ssh".into()).spawn(hear).ok());
+        link.thread("ssh", move || listen(stderr, &errors))?;
         let greeting = greeting(&mut *lock(&link.output));
         match greeting {
             Some(Ok(greeting)) => {
-                let input = Arc::clone(&link.input);
-                link.ears.extend(std::thread::Builder::new().name("alive".into()).spawn(move || live(&input)).ok());
+                let (input, child) = (Arc::clone(&link.input), Arc::clone(&link.child));
+                let is_lost = Arc::clone(&link.is_lost);
+                link.thread("alive", move || live(&input, &child, &is_lost))?;
                 Ok(Some((link, greeting)))
             }
             Some(Err(said)) if said == "missing" => Ok(None),
@@ -132,6 +140,12 @@ impl Link {
         }
     }
 
+    fn thread(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        let started = std::thread::Builder::new().name(name.into()).spawn(work);
+        self.threads.push(started.map_err(|source| Error::NotStarted { name: name.into(), source })?);
+        Ok(())
+    }
+
     /// Asks the agent, and reads its reply and the bytes behind it.
     pub(super) fn ask<T: DeserializeOwned>(&self, request: &Request, bytes: &[u8]) -> Result<(T, Vec<u8>), Error> {
         let mut output = lock(&self.output);
@@ -148,18 +162,22 @@ impl Link {
             },
             Ok(Some((Err(reason), _))) => Err(fault(&self.host, reason)),
             Ok(None) | Err(_) if process::is_ending() => Err(Error::Interrupted),
-            Ok(None) | Err(_) => Err(fault(
-                &self.host,
-                format!(
-                    "the connection is gone ({}); its programs end by themselves within {} s",
-                    self.last_words(),
-                    SILENCE.as_secs()
-                ),
-            )),
+            Ok(None) | Err(_) => Err(self.gone()),
         }
     }
 
-    /// What `ssh` said at last, once it has ended.
+    /// Error of a connection whose loss has ended the run.
+    pub(super) fn lost(&self) -> Option<Error> {
+        self.is_lost.load(Ordering::SeqCst).then(|| self.gone())
+    }
+
+    fn gone(&self) -> Error {
+        let (said, limit) = (self.last_words(), SILENCE.as_secs());
+        let reason = format!("the connection is gone ({said}); its programs end by themselves within {limit} s");
+        fault(&self.host, reason)
+    }
+
+    /// Last words of `ssh`, once it has ended.
     fn last_words(&self) -> String {
         let ended = wait::look(END, || lock(&self.child).try_wait().ok().flatten());
         let errors = lock(&self.errors);
@@ -181,8 +199,8 @@ impl Drop for Link {
         }
         process::forget(&lock(&self.child));
         let _ = lock(&self.child).wait();
-        for ear in self.ears.drain(..) {
-            let _ = ear.join();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
         }
     }
 }
@@ -268,7 +286,7 @@ fn send(ssh: &[String], host: &str, copy: &OwnProgram<'_>) -> Result<(), Error> 
     ))
 }
 
-/// Keeps the end of what comes.
+/// Keeps the last lines of an output.
 fn listen(errors: impl Read, kept: &Mutex<String>) {
     for line in BufReader::new(errors).lines().map_while(Result::ok) {
         let mut kept = lock(kept);
@@ -280,8 +298,9 @@ fn listen(errors: impl Read, kept: &Mutex<String>) {
     }
 }
 
-/// Tells the agent now and then that the laboratory is there, until the input is closed.
-fn live(input: &Mutex<Option<ChildStdin>>) {
+/// Tells the agent now and then that the laboratory is there, until the input is closed. A connection that breaks before ends all programs
+/// at once: the laboratory may wait for calls, and ask this host nothing meanwhile.
+fn live(input: &Mutex<Option<ChildStdin>>, child: &Mutex<Child>, is_lost: &AtomicBool) {
     let mut passed = Duration::ZERO;
     let step = Duration::from_millis(200);
     loop {
@@ -289,6 +308,14 @@ fn live(input: &Mutex<Option<ChildStdin>>) {
         passed += step;
         let mut input = lock(input);
         let Some(input) = input.as_mut() else { return };
+        // The end of all programs ends the connections to other hosts too.
+        if !matches!(lock(child).try_wait(), Ok(None)) {
+            if !process::is_ending() {
+                is_lost.store(true, Ordering::SeqCst);
+                process::end_all();
+            }
+            return;
+        }
         if passed >= SILENCE / 10 {
             passed = Duration::ZERO;
             let _ = write(input, &Request::Alive, &[]);
@@ -341,12 +368,11 @@ mod tests {
         let sent = Greeting {
             program: Digest::of(b"program"),
             scratch: "/tmp/a".into(),
-            seen_from: None,
             seen_at: None,
             machine: crate::run::Machine::default(),
         };
         let mut line = b"Welcome back, ".to_vec();
-        super::super::protocol::write(&mut line, &sent, &[]).expect("a Vec takes all");
+        write(&mut line, &sent, &[]).expect("a Vec takes all");
         let heard = greeting(&mut line.as_slice()).expect("a greeting").expect("an agent");
         assert_eq!(heard.program, sent.program);
         assert!(of("Welcome\n").is_none() && of("").is_none());

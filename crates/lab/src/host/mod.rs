@@ -4,6 +4,8 @@
 //! `strowger lab agent`, with which it speaks by standard input and output. The agent ends everything that it started when the connection
 //! closes, when it hears nothing for [`SILENCE`], and by its guard also when it is killed.
 //!
+//! A connection that breaks ends the run: all programs end as by a signal, and [`Hosts::lost`] names the host.
+//!
 //! Hosts have the clock of the laboratory: its difference is measured before each trial, and the programs there subtract it
 //! (`strowger load --clock-ahead`). A host whose clock is more than a second off is refused.
 
@@ -46,8 +48,6 @@ const EXCHANGES: usize = 8;
 struct Greeting {
     program: Digest,
     scratch: PathBuf,
-    /// Address of this machine, as the host sees it.
-    seen_from: Option<IpAddr>,
     /// Address of the host, as this machine reaches it.
     seen_at: Option<IpAddr>,
     machine: Machine,
@@ -74,6 +74,11 @@ impl Host {
     /// Processor, memory and kernel.
     pub const fn machine(&self) -> &Machine {
         &self.greeting.machine
+    }
+
+    /// Error of a connection whose loss has ended the run.
+    fn lost(&self) -> Option<Error> {
+        self.link.lost()
     }
 
     fn ask<T: DeserializeOwned>(&self, request: &Request) -> Result<T, Error> {
@@ -278,31 +283,50 @@ impl Hosts {
             }
             hosts.insert(name, Arc::new(host));
         }
-        let here = hosts.values().find_map(|host| host.greeting.seen_from);
         let party = |named: &Named| {
             let host = Arc::clone(&hosts[named.name.as_str()]);
-            Party { address: named.address.or(host.greeting.seen_at), place: Place::There(host) }
+            if let Some(address) = named.address {
+                // It is an address of the host.
+                host.free_port(address)?;
+            }
+            let unknown = || host.fault(format!("ssh does not tell its address: write {}=ADDRESS", named.name));
+            let address = named.address.or(host.greeting.seen_at).ok_or_else(unknown)?;
+            Ok(Party { address: Some(address), place: Place::There(host) })
         };
-        let several = |named: &[Named]| match named {
-            [] => vec![Party::here(here)],
-            named => named.iter().map(party).collect(),
-        };
-        let server = roles.server.as_ref().map_or_else(|| Party::here(here), party);
-        Ok(Self { callers: several(&roles.callers), answerers: several(&roles.answerers), server, ..Self::local() })
+        let of = |named: &[Named]| named.iter().map(party).collect::<Result<Vec<Party>, Error>>();
+        let (callers, answerers, server) = (of(&roles.callers)?, of(&roles.answerers)?, of(roles.server.as_slice())?);
+        let mut here = None;
+        if let Some(address) = server.iter().chain(&callers).chain(&answerers).find_map(|party| party.address) {
+            here = Some(agent::own_address(SocketAddr::new(address, 9))?);
+        }
+        let or_here = |parties: Vec<Party>| if parties.is_empty() { vec![Party::here(here)] } else { parties };
+        let [callers, answerers] = [callers, answerers].map(or_here);
+        let server = server.into_iter().next().unwrap_or_else(|| Party::here(here));
+        Ok(Self { callers, answerers, server, ..Self::local() })
     }
 
-    /// Checks that the answering sides are reached from where the server is: the address of this machine is that by which hosts see it.
-    ///
-    /// Hosts without a given address take the one of their way to the server.
+    /// Gives callers and answering sides the addresses of their way to the server, but for those that `roles` names.
     ///
     /// # Errors
-    /// There is no way, or a connection is gone.
+    /// There is no way, some addresses are of IPv4 and others of IPv6, or a connection is gone.
     pub fn towards(mut self, server: SocketAddr, roles: &Roles) -> Result<Self, Error> {
-        for (party, named) in
-            self.callers.iter_mut().zip(&roles.callers).chain(self.answerers.iter_mut().zip(&roles.answerers))
-        {
-            if let (Place::There(host), None) = (&party.place, named.address) {
-                party.address = Some(host.address_towards(server)?);
+        if server.ip().is_loopback() {
+            let reason = "no other machine reaches a loopback address: name another one of the server".to_owned();
+            return Err(Error::Unexpected { what: server.to_string(), reason });
+        }
+        for (parties, named) in [(&mut self.callers, &roles.callers), (&mut self.answerers, &roles.answerers)] {
+            for (number, party) in parties.iter_mut().enumerate() {
+                let given = named.get(number).and_then(|named| named.address);
+                let address = match (&party.place, given) {
+                    (_, Some(address)) => address,
+                    (Place::There(host), None) => host.address_towards(server)?,
+                    (Place::Here, None) => agent::own_address(server)?,
+                };
+                if address.is_ipv4() != server.is_ipv4() {
+                    let reason = format!("it is no way to the server at {}: name one of the same IP", server.ip());
+                    return Err(Error::Unexpected { what: format!("address {address}"), reason });
+                }
+                party.address = Some(address);
             }
         }
         Ok(self)
@@ -340,6 +364,11 @@ impl Hosts {
             }
         }
         found
+    }
+
+    /// Error of a connection whose loss has ended the run.
+    pub fn lost(&self) -> Option<Error> {
+        self.hosts().into_iter().find_map(|host| host.lost())
     }
 
     /// Tells whether a party is on a host.

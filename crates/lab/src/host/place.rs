@@ -1,4 +1,4 @@
-//! Start of programs at a place, and what is asked of them.
+//! Programs at a place: their start, their signals, their end and their files.
 
 use super::{Host, command, folder_of};
 use crate::Error;
@@ -47,9 +47,9 @@ pub struct Start<'a> {
 /// Program that was started. It ends when it is dropped.
 #[derive(Debug)]
 pub enum Started {
-    /// On this machine.
+    /// Process of this machine.
     Here(Process),
-    /// On a host.
+    /// Program on a host.
     There(Remote),
 }
 
@@ -175,7 +175,7 @@ impl Started {
         }
     }
 
-    /// Waits for its end, so that its files are whole; on this machine are also those of a host then.
+    /// Waits for its end, so that its files are whole. Files of a host are copied to this machine.
     ///
     /// # Errors
     /// It still runs after this time, or the connection is gone.

@@ -134,6 +134,28 @@ impl Drop for HostSide {
     }
 }
 
+/// Server that runs already, and is sampled on its host.
+#[derive(Debug)]
+pub(crate) struct FarServer(HostSide);
+
+impl FarServer {
+    /// Finds the processes of the server.
+    pub(crate) fn find(at: SocketAddr, host: &Arc<Host>) -> Result<Self, Error> {
+        let order = SideOrder { work: Work::External(at), address: at.ip(), cores: Vec::new() };
+        HostSide::start(order, host).map(Self)
+    }
+
+    /// Begins samples, which [`FarServer::finish`] leaves at this path.
+    pub(crate) fn begin(&mut self, samples: &Path, rate: u32) -> Result<(), Error> {
+        self.0.begin(samples, rate)
+    }
+
+    /// Ends the samples. The sentence is about a clock that was set meanwhile.
+    pub(crate) fn finish(&mut self) -> Result<Option<String>, Error> {
+        self.0.finish().map(|watched| watched.clock)
+    }
+}
+
 /// Sides of an agent, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct HostedSides(HashMap<u32, OwnSide>);

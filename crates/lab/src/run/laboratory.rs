@@ -139,7 +139,7 @@ impl Laboratory {
         let needs = scenario.map_or_else(Vec::new, |scenario| scenario.needs.clone());
         beside.extend(needs.into_iter().filter(|need| !chosen.spec.beside_at(&planned.axes).contains(need)));
         let sides = self.sides()?;
-        let (system, configuration) = (chosen.folder.clone(), planned.configuration.clone());
+        let (system, configuration) = (Box::new(chosen.folder.clone()), planned.configuration.clone());
         let copies = self.has_other_build(chosen);
         let work = Work::System { system, configuration, workers, copies, beside, answers: sides.clone() };
         let side = self.start_side(work, &folder)?;

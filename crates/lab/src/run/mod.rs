@@ -77,7 +77,7 @@ pub use chosen::{Chosen, check, choose, describe, versions};
 pub use conduct::{Ending, Event, TestBed, conduct, replay};
 pub use description::{Description, HostUsed, Machine, SystemUsed};
 pub use folder::Folder;
-pub(crate) use host_side::HostedSides;
+pub(crate) use host_side::{FarServer, HostedSides};
 pub use laboratory::{Laboratory, check_hosts};
 pub(crate) use measuring::printed_figures;
 pub use recorded::{DESCRIPTION, EXPERIMENT, FolderError, ROWS, Recorded, SUMS};

@@ -145,6 +145,7 @@ impl OwnSide {
                 pin(&floor.ids(), cores)?;
                 (floor, addresses)
             }
+            Work::External(at) => (Server::External(owner_of_port(at.port())), vec![*at]),
             Work::System { system, configuration, workers, copies, beside: names, answers } => {
                 for name in names {
                     let own = folder.join(name);

@@ -1,4 +1,4 @@
-//! Server's side of a site: the server, the backends beside it, and what is sampled of them.
+//! Server's side of a site: the server, the backends beside it, and their samples.
 
 use super::host_side::HostSide;
 use super::own_side::OwnSide;
@@ -27,9 +27,11 @@ pub(crate) struct SideOrder {
 pub(super) enum Work {
     /// Unread relay to this address.
     Floor(SocketAddr),
+    /// Server that runs already at this address.
+    External(SocketAddr),
     /// System under test.
     System {
-        system: SystemFolder,
+        system: Box<SystemFolder>,
         configuration: String,
         workers: Option<u32>,
         /// Starts a copy of the program.
@@ -60,7 +62,7 @@ pub(crate) enum SideRequest {
     Versions(Vec<String>),
 }
 
-/// Memory of a side, in bytes, and what its caches hold.
+/// Memory of a side, in bytes, and the entries of its caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SideMemory {
     /// Memory of the server. None where it cannot be seen.

@@ -18,7 +18,7 @@
 //! | mark | value |
 //! |---|---|
 //! | `@PROGRAM@`, `@CONFIG@`, `@FOLDER@` | program, filled configuration, folder of the start |
-//! | `@ADDRESS@`, `@PORT@` | address and port of the server; 127.0.0.1 unless other machines take part |
+//! | `@ADDRESS@`, `@PORT@` | address and port of the server: 127.0.0.1 unless other machines take part; by IPv6 in brackets |
 //! | `@WORKERS@` | workers of the setting, 1 unless it names some |
 //! | `@LOAD@`, `@WARM_UP@`, `@WINDOW@` | in `measure`: load of the trial, and its times in seconds |
 //! | `@WORDS@` | as a word of `start` or `measure` alone: the `words` of the scenario |

@@ -161,7 +161,7 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
     let mut values = vec![
         ("PROGRAM", program.display().to_string()),
         ("FOLDER", folder.display().to_string()),
-        ("ADDRESS", setting.address.to_string()),
+        ("ADDRESS", host(setting.address)),
         ("PORT", port.to_string()),
         ("NODE", node.to_string()),
         ("WORKERS", setting.workers.unwrap_or(1).to_string()),
@@ -198,6 +198,14 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
         folder,
         port,
     })
+}
+
+/// Address as the host of a URI.
+fn host(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
 }
 
 /// Copies a program into a folder.

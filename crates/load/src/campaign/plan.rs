@@ -79,7 +79,7 @@ pub struct Plan {
     pub profile: Vec<Part>,
     /// When the schedule begins; without it as soon as all is ready.
     pub start_at: Option<SystemTime>,
-    /// By how much the clock of this machine is ahead of that of the plan, µs; negative: behind.
+    /// Lead of the clock of this machine over that of the plan, in µs; negative: lag.
     pub clock_ahead: i64,
     /// The first part of the schedule, whose calls are in no figure of the run.
     pub warm_up: Duration,

@@ -1,6 +1,6 @@
 //! `strowger lab floor`: the unread relay, which the laboratory starts.
 
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -12,10 +12,10 @@ use crate::output::{Refusal, code};
 pub(crate) struct FloorArguments {
     /// Address for callers.
     #[arg(long, value_name = "IP:PORT")]
-    pub listen: SocketAddrV4,
+    pub listen: SocketAddr,
     /// Address of the called end.
     #[arg(long, value_name = "IP:PORT")]
-    pub called: SocketAddrV4,
+    pub called: SocketAddr,
     /// One of so many datagrams of callers gets an empty line as an answer.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub answered: u64,

@@ -30,15 +30,32 @@ pub(crate) struct HostArguments {
 }
 
 fn named(text: &str) -> Result<Named, String> {
-    let wrong = || "write HOST or HOST=ADDRESS; HOST is a name for ssh, ADDRESS an IP address".to_owned();
-    let (name, address) = match text.split_once('=') {
-        Some((name, address)) => (name, Some(address.parse::<IpAddr>().map_err(|_| wrong())?)),
+    let (host, address) = match text.split_once('=') {
+        Some((host, address)) => (host, Some(address.parse::<IpAddr>().map_err(|_| WRONG.to_owned())?)),
         None => (text, None),
     };
-    if name.is_empty() || name.starts_with('-') || name.contains(char::is_whitespace) {
-        return Err(wrong());
+    Ok(Named { name: name(host)?, address })
+}
+
+/// Reads the name of a host for ssh.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    match text.is_empty() || text.starts_with('-') || text.contains(|c: char| c.is_whitespace() || c == '=') {
+        true => Err(WRONG.into()),
+        false => Ok(text.into()),
     }
-    Ok(Named { name: name.into(), address })
+}
+
+const WRONG: &str =
+    "write HOST, or HOST=ADDRESS where an address is asked for; HOST is a name for ssh, ADDRESS an IP address";
+
+/// Connects the host of a server, if one is named.
+pub(super) fn only_server(name: Option<&str>, ssh: &str, program: &Path) -> Result<Hosts, Error> {
+    let server = name.map(|name| Named { name: name.into(), address: None });
+    Hosts::connect(&Roles { server, ..Roles::default() }, &words(ssh), program)
+}
+
+fn words(ssh: &str) -> Vec<String> {
+    ssh.split_whitespace().map(str::to_owned).collect()
 }
 
 impl HostArguments {
@@ -46,24 +63,23 @@ impl HostArguments {
         Roles { callers: self.caller.clone(), answerers: self.answerer.clone(), server: self.server.clone() }
     }
 
-    /// Connects the hosts, and says what limits them.
+    /// Connects the hosts.
     pub(crate) fn connect(&self, program: &Path) -> Result<Hosts, Error> {
-        let ssh: Vec<String> = self.ssh.split_whitespace().map(str::to_owned).collect();
-        Hosts::connect(&self.roles(), &ssh, program)
+        Hosts::connect(&self.roles(), &words(&self.ssh), program)
     }
 
-    /// Takes the addresses of callers and answering sides on their way to the server.
+    /// Gives callers and answering sides the addresses of their way to the server.
     pub(crate) fn towards(&self, hosts: Hosts, systems: &[Chosen]) -> Result<Hosts, Error> {
         let external = systems.iter().find_map(|chosen| chosen.folder.address());
         let own = || hosts.server.address.map(|ip| SocketAddr::new(ip, 5060));
-        match external.or_else(own) {
+        match external.or_else(own).filter(|_| hosts.is_distributed()) {
             Some(server) => hosts.towards(server, &self.roles()),
             None => Ok(hosts),
         }
     }
 }
 
-/// Describes the hosts, and prints what limits them.
+/// Describes the hosts, and prints the settings that limit them.
 pub(crate) fn describe(hosts: &Hosts, roles: &Roles) -> Result<BTreeMap<String, HostUsed>, Error> {
     let mut found = BTreeMap::new();
     for host in hosts.hosts() {

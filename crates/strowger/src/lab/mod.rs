@@ -19,6 +19,7 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use strowger_lab::Error;
 use strowger_lab::experiment::{Experiment, SHIPPED};
 use strowger_lab::run::FolderError;
 
@@ -44,7 +45,7 @@ Examples:
 Exit codes:
   0    done; nothing is claimed to be worse, no gate is missed
   1    something failed, or a comparison claims a figure to be worse
-  2    the command line, or a file that it names, cannot be used
+  2    the command line, or a file or host that it names, cannot be used
   3    a gate is missed
   4    nothing could be judged: no valid trial
   130  ended by Ctrl-C")]
@@ -98,6 +99,14 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
         LabCommand::Verify(arguments) => verify::run(&arguments),
     };
     output::exit_code(result)
+}
+
+/// Refusal before anything was measured.
+fn before(error: Error) -> Refusal {
+    match error {
+        Error::Interrupted => Refusal(code::INTERRUPTED, error.to_string()),
+        error => output::usage(error.to_string()),
+    }
 }
 
 /// Cores of this machine, by which axes may be bounded.

@@ -20,7 +20,7 @@ use self::progress::Progress;
 use super::hosts::{self, HostArguments};
 use super::list::length;
 use super::plan::PlanArguments;
-use super::{print, shipped};
+use super::{before, print, shipped};
 use crate::output::{self, Refusal, code, usage};
 
 /// Run an experiment: each trial of its plan becomes a row in the folder of the run.
@@ -123,19 +123,19 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
         }
     }
     let scratch = tempfile::tempdir().map_err(|error| failed(format!("a temporary folder: {error}")))?;
-    let mut laboratory = Laboratory::new(experiment, profile, systems, &program, scratch.path()).on(hosts);
+    let mut laboratory = Laboratory::new(experiment, profile, systems, &program, scratch.path()).on(hosts.clone());
     let progress = Progress::new(schedule.plan().trials.len());
     let mut tell = |schedule: &Schedule, event: &run::Event<'_>| progress.show(schedule, event);
     let ended = run::conduct(&mut schedule, &mut folder, &mut laboratory, &process::is_ending, &mut tell);
     let kept = format!("{} rows are in {}", folder.rows(), root.display());
     drop((progress, laboratory, folder));
-    match ended {
-        Ok(Ending::Whole) => judge(&schedule, &root),
-        Ok(Ending::Interrupted) | Err(Error::Interrupted) => {
-            Err(Refusal(code::INTERRUPTED, format!("interrupted: {kept}, --resume goes on with them")))
-        }
-        Err(error) => Err(failed(format!("{error}\n{kept}, --resume goes on with them"))),
-    }
+    let (code, reason) = match (ended, hosts.lost()) {
+        (Ok(Ending::Whole), _) => return judge(&schedule, &root),
+        (Ok(Ending::Interrupted) | Err(Error::Interrupted), Some(lost)) => (code::FAILED, format!("{lost}\n")),
+        (Ok(Ending::Interrupted) | Err(Error::Interrupted), None) => (code::INTERRUPTED, "interrupted: ".into()),
+        (Err(error), _) => (code::FAILED, format!("{error}\n")),
+    };
+    Err(Refusal(code, format!("{reason}{kept}, --resume goes on with them")))
 }
 
 /// Experiment of a file, or the shipped one of this name, and its text.
@@ -234,14 +234,6 @@ fn judge(schedule: &Schedule, root: &Path) -> Result<ExitCode, Refusal> {
 
 fn failed(text: impl Into<String>) -> Refusal {
     Refusal(code::FAILED, text.into())
-}
-
-/// Refusal before anything was started.
-fn before(error: Error) -> Refusal {
-    match error {
-        Error::Interrupted => Refusal(code::INTERRUPTED, error.to_string()),
-        error => usage(error.to_string()),
-    }
 }
 
 fn wrong(error: Error) -> Refusal {
