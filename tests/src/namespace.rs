@@ -63,6 +63,15 @@ impl Namespace {
         must("ip", &all);
     }
 
+    /// Ids of the processes inside.
+    ///
+    /// # Panics
+    /// The system refuses.
+    pub fn processes(&self) -> Vec<u32> {
+        let output = Command::new("ip").args(["netns", "pids", &self.name]).output().expect("ip runs");
+        String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| line.trim().parse().ok()).collect()
+    }
+
     /// Joins two by a cable: names of the ends and their addresses with prefix.
     ///
     /// # Panics

@@ -7,6 +7,7 @@ mod durability;
 mod fault_matrix;
 mod lab_capacity;
 mod lab_compare;
+mod lab_hosts;
 mod load_golden;
 mod load_health;
 mod load_times;

@@ -43,6 +43,14 @@ fn generators_begin_at_the_same_moment() {
         assert!((0.9..4.0).contains(&length), "{length}");
         assert!(ran.said.contains(&format!("from {at} on, in ")), "{}", ran.said);
     }
+    // On a machine whose clock is a minute behind, the moment and the seconds are those of the others all the same.
+    let (at, second) = moment(63);
+    let begun = Instant::now();
+    let ran = load(&[&target, "-r", "50", "-m", "5", "--hold", "0", "--start-at", &at, "--clock-ahead", "-60000000"]);
+    ran.all_successful(5);
+    assert!(begun.elapsed() < Duration::from_secs(40), "it does not wait for its own clock");
+    assert_eq!(ran.json["run"]["started_us"], second * 1_000_000);
+    assert_eq!(ran.json["series"]["rows"][0][0], second, "{}", ran.said);
     let (code, said) = refused(&[&target, "--start-at", "2020-02-29T12:00:00Z"]);
     assert!(code == 2 && said.contains("ago; name a later one, or a time from now such as +5s"), "{code}: {said}");
     load(&[&target, "-r", "50", "-m", "5", "--hold", "0", "--start-at", "+1s"]).all_successful(5);

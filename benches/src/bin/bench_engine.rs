@@ -88,7 +88,7 @@ impl Server {
         let name = scenario.and_then(|scenario| scenario.configuration.as_ref());
         let file = system.files().iter().find(|(file, _)| Some(file) == name);
         let (_, text) = file.ok_or_else(|| format!("there is no stress test {letter}"))?;
-        let values = [("PORT", "5060"), ("WORKERS", "1"), ("DOMAIN", DOMAIN)];
+        let values = [("ADDRESS", "127.0.0.1"), ("PORT", "5060"), ("WORKERS", "1"), ("DOMAIN", DOMAIN)];
         let text =
             fill(text, &values.map(|(name, value)| (name, value.to_owned()))).map_err(|error| error.to_string())?;
         let engine = engine_alone::engine(&text, Path::new("."))?;

@@ -222,6 +222,8 @@ pub(crate) fn description(experiment: &Experiment, profile: Profile, rows: &[Row
         profile,
         systems: systems.collect(),
         versions: BTreeMap::from([("mariadb".to_owned(), "10.11".to_owned())]),
+        hosts: BTreeMap::new(),
+        server_cores: None,
         machine: Machine {
             host: "bench".into(),
             processor: "Processor <of two cores>".into(),

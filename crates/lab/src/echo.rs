@@ -7,7 +7,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 /// Events of one look.
 const EVENTS: usize = 256;
@@ -31,13 +31,13 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Binds a port of 127.0.0.1 for UDP and TCP.
+    /// Binds an address for UDP and TCP.
     ///
     /// # Errors
-    /// The port is taken.
-    pub fn bind(port: u16) -> io::Result<Self> {
-        let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, port))?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, datagrams.local_addr()?.port()))?;
+    /// The address is not of this machine, or taken.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let datagrams = UdpSocket::bind(address)?;
+        let listener = TcpListener::bind(datagrams.local_addr()?)?;
         datagrams.set_nonblocking(true)?;
         listener.set_nonblocking(true)?;
         Ok(Self { datagrams, listener })
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn both_transports_of_a_port_are_answered() {
-        let echo = Echo::bind(crate::port::free()).expect("a port is free");
+        let echo = Echo::bind(SocketAddr::from(([127, 0, 0, 1], crate::port::free()))).expect("a port is free");
         let at = echo.datagrams.local_addr().expect("it is bound");
         // It ends with the process of the tests.
         std::thread::spawn(move || echo.run().expect("its sockets are good"));

@@ -51,6 +51,14 @@ pub enum Error {
     /// SIGINT, SIGTERM or SIGHUP came, and all programs were ended.
     #[error("interrupted")]
     Interrupted,
+    /// A host cannot be used, or its connection is gone.
+    #[error("{host}: {reason}")]
+    Host {
+        /// Its name on the command line.
+        host: String,
+        /// Fault, and the cure.
+        reason: String,
+    },
     /// A file or folder cannot be read or written.
     #[error("{}: {source}", .path.display())]
     File {

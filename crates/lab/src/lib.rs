@@ -2,6 +2,7 @@
 //!
 //! * [`process`]: a program that runs beside this one and ends with it; [`program`]: programs by others, and where they come from.
 //! * [`guard`]: the end of these programs when this one was killed.
+//! * [`host`]: places of processes, and the machines that `ssh` reaches.
 //! * [`backend`]: databases and caches in temporary folders.
 //! * [`system`]: how a system under test is started; [`echo`]: the one that does nothing but answer.
 //! * [`run`]: the execution of an experiment, and the folder of its run.
@@ -50,6 +51,8 @@
 //! | schedule of a run: next trial, repetition, resume | `run/schedule.rs`, `Schedule`; `conduct.rs` |
 //! | folder of a run: valid after a kill, hashes, verification | `run/folder.rs`, `Folder`; `recorded.rs`, `Recorded`; `sums.rs` |
 //! | trial on real systems: start, registrations, samples, clients | `run/laboratory.rs`, `Laboratory`; `site.rs`; `trial.rs`; `clients.rs`; `sampled.rs` |
+//! | server's side of a site, here or on a host | `run/side.rs`, `ServerSide`; `own_side.rs`; `host_side.rs` |
+//! | hosts by `ssh`: agent, clocks, copies of the program | `host/mod.rs`, `Hosts`; `place.rs`; `link.rs`; `agent.rs`; `clock.rs`; `strowger/src/lab/hosts.rs` |
 //! | validity of a trial: checks, other programs, ended processes | `run/validity.rs`, `reasons`; `neighbours.rs`; `processes.rs` |
 //! | stack as a library: layers, parser, memory, unread echo | `stack/mod.rs`, `exchanges`; `layer.rs`, `Layer`; `pair.rs`, `Pair`; `unread.rs` |
 //! | command of a system that makes the load itself | `system/driver.rs`, `measure`; `run/measuring.rs`, `trial` |
@@ -78,6 +81,7 @@ pub mod finder;
 pub mod formula;
 pub mod generator;
 pub mod guard;
+pub mod host;
 pub mod port;
 pub mod process;
 pub mod program;

@@ -17,6 +17,19 @@ pub fn free() -> u16 {
     next(&NEXT, FIRST, COUNT, 1)
 }
 
+/// The same of an address of this machine.
+///
+/// # Panics
+/// There is none.
+pub fn free_at(ip: IpAddr) -> u16 {
+    loop {
+        let port = free();
+        if is_free_at(ip, port) {
+            return port;
+        }
+    }
+}
+
 /// The first of two that follow each other, for programs that take the port behind their own.
 ///
 /// # Panics
@@ -50,7 +63,12 @@ fn next(next: &AtomicU32, first: u32, count: u32, wanted: u32) -> u16 {
 
 /// Tells whether no program has this port of 127.0.0.1, by UDP or TCP.
 pub(crate) fn is_free(port: u16) -> bool {
-    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    is_free_at(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+/// Tells whether no program has this port of an address of this machine, by UDP or TCP.
+pub(crate) fn is_free_at(ip: IpAddr, port: u16) -> bool {
+    let address = SocketAddr::new(ip, port);
     UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
 }
 

@@ -42,10 +42,7 @@ pub fn end_by_signals() -> std::io::Result<()> {
     };
     let work = move || {
         let kind = runtime.block_on(wait);
-        IS_ENDING.store(true, SeqCst);
-        for group in groups().iter() {
-            let _ = kill_process_group(*group, Signal::KILL);
-        }
+        end_all();
         // Its main thread sees that a program is gone, and ends with an error.
         std::thread::sleep(OWN_END);
         std::process::exit(128 + kind.as_raw_value());
@@ -53,7 +50,37 @@ pub fn end_by_signals() -> std::io::Result<()> {
     std::thread::Builder::new().name("signals".into()).spawn(work).map(drop)
 }
 
-/// Tells whether a signal has ended the programs, see [`end_by_signals`].
+/// Ends all programs that run; no more can be started.
+pub(crate) fn end_all() {
+    IS_ENDING.store(true, SeqCst);
+    for group in groups().iter() {
+        let _ = kill_process_group(*group, Signal::KILL);
+    }
+}
+
+/// Starts a program in a process group of its own, which ends with this process, however that ends. [`forget`] has to follow its end.
+pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    // Held, so that none starts unseen while all are ended.
+    let mut groups = groups();
+    if IS_ENDING.load(SeqCst) {
+        return Err(std::io::ErrorKind::Interrupted.into());
+    }
+    let child = command.process_group(0).spawn()?;
+    groups.push(Pid::from_child(&child));
+    guard::tell(Pid::from_child(&child), true);
+    Ok(child)
+}
+
+/// Ends what is left of the group of a program that has ended.
+pub(crate) fn forget(child: &Child) {
+    let pid = Pid::from_child(child);
+    // The group is the one that was made for this child; its members were started by it.
+    let _ = kill_process_group(pid, Signal::KILL);
+    groups().retain(|group| *group != pid);
+    guard::tell(pid, false);
+}
+
+/// Tells whether a signal, see [`end_by_signals`], or the loss of a host has ended the programs.
 pub fn is_ending() -> bool {
     IS_ENDING.load(SeqCst)
 }
@@ -80,17 +107,8 @@ impl Process {
         let log = folder.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log).map_err(Error::file(&log))?;
         let again = file.try_clone().map_err(Error::file(&log))?;
-        command.stdin(Stdio::null()).stdout(file).stderr(again).process_group(0);
-        // Held, so that none starts unseen while all are ended.
-        let mut groups = groups();
-        let started = match IS_ENDING.load(SeqCst) {
-            false => command.spawn(),
-            true => Err(std::io::ErrorKind::Interrupted.into()),
-        };
-        let child = started.map_err(|source| Error::NotStarted { name: name.into(), source })?;
-        groups.push(Pid::from_child(&child));
-        guard::tell(Pid::from_child(&child), true);
-        drop(groups);
+        command.stdin(Stdio::null()).stdout(file).stderr(again);
+        let child = spawn(command).map_err(|source| Error::NotStarted { name: name.into(), source })?;
         Ok(Self { name: name.into(), child, log })
     }
 
@@ -228,11 +246,7 @@ impl Drop for Process {
         if self.ended().is_none() {
             self.stop(Duration::from_millis(500));
         }
-        // The group is the one that was made for this child; its members were started by it.
-        let _ = kill_process_group(self.pid(), Signal::KILL);
-        let pid = self.pid();
-        groups().retain(|group| *group != pid);
-        guard::tell(pid, false);
+        forget(&self.child);
         let _ = self.child.wait();
     }
 }

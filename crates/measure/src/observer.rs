@@ -46,8 +46,16 @@ impl Observer {
     /// # Errors
     /// The file or the thread cannot be created.
     pub fn start(path: &std::path::Path, heading: Heading, rate: u32) -> io::Result<Self> {
+        Self::start_by(path, heading, rate, SystemTime::now())
+    }
+
+    /// The same by another wall clock, which shows `wall` now.
+    ///
+    /// # Errors
+    /// As [`Observer::start`].
+    pub fn start_by(path: &std::path::Path, heading: Heading, rate: u32, wall: SystemTime) -> io::Result<Self> {
         let begun = Instant::now();
-        let clock = Clock::new(0, SystemTime::now());
+        let clock = Clock::new(0, wall);
         let heading = Heading { role: GeneratorRole::Observer, started: clock.wall(0), ..heading };
         let log = Log::create(path, &heading)?;
         let (orders, received) = channel();

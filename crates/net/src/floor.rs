@@ -3,40 +3,77 @@
 pub mod exchange;
 
 use std::io::ErrorKind;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 
-/// Passes datagrams on unread until it is ended: from the called end, a port of 127.0.0.1, to the caller who spoke last, and from callers to the
+/// Address of a peer as the kernel writes it, by IPv4 or IPv6. Its unused bytes are zero.
+#[derive(Clone, Copy)]
+#[repr(C)]
+union Name {
+    bytes: [u8; size_of::<libc::sockaddr_in6>()],
+    v4: libc::sockaddr_in,
+    v6: libc::sockaddr_in6,
+}
+
+impl Name {
+    const EMPTY: Self = Self { bytes: [0; size_of::<libc::sockaddr_in6>()] };
+
+    fn of(address: SocketAddr) -> (Self, u32) {
+        let mut name = Self::EMPTY;
+        let length = match address {
+            SocketAddr::V4(address) => {
+                // SAFETY: the structure is plain C, for which the zeros of `EMPTY` are a value.
+                let v4 = unsafe { &mut name.v4 };
+                v4.sin_family = libc::AF_INET as libc::sa_family_t;
+                v4.sin_addr.s_addr = u32::from(*address.ip()).to_be();
+                v4.sin_port = address.port().to_be();
+                size_of_val(v4)
+            }
+            SocketAddr::V6(address) => {
+                // SAFETY: as above.
+                let v6 = unsafe { &mut name.v6 };
+                v6.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                v6.sin6_addr.s6_addr = address.ip().octets();
+                v6.sin6_port = address.port().to_be();
+                v6.sin6_scope_id = address.scope_id();
+                size_of_val(v6)
+            }
+        };
+        (name, length as u32)
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        // SAFETY: all bytes are initialised in `EMPTY`, and the kernel writes whole fields.
+        unsafe { self.bytes == other.bytes }
+    }
+}
+
+/// Passes datagrams on unread until it is ended: from the called end to the caller who spoke last, and from callers to the
 /// called end. Datagrams come and go in batches where the kernel has several. With each `answered`-th datagram of callers an empty line goes back,
 /// so that as many datagrams are sent as by a server that answers one of so many by a 100. 0: none.
 ///
 /// # Errors
 /// The socket fails.
-pub fn relay(socket: &UdpSocket, called: u16, answered: u64) -> std::io::Result<()> {
+pub fn relay(socket: &UdpSocket, called: SocketAddr, answered: u64) -> std::io::Result<()> {
     const BATCH: usize = 64;
     const NOTHING: &[u8] = b"\r\n\r\n";
     const SIZE: usize = 2_048;
     let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
     // Behind those that come there is room for one answer to each.
     let mut buffers = vec![[0u8; SIZE]; 2 * BATCH];
+    let mut names = vec![Name::EMPTY; 2 * BATCH];
     // SAFETY: all of these are plain C structures for which zero is a value.
-    let mut names: Vec<libc::sockaddr_in> = vec![unsafe { std::mem::zeroed() }; 2 * BATCH];
-    // SAFETY: as above.
     let mut pieces: Vec<libc::iovec> = vec![unsafe { std::mem::zeroed() }; 2 * BATCH];
     // SAFETY: as above.
     let mut headers: Vec<libc::mmsghdr> = vec![unsafe { std::mem::zeroed() }; 2 * BATCH];
     let mut of_callers = 0;
-    // SAFETY: as above.
-    let mut end: libc::sockaddr_in = unsafe { std::mem::zeroed() };
-    end.sin_family = libc::AF_INET as libc::sa_family_t;
-    end.sin_addr.s_addr = u32::from(std::net::Ipv4Addr::LOCALHOST).to_be();
-    end.sin_port = called.to_be();
+    let (end, length) = Name::of(called);
     let mut caller = end;
     loop {
         for n in 0..2 * BATCH {
             pieces[n] = libc::iovec { iov_base: buffers[n].as_mut_ptr().cast(), iov_len: SIZE };
             let header = &mut headers[n].msg_hdr;
             header.msg_name = (&raw mut names[n]).cast();
-            header.msg_namelen = size_of::<libc::sockaddr_in>() as u32;
+            header.msg_namelen = length;
             header.msg_iov = &raw mut pieces[n];
             header.msg_iovlen = 1;
         }
@@ -55,7 +92,7 @@ pub fn relay(socket: &UdpSocket, called: u16, answered: u64) -> std::io::Result<
         let mut wanted = got;
         for n in 0..got {
             pieces[n].iov_len = headers[n].msg_len as usize;
-            let is_of_caller = u16::from_be(names[n].sin_port) != called;
+            let is_of_caller = !names[n].is(&end);
             of_callers += u64::from(is_of_caller);
             if is_of_caller && answered > 0 && of_callers.is_multiple_of(answered) {
                 names[wanted] = names[n];
@@ -86,9 +123,15 @@ mod tests {
 
     #[test]
     fn each_datagram_goes_to_the_other_end_and_one_in_three_of_the_caller_is_answered() {
-        let [first, second, middle] = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
-        let at = |socket: &UdpSocket| socket.local_addr().expect("it is bound").port();
-        let (called, to) = (at(&second), ("127.0.0.1", at(&middle)));
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            passes(any);
+        }
+    }
+
+    fn passes(any: &str) {
+        let [first, second, middle] = [(); 3].map(|()| UdpSocket::bind(any).expect("a free port"));
+        let at = |socket: &UdpSocket| socket.local_addr().expect("it is bound");
+        let (called, to) = (at(&second), at(&middle));
         // It ends with the process of the tests.
         std::thread::spawn(move || relay(&middle, called, 3).expect("its socket is good"));
         let heard = |socket: &UdpSocket, count: usize| -> Vec<Vec<u8>> {

@@ -16,11 +16,13 @@ pub use server::{is_of_this_machine, is_private, owner_of_port};
 
 use crate::finder::{Finder, Goal, Limit, Next, Outcome, Search, Settings};
 use crate::generator::{Generator, Made, Setting, Traffic, Trial};
+use crate::host::{Host, Party, Place};
 use crate::row::{Check, Load, LoadUnit, Validity};
 use crate::{Error, port};
 use sampling::Sampling;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strowger_core::Transport;
 use strowger_load::campaign::Target;
@@ -99,6 +101,17 @@ impl Work {
     }
 }
 
+/// Processes of a server.
+#[derive(Clone, Debug)]
+pub enum Server {
+    /// Processes that cannot be seen.
+    Unseen,
+    /// Tree of a process on this machine.
+    Here(u32),
+    /// Owner of the port on a host.
+    There(Arc<Host>),
+}
+
 /// Order to measure the capacity of a server.
 #[derive(Clone, Debug)]
 pub struct Order {
@@ -114,8 +127,8 @@ pub struct Order {
     pub words: Vec<String>,
     /// Program `strowger`.
     pub program: PathBuf,
-    /// Root of the server's process tree, if it runs on this machine.
-    pub server: Option<u32>,
+    /// Processes of the server.
+    pub server: Server,
     /// Highest load that may be offered.
     pub most: f64,
     /// Length of a short trial.
@@ -277,7 +290,9 @@ fn setting(order: &Order) -> Setting {
         traffic: Traffic::Ready(order.work.workload(), words),
         users: 0,
         hold: Duration::from_millis(100),
+        callers: vec![Party::here(None)],
         sides: Vec::new(),
+        answerers: vec![Place::Here],
         answer: crate::generator::Answer::Ring(Duration::ZERO),
         patience: PATIENCE,
         thresholds: thresholds(),
@@ -319,6 +334,7 @@ impl Bench<'_> {
     }
 
     fn outcome(&mut self, load: f64, window: Duration) -> Result<Outcome, Error> {
+        self.sampling.begin()?;
         let mut made = self.trial(load, WARM_UP, window)?;
         self.sampling.add(&mut made)?;
         self.refusal = obstacle::refuses(self.order, &made, load);

@@ -1,6 +1,6 @@
 //! Report of a measurement as one HTML file.
 
-use super::{Capacity, Order, Step, Work, answer, table};
+use super::{Capacity, Order, Server, Step, Work, answer, table};
 use crate::finder::Finding;
 use crate::statistics::median;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -122,12 +122,13 @@ fn shares(order: &Order, capacity: &Capacity) -> Result<Figure, Fault> {
     let busiest = |step: &Step, name: &str| step.outcome.figures.largest(name).map(|(_, share)| share);
     let server = series("busiest thread of the server", capacity, |step| busiest(step, "server.thread/"));
     let own = series("busiest thread of the generator", capacity, |step| busiest(step, "generator.thread/"));
-    let machine = series("all cores of this machine", capacity, |step| step.outcome.value("machine.cpu"));
-    let note = "Failed attempts of all attempts; processor time of a core, of this machine of all cores";
+    let of = if matches!(order.server, Server::There(_)) { "its" } else { "this" };
+    let machine = series(&format!("all cores of {of} machine"), capacity, |step| step.outcome.value("machine.cpu"));
+    let note = format!("Failed attempts of all attempts; processor time of a core, of {of} machine of all cores");
     figure(
         "shares",
         "Failures and processor time over load",
-        note,
+        &note,
         order,
         axis("share", "%"),
         vec![failed, server, own, machine],
@@ -161,7 +162,7 @@ mod tests {
             work: Work::Options,
             words: Vec::new(),
             program: PathBuf::new(),
-            server: None,
+            server: Server::Unseen,
             most: 2_000.0,
             trial: Duration::from_secs(2),
             hold: Duration::from_secs(30),

@@ -1,11 +1,11 @@
-//! Samples of the server, if it runs here, and of this machine.
+//! Samples of the server, where it can be seen, and of its machine or of this one.
 
-use super::{Capacity, Order, Step};
+use super::{Capacity, Order, Server, Step};
 use crate::Error;
 use crate::finder::{Limit, Part};
 use crate::generator::Made;
 use crate::row::{Check, Reason};
-use crate::run::{Evidence, SERVER, Sampled};
+use crate::run::{Evidence, FarServer, SERVER, Sampled};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 use strowger_measure::{Heading, MOST_SAMPLES, Observed, Observer, Span};
@@ -13,24 +13,46 @@ use strowger_measure::{Heading, MOST_SAMPLES, Observed, Observer, Span};
 /// Share of the processor time that the hypervisor may take, in per cent.
 const STOLEN: f64 = 5.0;
 
-/// Samplers that run.
+/// Samplers of a measurement.
 pub(super) struct Sampling {
     path: PathBuf,
-    _observer: Observer,
+    by: Sampler,
+}
+
+enum Sampler {
+    /// Observer of this machine, and of the server if it runs here.
+    Here { _observer: Observer },
+    /// Observer on the host of the server, in each trial.
+    There(FarServer),
 }
 
 impl Sampling {
     pub(super) fn start(order: &Order) -> Result<Self, Error> {
         let path = order.folder.join("samples.results");
+        if let Server::There(host) = &order.server {
+            return Ok(Self { path, by: Sampler::There(FarServer::find(order.address, host)?) });
+        }
         let observer = Observer::start(&path, Heading::default(), MOST_SAMPLES).map_err(Error::file(&path))?;
-        if let Some(id) = order.server {
+        if let Server::Here(id) = order.server {
             observer.watch(SERVER, id);
         }
-        Ok(Self { path, _observer: observer })
+        Ok(Self { path, by: Sampler::Here { _observer: observer } })
+    }
+
+    /// Begins the samples of a trial.
+    pub(super) fn begin(&mut self) -> Result<(), Error> {
+        match &mut self.by {
+            Sampler::Here { .. } => Ok(()),
+            Sampler::There(server) => server.begin(&self.path, MOST_SAMPLES),
+        }
     }
 
     /// Adds the figures of the window.
-    pub(super) fn add(&self, made: &mut Made) -> Result<(), Error> {
+    pub(super) fn add(&mut self, made: &mut Made) -> Result<(), Error> {
+        if let Sampler::There(server) = &mut self.by {
+            let clock = server.finish()?;
+            made.reasons.extend(clock.map(|sentence| Reason { check: Check::Clock, sentence }));
+        }
         let wrong = |reason: String| Error::Unexpected { what: "samples".into(), reason };
         let observed = Observed::read(&self.path, Span::WHOLE).map_err(|error| wrong(error.to_string()))?;
         let sampled = Sampled::of(observed, micros(made.begin), micros(made.end), &mut Evidence::default());
@@ -60,9 +82,10 @@ pub(super) fn seen_from_outside(mut limit: Limit, steps: &[Step], order: &Order)
     });
     if let Some((used, machine)) = shown {
         limit.cause.part = Part::Server;
-        let where_to = if order.server.is_some() { "" } else { ", as far as it is seen from outside" };
+        let where_to = if matches!(order.server, Server::Unseen) { ", as far as it is seen from outside" } else { "" };
+        let machine_of = if matches!(order.server, Server::There(_)) { "its" } else { "this" };
         limit.cause.sign = format!(
-            "the generator had {:.0} % of a core left, and this machine {:.0} % of its cores{where_to}",
+            "the generator had {:.0} % of a core left, and {machine_of} machine {:.0} % of its cores{where_to}",
             (100.0 - used).max(0.0),
             (100.0 - machine).max(0.0)
         );

@@ -20,7 +20,7 @@ pub use present::{SPAN, present};
 pub use programs::programs;
 
 use crate::row::words;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 words! {
     /// Grade of a finding.
@@ -49,7 +49,7 @@ words! {
 }
 
 /// Result of one check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// Part of the examination.
     pub area: Area,

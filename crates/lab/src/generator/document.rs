@@ -58,6 +58,28 @@ pub(super) fn write(setting: &Setting, folder: &Path) -> Result<Files, Error> {
     Ok(files)
 }
 
+impl Files {
+    /// Data of one of several callers, by its number from 0: each has its share of the lines.
+    pub(super) fn data_of(&self, number: usize, count: usize) -> Result<PathBuf, Error> {
+        if count == 1 {
+            return Ok(self.data.clone());
+        }
+        let text = std::fs::read_to_string(&self.data).map_err(Error::file(&self.data))?;
+        let file = self.data.with_file_name(format!("users-{}.csv", number + 1));
+        write_file(&file, &share(&text, number, count))?;
+        Ok(file)
+    }
+}
+
+/// Share of the lines of some data behind its first line; all where there are too few.
+fn share(text: &str, number: usize, count: usize) -> String {
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    let own: Vec<&str> = lines.clone().skip(number).step_by(count).collect();
+    let own = if own.is_empty() { lines.collect() } else { own };
+    std::iter::once(first).chain(own).flat_map(|line| [line, "\n"]).collect()
+}
+
 fn write_file(file: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(file, text).map_err(Error::file(file))
 }
@@ -76,6 +98,13 @@ fn data(users: u32, first: u32, step: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn callers_share_the_lines_of_the_data() {
+        let text = "SEQUENTIAL\na\nb\nc\n";
+        assert_eq!([share(text, 0, 2), share(text, 1, 2)], ["SEQUENTIAL\na\nc\n", "SEQUENTIAL\nb\n"]);
+        assert_eq!(share("SEQUENTIAL\na\n", 1, 2), "SEQUENTIAL\na\n");
+    }
 
     #[test]
     fn users_are_dealt_to_the_answering_sides_in_turn() {

@@ -7,11 +7,13 @@
 //! All processes end when their trial ends, also after an error. With [`crate::process::end_by_signals`] they end by Ctrl-C, too; the trial
 //! then returns an error.
 
+mod clocks;
 mod document;
 mod reading;
 mod setting;
 mod source;
 mod trial;
+mod words;
 
 pub(crate) use reading::of_second;
 pub use setting::{Answer, Setting, Traffic};
@@ -119,8 +121,8 @@ impl Generator {
                 again => made(&folder.join(format!("again-{again}")))?,
             };
             let begun = Instant::now();
-            let parts = self.files.registering.iter().filter(|(.., users)| *users > 0);
-            let logs = parts.map(|part| trial::register(&self.setting, part, rate, &folder));
+            let parts = self.files.registering.iter().enumerate().filter(|(_, (.., users))| *users > 0);
+            let logs = parts.map(|(number, part)| trial::register(&self.setting, number, part, rate, &folder));
             let registered = reading::registered(&logs.collect::<Result<Vec<_>, _>>()?, self.setting.users)?;
             if attempt == REGISTERED_AGAIN || !registered.is_worth_another() {
                 return registered.complete();

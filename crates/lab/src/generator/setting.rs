@@ -1,5 +1,6 @@
 //! Setting of a generator: everything that stays from trial to trial.
 
+use crate::host::{Party, Place};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,8 +25,12 @@ pub struct Setting {
     pub users: u32,
     /// Time between the answer and the end of a call.
     pub hold: Duration,
+    /// Places of the callers, which share the load.
+    pub callers: Vec<Party>,
     /// Addresses of the answering sides. Their ports are free outside of a trial.
     pub sides: Vec<SocketAddr>,
+    /// Places of the answering sides, which are dealt to these in turn.
+    pub answerers: Vec<Place>,
     /// Behaviour of the answering sides.
     pub answer: Answer,
     /// Time without an answer after which a call fails.
@@ -68,12 +73,19 @@ impl Setting {
             traffic,
             users: 0,
             hold: Duration::from_millis(100),
+            callers: vec![Party::here(None)],
             sides: Vec::new(),
+            answerers: vec![Place::Here],
             answer: Answer::Ring(Duration::from_millis(50)),
             patience: Duration::from_secs(4),
             thresholds: Thresholds::default(),
             cores: Vec::new(),
         })
+    }
+
+    /// Place of the answering side of this number, from 0.
+    pub(super) fn answerer(&self, number: usize) -> &Place {
+        self.answerers.get(number % self.answerers.len().max(1)).unwrap_or(&Place::Here)
     }
 
     /// Whether the system under test is reached over loopback.

@@ -1,22 +1,30 @@
 //! Processes of one trial.
 
+use super::clocks::Clocks;
 use super::document::Files;
 use super::reading::{self, Window};
+use super::words::Words;
 use super::{Answer, Made, Setting, Traffic, Trial, source};
 use crate::Error;
 use crate::formula::methodology::call_rate;
-use crate::process::{self, Process};
+use crate::host::{Ahead, Party, Start, Started};
+use crate::process;
 use crate::row::Load;
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strowger_load::campaign::Connections;
 use strowger_report::rfc3339;
 
 /// Time for a process to read its documents and open its sockets before its first call.
 const PREPARATION: Duration = Duration::from_millis(400);
+
+/// The same for processes on other machines.
+const FAR_PREPARATION: Duration = Duration::from_millis(1_200);
+
+/// Time between two looks at the processes of a trial.
+const STEP: Duration = Duration::from_millis(50);
 
 /// Time after the last patience in which a caller writes its log.
 const WRITING: Duration = Duration::from_secs(5);
@@ -24,67 +32,120 @@ const WRITING: Duration = Duration::from_secs(5);
 /// Time in which calls that are cut off say so to their peers.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Starts the answering sides and the caller, waits for the end of the calls, and reads the logs.
+/// Starts the answering sides and the callers, waits for the end of the calls, and reads the logs.
 pub(super) fn make(setting: &Setting, files: &Files, trial: &Trial<'_>) -> Result<Made, Error> {
     let folder = trial.folder;
     let steps = steps(setting, trial)?;
     let length = trial.warm_up + trial.window;
     let longest = length + setting.hold + 3 * setting.patience + WRITING;
+    let clocks = Clocks::of(setting)?;
     let mut sides = Vec::new();
     for (number, side) in setting.sides.iter().enumerate() {
-        sides.push(answering(setting, files, folder, number + 1, *side, longest)?);
+        let ahead = clocks.ahead(setting.answerer(number));
+        sides.push(answering(setting, files, folder, number, *side, longest, ahead)?);
     }
-    let log = folder.join("caller.results");
-    let mut command = program(setting);
-    command.args(["load", &setting.target, "--quiet", "--no-preflight", "--transport", setting.transport.text()]);
-    schedule(&mut command, &steps);
-    command.arg("--warm-up").arg(written(trial.warm_up)).arg("--timeout").arg(written(setting.patience));
-    command.arg("--grace").arg(written(GRACE)).arg("--log").arg(&log);
-    traffic(&mut command, setting, files);
-    for source in source::fresh(setting, steps.iter().map(|step| step.rate).fold(0.0, f64::max)) {
-        command.arg("--source").arg(source.to_string());
+    let orders = calling(setting, files, trial, &steps)?;
+    for (party, words, _) in &orders {
+        party.place.prepare(words)?;
     }
-    let begin = whole_second(SystemTime::now() + PREPARATION + trial.warm_up);
-    let first = begin - trial.warm_up;
-    command.arg("--start-at").arg(moment(first));
-    let mut caller = Process::start("caller", folder, command.current_dir(folder))?;
+    let preparation = if clocks.0.is_empty() { PREPARATION } else { FAR_PREPARATION };
+    let begin = whole_second(SystemTime::now() + preparation + trial.warm_up);
+    let first = moment(begin - trial.warm_up);
+    let (mut callers, mut logs) = (Vec::new(), Vec::new());
+    for (number, (party, mut words, log)) in orders.into_iter().enumerate() {
+        words.text(["--start-at", &first]).clock(clocks.ahead(&party.place));
+        let name = name("caller", number, setting.callers.len());
+        callers.push(party.place.start(&Start {
+            name: &name,
+            folder,
+            program: &setting.program,
+            cores: &setting.cores,
+            words: &words,
+        })?);
+        logs.push(log);
+    }
     if let Some(begins) = &trial.begins {
         // Who asked may have given up.
         let _ = begins.send(begin);
     }
-    finish(&mut caller, PREPARATION + Duration::from_secs(1) + longest)?;
-    let mut logs = vec![log];
+    wait_for(&mut callers, &mut sides, preparation + Duration::from_secs(1) + longest)?;
+    for caller in &mut callers {
+        finish(caller, Duration::ZERO)?;
+    }
     for (mut side, log) in sides {
-        side.signal(Signal::INT);
+        side.signal(Signal::INT)?;
         finish(&mut side, WRITING)?;
         logs.push(log);
     }
-    if !logs[0].is_file() {
-        let reason = format!("it wrote no log\n{}", caller.tail());
-        return Err(Error::Unexpected { what: "the calling side".into(), reason });
+    for (caller, log) in callers.iter().zip(&logs) {
+        if !log.is_file() {
+            let reason = format!("it wrote no log\n{}", caller.tail());
+            return Err(Error::Unexpected { what: "the calling side".into(), reason });
+        }
     }
     let window = Window { begin, length: trial.window };
-    let (figures, reasons) = reading::read(&logs, window, trial.load, mean(&steps, trial.warm_up), setting)?;
+    let (figures, mut reasons) = reading::read(&logs, window, trial.load, mean(&steps, trial.warm_up), setting)?;
+    reasons.extend(clocks.changed()?);
     Ok(Made { figures, reasons, logs, begin, end: begin + trial.window })
+}
+
+/// Words of each caller but the moment of the first call, and its log.
+fn calling<'a>(
+    setting: &'a Setting,
+    files: &Files,
+    trial: &Trial<'_>,
+    steps: &[Step],
+) -> Result<Vec<(&'a Party, Words, PathBuf)>, Error> {
+    let count = setting.callers.len();
+    let share = |step: &Step| Step { rate: step.rate / count as f64, ..*step };
+    let steps: Vec<Step> = steps.iter().map(share).collect();
+    let most = steps.iter().map(|step| step.rate).fold(0.0, f64::max);
+    let mut orders = Vec::new();
+    for (number, party) in setting.callers.iter().enumerate() {
+        let log = trial.folder.join(name("caller", number, count) + ".results");
+        let mut words = Words::default();
+        words.text(["load", &setting.target, "--quiet", "--no-preflight", "--transport", setting.transport.text()]);
+        schedule(&mut words, &steps);
+        words.text(["--warm-up", &written(trial.warm_up), "--timeout", &written(setting.patience)]);
+        words.text(["--grace", &written(GRACE), "--log"]).output(&log);
+        traffic(&mut words, setting, files, &files.data_of(number, count)?);
+        match party.address {
+            Some(address) => drop(words.text(["--source", &address.to_string()])),
+            None => {
+                for source in source::fresh(setting, most) {
+                    words.text(["--source", &source.to_string()]);
+                }
+            }
+        }
+        orders.push((party, words, log));
+    }
+    Ok(orders)
+}
+
+/// Name of a process of a trial among several of its kind, from 0.
+fn name(kind: &str, number: usize, count: usize) -> String {
+    if count == 1 { kind.to_owned() } else { format!("{kind}-{}", number + 1) }
 }
 
 /// Registers the users of one answering side.
 pub(super) fn register(
     setting: &Setting,
+    number: usize,
     (document, data, users): &(PathBuf, PathBuf, u32),
     rate: f64,
     folder: &Path,
 ) -> Result<PathBuf, Error> {
     let name = document.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let log = folder.join(format!("{name}.results"));
-    let mut command = program(setting);
-    command.args(["load", &setting.target, "--quiet", "--no-exec", "--transport", setting.transport.text()]);
-    command.arg("--rate").arg(rate.to_string()).arg("--calls").arg(users.to_string());
-    command.arg("--scenario").arg(document).arg("--inf").arg(data).arg("--log").arg(&log);
+    let mut words = Words::default();
+    words.text(["load", &setting.target, "--quiet", "--no-exec", "--transport", setting.transport.text()]);
+    words.text(["--rate", &rate.to_string(), "--calls", &users.to_string()]);
+    words.text(["--scenario"]).input(document, "").text(["--inf"]).input(data, "").text(["--log"]).output(&log);
     if setting.is_loopback() {
-        command.args(["--source", "127.0.0.1"]);
+        words.text(["--source", "127.0.0.1"]);
     }
-    let mut process = Process::start(&name, folder, command.current_dir(folder))?;
+    let (program, cores) = (&setting.program, &setting.cores);
+    let mut process = setting.answerer(number).start(&Start { name: &name, folder, program, cores, words: &words })?;
     let length = Duration::from_secs_f64(f64::from(*users) / rate);
     // A registration that fails by its timer does so in 32 s.
     finish(&mut process, length * 2 + Duration::from_secs(60))?;
@@ -113,13 +174,13 @@ fn steps(setting: &Setting, trial: &Trial<'_>) -> Result<Vec<Step>, Error> {
 }
 
 /// The options of the schedule.
-fn schedule(command: &mut Command, steps: &[Step]) {
+fn schedule(words: &mut Words, steps: &[Step]) {
     if let [Step { rate, length }] = steps {
-        command.arg("--rate").arg(rate.to_string()).arg("--duration").arg(written(*length));
+        words.text(["--rate", &rate.to_string(), "--duration", &written(*length)]);
         return;
     }
     let parts = steps.iter().map(|step| format!("{}:{}", step.rate, written(step.length)));
-    command.arg("--rate-profile").arg(parts.collect::<Vec<_>>().join(","));
+    words.text(["--rate-profile", &parts.collect::<Vec<_>>().join(",")]);
 }
 
 /// Mean rate behind the warm-up.
@@ -145,30 +206,28 @@ fn rate(setting: &Setting, load: Load) -> Result<f64, Error> {
 }
 
 /// The options that make calls.
-fn traffic(command: &mut Command, setting: &Setting, files: &Files) {
+fn traffic(words: &mut Words, setting: &Setting, files: &Files, data: &Path) {
     match setting.connections {
         Connections::One => {}
-        Connections::PerUser => drop(command.args(["--connections", "per-user"])),
-        Connections::PerCall => drop(command.args(["--connections", "per-call"])),
+        Connections::PerUser => drop(words.text(["--connections", "per-user"])),
+        Connections::PerCall => drop(words.text(["--connections", "per-call"])),
     }
     match &setting.traffic {
-        Traffic::Ready(workload, words) => {
-            command.args(["--workload", workload, "--hold", &written(setting.hold)]).args(words);
+        Traffic::Ready(workload, others) => {
+            words.text(["--workload", workload, "--hold", &written(setting.hold)]);
+            words.text(others.iter().map(String::as_str));
         }
         Traffic::Documents(_) => {
-            command.arg("--no-exec").arg("--inf").arg(&files.data);
+            words.text(["--no-exec", "--inf"]).input(data, "");
             for (file, share) in &files.calling {
-                let mut word = file.clone().into_os_string();
-                if files.calling.len() > 1 {
-                    word.push(format!(":{share}"));
-                }
-                command.arg("--scenario").arg(word);
+                let share = if files.calling.len() > 1 { format!(":{share}") } else { String::new() };
+                words.text(["--scenario"]).input(file, &share);
             }
         }
     }
 }
 
-/// Starts an answering side and waits until it listens.
+/// Starts an answering side, by its number from 0, and waits until it listens.
 fn answering(
     setting: &Setting,
     files: &Files,
@@ -176,41 +235,56 @@ fn answering(
     number: usize,
     side: SocketAddr,
     longest: Duration,
-) -> Result<(Process, PathBuf), Error> {
-    let name = format!("answer-{number}");
+    ahead: Option<Ahead>,
+) -> Result<(Started, PathBuf), Error> {
+    let name = format!("answer-{}", number + 1);
     let log = folder.join(format!("{name}.results"));
-    let mut command = program(setting);
-    command.args(["load", "uas", "--quiet", "--transport", setting.transport.text()]);
-    command.arg("--source").arg(side.ip().to_string()).arg("--port").arg(side.port().to_string());
-    command.arg("--grace").arg("200ms").arg("--log").arg(&log);
+    let mut words = Words::default();
+    words.text(["load", "uas", "--quiet", "--transport", setting.transport.text()]);
+    words.text(["--source", &side.ip().to_string(), "--port", &side.port().to_string()]);
+    words.text(["--grace", "200ms", "--log"]).output(&log);
     // It ends without its owner, too.
-    command.arg("--duration").arg(written(longest + Duration::from_secs(60)));
+    words.text(["--duration", &written(longest + Duration::from_secs(60))]).clock(ahead);
     match (&setting.answer, &files.answering) {
-        (Answer::Document(_), Some(file)) => drop(command.arg("--no-exec").arg("--scenario").arg(file)),
-        (Answer::Ring(time), _) => drop(command.arg("--ring").arg(written(*time))),
+        (Answer::Document(_), Some(file)) => drop(words.text(["--no-exec", "--scenario"]).input(file, "")),
+        (Answer::Ring(time), _) => drop(words.text(["--ring", &written(*time)])),
         (Answer::Document(_), None) => {}
     }
-    let mut process = Process::start(&name, folder, command.current_dir(folder))?;
+    let (program, cores) = (&setting.program, &setting.cores);
+    let mut process = setting.answerer(number).start(&Start { name: &name, folder, program, cores, words: &words })?;
     process.listens(side.port(), Duration::from_secs(20))?;
     Ok((process, log))
 }
 
-/// The program on the cores of the generator.
-fn program(setting: &Setting) -> Command {
-    if setting.cores.is_empty() {
-        return Command::new(&setting.program);
+/// Waits until all callers have ended, or a connection is gone.
+fn wait_for(callers: &mut [Started], sides: &mut [(Started, PathBuf)], limit: Duration) -> Result<(), Error> {
+    let end = Instant::now() + limit;
+    while Instant::now() < end && !process::is_ending() {
+        let mut are_over = true;
+        for caller in callers.iter_mut() {
+            are_over &= caller.has_ended()?;
+        }
+        if are_over {
+            break;
+        }
+        for (side, _) in sides.iter_mut() {
+            // An error says that its host is gone.
+            side.has_ended()?;
+        }
+        std::thread::sleep(STEP);
     }
-    let cores: Vec<String> = setting.cores.iter().map(ToString::to_string).collect();
-    let mut command = Command::new("taskset");
-    command.args(["--cpu-list", &cores.join(",")]).arg(&setting.program);
-    command
+    Ok(())
 }
 
 /// Waits for the end of a process. One that lasts too long is asked to end, so that its log is whole.
-fn finish(process: &mut Process, limit: Duration) -> Result<(), Error> {
-    if process.end(limit).is_err() {
-        process.signal(Signal::INT);
-        process.end(GRACE + WRITING)?;
+fn finish(process: &mut Started, limit: Duration) -> Result<(), Error> {
+    match process.end(limit) {
+        Err(gone @ Error::Host { .. }) => return Err(gone),
+        Err(_) => {
+            process.signal(Signal::INT)?;
+            process.end(GRACE + WRITING)?;
+        }
+        Ok(()) => {}
     }
     if process::is_ending() { Err(Error::Interrupted) } else { Ok(()) }
 }
@@ -236,6 +310,7 @@ fn written(length: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Word;
     use crate::row::LoadUnit;
 
     #[test]
@@ -253,10 +328,13 @@ mod tests {
         let mut trial = Trial::new(load, second(2), second(8), Path::new(""));
         let words = |trial: &Trial<'_>| {
             let steps = steps(&setting, trial).expect("a rate");
-            let mut command = Command::new("load");
-            schedule(&mut command, &steps);
-            let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
-            (words.join(" "), mean(&steps, trial.warm_up))
+            let mut words = Words::default();
+            schedule(&mut words, &steps);
+            let text = |word: &Word| match word {
+                Word::Text(text) => text.clone(),
+                file => format!("{file:?}"),
+            };
+            (words.iter().map(text).collect::<Vec<_>>().join(" "), mean(&steps, trial.warm_up))
         };
         assert_eq!(words(&trial), ("--rate 100 --duration 10000ms".into(), 100.0));
         trial.changes = vec![(second(4), 1_000.0), (second(6), 0.0)];

@@ -2,7 +2,7 @@
 
 use crate::experiment::{Axes, Experiment, fill};
 use crate::row::AxisValue;
-use crate::run::Description;
+use crate::run::{Description, HostUsed};
 use strowger_report::drawing::{Bed, Host, Link};
 
 const CALLERS: &str = "callers";
@@ -17,12 +17,24 @@ pub(super) fn bed(experiment: &Experiment, of: &Description, title: &str) -> Bed
     let systems = experiment.systems.iter().filter(|system| of.systems.iter().any(|used| used.name == system.name));
     let mut notes: Vec<String> =
         of.systems.iter().map(|used| format!("{} {}", used.name, number(&used.version))).collect();
-    notes.push(format!("{}, {} cores", of.machine.host, of.machine.cores));
+    let places = |role: &str| {
+        let has = |host: &HostUsed| host.roles.iter().any(|own| own == role);
+        let found: Vec<String> = of
+            .hosts
+            .iter()
+            .filter(|(_, host)| has(host))
+            .map(|(name, host)| format!("{name}, {} cores", host.machine.cores))
+            .collect();
+        if found.is_empty() { vec![format!("{}, {} cores", of.machine.host, of.machine.cores)] } else { found }
+    };
+    notes.extend(places("server"));
     let generator = format!("strowger load {}", of.program);
+    // On one machine the server says which.
+    let beside = |role: &str| if of.hosts.is_empty() { Vec::new() } else { places(role) };
     let mut hosts = vec![
         Host {
             name: CALLERS.into(),
-            notes: vec![generator.clone(), experiment.call.document.clone()],
+            notes: [vec![generator.clone(), experiment.call.document.clone()], beside("caller")].concat(),
             column: 0,
             row: 0,
         },
@@ -32,7 +44,8 @@ pub(super) fn bed(experiment: &Experiment, of: &Description, title: &str) -> Bed
     let mut links = vec![link(CALLERS, SERVER, "requests")];
     if experiment.call.answer.is_some() {
         let count = experiment.call.answering;
-        let notes = vec![generator, format!("{count} process{}", if count == 1 { "" } else { "es" })];
+        let own = vec![generator, format!("{count} process{}", if count == 1 { "" } else { "es" })];
+        let notes = [own, beside("answerer")].concat();
         hosts.push(Host { name: ANSWERERS.into(), notes, column: 2, row: 0 });
         links.push(link(SERVER, ANSWERERS, "forwarded requests"));
     }

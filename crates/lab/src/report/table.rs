@@ -5,7 +5,7 @@ use super::plot::{has_several_loads, load_title, of_figures, varied};
 use crate::experiment::{self, Axes, FinderKind, PublishedRow};
 use crate::finder::{Criteria, Criterion, Outcome, Point, criteria};
 use crate::row::definition;
-use crate::run::Description;
+use crate::run::{Description, Machine};
 use strowger_measure::{Unit, grouped};
 use strowger_report::Table;
 
@@ -128,6 +128,12 @@ pub(super) fn machines(cells: &Cells<'_>, of: &Description) -> Table {
         ("generator and laboratory", &format!("strowger {}", of.program)),
     ] {
         table.row([name, value]);
+    }
+    for (name, host) in &of.hosts {
+        let Machine { processor, cores, memory, kernel, .. } = &host.machine;
+        let memory = Unit::Bytes.show(*memory as f64);
+        let text = format!("{}: {processor}, {cores} cores, {memory}, {kernel}", host.roles.join(" and "));
+        table.row([name, &text]);
     }
     for system in &of.systems {
         table.row([&system.name, &system.version]);

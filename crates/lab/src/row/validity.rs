@@ -20,6 +20,8 @@ words! {
         Stolen = "stolen",
         /// No other program was busy.
         Neighbour = "neighbour",
+        /// No clock of a host was set.
+        Clock = "clock",
         /// The server ran from begin to end.
         Restart = "restart",
     }

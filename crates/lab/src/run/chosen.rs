@@ -1,8 +1,10 @@
 //! Systems of a run: all of the experiment, or the ones on the command line.
 
 use super::description::SystemUsed;
+use super::host_side;
 use crate::Error;
-use crate::experiment::{Experiment, Place, Plan, SystemSpec};
+use crate::experiment::{self, Experiment, Plan, SystemSpec};
+use crate::host::Place;
 use crate::program::{MARIADBD, MEMCACHED, Program, REDIS};
 use crate::row::Digest;
 use crate::system::{SHIPPED, SystemFolder};
@@ -19,6 +21,8 @@ pub struct Chosen {
     pub folder: SystemFolder,
     /// Version that it states.
     pub version: String,
+    /// Hash of its program. None where it runs already.
+    pub program: Option<Digest>,
     /// Program, folder or address that the command line named.
     pub given: Option<String>,
 }
@@ -28,7 +32,11 @@ pub struct Chosen {
 ///
 /// # Errors
 /// A name or path stands for no system, or its program is missing.
-pub fn choose(experiment: &mut Experiment, named: &[(String, Option<String>)]) -> Result<Vec<Chosen>, Error> {
+pub fn choose(
+    experiment: &mut Experiment,
+    named: &[(String, Option<String>)],
+    server: &Place,
+) -> Result<Vec<Chosen>, Error> {
     for (name, given) in named {
         if experiment.systems.iter().all(|spec| spec.name != *name) {
             let spec = further(experiment, name, given.is_some())?;
@@ -39,7 +47,11 @@ pub fn choose(experiment: &mut Experiment, named: &[(String, Option<String>)]) -
     let open = |spec: &SystemSpec| {
         let given = named.iter().find(|(name, _)| *name == spec.name).and_then(|(_, given)| given.clone());
         let folder = SystemFolder::open(&spec.driver, given.as_deref())?;
-        Ok(Chosen { spec: spec.clone(), version: folder.version()?, folder, given })
+        let (version, program) = match server {
+            Place::Here => identify(&folder)?,
+            Place::There(host) => host_side::describe(&folder, host)?,
+        };
+        Ok(Chosen { spec: spec.clone(), version, program, folder, given })
     };
     experiment.systems.iter().filter(|spec| spec.is_among(&names)).map(open).collect()
 }
@@ -72,7 +84,7 @@ fn further(experiment: &Experiment, name: &str, has_path: bool) -> Result<System
 /// # Errors
 /// The first such trial, with a cure.
 pub fn check(plan: &Plan, systems: &[Chosen]) -> Result<(), Error> {
-    for planned in plan.trials.iter().filter(|planned| planned.place == Place::Trial) {
+    for planned in plan.trials.iter().filter(|planned| planned.place == experiment::Place::Trial) {
         let chosen = systems.iter().find(|chosen| chosen.spec.name == planned.system);
         let Some(chosen) = chosen else { continue };
         if chosen.folder.address().is_some() {
@@ -99,44 +111,60 @@ pub fn check(plan: &Plan, systems: &[Chosen]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Version of a system and the hash of its program, on this machine.
+pub(super) fn identify(folder: &SystemFolder) -> Result<(String, Option<Digest>), Error> {
+    let program = match folder.address() {
+        Some(_) => None,
+        None => {
+            let path = folder.program()?;
+            let bytes = std::fs::read(&path).map_err(Error::file(&path))?;
+            Some(Digest::of(&bytes))
+        }
+    };
+    Ok((folder.version()?, program))
+}
+
 /// Describes the systems.
-///
-/// # Errors
-/// A program cannot be read.
-pub fn describe(systems: &[Chosen]) -> Result<Vec<SystemUsed>, Error> {
+pub fn describe(systems: &[Chosen]) -> Vec<SystemUsed> {
     let one = |chosen: &Chosen| {
-        let program = match chosen.folder.address() {
-            Some(_) => None,
-            None => {
-                let path = chosen.folder.program()?;
-                let bytes = std::fs::read(&path).map_err(Error::file(&path))?;
-                Some(Digest::of(&bytes))
-            }
-        };
-        let (name, version) = (chosen.spec.name.clone(), chosen.version.clone());
-        Ok(SystemUsed { name, path: chosen.given.clone(), version, program })
+        let Chosen { spec, version, program, given, .. } = chosen;
+        SystemUsed { name: spec.name.clone(), path: given.clone(), version: version.clone(), program: program.clone() }
     };
     systems.iter().map(one).collect()
 }
 
-/// Versions of the databases and caches that the plan needs, by name.
-pub fn versions(plan: &Plan, systems: &[Chosen]) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
+/// Versions of the databases and caches that the plan needs, by name, on the machine of the server.
+///
+/// # Errors
+/// The connection is gone.
+pub fn versions(plan: &Plan, systems: &[Chosen], server: &Place) -> Result<BTreeMap<String, String>, Error> {
+    let mut names = Vec::new();
     for planned in &plan.trials {
         let chosen = systems.iter().find(|chosen| chosen.spec.name == planned.system);
-        for name in chosen.map(|chosen| chosen.spec.beside_at(&planned.axes)).unwrap_or_default() {
-            let program: Option<&Program> = [("mariadb", &MARIADBD), ("memcached", &MEMCACHED), ("redis", &REDIS)]
-                .into_iter()
-                .find(|(start, _)| name.starts_with(start))
-                .map(|(_, program)| program);
-            if let Some(program) = program.filter(|program| !found.contains_key(program.name)) {
-                let path = program.path();
-                let output = path.and_then(|path| Command::new(path).arg("--version").output().ok());
-                let text =
-                    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-                let version = text.lines().next().unwrap_or("not installed").trim().to_owned();
-                found.insert(program.name.to_owned(), version);
-            }
+        names.extend(chosen.map(|chosen| chosen.spec.beside_at(&planned.axes)).unwrap_or_default());
+    }
+    names.sort();
+    names.dedup();
+    match server {
+        Place::Here => Ok(versions_of(&names)),
+        Place::There(host) => host_side::versions(names, host),
+    }
+}
+
+/// Versions of databases and caches on this machine.
+pub(super) fn versions_of(names: &[String]) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for name in names {
+        let program: Option<&Program> = [("mariadb", &MARIADBD), ("memcached", &MEMCACHED), ("redis", &REDIS)]
+            .into_iter()
+            .find(|(start, _)| name.starts_with(start))
+            .map(|(_, program)| program);
+        if let Some(program) = program.filter(|program| !found.contains_key(program.name)) {
+            let path = program.path();
+            let output = path.and_then(|path| Command::new(path).arg("--version").output().ok());
+            let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+            let version = text.lines().next().unwrap_or("not installed").trim().to_owned();
+            found.insert(program.name.to_owned(), version);
         }
     }
     found

@@ -29,6 +29,12 @@ pub struct Description {
     pub versions: BTreeMap<String, String>,
     /// Machine that made the trials.
     pub machine: Machine,
+    /// Cores to which the server was kept. None for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_cores: Option<u32>,
+    /// Hosts by name, with their roles.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, HostUsed>,
     /// Begin of the run in seconds since 1970-01-01 UTC.
     pub started: u64,
     /// Time that the plan reckoned with, in seconds.
@@ -49,6 +55,18 @@ pub struct SystemUsed {
     /// Hash of its program. None where it runs elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Digest>,
+}
+
+/// Host of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostUsed {
+    /// Roles: `caller`, `answerer` and `server`.
+    pub roles: Vec<String>,
+    /// Machine.
+    pub machine: Machine,
+    /// Settings of it that limit or spoil runs.
+    pub findings: Vec<String>,
 }
 
 /// Machine of a run.
@@ -123,6 +141,8 @@ impl Description {
             };
             of.systems.iter().map(one).collect::<Vec<_>>().join(", ")
         };
+        let roles =
+            |of: &Self| of.hosts.iter().map(|(name, host)| (name.clone(), host.roles.clone())).collect::<Vec<_>>();
         differs("another experiment", &self.experiment, &now.experiment)
             .or_else(|| (self.file != now.file).then(|| "the experiment's file was changed".to_owned()))
             .or_else(|| differs("another profile", self.profile.word(), now.profile.word()))
@@ -130,6 +150,8 @@ impl Description {
             .or_else(|| differs("other systems", &systems(self), &systems(now)))
             .or_else(|| differs("another version of strowger", &self.program, &now.program))
             .or_else(|| (self.versions != now.versions).then(|| "a database or cache has another version".to_owned()))
+            .or_else(|| (self.server_cores != now.server_cores).then(|| "the server had other cores".to_owned()))
+            .or_else(|| (roles(self) != roles(now)).then(|| "other hosts take part".to_owned()))
             .or_else(|| differs("another machine", &machine(self), &machine(now)))
     }
 }

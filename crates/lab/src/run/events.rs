@@ -1,8 +1,8 @@
 //! Events of a trial: the server is killed and started while the load goes on.
 
-use super::site::Server;
+use super::side::ServerSide;
 use crate::experiment::{Action, TrialEvent};
-use crate::process;
+use crate::{Error, process};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime};
@@ -19,13 +19,12 @@ pub(super) struct Made {
     pub(super) fault: Option<String>,
 }
 
-/// Makes the events of a trial. `begins`: the begin of its window; `is_over`: whether it has ended; `watch`: has new processes sampled.
+/// Makes the events of a trial. `begins`: the begin of its window; `is_over`: whether it has ended.
 pub(super) fn make(
     events: &[TrialEvent],
     begins: Receiver<SystemTime>,
     is_over: &AtomicBool,
-    server: &mut Server,
-    watch: &dyn Fn(Vec<u32>),
+    side: &mut dyn ServerSide,
 ) -> Made {
     let mut made = Made::default();
     // The generator makes the changes of the load. A trial that does not begin has no events.
@@ -40,29 +39,37 @@ pub(super) fn make(
             made.fault = Some(format!("the trial ended before the event at {:?}", event.at));
             return made;
         }
-        match event.action {
-            Action::Kill { silent } => {
-                if let Some(status) = server.ended() {
-                    made.fault = Some(format!("{status} before the event at {:?}", event.at));
-                    return made;
-                }
-                killed = Some(Instant::now());
-                server.kill(silent);
-            }
-            Action::Start => {
-                let started = server.start_again();
-                made.away += killed.take().map_or(Duration::ZERO, |killed| killed.elapsed());
-                if let Err(error) = started {
-                    let sentence = error.to_string().lines().next().unwrap_or_default().to_owned();
-                    made.fault = Some(format!("the server did not start again: {sentence}"));
-                    return made;
-                }
-                watch(server.ids());
-            }
-            Action::Load(_) => {}
+        if let Err(fault) = one(event, side, &mut killed, &mut made.away) {
+            made.fault = Some(fault);
+            return made;
         }
     }
     made
+}
+
+/// Makes an event. A fault is a sentence.
+fn one(
+    event: &TrialEvent,
+    side: &mut dyn ServerSide,
+    killed: &mut Option<Instant>,
+    away: &mut Duration,
+) -> Result<(), String> {
+    let sentence = |error: Error| error.to_string().lines().next().unwrap_or_default().to_owned();
+    match event.action {
+        Action::Kill { silent } => {
+            if let Some(status) = side.ended().map_err(sentence)? {
+                return Err(format!("{status} before the event at {:?}", event.at));
+            }
+            *killed = Some(Instant::now());
+            side.kill(silent).map_err(sentence)
+        }
+        Action::Start => {
+            let started = side.start_again();
+            *away += killed.take().map_or(Duration::ZERO, |killed| killed.elapsed());
+            started.map_err(|error| format!("the server did not start again: {}", sentence(error)))
+        }
+        Action::Load(_) => Ok(()),
+    }
 }
 
 /// Waits for a moment. False: the trial or the run has ended before.

@@ -3,29 +3,23 @@
 use super::chosen::Chosen;
 use super::conduct::TestBed;
 use super::schedule::Order;
-use super::site::{Folder, Server, Site};
+use super::side::{self, ServerSide, SideOrder, Work};
+use super::site::{Folder, Site};
 use super::trial::measure;
-use crate::backend::Beside;
-use crate::compare::FLOOR;
+use crate::Error;
 use crate::document;
-use crate::experiment::{Axes, Course, Experiment, Place, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
+use crate::experiment::{Axes, Course, Experiment, Place, Plan, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
 use crate::finder::Outcome;
 use crate::generator::{self, Answer, Generator, Traffic};
-use crate::process::Process;
+use crate::host::Hosts;
 use crate::row::{AxisValue, Digest, Load, Profile, System};
-use crate::system;
-use crate::{Error, port};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-/// One of so many datagrams of callers that the floor answers: the INVITE of INVITE, ACK and BYE.
-const ANSWERED: u32 = 3;
-
-/// Time in which the floor has to listen.
-const START: Duration = Duration::from_secs(20);
+/// Answering sides at least, where several machines take part.
+const FAR_SIDES: usize = 2;
 
 /// Test bed of real systems.
 #[derive(Debug)]
@@ -40,12 +34,13 @@ pub struct Laboratory {
     scratch: PathBuf,
     sites: Vec<Site>,
     started: usize,
+    hosts: Hosts,
     /// Best number of workers by system and configuration.
     best: BTreeMap<(String, String), u32>,
 }
 
 impl Laboratory {
-    /// Makes a test bed. `program`: this program; `scratch`: a temporary folder.
+    /// Makes a test bed on this machine. `program`: this program; `scratch`: a temporary folder.
     pub fn new(experiment: Experiment, profile: Profile, systems: Vec<Chosen>, program: &Path, scratch: &Path) -> Self {
         let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
         let (program, scratch) = (program.to_owned(), scratch.to_owned());
@@ -58,8 +53,15 @@ impl Laboratory {
             scratch,
             sites: Vec::new(),
             started: 0,
+            hosts: Hosts::local(),
             best: BTreeMap::new(),
         }
+    }
+
+    /// The same with parties on these hosts.
+    #[must_use]
+    pub fn on(self, hosts: Hosts) -> Self {
+        Self { hosts, ..self }
     }
 
     fn chosen(&self, name: &str) -> Option<&Chosen> {
@@ -71,7 +73,7 @@ impl Laboratory {
         self.sites.retain(|site| (&site.axes, site.repetition) == (&planned.axes, planned.repetition));
         match self.sites.iter().position(|site| site.name == planned.system) {
             Some(at) => Ok(self.sites.remove(at)),
-            None if planned.place != Place::Trial => self.start_floor(planned, trial),
+            None if planned.place != Place::Trial => self.start_floor(planned),
             None => self.start(planned, trial),
         }
     }
@@ -90,17 +92,25 @@ impl Laboratory {
     }
 
     /// Starts the unread relay, which is a server without users.
-    fn start_floor(&mut self, planned: &Planned, trial: &Path) -> Result<Site, Error> {
+    fn start_floor(&mut self, planned: &Planned) -> Result<Site, Error> {
         let folder = self.folder();
-        let (own, side) = (port::free(), port::free_address());
-        let mut command = Command::new(&self.program);
-        command.args(["lab", "floor", "--port", &own.to_string(), "--called", &side.port().to_string()]);
-        command.args(["--answered", &ANSWERED.to_string()]);
-        let mut relay = Process::start(FLOOR, trial, &mut command)?;
-        relay.listens(own, START)?;
-        let server = Server::Floor(relay, own);
-        let setting = self.setting(server.addresses()[0], "call".into(), vec![side])?;
-        self.site_of(planned, server, Vec::new(), None, vec![setting], folder)
+        let called = self.hosts.answerers[0].free_address()?;
+        let side = self.start_side(Work::Floor(called), &folder)?;
+        let mut setting = self.setting(side.addresses()[0], "call".into(), vec![called])?;
+        // The relay answers the caller who spoke last.
+        setting.callers.truncate(1);
+        self.site_of(planned, side, vec![setting], folder)
+    }
+
+    /// Starts the server's side of a site.
+    fn start_side(&self, work: Work, folder: &Folder) -> Result<Box<dyn ServerSide>, Error> {
+        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let order = SideOrder {
+            work,
+            address: self.hosts.server.address.unwrap_or(local),
+            cores: self.hosts.server_cores.clone(),
+        };
+        side::start(order, &self.hosts.server, &self.program, &folder.0)
     }
 
     /// Starts a system with its backends, and registers its users.
@@ -125,36 +135,23 @@ impl Laboratory {
     ) -> Result<Site, Error> {
         let folder = self.folder();
         let scenario = chosen.folder.scenario(&planned.configuration);
-        let mut names = chosen.spec.beside_at(&planned.axes);
+        let mut beside = chosen.spec.beside_at(&planned.axes);
         let needs = scenario.map_or_else(Vec::new, |scenario| scenario.needs.clone());
-        names.extend(needs.into_iter().filter(|need| !chosen.spec.beside_at(&planned.axes).contains(need)));
-        let mut beside = Vec::new();
-        for name in names {
-            let own = folder.0.join(&name);
-            std::fs::create_dir_all(&own).map_err(Error::file(&own))?;
-            beside.extend(Beside::start(&name, &own)?);
-        }
-        let sides = self.sides();
-        let own = folder.0.join("system");
-        let mut setting = system::Setting::new(&own, &planned.configuration);
-        setting.workers = workers;
-        setting.copies = self.has_other_build(chosen);
-        setting.answers = &sides;
-        setting.values = beside.iter().flat_map(Beside::values).collect();
-        let server = Server::System(system::start(&chosen.folder, &setting)?);
-        let addresses = server.addresses();
+        beside.extend(needs.into_iter().filter(|need| !chosen.spec.beside_at(&planned.axes).contains(need)));
+        let sides = self.sides()?;
+        let (system, configuration) = (Box::new(chosen.folder.clone()), planned.configuration.clone());
+        let copies = self.has_other_build(chosen);
+        let work = Work::System { system, configuration, workers, copies, beside, answers: sides.clone() };
+        let side = self.start_side(work, &folder)?;
+        let addresses = side.addresses().to_vec();
         let mut clients = Vec::new();
-        let count = match server.measuring() {
-            Some(_) => 0,
-            None => clients_at(&planned.axes).max(addresses.len()),
-        };
+        let count = if side.is_measuring() { 0 } else { clients_at(&planned.axes).max(addresses.len()) };
         for number in 0..count {
-            let sides = if number == 0 { sides.clone() } else { self.sides() };
+            let sides = if number == 0 { sides.clone() } else { self.sides()? };
             clients.push(self.load(planned, addresses[number % addresses.len()], sides)?);
         }
         let registering = clients.len().min(addresses.len());
-        let rows = scenario.and_then(|scenario| scenario.rows.clone());
-        let site = self.site_of(planned, server, beside, rows, clients, folder)?;
+        let site = self.site_of(planned, side, clients, folder)?;
         if self.experiment.users(&planned.axes) > 0 {
             for (number, client) in (1..).zip(&site.clients[..registering]) {
                 client.register(REGISTRATIONS, &trial.join(format!("registration-{number}")))?;
@@ -164,9 +161,15 @@ impl Laboratory {
     }
 
     /// Addresses of the answering sides of one client.
-    fn sides(&self) -> Vec<SocketAddr> {
-        let count = if self.experiment.call.answer.is_some() { self.experiment.call.answering } else { 0 };
-        (0..count).map(|_| port::free_address()).collect()
+    fn sides(&self) -> Result<Vec<SocketAddr>, Error> {
+        let answering = self.experiment.call.answering as usize;
+        let count = match &self.experiment.call.answer {
+            // Each host that answers has one.
+            Some(_) if self.hosts.is_distributed() => answering.max(self.hosts.answerers.len()).max(FAR_SIDES),
+            Some(_) => answering,
+            None => 0,
+        };
+        (0..count).map(|number| self.hosts.answerers[number % self.hosts.answerers.len()].free_address()).collect()
     }
 
     /// Setting of a client of the experiment.
@@ -188,15 +191,16 @@ impl Laboratory {
         let traffic = Traffic::Documents(vec![(document, 100)]);
         let mut setting = generator::Setting::new(to.to_string(), traffic).map_err(unknown)?;
         (setting.program, setting.sides, setting.hold) = (self.program.clone(), sides, Duration::ZERO);
+        setting.callers.clone_from(&self.hosts.callers);
+        setting.cores.clone_from(&self.hosts.generator_cores);
+        setting.answerers = self.hosts.answerers.iter().map(|party| party.place.clone()).collect();
         Ok(setting)
     }
 
     fn site_of(
         &self,
         planned: &Planned,
-        server: Server,
-        beside: Vec<Beside>,
-        rows: Option<system::Rows>,
+        side: Box<dyn ServerSide>,
         settings: Vec<generator::Setting>,
         folder: Folder,
     ) -> Result<Site, Error> {
@@ -211,19 +215,7 @@ impl Laboratory {
             clients.push(Generator::new(setting, &folder.0.join(format!("generator/{number}")))?);
         }
         let (name, axes, repetition) = (planned.system.clone(), planned.axes.clone(), planned.repetition);
-        Ok(Site {
-            name,
-            axes,
-            repetition,
-            clients,
-            server,
-            beside,
-            rows,
-            provers,
-            credentials: None,
-            folder,
-            is_kept: false,
-        })
+        Ok(Site { name, axes, repetition, clients, side, provers, credentials: None, folder, is_kept: false })
     }
 }
 
@@ -246,6 +238,35 @@ fn proves(setting: &generator::Setting) -> Result<bool, Error> {
         }
     }
     Ok(false)
+}
+
+/// Refuses a plan that needs one machine where several take part: callers show credentials with their first INVITE, or a command of the system
+/// makes the load.
+///
+/// # Errors
+/// The first such trial, with a cure, or a document that cannot be read.
+pub fn check_hosts(experiment: &Experiment, plan: &Plan, systems: &[Chosen], hosts: &Hosts) -> Result<(), Error> {
+    const CURE: &str = "leave out --caller, --answerer and --server";
+    let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+    let refused = |what, reason: &str| Err(Error::Unexpected { what, reason: format!("{reason}: {CURE}") });
+    for planned in plan.trials.iter().filter(|planned| hosts.is_distributed() && planned.place == Place::Trial) {
+        let chosen = systems.iter().find(|chosen| chosen.spec.name == planned.system);
+        if chosen.is_some_and(|chosen| !chosen.folder.driver().measure.is_empty()) {
+            return refused(
+                format!("system {}", planned.system),
+                "a command of its own makes the load, on this machine alone",
+            );
+        }
+        let (users, name) = (experiment.users(&planned.axes), experiment.document(&planned.axes));
+        let parties = document::Parties { users, answer: nowhere, hold: Duration::ZERO };
+        if users > 0 && document::sends_at_once(&document::text(name, &parties)?) {
+            return refused(
+                format!("document {name}"),
+                "its callers show credentials for nonces that this machine was given",
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Numbers of workers of which the best is taken.
@@ -315,7 +336,7 @@ impl TestBed for Laboratory {
         let outcome = measure(&mut site, order, folder)?;
         site.keep(folder)?;
         // A server that has ended, or was killed meanwhile, is started again by the next trial.
-        if site.ended().is_none() && !order.course.restarts() {
+        if site.side.ended()?.is_none() && !order.course.restarts() {
             self.sites.push(site);
         }
         Ok(outcome)

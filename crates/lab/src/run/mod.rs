@@ -36,7 +36,7 @@
 //! # let (path, experiment) = (folder.path().join("run"), "title = \"mine\"");
 //! # let description = Description { format: 1, program: "0.1.0".into(), experiment: "mine".into(), file: Digest::of(b""),
 //! #     profile: Profile::Quick, overrides: Default::default(), systems: vec![], versions: Default::default(), machine: Machine::this(),
-//! #     started: 0, planned: 60 };
+//! #     hosts: Default::default(), server_cores: None, started: 0, planned: 60 };
 //! let load = Load { value: 1_000.0, unit: LoadUnit::Calls };
 //! let row = Row::new("mine", System::new("strowger", "0.1.0"), load, Profile::Quick, b"configuration");
 //! let mut run = Folder::create(&path, &description, experiment)?;
@@ -57,14 +57,17 @@ mod credentials;
 mod description;
 mod events;
 mod folder;
+mod host_side;
 mod laboratory;
 mod measuring;
 mod neighbours;
 mod over_time;
+mod own_side;
 mod processes;
 mod recorded;
 mod sampled;
 mod schedule;
+mod side;
 mod site;
 mod sums;
 mod trial;
@@ -72,12 +75,14 @@ mod validity;
 
 pub use chosen::{Chosen, check, choose, describe, versions};
 pub use conduct::{Ending, Event, TestBed, conduct, replay};
-pub use description::{Description, Machine, SystemUsed};
+pub use description::{Description, HostUsed, Machine, SystemUsed};
 pub use folder::Folder;
-pub use laboratory::Laboratory;
+pub(crate) use host_side::{FarServer, HostedSides};
+pub use laboratory::{Laboratory, check_hosts};
 pub(crate) use measuring::printed_figures;
 pub use recorded::{DESCRIPTION, EXPERIMENT, FolderError, ROWS, Recorded, SUMS};
 pub(crate) use sampled::{SERVER, Sampled};
 pub use schedule::{Due, Marked, Order, Schedule, Verdict};
+pub(crate) use side::SideRequest;
 pub use sums::{FORMAT, Sums};
 pub use validity::{Accounting, Evidence, reasons};

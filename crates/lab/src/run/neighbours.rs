@@ -33,9 +33,10 @@ pub(super) struct OtherUse {
 }
 
 impl Neighbours {
-    /// Looks at all processes but those below this one.
-    pub(super) fn now() -> Self {
-        let own: HashSet<u32> = tree(std::process::id()).into_iter().collect();
+    /// Looks at all processes but those below this one and below these.
+    pub(super) fn now(others: &[u32]) -> Self {
+        let roots = others.iter().copied().chain([std::process::id()]);
+        let own: HashSet<u32> = roots.flat_map(tree).collect();
         let mut found = HashMap::new();
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let id = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
@@ -100,13 +101,13 @@ mod tests {
 
     #[test]
     fn the_own_programs_are_no_neighbours() {
-        let before = Neighbours::now();
+        let before = Neighbours::now(&[]);
         let folder = tempfile::tempdir().expect("a temporary folder");
         let busy = Process::start("busy", folder.path(), Command::new("sh").args(["-c", "while :; do :; done"]));
         let busy = busy.expect("a shell starts");
         let has_run = || strowger_measure::process::Usage::of_tree(busy.id()).total() > Duration::from_millis(300);
         assert!(wait::until(Duration::from_secs(60), has_run));
-        assert!(Neighbours::now().0.keys().all(|(id, _)| *id != busy.id() && *id != std::process::id()));
+        assert!(Neighbours::now(&[]).0.keys().all(|(id, _)| *id != busy.id() && *id != std::process::id()));
         assert!(before.0.keys().any(|(id, _)| *id == 1), "the first process is another program");
     }
 

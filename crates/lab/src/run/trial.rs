@@ -2,11 +2,10 @@
 
 use super::clients;
 use super::events;
-use super::measuring;
-use super::neighbours::Neighbours;
 use super::over_time::Seconds;
-use super::sampled::{SERVER, Sampled};
+use super::sampled::Sampled;
 use super::schedule::Order;
+use super::side::SideMemory;
 use super::site::Site;
 use super::validity::{Evidence, reasons};
 use crate::experiment::{Action, Course};
@@ -18,7 +17,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use strowger_measure::{Counter, Heading, Observed, Observer, Run, Span};
+use strowger_measure::{Counter, Observed, Run, Span};
 
 /// Step of a pause, after which a signal is looked for.
 const STEP: Duration = Duration::from_millis(100);
@@ -34,26 +33,28 @@ fn rate_of_samples(window: Duration) -> u32 {
 
 /// Makes a trial on a running site.
 pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<Outcome, Error> {
-    site.empty_accounting()?;
+    site.side.empty_accounting()?;
     // Some more than fall due.
     site.prepare_credentials(order.load.value * (order.warm_up + order.window).as_secs_f64() * 1.1)?;
-    let (samples, before) = (folder.join("samples.log"), site.memory());
-    let observer = Observer::start(&samples, Heading::default(), rate_of_samples(order.window));
-    let observer = observer.map_err(Error::file(&samples))?;
-    site.watch(&observer);
-    let (neighbours, processes, begun) = (Neighbours::now(), site.processes(), Instant::now());
-    let (made, happened) = loaded(site, order, folder, &observer);
-    let (others, length) = (Neighbours::now().since(&neighbours), begun.elapsed());
-    let stopped = observer.stop("the load has ended");
+    let (samples, before) = (folder.join("samples.log"), site.side.memory()?);
+    site.side.begin(&samples, rate_of_samples(order.window))?;
+    let (made, happened) = loaded(site, order, folder);
+    let watched = site.side.finish();
     if process::is_ending() {
         return Err(Error::Interrupted);
     }
+    let watched = watched?;
     // Events replace the processes.
-    let lost = if order.course.restarts() { None } else { processes.lost(&site.processes()) };
-    let ended = happened.fault.or_else(|| site.ended()).or(lost);
-    let mut evidence = Evidence { ended, away: happened.away, busiest: others.busiest, ..Evidence::default() };
+    let lost = if order.course.restarts() { None } else { watched.lost };
+    let ended = match happened.fault {
+        Some(fault) => Some(fault),
+        None => site.side.ended()?.or(lost),
+    };
+    let (away, busiest, clock) = (happened.away, watched.busiest, watched.clock);
+    let mut evidence = Evidence { ended, away, busiest, clock, ..Evidence::default() };
     let made = match made {
         Ok(made) => made,
+        Err(gone @ Error::Host { .. }) => return Err(gone),
         Err(error) => {
             let sentence = format!("{error}: look into the logs of the generator in the folder of the trial");
             evidence.generator.push(Reason { check: Check::Generator, sentence });
@@ -65,7 +66,6 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
         }
     };
     evidence.generator.clone_from(&made.reasons);
-    stopped.map_err(Error::file(&samples))?;
     let observed = Observed::read(&samples, Span::WHOLE)
         .map_err(|error| Error::Unexpected { what: samples.display().to_string(), reason: error.to_string() })?;
     let (mut figures, series) = over_time(&order.course, &made, &observed)?;
@@ -73,54 +73,51 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     let unknown = |error: UnknownFigure| Error::Unexpected { what: "a trial".into(), reason: error.to_string() };
     sampled.write(figures.value("rate.achieved"), &mut figures).map_err(unknown)?;
     let cores = figures.value("machine.cores").unwrap_or(1.0);
-    let other = others.seconds / length.as_secs_f64().max(0.01) / cores * 100.0;
-    figures.set("machine.other", other).map_err(unknown)?;
-    if let Some(used) = used_memory() {
+    figures.set("machine.other", watched.other / cores).map_err(unknown)?;
+    if let Some(used) = watched.memory {
         figures.set("machine.memory", used).map_err(unknown)?;
+    }
+    if let Some(cores) = watched.cores {
+        figures.set("server.cores", f64::from(cores)).map_err(unknown)?;
     }
     let calls = Calls::of(&made)?;
     // Rows come while the server settles.
     pause(order.settle)?;
-    evidence.accounting = site.accounting(calls.completed, calls.failed)?;
+    evidence.accounting = site.side.accounting(calls.completed, calls.failed)?;
     // The load of a measuring command has no entries.
-    if site.server.measuring().is_none() {
-        memory(site, order, before, sampled.memory, calls, &mut figures).map_err(unknown)?;
+    if !site.side.is_measuring() {
+        let memories = [before, site.side.memory()?];
+        memory(site, order, memories, sampled.memory, calls, &mut figures).map_err(unknown)?;
     }
-    let ended = site.ended();
+    let ended = site.side.ended()?;
     evidence.ended = evidence.ended.take().or(ended);
     let validity = Validity::of(reasons(&evidence, &figures));
     Ok(Outcome { figures, series, validity })
 }
 
 /// Loads the site, and makes the events meanwhile.
-fn loaded(site: &mut Site, order: &Order, folder: &Path, observer: &Observer) -> (Result<Made, Error>, events::Made) {
+fn loaded(site: &mut Site, order: &Order, folder: &Path) -> (Result<Made, Error>, events::Made) {
     let mut trial = generator::Trial::new(order.load, order.warm_up, order.window, folder);
     let changes = order.course.events.iter().filter_map(|event| match event.action {
         Action::Load(load) => Some((event.at, load)),
         Action::Kill { .. } | Action::Start => None,
     });
     trial.changes = changes.collect();
-    if let Some(command) = site.server.measuring() {
-        return (measuring::trial(command, &trial, observer), events::Made::default());
+    if site.side.is_measuring() {
+        return (site.side.measuring(&trial), events::Made::default());
     }
     let (sender, begins) = channel();
     trial.begins = Some(sender);
     let is_over = AtomicBool::new(false);
-    let Site { clients, server, .. } = site;
+    let Site { clients, side, .. } = site;
     let (course, is_over) = (&order.course, &is_over);
-    let watch = |ids: Vec<u32>| (1..).zip(ids).for_each(|(number, id)| observer.watch(again(number), id));
     std::thread::scope(|scope| {
-        let events = scope.spawn(move || events::make(&course.events, begins, is_over, server, &watch));
+        let events = scope.spawn(move || events::make(&course.events, begins, is_over, side.as_mut()));
         let made = clients::trial(clients, &trial);
         is_over.store(true, Ordering::Relaxed);
         drop(trial);
         (made, events.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
-}
-
-/// Name of samples of a server that was started again.
-fn again(number: usize) -> String {
-    if number == 1 { SERVER.to_owned() } else { format!("{SERVER}/{number}") }
 }
 
 /// Figures of the trial, with the return of its phones, and figures over time.
@@ -139,15 +136,18 @@ fn over_time(course: &Course, made: &Made, observed: &Observed) -> Result<(Figur
 fn memory(
     site: &Site,
     order: &Order,
-    before: [u64; 2],
+    [before, after]: [SideMemory; 2],
     within: Option<u64>,
     calls: Calls,
     figures: &mut Figures,
 ) -> Result<(), UnknownFigure> {
-    if !site.is_local() {
-        return Ok(());
+    if let Some(cache) = after.cache {
+        figures.set("cache.pss", cache as f64)?;
     }
-    let [after, cache] = site.memory();
+    if let Some(entries) = after.entries {
+        figures.set("cache.entries", entries as f64)?;
+    }
+    let Some(after) = after.server else { return Ok(()) };
     let connections: u32 = site.clients.iter().map(Generator::connections).sum();
     let at_a_time = if connections > 0 { Some(connections.into()) } else { order.load.at_a_time() };
     let (server, entries) = match (at_a_time, within) {
@@ -156,15 +156,9 @@ fn memory(
         (None, _) => (after, (calls.completed + calls.failed) as f64),
     };
     figures.set("server.pss", server as f64)?;
-    if site.has_cache() {
-        figures.set("cache.pss", cache as f64)?;
-    }
-    if let Some(entries) = site.entries() {
-        figures.set("cache.entries", entries as f64)?;
-    }
     // Two processes have no growth.
-    if entries > 0.0 && !order.course.restarts() {
-        figures.set("server.entry", server.saturating_sub(before[0]) as f64 / entries)?;
+    if let (true, Some(before)) = (entries > 0.0 && !order.course.restarts(), before.server) {
+        figures.set("server.entry", server.saturating_sub(before) as f64 / entries)?;
     }
     Ok(())
 }
@@ -188,21 +182,6 @@ impl Calls {
         let (all, completed) = (sum(Counter::CallsOutgoing), sum(Counter::CallsSuccessful));
         Ok(Self { completed, failed: all.saturating_sub(completed) })
     }
-}
-
-/// Used memory of the machine in per cent, formula (2) of the cache study.
-fn used_memory() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let bytes = |key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-        Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1_024)
-    };
-    crate::formula::caches::used_memory(crate::formula::caches::Memory {
-        free: bytes("MemFree:")?,
-        buffers: bytes("Buffers:")?,
-        cache: bytes("Cached:")?,
-        total: bytes("MemTotal:")?,
-    })
 }
 
 fn micros(moment: SystemTime) -> u64 {

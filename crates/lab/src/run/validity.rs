@@ -1,6 +1,7 @@
 //! Validity of a trial: its failed checks, each with values and cure. No check reads a clock or a file.
 
 use crate::row::{Check, Figures, Reason};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Most time that the hypervisor may take, in per cent.
@@ -23,6 +24,8 @@ const SERVER: &str = "the server";
 pub struct Evidence {
     /// Failed checks of the generator: its own verdict, the rate, both ends.
     pub generator: Vec<Reason>,
+    /// Sentence about a host of the server whose clock was set.
+    pub clock: Option<String>,
     /// Sentence about a server that ended or was started again.
     pub ended: Option<String>,
     /// Rows of accounting.
@@ -40,7 +43,7 @@ pub struct Evidence {
 }
 
 /// Rows of accounting of the calls of a trial, warm-up included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accounting {
     /// Rows that were written.
     pub written: u64,
@@ -60,6 +63,7 @@ impl Accounting {
 pub fn reasons(evidence: &Evidence, figures: &Figures) -> Vec<Reason> {
     let reason = |check, sentence| Reason { check, sentence };
     let mut found = evidence.generator.clone();
+    found.extend(evidence.clock.clone().map(|sentence| reason(Check::Clock, sentence)));
     if let Some(ended) = &evidence.ended {
         found.push(reason(
             Check::Restart,

@@ -1,6 +1,7 @@
 //! Certificate of a system: made for one start, by its own key.
 
 use crate::Error;
+use std::net::IpAddr;
 use std::path::Path;
 
 /// Folder of certificate and key, below the folder of the start. A run keeps no copy of it.
@@ -9,11 +10,11 @@ pub(crate) const FOLDER: &str = ".tls";
 /// Name of a mark, and of the file in [`FOLDER`] whose path is its value.
 pub(super) const MARKS: [(&str, &str); 2] = [("CERTIFICATE", "certificate.pem"), ("KEY", "key.pem")];
 
-/// Writes a certificate of 127.0.0.1 and its key, by P-256, below this folder.
-pub(super) fn write(folder: &Path) -> Result<(), Error> {
+/// Writes a certificate of an address and its key, by P-256, below this folder.
+pub(super) fn write(folder: &Path, address: IpAddr) -> Result<(), Error> {
     let folder = folder.join(FOLDER);
     std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
-    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let names = vec![address.to_string(), "localhost".to_owned()];
     let made = rcgen::generate_simple_self_signed(names)
         .map_err(|error| Error::Unexpected { what: "a certificate".into(), reason: error.to_string() })?;
     let texts = [made.cert.pem(), made.signing_key.serialize_pem()];

@@ -6,6 +6,7 @@ use crate::Error;
 use crate::backend::run;
 use crate::row::Digest;
 use crate::system::running::fill_words;
+use serde::{Deserialize, Serialize};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,8 @@ use strowger_config::nearest;
 const SIP_PORT: u16 = 5060;
 
 /// System under test as its folder describes it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Parts", into = "Parts")]
 pub struct SystemFolder {
     /// Name of the folder.
     name: String,
@@ -26,6 +28,32 @@ pub struct SystemFolder {
     program: Option<PathBuf>,
     /// Address of an external system.
     address: Option<SocketAddr>,
+}
+
+/// System on its way to another machine.
+#[derive(Serialize, Deserialize)]
+struct Parts {
+    name: String,
+    files: Vec<(String, String)>,
+    program: Option<PathBuf>,
+    address: Option<SocketAddr>,
+}
+
+impl From<SystemFolder> for Parts {
+    fn from(system: SystemFolder) -> Self {
+        let SystemFolder { name, files, program, address, .. } = system;
+        Self { name, files, program, address }
+    }
+}
+
+impl TryFrom<Parts> for SystemFolder {
+    type Error = Error;
+
+    fn try_from(parts: Parts) -> Result<Self, Error> {
+        let Parts { name, files, program, address } = parts;
+        let system = Self::read(&name, FILE, files)?;
+        Ok(Self { program, address, ..system })
+    }
 }
 
 impl SystemFolder {
@@ -116,6 +144,16 @@ impl SystemFolder {
     /// Address of an external system.
     pub const fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// Program that the command line named.
+    pub(crate) fn given_program(&self) -> Option<&Path> {
+        self.program.as_deref()
+    }
+
+    /// Names the program.
+    pub(crate) fn set_program(&mut self, program: PathBuf) {
+        self.program = Some(program);
     }
 
     /// Files of the folder, `driver.toml` among them: name and text with marks.

@@ -18,11 +18,11 @@
 //! | mark | value |
 //! |---|---|
 //! | `@PROGRAM@`, `@CONFIG@`, `@FOLDER@` | program, filled configuration, folder of the start |
-//! | `@PORT@` | port of 127.0.0.1 |
+//! | `@ADDRESS@`, `@PORT@` | address and port of the server: 127.0.0.1 unless other machines take part; by IPv6 in brackets |
 //! | `@WORKERS@` | workers of the setting, 1 unless it names some |
 //! | `@LOAD@`, `@WARM_UP@`, `@WINDOW@` | in `measure`: load of the trial, and its times in seconds |
 //! | `@WORDS@` | as a word of `start` or `measure` alone: the `words` of the scenario |
-//! | `@CERTIFICATE@`, `@KEY@` | files of a certificate of 127.0.0.1, made for the start |
+//! | `@CERTIFICATE@`, `@KEY@` | files of a certificate of `@ADDRESS@`, made for the start |
 //! | `@NODE@` | number of the server among the instances, from 1 |
 //! | `@DOMAIN@` | domain of all users, [`crate::document::DOMAIN`] |
 //! | `@ANSWER_1@`, `@ANSWER_2@` | address and port of an answering side |

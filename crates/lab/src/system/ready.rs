@@ -3,7 +3,7 @@
 use super::Ready;
 use crate::process::{Process, rows, sockets_of, table};
 use crate::{Error, port, wait};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 use strowger_measure::process::tree;
 
@@ -14,10 +14,11 @@ const START: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Checks that no program has this port of 127.0.0.1.
-pub(super) fn is_free(system: &str, port: u16) -> Result<(), Error> {
+/// Checks that no program has this address and port of this machine.
+pub(super) fn is_free(system: &str, address: SocketAddr) -> Result<(), Error> {
+    let (ip, port) = (address.ip(), address.port());
     // The sockets of a server that was killed just now go a moment after it.
-    if wait::until(Duration::from_secs(2), || port::is_free(port)) {
+    if wait::until(Duration::from_secs(2), || port::is_free_at(ip, port)) {
         return Ok(());
     }
     let by = match owner(port) {
@@ -25,14 +26,14 @@ pub(super) fn is_free(system: &str, port: u16) -> Result<(), Error> {
         None => "another program".to_owned(),
     };
     Err(Error::Unexpected {
-        what: format!("port {port} of 127.0.0.1, for {system}"),
+        what: format!("port {port} of {ip}, for {system}"),
         reason: format!("it is taken by {by}: end it, or choose another port"),
     })
 }
 
-/// Waits for the sign of a system on this port of 127.0.0.1.
-pub(super) fn wait(process: &mut Process, port: u16, sign: &Ready) -> Result<(), Error> {
-    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+/// Waits for the sign of a system on this address and port.
+pub(super) fn wait(process: &mut Process, address: SocketAddr, sign: &Ready) -> Result<(), Error> {
+    let port = address.port();
     match sign {
         Ready::Udp => process.comes_to(&format!("listen on {port}"), START, |this| owns(this.id(), port, "udp"))?,
         Ready::Tcp => process.comes_to(&format!("listen on {port}"), START, |this| owns(this.id(), port, "tcp"))?,

@@ -33,7 +33,9 @@ pub struct Setting<'a> {
     /// Starts a copy of the program. Its code lies in other pages of memory than that of the start before, and shares the caches of the processor
     /// in another way.
     pub copies: bool,
-    /// Port of 127.0.0.1. None for a free one. A system of several servers has free ones in any case.
+    /// Address that it listens on.
+    pub address: IpAddr,
+    /// Port of the address. None for a free one. A system of several servers has free ones in any case.
     pub port: Option<u16>,
 }
 
@@ -48,6 +50,7 @@ impl<'a> Setting<'a> {
             values: Vec::new(),
             cores: &[],
             copies: false,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: None,
         }
     }
@@ -86,10 +89,10 @@ pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSyst
             words,
             name: system.name().to_owned(),
             folder: written.folder.clone(),
-            port: written.port,
+            address: SocketAddr::new(setting.address, written.port),
         };
         server.start(&running.ready)?;
-        running.addresses.push(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), written.port));
+        running.addresses.push(server.address);
         running.servers.push(server);
     }
     Ok(running)
@@ -148,7 +151,7 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
     let folder = folder.canonicalize().map_err(Error::file(&folder))?;
     let port = match (instances, setting.port) {
         (1, Some(port)) => port,
-        _ => port::free(),
+        _ => port::free_at(setting.address),
     };
     let config = scenario.configuration.as_ref().map(|name| folder.join(name).display().to_string());
     let program = match setting.copies {
@@ -158,6 +161,7 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
     let mut values = vec![
         ("PROGRAM", program.display().to_string()),
         ("FOLDER", folder.display().to_string()),
+        ("ADDRESS", host(setting.address)),
         ("PORT", port.to_string()),
         ("NODE", node.to_string()),
         ("WORKERS", setting.workers.unwrap_or(1).to_string()),
@@ -169,7 +173,7 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
     let texts = scenario.configuration.iter().chain(&scenario.files).filter_map(|name| system.file(name));
     let is_certificate = |mark: &&str| certificate::MARKS.iter().any(|(name, _)| name == mark);
     if texts.flat_map(marks::names).any(|mark| is_certificate(&mark)) {
-        certificate::write(&folder)?;
+        certificate::write(&folder, setting.address)?;
     }
     let of_certificate = |(mark, name)| (mark, folder.join(certificate::FOLDER).join(name).display().to_string());
     values.extend(certificate::MARKS.map(of_certificate));
@@ -194,6 +198,14 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
         folder,
         port,
     })
+}
+
+/// Address as the host of a URI.
+fn host(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
 }
 
 /// Copies a program into a folder.
@@ -254,12 +266,12 @@ struct Server {
     words: Vec<String>,
     name: String,
     folder: PathBuf,
-    port: u16,
+    address: SocketAddr,
 }
 
 impl Server {
     fn start(&mut self, sign: &Ready) -> Result<(), Error> {
-        ready::is_free(&self.name, self.port)?;
+        ready::is_free(&self.name, self.address)?;
         let Some((program, others)) = self.words.split_first() else {
             let reason = "start has no words: write the program first".to_owned();
             return Err(Error::Unexpected { what: format!("system {}", self.name), reason });
@@ -267,7 +279,7 @@ impl Server {
         let mut command = Command::new(program);
         command.args(others).current_dir(&self.folder);
         let mut process = Process::start(&self.name, &self.folder, &mut command)?;
-        ready::wait(&mut process, self.port, sign)?;
+        ready::wait(&mut process, self.address, sign)?;
         self.process = Some(process);
         Ok(())
     }

@@ -48,7 +48,7 @@ use silence::{Change, Silence};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use strowger_measure::{Books, Clock, Collector, Counter, Journal, Level, Log, Page, Run};
 use strowger_net::{Snapshot, clock};
 
@@ -143,7 +143,7 @@ impl Campaign {
         let count = prepared.callers.len().max(1);
         let callers_none = prepared.callers.is_empty();
         let now = clock::micros();
-        let clock = Clock::new(now, SystemTime::now());
+        let clock = Clock::new(now, plan.wall());
         let first = match (callers_none, prepared.registers) {
             (true, true) => Part::Receiver,
             (true, false) => Part::Answerer,
@@ -209,7 +209,7 @@ impl Campaign {
             registration.wait(side, collector, &plan, stopped)?;
         }
         connect(&callers, &plan, stopped);
-        let (at, left) = match moment::opening(plan.start_at, clock) {
+        let (at, left) = match moment::opening(plan.start_at, clock, plan.wall()) {
             Ok(opening) => opening,
             Err(error) => {
                 if let (Some(registration), Some(side)) = (&mut registration, &mut answerer) {

@@ -42,9 +42,13 @@ pub(super) fn is_to_come(moment: SystemTime, now: SystemTime) -> Result<Duration
 ///
 /// # Errors
 /// The moment passed while the campaign was prepared.
-pub(super) fn opening(start_at: Option<SystemTime>, clock: Clock) -> Result<(Option<u64>, Duration), String> {
+pub(super) fn opening(
+    start_at: Option<SystemTime>,
+    clock: Clock,
+    now: SystemTime,
+) -> Result<(Option<u64>, Duration), String> {
     let Some(moment) = start_at else { return Ok((None, Duration::ZERO)) };
-    let left = is_to_come(moment, SystemTime::now()).map_err(|error| {
+    let left = is_to_come(moment, now).map_err(|error| {
         format!("the calls cannot begin when --start-at says, preparing them took too long: {error}")
     })?;
     Ok((Some(clock.mono(microseconds(moment))).filter(|_| !left.is_zero()), left))

@@ -79,6 +79,8 @@ pub struct Plan {
     pub profile: Vec<Part>,
     /// When the schedule begins; without it as soon as all is ready.
     pub start_at: Option<SystemTime>,
+    /// Lead of the clock of this machine over that of the plan, in µs; negative: lag.
+    pub clock_ahead: i64,
     /// The first part of the schedule, whose calls are in no figure of the run.
     pub warm_up: Duration,
     pub arrivals: Arrivals,
@@ -131,6 +133,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Wall clock that the plan follows.
+    pub(super) fn wall(&self) -> SystemTime {
+        let (now, ahead) = (SystemTime::now(), Duration::from_micros(self.clock_ahead.unsigned_abs()));
+        if self.clock_ahead < 0 { now + ahead } else { now - ahead }
+    }
+
     /// Ten calls a second for ten seconds to a target.
     pub fn to(target: Target) -> Self {
         let transport = target.transport.unwrap_or(Transport::Udp);
@@ -150,6 +158,7 @@ impl Plan {
             pair: false,
             profile: vec![Part::Ramp { from: 10.0, to: 10.0, micros: 10_000_000 }],
             start_at: None,
+            clock_ahead: 0,
             warm_up: Duration::ZERO,
             arrivals: Arrivals::Fixed,
             calls: None,

@@ -2,19 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Args, ValueHint};
 use console::{Term, style};
 use strowger_core::Transport;
-use strowger_lab::capacity::{self, Capacity, Failure, LONGEST, News, Obstacle, Order, Work};
+use strowger_lab::capacity::{self, Capacity, Failure, LONGEST, News, Obstacle, Order, Server, Work};
 use strowger_lab::finder::{Finding, Part};
+use strowger_lab::host::Place;
 use strowger_lab::{Error, guard, process};
 use strowger_load::campaign::{Target, User, period, users};
 use strowger_measure::grouped;
 use strowger_report::{Terminal, printable};
 
-use super::print;
+use super::{before, hosts, print};
 use crate::output::{self, Refusal, code, usage};
 
 /// Find the capacity of a SIP server and the cause of its limit, within three minutes.
@@ -31,15 +33,17 @@ Examples:
   strowger lab capacity 192.168.1.5 --pair --callee bob:secret calls to bob, who registers and answers here
   strowger lab capacity sip:600@192.168.1.5                    calls to somebody who answers there
   strowger lab capacity 127.0.0.1 --html capacity.html         with a page of figures
+  strowger lab capacity 192.168.1.5 --server root@192.168.1.5  with samples of the server, by its login
   strowger lab capacity 127.0.0.1 --json - --max-rate 500
   strowger lab capacity sip.example.org --yes                  a server of the Internet: ask its owner first
 
 Exit codes, of several the first in this order:
-  2    the command line, or a file that it names, cannot be used; or the server asks for a password
+  2    the command line, or a file or host that it names, cannot be used; or the server asks for a password
   130  ended by Ctrl-C
   4    the generator was the limit; or a ban, a limiter or a refusal of every request stands before the server
   3    the server carries a load at first and not when it stays
-  1    nothing listens or answers there, the lowest load is too much, or a report could not be written
+  1    nothing listens or answers there, the lowest load is too much, a report could not be written, or
+       the host shows no process of the server, or its connection is gone
   0    all well")]
 pub(crate) struct CapacityArguments {
     /// The server: a host, host:port, [IPv6]:port, a SIP URI, or TRANSPORT://host.
@@ -66,6 +70,12 @@ pub(crate) struct CapacityArguments {
     /// Process of the server on this machine, whose threads are sampled [default: the one that has bound the port].
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
+    /// Host of the server, by its name for ssh: the process that has bound the port there is sampled, by a login that may see it.
+    #[arg(long, value_name = "HOST", value_parser = hosts::name, conflicts_with = "pid")]
+    pub server: Option<String>,
+    /// Command that reaches the host, such as "ssh -F FILE".
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    pub ssh: String,
     /// Length of a trial.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = period::duration)]
     pub trial: Duration,
@@ -86,14 +96,22 @@ pub(crate) struct CapacityArguments {
 pub(super) fn run(arguments: &CapacityArguments) -> Result<ExitCode, Refusal> {
     let folder = tempfile::TempDir::with_prefix("strowger-capacity-")
         .map_err(|error| Refusal(code::FAILED, format!("no temporary folder can be made: {error}")))?;
-    let order = order(arguments, folder.path())?;
+    let mut order = order(arguments, folder.path())?;
     process::end_by_signals().map_err(|error| Refusal(code::FAILED, format!("Ctrl-C cannot be caught: {error}")))?;
     guard::start(std::process::Command::new(&order.program).args(["lab", "guard"]))
         .map_err(|error| Refusal(code::FAILED, format!("the guard does not start: {error}")))?;
+    let hosts = hosts::only_server(arguments.server.as_deref(), &arguments.ssh, &order.program).map_err(before)?;
+    if let Place::There(host) = &hosts.server.place {
+        order.server = Server::There(Arc::clone(host));
+    }
     let when = SystemTime::now();
     let progress = Progress::new(&order, arguments.quiet);
     let measured = capacity::measure(&order, |news| progress.tell(news));
     progress.clear();
+    let is_whole = matches!(&measured, Ok(capacity) if !capacity.is_interrupted);
+    if let Some(lost) = hosts.lost().filter(|_| !is_whole) {
+        return Err(Refusal(code::FAILED, lost.to_string()));
+    }
     let capacity = measured.map_err(refusal)?;
     let is_written = write(arguments, &order, &capacity, when)?;
     Ok(ExitCode::from(exit_code(&capacity, is_written)))
@@ -152,6 +170,7 @@ fn order(arguments: &CapacityArguments, folder: &Path) -> Result<Order, Refusal>
     let program = std::env::current_exe()
         .map_err(|error| Refusal(code::FAILED, format!("the path of this program is not known: {error}")))?;
     let found = || if is_here { capacity::owner_of_port(address.port()) } else { None };
+    let server = arguments.pid.or_else(found);
     Ok(Order {
         target,
         address,
@@ -159,7 +178,7 @@ fn order(arguments: &CapacityArguments, folder: &Path) -> Result<Order, Refusal>
         work,
         words,
         program,
-        server: arguments.pid.or_else(found),
+        server: server.map_or(Server::Unseen, Server::Here),
         most: arguments.max_rate,
         trial: arguments.trial,
         hold: arguments.confirm,
@@ -252,7 +271,11 @@ impl Progress {
         let (unit, begun) = (order.work.unit().to_string(), Instant::now());
         if !is_quiet {
             let target = printable(&order.target.to_string()).into_owned();
-            let sampled = order.server.map_or_else(String::new, |id| format!(", process {id} is sampled"));
+            let sampled = match &order.server {
+                Server::Unseen => String::new(),
+                Server::Here(id) => format!(", process {id} is sampled"),
+                Server::There(host) => format!(", the server is sampled on {}", host.name()),
+            };
             output::say(&format!(
                 "Measuring {unit} of {target}, at most {} for at most 3 minutes{sampled}.",
                 grouped(order.most)

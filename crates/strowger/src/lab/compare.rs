@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
 use strowger_lab::compare::{Decision, Run, compare};
-use strowger_lab::run::{Description, Recorded};
+use strowger_lab::run::{Description, Machine, Recorded};
 
 use super::{of_folder, print};
 use crate::output::Refusal;
@@ -52,8 +52,12 @@ pub(super) fn run(arguments: &CompareArguments) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::from(decision.exit_code()))
 }
 
-/// Identity of the machine of a run.
+/// Identity of the machines of a run.
 fn machine(of: &Description) -> String {
-    let machine = &of.machine;
-    format!("{}, {} cores, {} bytes, {}", machine.processor, machine.cores, machine.memory, machine.kernel)
+    let identity = |machine: &Machine| {
+        format!("{}, {} cores, {} bytes, {}", machine.processor, machine.cores, machine.memory, machine.kernel)
+    };
+    let hosts = of.hosts.values().map(|host| format!("; {}: {}", host.roles.join(" "), identity(&host.machine)));
+    let cores = of.server_cores.map_or_else(String::new, |cores| format!("; {cores} cores of the server"));
+    format!("{}{cores}{}", identity(&of.machine), hosts.collect::<String>())
 }

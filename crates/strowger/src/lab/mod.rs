@@ -1,11 +1,13 @@
 //! `strowger lab`: experiments on SIP servers, their runs and reports.
 
+mod agent;
 mod capacity;
 mod check;
 mod compare;
 mod doctor;
 mod echo;
 mod floor;
+mod hosts;
 mod list;
 mod plan;
 mod report;
@@ -17,6 +19,7 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use strowger_lab::Error;
 use strowger_lab::experiment::{Experiment, SHIPPED};
 use strowger_lab::run::FolderError;
 
@@ -42,7 +45,7 @@ Examples:
 Exit codes:
   0    done; nothing is claimed to be worse, no gate is missed
   1    something failed, or a comparison claims a figure to be worse
-  2    the command line, or a file that it names, cannot be used
+  2    the command line, or a file or host that it names, cannot be used
   3    a gate is missed
   4    nothing could be judged: no valid trial
   130  ended by Ctrl-C")]
@@ -59,6 +62,9 @@ pub(crate) enum LabCommand {
     Check(check::CheckArguments),
     Doctor(doctor::DoctorArguments),
     Run(run::RunArguments),
+    /// Start, sample and end programs on this machine for a laboratory on another one.
+    #[command(hide = true)]
+    Agent,
     #[command(hide = true)]
     Floor(floor::FloorArguments),
     #[command(hide = true)]
@@ -80,6 +86,7 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
         LabCommand::Check(arguments) => check::run(&arguments),
         LabCommand::Doctor(arguments) => doctor::run(&arguments),
         LabCommand::Run(arguments) => run::run(&arguments),
+        LabCommand::Agent => agent::run(),
         LabCommand::Floor(arguments) => floor::run(&arguments),
         LabCommand::Echo(arguments) => echo::run(&arguments),
         LabCommand::Stack(arguments) => stack::run(&arguments),
@@ -92,6 +99,14 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
         LabCommand::Verify(arguments) => verify::run(&arguments),
     };
     output::exit_code(result)
+}
+
+/// Refusal before anything was measured.
+fn before(error: Error) -> Refusal {
+    match error {
+        Error::Interrupted => Refusal(code::INTERRUPTED, error.to_string()),
+        error => output::usage(error.to_string()),
+    }
 }
 
 /// Cores of this machine, by which axes may be bounded.

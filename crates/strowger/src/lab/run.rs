@@ -2,6 +2,7 @@
 
 mod progress;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,9 +17,10 @@ use strowger_lab::run::{
 use strowger_lab::{Error, guard, process};
 
 use self::progress::Progress;
+use super::hosts::{self, HostArguments};
 use super::list::length;
 use super::plan::PlanArguments;
-use super::{print, shipped};
+use super::{before, print, shipped};
 use crate::output::{self, Refusal, code, usage};
 
 /// Run an experiment: each trial of its plan becomes a row in the folder of the run.
@@ -35,11 +37,15 @@ Examples:
   strowger lab run stress --only letter=A,B --repetitions 7 --window 10s
   strowger lab run relay --load 1000,2500
   strowger lab run mine.toml --system external=192.0.2.1
+  strowger lab run mine.toml --system external=192.0.2.1 --server root@192.0.2.1
+  strowger lab run relay --caller west --caller east --answerer north
 
 Exit codes, of several the first in this order:
-  2    the command line, or a file that it names, cannot be used; nothing was started
+  2    the command line, or a file or host that it names, cannot be used; no
+       trial was begun
   130  ended by Ctrl-C; the rows are a valid part
-  1    a system did not start, or a row could not be written; the rows are a valid part
+  1    a system did not start, a row could not be written, or the connection
+       to a host is gone; the rows are a valid part
   4    a trial stayed invalid
   3    a gate is missed
   0    all well
@@ -60,6 +66,11 @@ pub(crate) struct RunArguments {
     /// Go on with the run in the folder, at the first trial that it lacks.
     #[arg(long)]
     pub resume: bool,
+    /// Keep the server, and the databases and caches beside it, to the first N cores of their machine, and the generator to the others.
+    #[arg(long, value_name = "N")]
+    pub server_cores: Option<u32>,
+    #[command(flatten)]
+    pub hosts: HostArguments,
 }
 
 fn system(text: &str) -> Result<(String, Option<String>), String> {
@@ -76,22 +87,32 @@ fn system(text: &str) -> Result<(String, Option<String>), String> {
 
 pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
     let (mut experiment, text) = read(&arguments.experiment)?;
-    let systems = run::choose(&mut experiment, &arguments.system).map_err(|error| usage(error.to_string()))?;
+    let program = std::env::current_exe().map_err(|error| failed(format!("this program has no path: {error}")))?;
+    process::end_by_signals().map_err(|error| failed(format!("Ctrl-C cannot be caught: {error}")))?;
+    let mut command = std::process::Command::new(&program);
+    guard::start(command.args(["lab", "guard"]))
+        .map_err(|error| failed(format!("the guard does not start: {error}")))?;
+    let hosts = arguments.hosts.connect(&program).map_err(before)?;
+    let systems = run::choose(&mut experiment, &arguments.system, &hosts.server.place).map_err(before)?;
+    let hosts = arguments.hosts.towards(hosts, &systems).map_err(before)?;
+    let hosts = match arguments.server_cores {
+        Some(cores) => hosts.pin(cores as usize).map_err(|fault| usage(format!("--server-cores: {fault}")))?,
+        None => hosts,
+    };
     let only: Vec<&str> = systems.iter().map(|chosen| chosen.spec.name.as_str()).collect();
     let plan = arguments.plan.plan(&mut experiment, &only)?;
-    run::check(&plan, &systems).map_err(|error| usage(error.to_string()))?;
     let profile = arguments.plan.profile;
-    let program = std::env::current_exe().map_err(|error| failed(format!("this program has no path: {error}")))?;
+    run::check(&plan, &systems).map_err(|error| usage(error.to_string()))?;
+    run::check_hosts(&experiment, &plan, &systems, &hosts).map_err(before)?;
     let root = match &arguments.out {
         Some(out) => out.clone(),
         None => format!("{}-{profile}", experiment.name).into(),
     };
     print(&format!("{}\n\nPlan of the profile {profile}:\n{plan}\n", experiment.title))?;
-    let described = describe(&experiment, &text, &arguments.plan, &plan, &systems).map_err(wrong)?;
-    process::end_by_signals().map_err(|error| failed(format!("Ctrl-C cannot be caught: {error}")))?;
-    let mut command = std::process::Command::new(&program);
-    guard::start(command.args(["lab", "guard"]))
-        .map_err(|error| failed(format!("the guard does not start: {error}")))?;
+    let mut described = describe(&experiment, &text, &arguments.plan, &plan, &systems);
+    described.versions = run::versions(&plan, &systems, &hosts.server.place).map_err(before)?;
+    described.server_cores = arguments.server_cores;
+    described.hosts = hosts::describe(&hosts, &arguments.hosts.roles()).map_err(before)?;
     let mut schedule = Schedule::new(experiment.clone(), profile, plan);
     let mut folder = open(&root, arguments.resume, &described, &text, &mut schedule)?;
     for chosen in &systems {
@@ -102,19 +123,19 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
         }
     }
     let scratch = tempfile::tempdir().map_err(|error| failed(format!("a temporary folder: {error}")))?;
-    let mut laboratory = Laboratory::new(experiment, profile, systems, &program, scratch.path());
+    let mut laboratory = Laboratory::new(experiment, profile, systems, &program, scratch.path()).on(hosts.clone());
     let progress = Progress::new(schedule.plan().trials.len());
     let mut tell = |schedule: &Schedule, event: &run::Event<'_>| progress.show(schedule, event);
     let ended = run::conduct(&mut schedule, &mut folder, &mut laboratory, &process::is_ending, &mut tell);
     let kept = format!("{} rows are in {}", folder.rows(), root.display());
     drop((progress, laboratory, folder));
-    match ended {
-        Ok(Ending::Whole) => judge(&schedule, &root),
-        Ok(Ending::Interrupted) | Err(Error::Interrupted) => {
-            Err(Refusal(code::INTERRUPTED, format!("interrupted: {kept}, --resume goes on with them")))
-        }
-        Err(error) => Err(failed(format!("{error}\n{kept}, --resume goes on with them"))),
-    }
+    let (code, reason) = match (ended, hosts.lost()) {
+        (Ok(Ending::Whole), _) => return judge(&schedule, &root),
+        (Ok(Ending::Interrupted) | Err(Error::Interrupted), Some(lost)) => (code::FAILED, format!("{lost}\n")),
+        (Ok(Ending::Interrupted) | Err(Error::Interrupted), None) => (code::INTERRUPTED, "interrupted: ".into()),
+        (Err(error), _) => (code::FAILED, format!("{error}\n")),
+    };
+    Err(Refusal(code, format!("{reason}{kept}, --resume goes on with them")))
 }
 
 /// Experiment of a file, or the shipped one of this name, and its text.
@@ -142,20 +163,22 @@ fn describe(
     arguments: &PlanArguments,
     plan: &Plan,
     systems: &[Chosen],
-) -> Result<Description, Error> {
-    Ok(Description {
+) -> Description {
+    Description {
         format: run::FORMAT,
         program: env!("CARGO_PKG_VERSION").into(),
         experiment: experiment.name.clone(),
         file: Digest::of(text.as_bytes()),
         profile: arguments.profile,
         overrides: arguments.overrides(),
-        systems: run::describe(systems)?,
-        versions: run::versions(plan, systems),
+        systems: run::describe(systems),
+        versions: BTreeMap::new(),
         machine: Machine::this(),
+        hosts: BTreeMap::new(),
+        server_cores: None,
         started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         planned: plan.time.as_secs(),
-    })
+    }
 }
 
 /// Makes the folder of a new run, or opens that of the one that goes on and brings the schedule to its last row.

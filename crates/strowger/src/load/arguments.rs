@@ -304,6 +304,16 @@ pub(crate) struct Output {
     /// as they were sent, digest responses included.
     #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = whole::<u16>(0..=1_000), help_heading = "Output")]
     pub keep_failed: u16,
+    /// Microseconds by which the clock of this machine is ahead of the clock of --start-at and the log; negative: behind.
+    #[arg(
+        long,
+        value_name = "MICROSECONDS",
+        default_value_t = 0,
+        allow_negative_numbers = true,
+        hide = true,
+        help_heading = "Output"
+    )]
+    pub clock_ahead: i64,
     /// Serve metrics for Prometheus on this address during the run.
     #[arg(long, value_name = "IP:PORT", value_parser = listen, help_heading = "Output")]
     pub prometheus: Option<SocketAddr>,

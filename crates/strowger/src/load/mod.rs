@@ -143,6 +143,7 @@ fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
         None => vec![Part::Hold { rate: 0.0 }],
     };
     plan.log.clone_from(&arguments.output.log);
+    plan.clock_ahead = arguments.output.clock_ahead;
     plan.keep_failed = usize::from(arguments.output.keep_failed);
     plan.rows = arguments.output.reports.series as usize;
     plan.window = arguments.output.reports.bounds.window();

@@ -71,6 +71,7 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     plan.keys.clone_from(&traffic.key);
     plan.injections.clone_from(&traffic.inf);
     plan.log.clone_from(&arguments.output.log);
+    plan.clock_ahead = arguments.output.clock_ahead;
     plan.keep_failed = usize::from(arguments.output.keep_failed);
     plan.proxy = match &traffic.proxy {
         Some(proxy) => Some(proxy.resolve(plan.transport).map_err(usage)?),

@@ -26,6 +26,8 @@ fn description() -> Description {
         overrides: Overrides::default(),
         systems: vec![strowger],
         versions: std::collections::BTreeMap::new(),
+        hosts: std::collections::BTreeMap::new(),
+        server_cores: None,
         machine: Machine { host: "here".into(), cores: 2, ..Machine::default() },
         started: 1_700_000_000,
         planned: 60,

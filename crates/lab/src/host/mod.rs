@@ -1,0 +1,378 @@
+//! Places of processes: this machine, or a host that the user's `ssh` reaches.
+//!
+//! [`Hosts::connect`] opens a connection to each host. The program copies itself to `~/.cache/strowger` there, by its hash, and runs
+//! `strowger lab agent`, with which it speaks by standard input and output. The agent ends everything that it started when the connection
+//! closes, when it hears nothing for [`SILENCE`], and by its guard also when it is killed.
+//!
+//! A connection that breaks ends the run: all programs end as by a signal, and [`Hosts::lost`] names the host.
+//!
+//! Hosts have the clock of the laboratory: its difference is measured before each trial, and the programs there subtract it
+//! (`strowger load --clock-ahead`). A host whose clock is more than a second off is refused.
+
+mod agent;
+mod clock;
+mod link;
+mod place;
+mod protocol;
+
+pub use agent::serve;
+pub use clock::Ahead;
+pub use place::{Place, Start, Started, Word};
+
+use crate::doctor::Finding;
+use crate::row::Digest;
+use crate::run::{Machine, SideRequest};
+use crate::{Error, port};
+use clock::Exchange;
+use link::{Link, OwnProgram};
+use protocol::Request;
+use rustix::process::Signal;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Time without a sign of life after which an agent ends itself and its programs.
+pub const SILENCE: Duration = Duration::from_secs(10);
+
+/// Exchanges by which clocks are compared.
+const EXCHANGES: usize = 8;
+
+/// First message of an agent.
+#[derive(Debug, Serialize, Deserialize)]
+struct Greeting {
+    program: Digest,
+    scratch: PathBuf,
+    /// Address of the host, as this machine reaches it.
+    seen_at: Option<IpAddr>,
+    machine: Machine,
+}
+
+/// Host that is connected.
+#[derive(Debug)]
+pub struct Host {
+    name: String,
+    link: Link,
+    greeting: Greeting,
+    /// Number of the next process.
+    next: AtomicU32,
+    /// Files that the host has, by their hash.
+    files: Mutex<BTreeSet<String>>,
+}
+
+impl Host {
+    /// Name on the command line.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Processor, memory and kernel.
+    pub const fn machine(&self) -> &Machine {
+        &self.greeting.machine
+    }
+
+    /// Error of a connection whose loss has ended the run.
+    fn lost(&self) -> Option<Error> {
+        self.link.lost()
+    }
+
+    fn ask<T: DeserializeOwned>(&self, request: &Request) -> Result<T, Error> {
+        self.link.ask(request, &[]).map(|(reply, _)| reply)
+    }
+
+    fn fault(&self, reason: impl Into<String>) -> Error {
+        Error::Host { host: self.name.clone(), reason: reason.into() }
+    }
+
+    /// Settings of the host that limit or spoil runs.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub fn limits(&self) -> Result<Vec<Finding>, Error> {
+        self.ask(&Request::Examine)
+    }
+
+    /// Measures the difference of its clock.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub fn ahead(&self) -> Result<Ahead, Error> {
+        let mut exchanges = Vec::new();
+        for _ in 0..EXCHANGES {
+            let asked = micros();
+            let theirs = self.ask(&Request::Clock)?;
+            exchanges.push(Exchange { asked, theirs, heard: micros() });
+        }
+        Ok(Ahead::of(&exchanges))
+    }
+
+    fn free_port(&self, ip: IpAddr) -> Result<u16, Error> {
+        self.ask(&Request::Port(ip))
+    }
+
+    fn address_towards(&self, to: SocketAddr) -> Result<IpAddr, Error> {
+        self.ask(&Request::Address(to))
+    }
+
+    /// Sends a file, unless the host has it, and gives its path there.
+    pub(crate) fn send(&self, file: &Path, is_program: bool) -> Result<PathBuf, Error> {
+        let bytes = std::fs::read(file).map_err(Error::file(file))?;
+        let hash: String = Digest::of(&bytes).to_string().chars().skip(7).take(16).collect();
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let path = format!("files/{hash}/{name}");
+        if !self.files().contains(&path) {
+            let request = Request::Put { file: path.clone(), is_program };
+            self.link.ask::<()>(&request, &bytes)?;
+            self.files().insert(path.clone());
+        }
+        Ok(self.greeting.scratch.join(path))
+    }
+
+    fn files(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fetches a file of the folder of a process.
+    fn fetch(&self, file: &str, to: &Path) -> Result<(), Error> {
+        let ((), bytes) = self.link.ask(&Request::Get(file.into()), &[])?;
+        std::fs::write(to, bytes).map_err(Error::file(to))
+    }
+
+    /// Asks about the server's side of a site.
+    pub(crate) fn side<T: DeserializeOwned>(&self, number: u32, request: SideRequest) -> Result<(T, Vec<u8>), Error> {
+        self.link.ask(&Request::Side(number, request), &[])
+    }
+
+    /// Number of a process or side that this host did not have before.
+    pub(crate) fn number(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn start(&self, number: u32, name: &str, cores: &[usize], words: Vec<String>) -> Result<(), Error> {
+        self.ask(&Request::Start { number, name: name.into(), cores: cores.into(), words })
+    }
+
+    fn signal(&self, number: u32, signal: Signal) -> Result<(), Error> {
+        self.ask(&Request::Signal { number, signal: signal.as_raw() })
+    }
+}
+
+fn micros() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+}
+
+/// Folder of a process on a host.
+fn folder_of(scratch: &Path, number: u32) -> PathBuf {
+    scratch.join(format!("process-{number}"))
+}
+
+/// Command on these cores alone.
+fn command(program: &Path, cores: &[usize], words: &[String]) -> Command {
+    let mut command = match cores {
+        [] => Command::new(program),
+        cores => {
+            let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+            let mut command = Command::new("taskset");
+            command.args(["--cpu-list", &cores.join(",")]).arg(program);
+            command
+        }
+    };
+    command.args(words);
+    command
+}
+
+/// Host on the command line: a name for `ssh`, and the address of its traffic where that is another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Name for `ssh`.
+    pub name: String,
+    /// Address of SIP traffic.
+    pub address: Option<IpAddr>,
+}
+
+/// Roles of hosts on the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// Hosts that call. Without one, this machine does.
+    pub callers: Vec<Named>,
+    /// Hosts that answer. Without one, this machine does.
+    pub answerers: Vec<Named>,
+    /// Host of the server. Without one, this machine.
+    pub server: Option<Named>,
+}
+
+/// Party of a test bed: a place and its address.
+#[derive(Clone, Debug)]
+pub struct Party {
+    /// Place of its processes.
+    pub place: Place,
+    /// Address of its traffic. None for the one that the kernel chooses.
+    pub address: Option<IpAddr>,
+}
+
+impl Party {
+    /// Makes a party of this machine.
+    pub const fn here(address: Option<IpAddr>) -> Self {
+        Self { place: Place::Here, address }
+    }
+
+    /// Address and port for a program of this party that others reach.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub(crate) fn free_address(&self) -> Result<SocketAddr, Error> {
+        let ip = self.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let port = match &self.place {
+            Place::Here => port::free_at(ip),
+            Place::There(host) => host.free_port(ip)?,
+        };
+        Ok(SocketAddr::new(ip, port))
+    }
+}
+
+/// Parties of a test bed.
+#[derive(Clone, Debug)]
+pub struct Hosts {
+    /// Callers, which share the load.
+    pub callers: Vec<Party>,
+    /// Answering sides are dealt to these in turn.
+    pub answerers: Vec<Party>,
+    /// Server.
+    pub server: Party,
+    /// Cores of the server and of the databases and caches beside it. Empty for all.
+    pub server_cores: Vec<usize>,
+    /// Cores of the generator. Empty for all.
+    pub generator_cores: Vec<usize>,
+}
+
+impl Hosts {
+    /// All parties on this machine.
+    pub fn local() -> Self {
+        let here = || Party::here(None);
+        let (server_cores, generator_cores) = (Vec::new(), Vec::new());
+        Self { callers: vec![here()], answerers: vec![here()], server: here(), server_cores, generator_cores }
+    }
+
+    /// Connects the hosts by `ssh`, words of a command, and compares their clocks. `program`: this program.
+    ///
+    /// # Errors
+    /// A host cannot be reached, cannot run the program, or its clock is off.
+    pub fn connect(roles: &Roles, ssh: &[String], program: &Path) -> Result<Self, Error> {
+        let named: Vec<&Named> = roles.callers.iter().chain(&roles.answerers).chain(&roles.server).collect();
+        if named.is_empty() {
+            return Ok(Self::local());
+        }
+        let bytes = std::fs::read(program).map_err(Error::file(program))?;
+        let copy = OwnProgram { path: program, digest: Digest::of(&bytes), length: bytes.len() as u64 };
+        drop(bytes);
+        let mut hosts: BTreeMap<&str, Arc<Host>> = BTreeMap::new();
+        for Named { name, .. } in named {
+            if hosts.contains_key(name.as_str()) {
+                continue;
+            }
+            let (link, greeting) = Link::open(ssh, name, &copy)?;
+            let (next, files) = (AtomicU32::new(1), Mutex::default());
+            let host = Host { name: name.clone(), link, greeting, next, files };
+            if let Some(fault) = host.ahead()?.fault() {
+                return Err(host.fault(fault));
+            }
+            hosts.insert(name, Arc::new(host));
+        }
+        let party = |named: &Named| {
+            let host = Arc::clone(&hosts[named.name.as_str()]);
+            if let Some(address) = named.address {
+                // It is an address of the host.
+                host.free_port(address)?;
+            }
+            let unknown = || host.fault(format!("ssh does not tell its address: write {}=ADDRESS", named.name));
+            let address = named.address.or(host.greeting.seen_at).ok_or_else(unknown)?;
+            Ok(Party { address: Some(address), place: Place::There(host) })
+        };
+        let of = |named: &[Named]| named.iter().map(party).collect::<Result<Vec<Party>, Error>>();
+        let (callers, answerers, server) = (of(&roles.callers)?, of(&roles.answerers)?, of(roles.server.as_slice())?);
+        let mut here = None;
+        if let Some(address) = server.iter().chain(&callers).chain(&answerers).find_map(|party| party.address) {
+            here = Some(agent::own_address(SocketAddr::new(address, 9))?);
+        }
+        let or_here = |parties: Vec<Party>| if parties.is_empty() { vec![Party::here(here)] } else { parties };
+        let [callers, answerers] = [callers, answerers].map(or_here);
+        let server = server.into_iter().next().unwrap_or_else(|| Party::here(here));
+        Ok(Self { callers, answerers, server, ..Self::local() })
+    }
+
+    /// Gives callers and answering sides the addresses of their way to the server, but for those that `roles` names.
+    ///
+    /// # Errors
+    /// There is no way, some addresses are of IPv4 and others of IPv6, or a connection is gone.
+    pub fn towards(mut self, server: SocketAddr, roles: &Roles) -> Result<Self, Error> {
+        if server.ip().is_loopback() {
+            let reason = "no other machine reaches a loopback address: name another one of the server".to_owned();
+            return Err(Error::Unexpected { what: server.to_string(), reason });
+        }
+        for (parties, named) in [(&mut self.callers, &roles.callers), (&mut self.answerers, &roles.answerers)] {
+            for (number, party) in parties.iter_mut().enumerate() {
+                let given = named.get(number).and_then(|named| named.address);
+                let address = match (&party.place, given) {
+                    (_, Some(address)) => address,
+                    (Place::There(host), None) => host.address_towards(server)?,
+                    (Place::Here, None) => agent::own_address(server)?,
+                };
+                if address.is_ipv4() != server.is_ipv4() {
+                    let reason = format!("it is no way to the server at {}: name one of the same IP", server.ip());
+                    return Err(Error::Unexpected { what: format!("address {address}"), reason });
+                }
+                party.address = Some(address);
+            }
+        }
+        Ok(self)
+    }
+
+    /// Gives the server and what is beside it the first cores of its machine, and a generator on this machine the others, unless the server
+    /// is elsewhere.
+    ///
+    /// # Errors
+    /// There are not so many cores, or none is left for the generator; a sentence.
+    pub fn pin(mut self, cores: usize) -> Result<Self, String> {
+        let (all, is_shared) = match &self.server.place {
+            Place::Here => (std::thread::available_parallelism().map_or(1, std::num::NonZero::get), true),
+            Place::There(host) => (host.machine().cores as usize, false),
+        };
+        let most = if is_shared { all.saturating_sub(1) } else { all };
+        if cores == 0 || cores > most {
+            let rest = if is_shared { ", one of them for the generator" } else { "" };
+            return Err(format!("{cores} cores of the server: its machine has {all}{rest}; write 1 to {most}"));
+        }
+        self.server_cores = (0..cores).collect();
+        self.generator_cores = if is_shared { (cores..all).collect() } else { Vec::new() };
+        Ok(self)
+    }
+
+    /// All hosts, each once.
+    pub fn hosts(&self) -> Vec<&Arc<Host>> {
+        let all = self.callers.iter().chain(&self.answerers).chain([&self.server]);
+        let mut found: Vec<&Arc<Host>> = Vec::new();
+        for party in all {
+            if let Place::There(host) = &party.place
+                && !found.iter().any(|known| known.name == host.name)
+            {
+                found.push(host);
+            }
+        }
+        found
+    }
+
+    /// Error of a connection whose loss has ended the run.
+    pub fn lost(&self) -> Option<Error> {
+        self.hosts().into_iter().find_map(|host| host.lost())
+    }
+
+    /// Tells whether a party is on a host.
+    pub fn is_distributed(&self) -> bool {
+        !self.hosts().is_empty()
+    }
+}

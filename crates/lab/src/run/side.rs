@@ -1,0 +1,151 @@
+//! Server's side of a site: the server, the backends beside it, and their samples.
+
+use super::host_side::HostSide;
+use super::own_side::OwnSide;
+use super::validity::Accounting;
+use crate::Error;
+use crate::generator::{Made, Trial};
+use crate::host::{Party, Place};
+use crate::system::SystemFolder;
+use serde::{Deserialize, Serialize};
+use std::fmt::Debug;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+/// Start of a server's side.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SideOrder {
+    pub(super) work: Work,
+    /// Address on which the server listens.
+    pub(super) address: IpAddr,
+    /// Cores of the server. Empty for all.
+    pub(super) cores: Vec<usize>,
+}
+
+/// Server of a side.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Work {
+    /// Unread relay to this address.
+    Floor(SocketAddr),
+    /// Server that runs already at this address.
+    External(SocketAddr),
+    /// System under test.
+    System {
+        system: Box<SystemFolder>,
+        configuration: String,
+        workers: Option<u32>,
+        /// Starts a copy of the program.
+        copies: bool,
+        /// Backends beside it.
+        beside: Vec<String>,
+        /// Answering sides.
+        answers: Vec<SocketAddr>,
+    },
+}
+
+/// Request to a side on a host, in the order of [`ServerSide`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum SideRequest {
+    Start(Box<SideOrder>),
+    Begin { rate: u32, ahead: i64 },
+    Finish,
+    Memory,
+    Kill { silent: bool },
+    Again,
+    Ended,
+    Tail,
+    Empty,
+    Accounting { completed: u64, failed: u64 },
+    Files,
+    Stop,
+    Describe(Box<SystemFolder>),
+    Versions(Vec<String>),
+}
+
+/// Memory of a side, in bytes, and the entries of its caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SideMemory {
+    /// Memory of the server. None where it cannot be seen.
+    pub(super) server: Option<u64>,
+    /// Memory of the caches. None without one.
+    pub(super) cache: Option<u64>,
+    /// Entries of the caches. None without a cache, or where one does not say it.
+    pub(super) entries: Option<u64>,
+}
+
+/// Machine of a side during a trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Watched {
+    /// Processor time of other programs, in per cent of one core.
+    pub(super) other: f64,
+    /// Program that used most of it.
+    pub(super) busiest: Option<String>,
+    /// Used memory of the machine in per cent, formula (2) of the cache study.
+    pub(super) memory: Option<f64>,
+    /// Cores that the server may use.
+    pub(super) cores: Option<u32>,
+    /// Sentence about a process of the server that has ended.
+    pub(super) lost: Option<String>,
+    /// Sentence about a host whose clock was set.
+    pub(super) clock: Option<String>,
+}
+
+/// Server's side of a site, on this machine or on a host. It ends when it is dropped.
+pub(super) trait ServerSide: Debug + Send {
+    /// Addresses of its servers: one, unless the system has several instances.
+    fn addresses(&self) -> &[SocketAddr];
+
+    /// Begins to sample, so many times a second.
+    fn begin(&mut self, samples: &Path, rate: u32) -> Result<(), Error>;
+
+    /// Ends the samples; the log is at the path that it began with.
+    fn finish(&mut self) -> Result<Watched, Error>;
+
+    /// Tells whether a command of the system makes the load, in place of the laboratory.
+    fn is_measuring(&self) -> bool {
+        false
+    }
+
+    /// Has that command make a trial, and samples it too.
+    fn measuring(&mut self, _: &Trial<'_>) -> Result<Made, Error> {
+        let reason = "no command of it makes the load here".to_owned();
+        Err(Error::Unexpected { what: "the system".into(), reason })
+    }
+
+    /// Memory now.
+    fn memory(&mut self) -> Result<SideMemory, Error>;
+
+    /// Ends the server by SIGKILL; with `silent`, datagrams that come to its port are dropped from now on.
+    fn kill(&mut self, silent: bool) -> Result<(), Error>;
+
+    /// Starts the server once more after [`ServerSide::kill`], and has its processes sampled.
+    fn start_again(&mut self) -> Result<(), Error>;
+
+    /// Sentence about a server that has ended.
+    fn ended(&mut self) -> Result<Option<String>, Error>;
+
+    /// Last lines that the server printed.
+    fn tail(&mut self) -> Result<String, Error>;
+
+    /// Empties the table of accounting.
+    fn empty_accounting(&mut self) -> Result<(), Error>;
+
+    /// Counts rows of accounting, once there are enough. `completed` and `failed` calls include the warm-up.
+    fn accounting(&mut self, completed: u64, failed: u64) -> Result<Option<Accounting>, Error>;
+
+    /// Copies the small files of the server to this folder.
+    fn keep(&mut self, folder: &Path) -> Result<(), Error>;
+}
+
+/// Starts a side at the place of the server. `folder`: a folder of its own on this machine.
+pub(super) fn start(
+    order: SideOrder,
+    server: &Party,
+    program: &Path,
+    folder: &Path,
+) -> Result<Box<dyn ServerSide>, Error> {
+    Ok(match &server.place {
+        Place::Here => Box::new(OwnSide::start(&order, program, folder)?),
+        Place::There(host) => Box::new(HostSide::start(order, host)?),
+    })
+}
