@@ -15,7 +15,7 @@ use strowger_tests::port;
 
 /// Measures that no run of the program reaches on purpose, and the test that does.
 const ELSEWHERE: &[(&str, &str)] =
-    &[("media.refused", "strowger-load: media_streams::too_many_wishes_are_refused_and_counted")];
+    &[("media.refused", "strowger-load: media_streams::too_many_commands_are_refused_and_counted")];
 
 #[test]
 fn every_measure_is_driven_off_zero_and_breaks_a_requirement() {

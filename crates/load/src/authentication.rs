@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_answered() {
+    fn unanswerable_challenges() {
         let refused = |challenge: &str| {
             let mut out = Vec::new();
             let error = write_answer(challenge.as_bytes(), false, &JOE, &REQUEST, &mut out).unwrap_err();
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_answer_we_verify_with_every_hash() {
+    fn our_answers_verify_with_every_hash() {
         for algorithm in ["MD5", "MD5-sess", "SHA-256", "SHA-256-sess", "SHA-512-256"] {
             for qop in ["", ", qop=\"auth\"", ", qop=\"auth-int\""] {
                 let challenge = format!("Digest realm=\"r.test\", nonce=\"n1\", algorithm={algorithm}{qop}");

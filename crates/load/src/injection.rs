@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_would_be_right() {
+    fn refusals_name_the_cure() {
         assert!(refusal("sequential\na\n").contains("data.csv:1: the first line must hold SEQUENTIAL"));
         assert!(refusal("").contains("data.csv:1:") && refusal("\nSEQUENTIAL\na").contains("data.csv:1:"));
         assert!(

@@ -20,7 +20,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Terminal with its reader.
 struct Line {
     terminal: Arc<Terminal>,
-    /// Held while the reader uses the terminal: a process that is stopped within a read cannot continue in the background.
+    /// Held while the reader uses the terminal: a process that is stopped within a read cannot continue in the
+    /// background.
     reading: Mutex<()>,
     over: AtomicBool,
 }

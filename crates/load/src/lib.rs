@@ -12,7 +12,7 @@
 //! | [`scenario`] | scenario documents, parsed and compiled |
 //! | [`engine`] | the calls of one shard |
 //! | [`report`] | reports of the figures and raw logs of [`strowger_measure`] |
-//! | [`media`], [`expression`], [`injection`], [`command`] | tools of scenarios: RTP, regular expressions, data files, controllers |
+//! | [`media`], [`expression`], [`injection`], [`command`] | RTP, regular expressions, data files, controllers |
 //!
 //! Twenty calls to an answering side in this process:
 //!

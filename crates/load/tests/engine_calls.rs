@@ -298,7 +298,7 @@ fn a_limit_holds_calls_back_and_users_call_one_after_the_other() {
 /// `auth` has no effect on a 200. `rrs` takes the route set from the first message that has a Record-Route. Both as in
 /// SIPp.
 #[test]
-fn auth_and_rrs_act_on_the_messages_that_have_what_they_take() {
+fn auth_and_rrs_ignore_other_messages() {
     let _alone = alone();
     let answer = CALLER
         .replace("<recv response=\"200\"/>", "<recv response=\"200\" auth=\"true\"/>")

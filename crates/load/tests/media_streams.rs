@@ -312,7 +312,7 @@ fn captures_keep_their_times_and_how_far_their_ports_are_apart() {
 }
 
 #[test]
-fn what_comes_goes_back_as_long_as_it_is_switched_on() {
+fn datagrams_are_echoed_while_it_is_switched_on() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = scenario(folder.path(), "<log message=\"x\"/>");
     let plane = Plane::start(Settings { echo: Echo::Always, ..settings() }, [&scenario]).unwrap();
@@ -418,7 +418,7 @@ fn a_stream_follows_its_peer() {
 }
 
 #[test]
-fn what_is_not_played_is_refused_in_a_sentence() {
+fn unplayable_media_are_refused_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let scenario =
         scenario(folder.path(), "<exec rtp_stream=\"apattern,1,1,0,PCMU/8000\"/><exec rtp_stream=\"pausevpattern\"/>");
@@ -444,11 +444,11 @@ fn a_run_gets_the_media_that_its_scenario_needs() {
 }
 
 #[test]
-fn too_many_wishes_are_refused_and_counted() {
+fn too_many_commands_are_refused_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.alaw"), [1]).unwrap();
     let scenario = scenario(folder.path(), "<exec rtp_stream=\"a.alaw,-1\"/>");
-    let plane = Plane::start(Settings { wishes: 0, ..settings() }, [&scenario]).unwrap();
+    let plane = Plane::start(Settings { commands: 0, ..settings() }, [&scenario]).unwrap();
     let mut legs: Legs = plane.legs();
     legs.learn(0, &offer("127.0.0.1:9".parse().unwrap()));
     assert_eq!(legs.act(0, &actions(&scenario)[0]), Err(Refusal::Busy));

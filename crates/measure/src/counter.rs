@@ -73,7 +73,7 @@ table! {
     DeadCall = "dead_call", "messages of a call that had ended";
     AutoAnswered = "auto_answered", "requests answered without the scenario";
     Warnings = "warnings", "warnings";
-    FatalErrors = "fatal_errors", "errors with which the run could not go on";
+    FatalErrors = "fatal_errors", "errors that ended the run";
 
     SendFailuresLocal = "send_failures", "messages that this machine could not send (buffers full, no route, too long)";
     SendFailuresRemote = "send_failures.remote", "messages that the target refused (port closed, connection reset)";

@@ -113,7 +113,7 @@ impl Journal {
         let problem = self.log.as_ref().and_then(Log::problem);
         if let Some(problem) = problem.filter(|_| !self.reported) {
             let text = format!(
-                "The raw log cannot be written ({problem}). The run goes on; what this process knows is reported, but the log \
+                "The raw log cannot be written ({problem}). The run continues; the figures of this process are reported, but the log \
                  lacks seconds."
             );
             self.reported = true;

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_unknown_has_no_place_and_order_does_not_matter() {
+    fn unknown_names_have_no_place_and_order_does_not_matter() {
         let own = Layout::own();
         let mut theirs = own.clone();
         theirs.counters.reverse();

@@ -189,7 +189,7 @@ pub enum LogError {
     Version { path: PathBuf, version: u8 },
     #[error("{path} has samples of processes and of a machine alone, and no figures of calls: name the log of a generator", path = .0.display())]
     NoCalls(PathBuf),
-    #[error("{path} does not say what was run, its beginning is cut or damaged: nothing can be read from it", path = .0.display())]
+    #[error("{path} has no heading, its beginning is cut or damaged: nothing can be read from it", path = .0.display())]
     NoHeading(PathBuf),
 }
 
@@ -239,7 +239,7 @@ impl LogReader {
     /// Describes the damage so far as a sentence: damaged records, and the position if reading ended before the file
     /// did.
     pub fn damage(&self) -> Option<String> {
-        let stopped = self.stopped.as_ref().map(|why| format!("{why}; what stands before it was read"));
+        let stopped = self.stopped.as_ref().map(|why| format!("{why}; the data before it was read"));
         let all: Vec<String> = self.reader.damage().into_iter().chain(stopped).collect();
         (!all.is_empty()).then(|| format!("{}: {}", self.path.display(), all.join(", and ")))
     }
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_log_reads_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.log");
         let mut log = Log::create(&path, &heading()).unwrap();
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_cut_anywhere_gives_what_stands_before() {
+    fn a_truncated_log_gives_its_earlier_records() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.log");
         let mut log = Log::create(&path, &heading()).unwrap();

@@ -79,7 +79,7 @@ impl Run {
         if !beside.is_empty() {
             run.answering = Some(Box::new(merge(beside, span, &timers, rows, &mut |_| ())));
         }
-        run.say_what_differs();
+        run.report_differences();
         run.number_names();
         Ok(run)
     }
@@ -101,7 +101,7 @@ impl Run {
         }
     }
 
-    fn say_what_differs(&mut self) {
+    fn report_differences(&mut self) {
         let all: Vec<&Generator> = self.everyone().collect();
         let mut said = Vec::new();
         let twice = all.iter().enumerate().any(|(place, one)| all[..place].iter().any(|o| o.heading == one.heading));

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_generator_spoiled_is_not_judged() {
+    fn bad_windows_are_not_judged() {
         let mut whole = run();
         whole.totals.delays[Delay::Setup as usize].record(2_000_000);
         let good = run().totals;
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_met_and_what_is_not() {
+    fn met_and_missed_requirements() {
         for (text, met) in [
             ("srd.p95<200ms", true),
             ("srd.p95 < 0.19s", false),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_calls_are_allowed_by_what_counts_all_of_them() {
+    fn failed_calls_are_allowed_by_measures_that_count_all() {
         let mut run = Run::new(Heading::default());
         for (counter, by) in [
             (Counter::CallsFailed, 10),
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_would_be_right() {
+    fn errors_name_the_cure() {
         for (text, part) in [
             ("srd.p95", "compares nothing"),
             ("<200ms", "compares nothing"),

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_put_together_are_what_their_pages_are() {
+    fn merged_rows_equal_merged_pages() {
         let timers = ["1".to_string()];
         let page = |second: u64, calls: u64, us: u64| {
             let mut page = Page::new(1);

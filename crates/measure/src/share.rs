@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn isa_of_registered_users_only_where_somebody_registers() {
+    fn isa_of_registered_users_needs_registrations() {
         let mut page = page();
         page.count(Counter::SessionRegistered, 40);
         page.count(Counter::SessionRegisteredAnswered, 30);

@@ -28,7 +28,8 @@ pub struct TreeSample {
     pub interval: u64,
     /// Processes at its end; 0: the tree has ended.
     pub processes: u32,
-    /// CPU time, µs: to the microsecond for running threads, in ticks of 10 ms for threads and processes that have ended.
+    /// CPU time, µs: to the microsecond for running threads, in ticks of 10 ms for threads and processes that have
+    /// ended.
     pub cpu: u64,
     /// CPU time in user mode, µs, in ticks.
     pub user: u64,
@@ -38,12 +39,12 @@ pub struct TreeSample {
     pub waited: u64,
     /// Threads that ran or waited, the busiest first.
     pub threads: Vec<ThreadUse>,
-    /// Resident set size, bytes: pages that several processes share count for each. Measured once a second; a sum of samples has the
-    /// latest.
+    /// Resident set size, bytes: pages that several processes share count for each. Measured once a second; a sum of
+    /// samples has the latest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss: Option<u64>,
-    /// Proportional set size, bytes: pages that several processes share count in parts. Measured once a second, or less often where
-    /// that takes more than a hundredth of the time; a sum of samples has the latest.
+    /// Proportional set size, bytes: pages that several processes share count in parts. Measured once a second, or less
+    /// often where that takes more than a hundredth of the time; a sum of samples has the latest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pss: Option<u64>,
     /// Datagrams that the kernel dropped because a UDP socket of the tree was full; counted once a second.

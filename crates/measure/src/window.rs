@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_late_for_a_moment_keeps_the_rate_and_who_falls_behind_does_not() {
+    fn a_short_delay_keeps_the_rate_and_falling_behind_does_not() {
         let behind = |due: [u64; 4]| {
             let mut windows = Windows::new(1).of_seconds(2);
             for (place, due) in due.into_iter().enumerate() {

@@ -38,7 +38,7 @@ impl Facts<'_> {
         let cut = run.generators.iter().filter_map(|g| g.ending.as_ref()).any(|ending| ending.reason == super::CUT);
         if cut {
             out.push(format!(
-                "{} still open when there was no more time: what was waited for? --timeout TIME ends a call \
+                "{} still open at the end of the time: which message was missing? --timeout TIME ends a call \
                  whose answer does not come.",
                 several(totals.counter(Counter::CallsStopped), "call")
             ));
@@ -318,11 +318,11 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_did_not_end_are_told_of() {
+    fn unfinished_calls_are_reported() {
         let mut open = run(200);
         assert!(!sentences(&open).contains("still open"));
         open.generators[0].ending = Some(Ending { at: 0, reason: super::super::CUT.into() });
-        assert!(sentences(&open).contains("still open when there was no more time"), "{}", sentences(&open));
+        assert!(sentences(&open).contains("still open at the end of the time"), "{}", sentences(&open));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Several documents in one run, each with its share of the calls. Each document has its own generators and schedule, so the mix is even at
-//! every moment and repeatable.
+//! Several documents in one run, each with its share of the calls. Each document has its own generators and schedule,
+//! so the mix is even at every moment and repeatable.
 
 use super::plan::{Plan, Work};
 use super::profile;

@@ -128,7 +128,7 @@ impl Campaign {
         for (level, text) in notes(&network, self.plan.transport.is_reliable()) {
             self.note(level, text);
         }
-        if self.silence.unsaid() > 0 {
+        if self.silence.unreported() > 0 {
             let times = grouped(self.silence.times() as f64);
             self.note(Level::Warning, format!("Answers stopped {times} times in all, each for a second or longer."));
         }

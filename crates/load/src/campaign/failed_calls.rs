@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_open_calls_say_has_a_bound() {
+    fn records_of_open_calls_are_bounded() {
         let failed = FailedCalls::new(9);
         let clock = Clock::new(clock::micros(), SystemTime::now());
         let mut recorder = Recorder {

@@ -23,8 +23,8 @@ pub(super) struct Pressed {
 }
 
 impl Campaign {
-    /// Handles a key: `+` and `-` change the rate by 1 call a second, `*` and `/` by 10, `p` pauses or resumes, `q` stops new calls (a
-    /// second `q` ends open calls), `Q` ends open calls.
+    /// Handles a key: `+` and `-` change the rate by 1 call a second, `*` and `/` by 10, `p` pauses or resumes, `q`
+    /// stops new calls (a second `q` ends open calls), `Q` ends open calls.
     pub fn press(&mut self, key: u8) {
         match key {
             b'Q' => self.end_by_key(),

@@ -94,15 +94,15 @@ impl Probing<'_> {
     fn probe(
         &self,
         source: IpAddr,
-        road: &mut impl Road,
+        link: &mut impl ProbeTransport,
         start: Instant,
         probes: &mut Vec<Probe>,
     ) -> Result<(), Finding> {
-        let own = road.own().map_err(|error| self.local(source, &error))?;
+        let own = link.own().map_err(|error| self.local(source, &error))?;
         let from = probes.len();
         let gap = Duration::from_secs_f64((1.0 / self.rate.max(1.0)).clamp(0.002, 0.05));
         for number in 0..self.probes.max(1) {
-            match road.send(&self.request(own, number)) {
+            match link.send(&self.request(own, number)) {
                 Ok(()) => (),
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Err(self.closed()),
                 // A server that ends the connection answers no more.
@@ -112,18 +112,18 @@ impl Probing<'_> {
             probes.push(Probe { source: own.ip().to_string(), sent: start.elapsed().as_micros() as u64, answer: None });
             // The first answer shows whether the server answers OPTIONS at all; if not, more requests are useless.
             let patience = if number == 0 { self.patience } else { gap };
-            self.listen(road, start, &mut probes[from..], patience, number == 0)?;
+            self.listen(link, start, &mut probes[from..], patience, number == 0)?;
             if number == 0 && probes[from].answer.is_none() {
                 return Ok(());
             }
         }
-        self.listen(road, start, &mut probes[from..], self.patience, true)
+        self.listen(link, start, &mut probes[from..], self.patience, true)
     }
 
     /// Receives answers for this long, or (`early`) until all have come.
     fn listen(
         &self,
-        road: &mut impl Road,
+        link: &mut impl ProbeTransport,
         start: Instant,
         probes: &mut [Probe],
         patience: Duration,
@@ -138,7 +138,7 @@ impl Probing<'_> {
             if left.is_zero() {
                 return Ok(());
             }
-            match road.receive(left.max(Duration::from_micros(100))) {
+            match link.receive(left.max(Duration::from_micros(100))) {
                 Ok(text) => {
                     if let Some((number, answer)) = answer(&text, start.elapsed().as_micros() as u64)
                         && let Some(probe) = probes.get_mut(number)
@@ -213,7 +213,7 @@ impl Probing<'_> {
 }
 
 /// Transport of probes and answers.
-trait Road {
+trait ProbeTransport {
     fn own(&self) -> IoResult<SocketAddr>;
     fn send(&mut self, text: &str) -> IoResult<()>;
     /// Receives the next message.
@@ -222,7 +222,7 @@ trait Road {
 
 struct Datagrams(UdpSocket);
 
-impl Road for Datagrams {
+impl ProbeTransport for Datagrams {
     fn own(&self) -> IoResult<SocketAddr> {
         self.0.local_addr()
     }
@@ -245,7 +245,7 @@ struct Stream {
     bytes: Vec<u8>,
 }
 
-impl Road for Stream {
+impl ProbeTransport for Stream {
     fn own(&self) -> IoResult<SocketAddr> {
         self.stream.local_addr()
     }
@@ -356,16 +356,16 @@ mod tests {
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
             let stream = listener.accept().unwrap().0;
-            let mut road = Stream { stream, bytes: Vec::new() };
+            let mut link = Stream { stream, bytes: Vec::new() };
             let mut number = 0;
-            while let Ok(text) = road.receive(Duration::from_secs(5)) {
+            while let Ok(text) = link.receive(Duration::from_secs(5)) {
                 let kept: Vec<&str> =
                     text.lines().filter(|l| l.contains(':') && !l.starts_with("Content-Length")).collect();
                 let Some(line) = (if number < good { Some("200 OK\r\n") } else { bad }) else { return };
                 let body = "v=0\r\n";
                 let head =
                     format!("SIP/2.0 {line}{}\r\nContent-Length: {}\r\n\r\n{body}", kept.join("\r\n"), body.len());
-                if road.send(&head).is_err() {
+                if link.send(&head).is_err() {
                     return;
                 }
                 number += 1;
@@ -389,7 +389,7 @@ mod tests {
         );
         let banned = found(tcp_server(3, None));
         assert!(matches!(&banned[..], [Finding::Obstacle(Obstacle::Ban { after: 3, .. })]), "{banned:?}");
-        assert_eq!(found(tcp_server(0, None)), [], "nobody has to answer OPTIONS");
+        assert_eq!(found(tcp_server(0, None)), [], "a server need not answer OPTIONS");
         let source = [IpAddr::from([192, 0, 2, 77])];
         let away =
             Probing { sources: &source, transport: Transport::Tls, ..probing(&target, tcp_server(0, None)) }.run();

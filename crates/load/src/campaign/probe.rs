@@ -50,8 +50,8 @@ pub fn probe(plan: &Plan, probes: usize, rate: f64, patience: Duration) -> Resul
         let part = Part::caller(index, sources);
         let scenario = Arc::new(prepared.facts.scenario(&local, part)?);
         let run = prepared.facts.run(&local, part, scenario, bound.address)?;
-        let ear = Ear { source: bound.address.ip().to_string(), since: now, seen: seen.clone() };
-        let side = Side::prepare(bound, run, collector.books(now), Box::new(ear))?;
+        let watch = ProbeWatch { source: bound.address.ip().to_string(), since: now, seen: seen.clone() };
+        let side = Side::prepare(bound, run, collector.books(now), Box::new(watch))?;
         sides.push(side);
     }
     connect(&sides, &local, &|| false);
@@ -79,13 +79,13 @@ pub fn probe(plan: &Plan, probes: usize, rate: f64, patience: Duration) -> Resul
 /// Requests by their Call-ID.
 type Seen = Arc<Mutex<Vec<(Vec<u8>, Probe)>>>;
 
-struct Ear {
+struct ProbeWatch {
     source: String,
     since: u64,
     seen: Seen,
 }
 
-impl Watch for Ear {
+impl Watch for ProbeWatch {
     fn message(&mut self, passage: Passage, _: Transport, call_id: &[u8], bytes: &[u8]) {
         let at = clock::micros().saturating_sub(self.since);
         let mut seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());

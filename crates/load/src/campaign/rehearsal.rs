@@ -27,12 +27,12 @@ pub struct Line {
 /// Time limit of a dry run.
 const LONGEST: Duration = Duration::from_secs(10);
 
-struct Ear {
+struct MessageWatch {
     lines: Sender<Line>,
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
-impl Watch for Ear {
+impl Watch for MessageWatch {
     fn message(&mut self, passage: Passage, _: Transport, _: &[u8], bytes: &[u8]) {
         let sent = matches!(passage, Passage::Sent);
         if sent || matches!(passage, Passage::Received) {
@@ -114,9 +114,9 @@ fn rehearse_one(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     run.behaviour.commands = false;
     let (lines, heard) = channel();
     let warnings = Arc::new(Mutex::new(Vec::new()));
-    let ear = Box::new(Ear { lines, warnings: warnings.clone() });
+    let watch = Box::new(MessageWatch { lines, warnings: warnings.clone() });
     let mut collector_here = Collector::new(Clock::new(now, SystemTime::now()), scenario.timed(), 1);
-    let here = Side::start(bound, run, collector_here.books(now), Some(ear), false)?;
+    let here = Side::start(bound, run, collector_here.books(now), Some(watch), false)?;
     let until = Instant::now() + LONGEST;
     let mut ended = None;
     while ended.is_none() && Instant::now() < until {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 /// Limit of different remarks; further ones are counted.
 const KEPT: usize = 64;
 /// Limit of reported remarks.
-const TOLD: usize = 5;
+const REPORTED: usize = 5;
 /// Limit of a remark's characters; the rest of a message is not needed.
 const LONGEST: usize = 200;
 
@@ -40,13 +40,13 @@ impl Remarks {
         let heard = self.0.lock().unwrap_or_else(|e| e.into_inner());
         let mut remarks: Vec<&(String, u64)> = heard.remarks.iter().collect();
         remarks.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
-        let mut told: Vec<String> =
-            remarks.iter().take(TOLD).map(|(text, times)| format!("{times} × {text}")).collect();
-        let rest = heard.others + remarks.iter().skip(TOLD).map(|(_, times)| times).sum::<u64>();
+        let mut sentences: Vec<String> =
+            remarks.iter().take(REPORTED).map(|(text, times)| format!("{times} × {text}")).collect();
+        let rest = heard.others + remarks.iter().skip(REPORTED).map(|(_, times)| times).sum::<u64>();
         if rest > 0 {
-            told.push(format!("{rest} × something else of this kind"));
+            sentences.push(format!("{rest} × something else of this kind"));
         }
-        told
+        sentences
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_of_many_calls_is_told_once_with_its_number() {
+    fn equal_remarks_are_reported_once_with_their_number() {
         let remarks = Remarks::default();
         let mut ears = [remarks.ear(), remarks.ear()];
         for call in 0..10 {
@@ -107,15 +107,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_different_each_time_has_a_bound() {
+    fn different_remarks_are_bounded() {
         let remarks = Remarks::default();
         let mut ear = remarks.ear();
         (0..1_000).for_each(|call| ear.warning(format_args!("{call}{}", "ä".repeat(300))));
-        let told = remarks.sentences();
+        let sentences = remarks.sentences();
         assert_eq!(
-            (told.len(), told.last().map(String::as_str)),
-            (TOLD + 1, Some("995 × something else of this kind"))
+            (sentences.len(), sentences.last().map(String::as_str)),
+            (REPORTED + 1, Some("995 × something else of this kind"))
         );
-        assert!(told[0].chars().count() < LONGEST + 10);
+        assert!(sentences[0].chars().count() < LONGEST + 10);
     }
 }

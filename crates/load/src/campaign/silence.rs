@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_secs(1);
 const MESSAGES: u64 = 3;
 
 /// Limit of silences that are reported one by one; the others are counted.
-const SAID: u64 = 4;
+const REPORTED: u64 = 4;
 
 /// Change of a target's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ impl Silence {
     }
 
     /// Returns how many silences were not reported.
-    pub(super) const fn unsaid(&self) -> u64 {
-        self.times.saturating_sub(SAID)
+    pub(super) const fn unreported(&self) -> u64 {
+        self.times.saturating_sub(REPORTED)
     }
 
     /// Checks the counters of the callers, `elapsed` after the start. Returns a change.
@@ -57,7 +57,7 @@ impl Silence {
         if received > self.received {
             let silent = self.since.filter(|_| self.noticed).map(|since| elapsed.saturating_sub(since));
             *self = Self { received, sent, since: None, noticed: false, times: self.times };
-            return silent.filter(|_| self.unsaid() == 0).map(|silent| Change::Again { silent });
+            return silent.filter(|_| self.unreported() == 0).map(|silent| Change::Again { silent });
         }
         if sent <= self.sent {
             return None;
@@ -71,7 +71,7 @@ impl Silence {
             return Some(Change::Silent { sent });
         }
         self.times += 1;
-        (self.unsaid() == 0).then_some(Change::Stopped { after: self.sent, at: since })
+        (self.unreported() == 0).then_some(Change::Stopped { after: self.sent, at: since })
     }
 }
 
@@ -80,54 +80,54 @@ mod tests {
     use super::*;
 
     /// Returns the changes for these counts of messages sent and received, 100 ms apart.
-    fn said(counts: &[(u64, u64)]) -> Vec<(u64, Change)> {
+    fn reported(counts: &[(u64, u64)]) -> Vec<(u64, Change)> {
         let mut silence = Silence::default();
-        let mut said = Vec::new();
+        let mut reported = Vec::new();
         for ((sent, received), at) in counts.iter().zip((0..).step_by(100)) {
             let counters = Snapshot { datagrams_out: *sent, datagrams_in: *received, ..Snapshot::default() };
-            said.extend(silence.look(Duration::from_millis(at), &counters).map(|change| (at, change)));
+            reported.extend(silence.look(Duration::from_millis(at), &counters).map(|change| (at, change)));
         }
-        said
+        reported
     }
 
     #[test]
     fn a_target_that_answers_is_not_silent() {
         let counts: Vec<(u64, u64)> = (1..100).map(|n| (n * 10, n * 10 - 5)).collect();
-        assert_eq!(said(&counts), []);
+        assert_eq!(reported(&counts), []);
         // The call is held: no message is sent or awaited.
         let held: Vec<(u64, u64)> = [(1, 0), (1, 2), (2, 2)].into_iter().chain([(2, 2); 50]).collect();
-        assert_eq!(said(&held), []);
+        assert_eq!(reported(&held), []);
     }
 
     #[test]
-    fn one_that_never_answers_is_named_within_two_seconds() {
+    fn a_silent_target_is_reported_within_two_seconds() {
         let counts: Vec<(u64, u64)> = (0..40).map(|n| (n, 0)).collect();
-        assert_eq!(said(&counts), [(1_100, Change::Silent { sent: 11 })]);
+        assert_eq!(reported(&counts), [(1_100, Change::Silent { sent: 11 })]);
         // One call, its INVITE sent again after 500 ms and 1.5 s (Timer A).
         let one = |n: u64| (1 + u64::from(n >= 5) + u64::from(n >= 15), 0);
-        assert_eq!(said(&(0..20).map(one).collect::<Vec<_>>()), [(1_500, Change::Silent { sent: 3 })]);
+        assert_eq!(reported(&(0..20).map(one).collect::<Vec<_>>()), [(1_500, Change::Silent { sent: 3 })]);
     }
 
     #[test]
-    fn one_that_stops_is_named_with_what_it_had_been_sent() {
+    fn a_silence_is_reported_with_its_number_of_messages() {
         let mut counts: Vec<(u64, u64)> = (1..=5).map(|n| (n * 4, n * 4)).collect();
         counts.extend((6..30).map(|n| (n * 4, 20)));
         let stopped = (1_500, Change::Stopped { after: 20, at: Duration::from_millis(500) });
-        assert_eq!(said(&counts), [stopped]);
+        assert_eq!(reported(&counts), [stopped]);
         counts.push((200, 30));
         let again = (2_900, Change::Again { silent: Duration::from_millis(2_400) });
-        assert_eq!(said(&counts), [stopped, again]);
+        assert_eq!(reported(&counts), [stopped, again]);
     }
 
     #[test]
-    fn of_many_silences_the_first_are_said_and_all_counted() {
+    fn the_first_silences_are_reported_and_all_counted() {
         let mut silence = Silence::default();
-        let mut said = 0;
+        let mut reported = 0;
         for second in 0..60 {
             // Six seconds each: an answer to each message, then none for five.
             let counts = Snapshot { datagrams_out: second * 5, datagrams_in: 1 + second / 6, ..Snapshot::default() };
-            said += u64::from(silence.look(Duration::from_secs(second), &counts).is_some());
+            reported += u64::from(silence.look(Duration::from_secs(second), &counts).is_some());
         }
-        assert_eq!((silence.times(), silence.unsaid(), said), (10, 6, SAID * 2));
+        assert_eq!((silence.times(), silence.unreported(), reported), (10, 6, REPORTED * 2));
     }
 }

@@ -123,7 +123,7 @@ fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
         Some((host, port)) if !port.contains(':') => Ok((host, number(port)?)),
         // Also an address, but not that of a host.
         _ if [":5060", ":5061"].iter().any(|port| text.ends_with(port)) => {
-            Err("an address of IPv6 stands in brackets before its port, [::1]:5060,".into())
+            Err("an IPv6 address with a port needs brackets, [::1]:5060,".into())
         }
         _ => Ok((text, None)),
     }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn wrong_targets_are_explained() {
         for (text, part) in [
             ("", "no host"),
             ("sip:", "no host"),

@@ -1,7 +1,7 @@
 //! Connections between controllers. Their own threads read and write: a shard never waits for a connection.
 
 use super::plan::Plan;
-use super::word::{Heard, Waiting};
+use super::word::{LinkEvent, Waiting};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
@@ -16,7 +16,7 @@ const END: u8 = 0x1b;
 /// Limit of commands that wait for a connection; one more is not sent.
 const WAITING: usize = 65_536;
 /// Default limit of commands read but not yet handled.
-const UNHEARD: usize = 4_096;
+const QUEUE_LIMIT: usize = 4_096;
 /// Limit of a command's bytes; a sender of more is disconnected.
 const LONGEST: usize = 1 << 20;
 /// Time limits of connecting, and of a write.
@@ -30,12 +30,12 @@ const APART: Duration = Duration::from_millis(20);
 pub enum LinkError {
     #[error("the other controller cannot be reached at {0}: {1}; it has to be started first")]
     Connect(SocketAddr, std::io::Error),
-    #[error("words of other controllers cannot be waited for at {0}: {1}")]
+    #[error("this controller cannot listen at {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
 }
 
 /// Receiver of events, called on a thread of the link.
-pub type Deliver = Arc<dyn Fn(Heard) + Send + Sync>;
+pub type Deliver = Arc<dyn Fn(LinkEvent) + Send + Sync>;
 
 /// Sender of commands. Cheap to clone.
 #[derive(Clone)]
@@ -61,7 +61,7 @@ struct Peer {
 }
 
 /// Receiving half of a link, which starts once events can be handled.
-pub struct Ear {
+pub struct LinkReceiver {
     link: Link,
     listener: Option<TcpListener>,
     /// Connections that were made already.
@@ -69,7 +69,7 @@ pub struct Ear {
     /// True if it connects to the others as soon as a peer has connected.
     follows: bool,
     /// Limit of commands read but not yet handled.
-    unheard: usize,
+    queue_limit: usize,
 }
 
 impl Link {
@@ -77,7 +77,7 @@ impl Link {
     ///
     /// # Errors
     /// A required controller cannot be reached; the own address cannot be bound.
-    pub fn open(plan: &Plan) -> Result<(Self, Ear), LinkError> {
+    pub fn open(plan: &Plan) -> Result<(Self, LinkReceiver), LinkError> {
         let peer = |name: &str, address| Peer { name: name.to_owned(), address, out: Mutex::default() };
         let (peers, own, calls) = match plan {
             Plan::Call(address) => (vec![peer("", Some(*address))], None, true),
@@ -107,8 +107,8 @@ impl Link {
             }
         }
         let follows = !calls && !link.inner.classic;
-        let ear = Ear { link: link.clone(), listener, made, follows, unheard: UNHEARD };
-        Ok((link, ear))
+        let receiver = LinkReceiver { link: link.clone(), listener, made, follows, queue_limit: QUEUE_LIMIT };
+        Ok((link, receiver))
     }
 
     /// Queues a command for the controller of this name (extended) or for the only one. Returns false if it cannot be
@@ -149,7 +149,7 @@ impl Link {
     }
 }
 
-impl Ear {
+impl LinkReceiver {
     /// Returns the address on which it listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.as_ref().and_then(|l| l.local_addr().ok())
@@ -158,8 +158,8 @@ impl Ear {
     /// Sets the limit of commands read but not yet handled, 4,096 by default. At the limit nothing is read, and the
     /// sender must wait. A command counts as handled when it is dropped.
     #[must_use]
-    pub fn unheard(mut self, most: usize) -> Self {
-        self.unheard = most;
+    pub fn queue_limit(mut self, most: usize) -> Self {
+        self.queue_limit = most;
         self
     }
 
@@ -167,9 +167,9 @@ impl Ear {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn hear(self, deliver: Deliver) -> std::io::Result<()> {
-        let Self { link, listener, made, follows, unheard } = self;
-        let waiting = Waiting::new(unheard);
+    pub fn start(self, deliver: Deliver) -> std::io::Result<()> {
+        let Self { link, listener, made, follows, queue_limit } = self;
+        let waiting = Waiting::new(queue_limit);
         for (index, stream) in made {
             link.inner.clone().read_from(Some(index), stream, &deliver, &waiting)?;
         }
@@ -235,12 +235,12 @@ impl Inner {
         self.streams.lock().unwrap_or_else(|e| e.into_inner()).push(stream.try_clone()?);
         let (deliver, waiting) = (deliver.clone(), waiting.clone());
         std::thread::Builder::new().name("3pcc-read".into()).spawn(move || {
-            read(stream, |word| deliver(Heard::Word(waiting.word(word, &self.closing))));
+            read(stream, |word| deliver(LinkEvent::Command(waiting.word(word, &self.closing))));
             // The departure of a peer is known from the connection that commands to it use.
             let Some(peer) = peer.map(|peer| &self.peers[peer]) else { return };
             peer.out.lock().unwrap_or_else(|e| e.into_inner()).take();
             if !self.closing.load(Relaxed) {
-                deliver(Heard::Ended(peer.name.as_str().into()));
+                deliver(LinkEvent::Ended(peer.name.as_str().into()));
             }
         })?;
         Ok(())

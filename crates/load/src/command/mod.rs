@@ -8,6 +8,6 @@ mod link;
 mod plan;
 mod word;
 
-pub use link::{Deliver, Ear, Link, LinkError};
+pub use link::{Deliver, Link, LinkError, LinkReceiver};
 pub use plan::{Plan, PlanError, peers};
-pub use word::{Heard, Word, call_id, is_abort, sender, trimmed};
+pub use word::{LinkEvent, PeerCommand, call_id, is_abort, sender, trimmed};

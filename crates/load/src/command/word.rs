@@ -8,20 +8,20 @@ use std::time::Duration;
 
 /// Event of a link.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
-    Word(Word),
+pub enum LinkEvent {
+    Command(PeerCommand),
     /// The connection to another controller has ended. Carries its name, empty in the classic form.
     Ended(Box<str>),
 }
 
 /// Command without its last byte. It occupies a place in the receive queue until it is dropped.
 #[derive(Debug)]
-pub struct Word {
+pub struct PeerCommand {
     bytes: Box<[u8]>,
     _place: Option<Place>,
 }
 
-impl Deref for Word {
+impl Deref for PeerCommand {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -29,19 +29,19 @@ impl Deref for Word {
     }
 }
 
-impl From<&[u8]> for Word {
+impl From<&[u8]> for PeerCommand {
     fn from(bytes: &[u8]) -> Self {
         Self { bytes: bytes.into(), _place: None }
     }
 }
 
-impl PartialEq for Word {
+impl PartialEq for PeerCommand {
     fn eq(&self, other: &Self) -> bool {
         self.bytes == other.bytes
     }
 }
 
-impl Eq for Word {}
+impl Eq for PeerCommand {}
 
 /// Limit of commands read from a link but not yet handled. The reader waits for a place, so the connection fills, and
 /// then the sender's queue: no command is lost, and memory is bounded at both ends.
@@ -58,7 +58,7 @@ impl Waiting {
     }
 
     /// Waits for a place and returns the command with it; stops waiting when the link closes.
-    pub(super) fn word(self: &Arc<Self>, bytes: Box<[u8]>, closing: &AtomicBool) -> Word {
+    pub(super) fn word(self: &Arc<Self>, bytes: Box<[u8]>, closing: &AtomicBool) -> PeerCommand {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         while *count >= self.most && !closing.load(Relaxed) {
             // Closing the link wakes no waiter.
@@ -66,7 +66,7 @@ impl Waiting {
             count = self.freed.wait_timeout(count, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
         *count += 1;
-        Word { bytes, _place: Some(Place(self.clone())) }
+        PeerCommand { bytes, _place: Some(Place(self.clone())) }
     }
 }
 

@@ -1,27 +1,27 @@
 //! Unexpected messages, and calls that are given up.
 
-use super::incoming::Heard;
+use super::call_runner::{CallRunner, Progress, StepResult};
+use super::incoming::ReceivedMessage;
 use super::render::OF_REFUSAL;
 use super::script::Line;
-use super::stage::{Go, Stage, Whither};
 use crate::scenario::step::{Expected, Kind};
 use crate::scenario::{Role, ThirdPartyRole};
 use strowger_measure::{Counter, Failure, Outcome};
 use strowger_message::index::Start;
 use strowger_message::{Index, Method};
 
-impl Stage<'_> {
+impl CallRunner<'_> {
     /// Handles a message that no step waits for.
-    pub(super) fn unexpected(&mut self, heard: &Heard<'_>) -> Go {
+    pub(super) fn unexpected(&mut self, heard: &ReceivedMessage<'_>) -> Progress {
         let script = self.script;
         if self.absorb(heard) {
-            return Go::Waits;
+            return Progress::Waits;
         }
         if let Some(unexpected) = script.scenario.unexpected {
             let mut again = false;
             if let Some(slot) = unexpected.return_address {
                 let from = f64::from(self.call.step);
-                let value = self.call.value_mut(slot, &mut self.world.shared);
+                let value = self.call.value_mut(slot, &mut self.shard.shared);
                 again = value.number() != 0.0;
                 if !again {
                     *value = super::call::Value::Number(from);
@@ -33,7 +33,7 @@ impl Stage<'_> {
                     self.leave_pause();
                 }
                 if let Some(slot) = unexpected.paused {
-                    let value = self.call.value_mut(slot, &mut self.world.shared);
+                    let value = self.call.value_mut(slot, &mut self.shard.shared);
                     *value = super::call::Value::Number(paused as f64);
                 }
                 self.call.step = unexpected.main;
@@ -43,85 +43,85 @@ impl Stage<'_> {
                 return self.drive();
             }
         }
-        let behaviour = &self.world.run.behaviour;
+        let behaviour = &self.shard.run.behaviour;
         let (abort, goodbye) = (behaviour.abort_unexpected, behaviour.goodbye);
         let (auto, ping) = (behaviour.auto_answer, behaviour.answer_ping);
         let automatic = heard.code == 0 && script.scenario.unexpected.is_none();
         self.count_received(heard);
-        if heard.code == 0 && heard.method == Method::Ack && self.world.run.retransmission.rfc3261 {
+        if heard.code == 0 && heard.method == Method::Ack && self.shard.run.retransmission.rfc3261 {
             // A reordered ACK, or one for a 2xx acknowledged before: it has no answer.
-            return Go::Waits;
+            return Progress::Waits;
         }
         match heard.method {
-            Method::Cancel if heard.code == 0 && self.is_answerer() && self.call.has_sent => self.hear_cancel(heard),
+            Method::Cancel if heard.code == 0 && self.is_answerer() && self.call.has_sent => self.on_cancel(heard),
             Method::Bye | Method::Cancel if automatic => {
                 let name = if heard.method == Method::Bye { "a BYE" } else { "a CANCEL" };
                 self.keep_last(heard.bytes);
                 self.note_unexpected(heard);
-                self.world.books.unexpected();
+                self.shard.books.unexpected();
                 let id = self.id_text();
                 if !abort {
-                    self.world.warn(format_args!("Continuing call on unexpected {} for call: {id}", &name[2..]));
-                    return Go::Waits;
+                    self.shard.warn(format_args!("Continuing call on unexpected {} for call: {id}", &name[2..]));
+                    return Progress::Waits;
                 }
-                self.world.warn(format_args!("Aborting call on an unexpected {} for call: {id}", &name[2..]));
+                self.shard.warn(format_args!("Aborting call on an unexpected {} for call: {id}", &name[2..]));
                 if goodbye {
                     self.say(&script.ok, -1);
                 }
                 self.finish(Outcome::Failed(Failure::UnexpectedMessage));
-                Go::Over
+                Progress::Over
             }
             Method::Info | Method::Notify | Method::Options | Method::Update if automatic && auto => {
                 let id = self.id_text();
-                self.world.warn(format_args!(
+                self.shard.warn(format_args!(
                     "Automatic response mode for an unexpected INFO, NOTIFY, OPTIONS or UPDATE for call: {id}"
                 ));
                 self.answer_beside(heard);
-                Go::Waits
+                Progress::Waits
             }
             _ if automatic && heard.method_text == b"PING" => {
                 self.keep_last(heard.bytes);
                 let id = self.id_text();
                 if !ping {
-                    self.world.warn(format_args!("Do not answer on an unexpected PING for call: {id}"));
-                    return Go::Waits;
+                    self.shard.warn(format_args!("Do not answer on an unexpected PING for call: {id}"));
+                    return Progress::Waits;
                 }
-                self.world.warn(format_args!("Automatic response mode for an unexpected PING for call: {id}"));
+                self.shard.warn(format_args!("Automatic response mode for an unexpected PING for call: {id}"));
                 self.answer();
-                Go::Waits
+                Progress::Waits
             }
             _ => self.process_unexpected(heard, abort),
         }
     }
 
     /// Answers a request beside the scenario with 200; the last message of the scenario stays.
-    pub(super) fn answer_beside(&mut self, heard: &Heard<'_>) {
-        let mut before = self.world.desk.buffer();
+    pub(super) fn answer_beside(&mut self, heard: &ReceivedMessage<'_>) {
+        let mut before = self.shard.pool.buffer();
         std::mem::swap(&mut before, &mut self.call.last);
         let had_last = self.call.has_last;
         self.keep_last(heard.bytes);
         self.answer();
         std::mem::swap(&mut before, &mut self.call.last);
-        self.world.desk.give(before);
+        self.shard.pool.give(before);
         self.call.has_last = had_last;
-        self.world.parsed = None;
+        self.shard.parsed = None;
     }
 
     fn answer(&mut self) {
         let script = self.script;
         self.say(&script.ok, -1);
-        self.world.books.count(Counter::AutoAnswered, 1);
-        self.world.ledger.auto_answered += 1;
+        self.shard.books.count(Counter::AutoAnswered, 1);
+        self.shard.ledger.auto_answered += 1;
     }
 
     fn id_text(&self) -> String {
         String::from_utf8_lossy(self.call.id()).into_owned()
     }
 
-    fn process_unexpected(&mut self, heard: &Heard<'_>, abort: bool) -> Go {
+    fn process_unexpected(&mut self, heard: &ReceivedMessage<'_>, abort: bool) -> Progress {
         self.note_unexpected(heard);
-        self.world.books.unexpected();
-        if self.world.watch.is_some() {
+        self.shard.books.unexpected();
+        if self.shard.watch.is_some() {
             let what = match self.step().map(|s| &s.kind) {
                 Some(Kind::Receive(receive)) => match &receive.expected {
                     Expected::Request(method) => {
@@ -141,50 +141,50 @@ impl Stage<'_> {
             let (id, step) = (self.id_text(), self.call.step);
             let begins = if abort { "Aborting" } else { "Continuing" };
             let message = String::from_utf8_lossy(heard.bytes);
-            self.world.warn(format_args!(
+            self.shard.warn(format_args!(
                 "{begins} call on unexpected message for Call-Id '{id}': {what} (index {step}), received '{message}'"
             ));
         } else {
-            self.world.books.count(Counter::Warnings, 1);
-            self.world.ledger.warnings += 1;
+            self.shard.books.count(Counter::Warnings, 1);
+            self.shard.ledger.warnings += 1;
         }
         if !abort {
-            return Go::Waits;
+            return Progress::Waits;
         }
         self.keep_last(heard.bytes);
         self.abort_command();
         if heard.code >= 200 {
-            self.world.books.refused(heard.method, heard.code);
+            self.shard.books.refused(heard.method, heard.code);
         }
         match self.give_up(match heard.code {
             401 | 407 => Failure::Authentication,
             _ => Failure::UnexpectedMessage,
         }) {
-            Whither::Over => Go::Over,
-            _ => Go::Waits,
+            StepResult::Over => Progress::Over,
+            _ => Progress::Waits,
         }
     }
 
     /// Fails the call; ends its dialog with the peer if the behaviour says so.
-    pub(super) fn give_up(&mut self, failure: Failure) -> Whither {
-        if self.world.run.behaviour.goodbye {
+    pub(super) fn give_up(&mut self, failure: Failure) -> StepResult {
+        if self.shard.run.behaviour.goodbye {
             self.goodbye();
         }
         self.finish(Outcome::Failed(failure));
-        Whither::Over
+        StepResult::Over
     }
 
     /// Ends the dialog or transaction with the peer: ACK, CANCEL or BYE, by the progress of the call.
     pub(super) fn goodbye(&mut self) {
         let script = self.script;
         // The scenario of the run decides, also for calls outside of it.
-        let main = &self.world.run.scenario;
+        let main = &self.shard.run.scenario;
         let calls = main.role == Role::Client || main.third_party == Some(ThirdPartyRole::B);
         if !calls || self.call.step == 0 {
             return;
         }
         let invite = self.call.has_sent && self.call.sent.starts_with(b"INVITE");
-        if self.world.run.retransmission.rfc3261 {
+        if self.shard.run.retransmission.rfc3261 {
             return self.leave(invite);
         }
         if self.call.established || !invite {
@@ -198,7 +198,7 @@ impl Stage<'_> {
             // No message was received: there is nothing to end.
             return;
         }
-        match self.world.index.start() {
+        match self.shard.index.start() {
             Start::Status { code: 400.., .. } => self.say(&script.ack, OF_REFUSAL),
             _ if std::mem::take(&mut self.call.ack_pending) => {
                 self.say(&script.ack, -1);
@@ -225,7 +225,7 @@ impl Stage<'_> {
             return;
         }
         // Only a response to the INVITE that was sent last.
-        let index = &self.world.index;
+        let index = &self.shard.index;
         let (number, method) = super::incoming::cseq(&self.call.last, index);
         let Start::Status { code, .. } = index.start() else { return };
         if method != b"INVITE" || !self.is_sent_last(number) {
@@ -249,14 +249,14 @@ impl Stage<'_> {
     /// True if the message sent last has this CSeq number.
     pub(super) fn is_sent_last(&self, number: u32) -> bool {
         let mut index = Index::new();
-        let read = index.parse(&self.call.sent, &self.world.limits);
+        let read = index.parse(&self.call.sent, &self.shard.limits);
         read.is_ok() && super::incoming::cseq(&self.call.sent, &index).0 == number
     }
 
     /// Sends a message beside the scenario.
     pub(super) fn say(&mut self, line: &Line, step: i32) {
         let range = self.write(line, step);
-        self.world.books.sent(range.len());
+        self.shard.books.sent(range.len());
         self.post(range);
     }
 }

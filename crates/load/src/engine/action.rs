@@ -1,9 +1,9 @@
 //! Actions of a step.
 
 use super::call::Value;
+use super::call_runner::{CallRunner, StepResult};
 use super::script::Script;
-use super::stage::{Stage, Whither};
-use super::world::Halt;
+use super::shard_context::Halt;
 use crate::expression::{Expression, Matcher, Options, Span};
 use crate::scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
 use crate::scenario::step::{Expected, Kind, Step};
@@ -62,9 +62,9 @@ enum Done {
     Over,
 }
 
-impl Stage<'_> {
+impl CallRunner<'_> {
     /// Runs all actions of a step, on a message if it has one.
-    pub(super) fn act(&mut self, step: &Step, message: Option<&[u8]>) -> Whither {
+    pub(super) fn act(&mut self, step: &Step, message: Option<&[u8]>) -> StepResult {
         for action in &step.actions {
             match self.action(action, message) {
                 Done::Well => (),
@@ -74,40 +74,40 @@ impl Stage<'_> {
                     self.call.failed = Some(failure);
                     break;
                 }
-                Done::Over => return Whither::Over,
+                Done::Over => return StepResult::Over,
             }
             // The call stays open: it has neither succeeded nor failed.
-            if matches!(self.world.halt, Some(Halt::Error | Halt::Now)) {
-                return Whither::Waits;
+            if matches!(self.shard.halt, Some(Halt::Error | Halt::Now)) {
+                return StepResult::Waits;
             }
         }
-        Whither::On
+        StepResult::On
     }
 
     fn number(&self, number: Number) -> f64 {
         match number {
             Number::Value(value) => value,
-            Number::Variable(slot) => self.call.value(slot, &self.world.shared).number(),
+            Number::Variable(slot) => self.call.value(slot, &self.shard.shared).number(),
         }
     }
 
     fn set(&mut self, slot: Slot, value: Value) {
-        *self.call.value_mut(slot, &mut self.world.shared) = value;
+        *self.call.value_mut(slot, &mut self.shard.shared) = value;
     }
 
     /// Returns the text of a variable, in a buffer that SHOULD be given back.
     fn value_text(&mut self, slot: Slot) -> Vec<u8> {
-        let mut text = self.world.desk.buffer();
-        text.extend_from_slice(self.call.value(slot, &self.world.shared).text());
+        let mut text = self.shard.pool.buffer();
+        text.extend_from_slice(self.call.value(slot, &self.shard.shared).text());
         text
     }
 
     /// Replaces the text of a variable.
     fn change_text(&mut self, slot: Slot, change: impl FnOnce(&[u8], &mut Vec<u8>)) {
-        let mut changed = self.world.desk.buffer();
-        change(self.call.value(slot, &self.world.shared).text(), &mut changed);
-        self.call.value_mut(slot, &mut self.world.shared).set_text(&changed);
-        self.world.desk.give(changed);
+        let mut changed = self.shard.pool.buffer();
+        change(self.call.value(slot, &self.shard.shared).text(), &mut changed);
+        self.call.value_mut(slot, &mut self.shard.shared).set_text(&changed);
+        self.shard.pool.give(changed);
     }
 
     /// Renders the texts of an action for the time of `work`.
@@ -115,7 +115,7 @@ impl Stage<'_> {
         let texts = templates.map(|template| self.text(template));
         work(self, std::array::from_fn(|i| &texts[i][..]));
         for text in texts {
-            self.world.desk.give(text);
+            self.shard.pool.give(text);
         }
     }
 
@@ -123,21 +123,21 @@ impl Stage<'_> {
         match action {
             Action::Expression(wanted) => return self.expression(wanted, message.unwrap_or(b"")),
             Action::Log(template) => {
-                self.with_texts([template], |stage, [text]| {
-                    if let Some(watch) = &mut stage.world.watch {
+                self.with_texts([template], |runner, [text]| {
+                    if let Some(watch) = &mut runner.shard.watch {
                         watch.log(text);
                     }
                 });
             }
             Action::Warning(template) => {
-                self.with_texts([template], |stage, [text]| {
-                    stage.world.warn(format_args!("{}", String::from_utf8_lossy(text)));
+                self.with_texts([template], |runner, [text]| {
+                    runner.shard.warn(format_args!("{}", String::from_utf8_lossy(text)));
                 });
             }
             // The caller sees that the run ends.
             Action::Error(template) => {
-                self.with_texts([template], |stage, [text]| {
-                    stage.halt(format_args!("{}", String::from_utf8_lossy(text)));
+                self.with_texts([template], |runner, [text]| {
+                    runner.halt(format_args!("{}", String::from_utf8_lossy(text)));
                 });
             }
             Action::Assign { to, value } => {
@@ -145,12 +145,12 @@ impl Stage<'_> {
                 self.set(*to, Value::Number(value));
             }
             Action::AssignString { to, value } => {
-                self.with_texts([value], |stage, [text]| {
-                    stage.call.value_mut(*to, &mut stage.world.shared).set_text(text);
+                self.with_texts([value], |runner, [text]| {
+                    runner.call.value_mut(*to, &mut runner.shard.shared).set_text(text);
                 });
             }
             Action::ToDouble { to, from } => {
-                let number = match self.call.value(*from, &self.world.shared) {
+                let number = match self.call.value(*from, &self.shard.shared) {
                     Value::Number(number) => Some(*number),
                     Value::Bool(value) => Some(f64::from(u8::from(*value))),
                     Value::Text(text) => whole_number(text),
@@ -161,25 +161,25 @@ impl Stage<'_> {
                     None => {
                         let text = self.value_text(*from);
                         let shown = String::from_utf8_lossy(&text);
-                        self.world.warn(format_args!("Invalid double conversion from '{shown}'"));
+                        self.shard.warn(format_args!("Invalid double conversion from '{shown}'"));
                         drop(shown);
-                        self.world.desk.give(text);
+                        self.shard.pool.give(text);
                     }
                 }
             }
             Action::Sample { to, distribution } => {
-                let value = distribution.draw(&mut || self.world.random.unit());
+                let value = distribution.draw(&mut || self.shard.random.unit());
                 self.set(*to, Value::Number(value));
             }
             Action::Arithmetic { to, operator, value } => {
                 let right = self.number(*value);
-                let left = self.call.value(*to, &self.world.shared).number();
+                let left = self.call.value(*to, &self.shard.shared).number();
                 let result = match operator {
                     Operator::Add => left + right,
                     Operator::Subtract => left - right,
                     Operator::Multiply => left * right,
                     Operator::Divide if right == 0.0 => {
-                        self.world.warn(format_args!("Action failure: Can not divide by zero!"));
+                        self.shard.warn(format_args!("Action failure: Can not divide by zero!"));
                         return Done::Well;
                     }
                     Operator::Divide => left / right,
@@ -187,7 +187,7 @@ impl Stage<'_> {
                 self.set(*to, Value::Number(result));
             }
             Action::Test { to, left: of, comparison, right: with, check } => {
-                let left = self.call.value(*of, &self.world.shared).number();
+                let left = self.call.value(*of, &self.shard.shared).number();
                 let right = self.number(*with);
                 let holds = match comparison {
                     Comparison::Equal => left == right,
@@ -212,7 +212,7 @@ impl Stage<'_> {
                     Number::Value(_) => String::new(),
                 };
                 let (of, sign, check) = (self.name(*of), comparison.sign(), attribute(*check));
-                self.world.warn(format_args!("test \"{of}:{left:.6} {sign} {with}:{right:.6}\" with {check} failed"));
+                self.shard.warn(format_args!("test \"{of}:{left:.6} {sign} {with}:{right:.6}\" with {check} failed"));
                 return Done::Failed(failure);
             }
             Action::CompareStrings { to, left: of, right: with, check } => {
@@ -234,13 +234,13 @@ impl Stage<'_> {
                 let lossy = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
                 let (left, right) = (lossy(self.operand(*of)), lossy(self.right(with)));
                 let (of, with, check) = (self.name(*of), name, attribute(*check));
-                self.world.warn(format_args!(
+                self.shard.warn(format_args!(
                     "strcmp {of}:\"{left}\" and {with}:\"{right}\" with {check} returned {difference}"
                 ));
                 return Done::Failed(failure);
             }
             Action::Time { seconds, microseconds } => {
-                let (wall, micros) = (self.world.wall, self.world.now % 1_000);
+                let (wall, micros) = (self.shard.wall, self.shard.now % 1_000);
                 self.set(*seconds, Value::Number((wall / 1_000) as f64));
                 self.set(*microseconds, Value::Number((wall % 1_000 * 1_000 + micros) as f64));
             }
@@ -259,27 +259,27 @@ impl Stage<'_> {
             }
             Action::PauseRestore(number) => self.call.paused_until = self.number(*number).max(0.0) as u64,
             Action::VerifyAuthentication { to, username, password } => {
-                self.with_texts([username, password], |stage, [username, password]| {
-                    let right = stage.verify_authentication(message.unwrap_or(b""), username, password);
-                    stage.set(*to, Value::Bool(right));
+                self.with_texts([username, password], |runner, [username, password]| {
+                    let right = runner.verify_authentication(message.unwrap_or(b""), username, password);
+                    runner.set(*to, Value::Bool(right));
                 });
             }
             Action::Lookup { to, file, key } => {
-                self.with_texts([file, key], |stage, [file, key]| {
-                    let line = stage.look_up(file, key);
-                    stage.set(*to, Value::Number(line));
+                self.with_texts([file, key], |runner, [file, key]| {
+                    let line = runner.look_up(file, key);
+                    runner.set(*to, Value::Number(line));
                 });
             }
             Action::Insert { file, value } => {
-                self.with_texts([file, value], |stage, [file, value]| stage.insert(file, value));
+                self.with_texts([file, value], |runner, [file, value]| runner.insert(file, value));
             }
             Action::Replace { file, line, value } => {
-                self.with_texts([file, line, value], |stage, [file, line, value]| stage.replace(file, line, value));
+                self.with_texts([file, line, value], |runner, [file, line, value]| runner.replace(file, line, value));
             }
             Action::SetDestination { host, port, protocol } => {
                 let mut done = Done::Well;
-                self.with_texts([host, port, protocol], |stage, [host, port, protocol]| {
-                    done = stage.set_destination(host, port, protocol);
+                self.with_texts([host, port, protocol], |runner, [host, port, protocol]| {
+                    done = runner.set_destination(host, port, protocol);
                 });
                 return done;
             }
@@ -289,26 +289,26 @@ impl Stage<'_> {
             }
             Action::UrlEncode(slot) => self.change_text(*slot, url_encode),
             Action::UrlDecode(slot) => self.change_text(*slot, url_decode),
-            Action::Command(template) => self.with_texts([template], |stage, [text]| stage.command(text)),
+            Action::Command(template) => self.with_texts([template], |runner, [text]| runner.command(text)),
             // Only a message can reject a call: on a step without one the call continues, as with SIPp.
             Action::Stop(Stop::Call) if message.is_none() => (),
             Action::Stop(Stop::Call) => {
                 self.finish(Outcome::Failed(Failure::CallRejected));
                 return Done::Over;
             }
-            Action::Stop(Stop::Gracefully) => self.world.halt = Some(Halt::Gracefully),
+            Action::Stop(Stop::Gracefully) => self.shard.halt = Some(Halt::Gracefully),
             Action::Stop(Stop::Now) => {
-                self.world.halt = Some(Halt::Now);
+                self.shard.halt = Some(Halt::Now);
             }
             Action::PlayPcap { .. }
             | Action::PlayDtmf(_)
             | Action::RtpStream(_)
             | Action::RtpEcho(_)
             | Action::EchoSwitch(_) => {
-                if self.world.media.is_some() {
+                if self.shard.media.is_some() {
                     self.media(action);
-                } else if !std::mem::replace(&mut self.world.told_of_media, true) {
-                    self.world.warn(format_args!("media actions are not run: no RTP is sent"));
+                } else if !std::mem::replace(&mut self.shard.warned_of_media, true) {
+                    self.shard.warn(format_args!("media actions are not run: no RTP is sent"));
                 }
             }
         }
@@ -319,10 +319,10 @@ impl Stage<'_> {
     fn media(&mut self, action: &Action) {
         let switch = match action {
             Action::EchoSwitch(number) => Some(self.number(*number) != 0.0),
-            Action::PlayDtmf(digits) => return self.with_texts([digits], |stage, [digits]| stage.digits(digits)),
+            Action::PlayDtmf(digits) => return self.with_texts([digits], |runner, [digits]| runner.digits(digits)),
             _ => None,
         };
-        let Some(media) = &mut self.world.media else { return };
+        let Some(media) = &mut self.shard.media else { return };
         let played = match switch {
             Some(on) => {
                 media.echo(on);
@@ -337,7 +337,7 @@ impl Stage<'_> {
 
     /// `play_dtmf`.
     fn digits(&mut self, digits: &[u8]) {
-        if let Some(Err(refusal)) = self.world.media.as_mut().map(|media| media.digits(self.slot, digits)) {
+        if let Some(Err(refusal)) = self.shard.media.as_mut().map(|media| media.digits(self.slot, digits)) {
             self.warn_call(format_args!("{refusal}"));
         }
     }
@@ -347,7 +347,7 @@ impl Stage<'_> {
         let Source::Variable(slot) = &wanted.source else { return self.match_in(wanted, message, b"") };
         let value = self.value_text(*slot);
         let done = self.match_in(wanted, message, &value);
-        self.world.desk.give(value);
+        self.shard.pool.give(value);
         done
     }
 
@@ -362,7 +362,7 @@ impl Stage<'_> {
                 if found.is_empty() && wanted.check == Check::Must {
                     let name = String::from_utf8_lossy(&search.text).into_owned();
                     let id = String::from_utf8_lossy(self.call.id()).into_owned();
-                    self.world
+                    self.shard
                         .warn(format_args!("Call-Id: {id}, Failed regexp match: header {name} not found in message"));
                     return Done::Failed(Failure::RegexpHeaderNotFound);
                 }
@@ -376,12 +376,12 @@ impl Stage<'_> {
             Source::Variable(_) => value,
         };
         let mut spans: [Option<Span>; 16] = [None; 16];
-        let matched = expression.captures(text, &mut self.world.matcher, &mut spans);
+        let matched = expression.captures(text, &mut self.shard.matcher, &mut spans);
         if matched {
             for (slot, span) in wanted.assign_to.iter().zip(spans) {
                 // A variable whose group did not match keeps its value.
                 let Some(span) = span else { continue };
-                self.call.value_mut(*slot, &mut self.world.shared).set_text(span.of(text));
+                self.call.value_mut(*slot, &mut self.shard.shared).set_text(span.of(text));
             }
         }
         let (failure, what) = match wanted.check {
@@ -390,12 +390,12 @@ impl Stage<'_> {
             _ => return Done::Well,
         };
         let (text, pattern) = (String::from_utf8_lossy(text), String::from_utf8_lossy(&wanted.expression.text));
-        self.world.warn(format_args!("{what}: looking in '{text}', with regexp '{pattern}'"));
+        self.shard.warn(format_args!("{what}: looking in '{text}', with regexp '{pattern}'"));
         Done::Failed(failure)
     }
 
     fn operand(&self, slot: Slot) -> &[u8] {
-        self.call.value(slot, &self.world.shared).text()
+        self.call.value(slot, &self.shard.shared).text()
     }
 
     fn right<'a>(&'a self, with: &'a Text) -> &'a [u8] {
@@ -420,14 +420,14 @@ impl Stage<'_> {
             for (index, name) in variables.names(scope).iter().enumerate() {
                 let slot = Slot { scope, index: index as u16 };
                 let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-                if !plain || matches!(self.call.value(slot, &self.world.shared), Value::Unset | Value::Spare(_)) {
+                if !plain || matches!(self.call.value(slot, &self.shard.shared), Value::Unset | Value::Spare(_)) {
                     continue;
                 }
                 let value = self.value_text(slot);
                 // An environment variable cannot hold a NUL.
                 let end = memchr::memchr(0, &value).unwrap_or(value.len());
                 all.push((format!("SIPP_{name}"), OsString::from_vec(value[..end].to_vec())));
-                self.world.desk.give(value);
+                self.shard.pool.give(value);
             }
         }
         all
@@ -436,8 +436,8 @@ impl Stage<'_> {
     /// Runs `exec command` in a shell of its own and does not wait for it.
     fn command(&mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text).into_owned();
-        if !self.world.run.behaviour.commands {
-            return self.world.warn(format_args!("a dry run runs no command: {text}"));
+        if !self.shard.run.behaviour.commands {
+            return self.shard.warn(format_args!("a dry run runs no command: {text}"));
         }
         let mut shell = std::process::Command::new("/bin/sh");
         shell.arg("-c").arg(&text).stdin(std::process::Stdio::null());
@@ -448,7 +448,7 @@ impl Stage<'_> {
             Ok(mut child) => {
                 std::thread::spawn(move || child.wait());
             }
-            Err(error) => self.world.warn(format_args!("system call error for {text}: {error}")),
+            Err(error) => self.shard.warn(format_args!("system call error for {text}: {error}")),
         }
     }
 

@@ -1,4 +1,5 @@
-//! End of a schedule with a duration. Calls that wait at the end for a place below the limit of concurrent calls are not started.
+//! End of a schedule with a duration. Calls that wait at the end for a place below the limit of concurrent calls are
+//! not started.
 
 use super::pace::Part;
 use super::run::Load;
@@ -13,7 +14,8 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Computes the end of a schedule that begins at `now`, µs. A profile whose last part is a burst has no end in time.
+    /// Computes the end of a schedule that begins at `now`, µs. A profile whose last part is a burst has no end in
+    /// time.
     pub(super) fn of(load: &Load, now: u64) -> Self {
         let ends = load.keep_limited && load.users.is_none() && matches!(load.profile.last(), Some(Part::Ramp { .. }));
         let length = load.profile.iter().try_fold(0u64, |sum, part| match part {

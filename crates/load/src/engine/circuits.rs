@@ -11,7 +11,7 @@ const MOST: u64 = 1 << 20;
 pub struct Circuits {
     /// First number, and their count.
     shelves: (u32, u32),
-    shelf: u32,
+    messages: u32,
     cards: (u32, u32),
     slots: (u32, u32),
     busy: Mutex<Vec<bool>>,
@@ -33,13 +33,13 @@ impl Circuits {
             let count = to.checked_sub(from).and_then(|more| more.checked_add(1)).ok_or_else(wrong)?;
             Ok::<_, String>((from, count))
         };
-        let [shelves, shelf, cards, slots] = parts[..] else { return Err(wrong()) };
-        let (shelves, shelf, cards, slots) = (range(shelves)?, number(shelf)?, range(cards)?, range(slots)?);
+        let [shelves, messages, cards, slots] = parts[..] else { return Err(wrong()) };
+        let (shelves, messages, cards, slots) = (range(shelves)?, number(messages)?, range(cards)?, range(slots)?);
         let all = u64::from(shelves.1).saturating_mul(cards.1.into()).saturating_mul(slots.1.into());
         if all > MOST {
             return Err(format!("'{text}' are {all} circuits; {MOST} may be"));
         }
-        Ok(Self { shelves, shelf, cards, slots, busy: Mutex::new(vec![false; all as usize]) })
+        Ok(Self { shelves, messages, cards, slots, busy: Mutex::new(vec![false; all as usize]) })
     }
 
     fn busy(&self) -> MutexGuard<'_, Vec<bool>> {
@@ -71,7 +71,7 @@ impl Circuits {
             out,
             "{}.{}.{}/{}",
             self.shelves.0 + card / self.cards.1 % self.shelves.1,
-            self.shelf,
+            self.messages,
             self.cards.0 + card % self.cards.1,
             self.slots.0 + slot
         );

@@ -1,6 +1,6 @@
 //! Challenges that a call answers, and credentials that it checks.
 
-use super::stage::Stage;
+use super::call_runner::CallRunner;
 use crate::aka::AkaSecret;
 use crate::authentication::{self, Credentials, Request};
 use crate::scenario::Template;
@@ -60,21 +60,21 @@ impl Word {
     }
 }
 
-impl Stage<'_> {
+impl CallRunner<'_> {
     /// Writes the credentials header of `[authentication]` at `at` of a message that starts at `start` and is otherwise
     /// finished. A challenge that cannot be answered ends the run, as with SIPp.
     pub(super) fn authenticate(&mut self, wanted: Wanted<'_>, start: usize, at: usize, out: &mut Vec<u8>) {
-        let run = self.world.run.clone();
-        let mut username = self.world.desk.buffer();
+        let run = self.shard.run.clone();
+        let mut username = self.shard.pool.buffer();
         if !self.word(&wanted, Word::Username, &mut username) {
             username.extend_from_slice(run.username.as_deref().unwrap_or(&run.service).as_bytes());
         }
-        let mut password = self.world.desk.buffer();
+        let mut password = self.shard.pool.buffer();
         if !self.word(&wanted, Word::Password, &mut password) {
             password.extend_from_slice(run.password.as_bytes());
         }
         let secret = wanted.has(Word::AkaOp).then(|| {
-            let mut bytes = self.world.desk.buffer();
+            let mut bytes = self.shard.pool.buffer();
             let mut of = |word, default: &[u8]| {
                 bytes.clear();
                 if !self.word(&wanted, word, &mut bytes) {
@@ -84,10 +84,10 @@ impl Stage<'_> {
             };
             let (key, operator) = (of(Word::AkaK, &password), of(Word::AkaOp, b""));
             let [high, low, ..] = of(Word::AkaAmf, b"");
-            self.world.desk.give(bytes);
+            self.shard.pool.give(bytes);
             AkaSecret { key, operator, management: [high, low] }
         });
-        let mut uri = self.world.desk.buffer();
+        let mut uri = self.shard.pool.buffer();
         let _ = match (&run.auth_uri, run.target) {
             _ if run.auth_request_uri => {
                 uri.extend_from_slice(out[start..].split(|b| *b == b' ').nth(1).unwrap_or_default());
@@ -97,8 +97,8 @@ impl Stage<'_> {
             (None, Some(target)) => write!(uri, "sip:{target}"),
             (None, None) => write!(uri, "sip:{}", self.call.target.address),
         };
-        let cnonce = self.world.desk.rand.draw();
-        let mut answer = self.world.desk.buffer();
+        let cnonce = self.shard.pool.rand.draw();
+        let mut answer = self.shard.pool.buffer();
         let extra = self.call.extra.get_or_insert_default();
         extra.nonce_count += 1;
         let message = &out[start..];
@@ -112,12 +112,12 @@ impl Stage<'_> {
             Ok(()) => super::render::insert(out, at, &answer),
             Err(error) => self.halt(format_args!("[authentication]: {error}")),
         }
-        let desk = &mut self.world.desk;
+        let pool = &mut self.shard.pool;
         for buffer in [username, password, uri, answer] {
-            desk.give(buffer);
+            pool.give(buffer);
         }
         if let Wanted::Injected(words) = wanted {
-            desk.give(words);
+            pool.give(words);
         }
     }
 
@@ -138,7 +138,7 @@ impl Stage<'_> {
         let header = authentication::authorization(message);
         if !authentication::is_digest(header) {
             let header = String::from_utf8_lossy(header);
-            self.world.warn(format_args!("verifyAuthHeader: authentication must be digest is {header}"));
+            self.shard.warn(format_args!("verifyAuthHeader: authentication must be digest is {header}"));
         }
         authentication::verify(message, username, password)
     }

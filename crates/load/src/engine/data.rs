@@ -1,6 +1,6 @@
 //! Lines of injection files, as calls use them.
 
-use super::stage::Stage;
+use super::call_runner::CallRunner;
 use crate::injection::{Injection, InjectionError, Order};
 use crate::scenario::template::Field;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use std::sync::Arc;
 /// Marks a file that gives this call no line.
 const NONE: u32 = u32::MAX;
 
-impl Stage<'_> {
+impl CallRunner<'_> {
     /// Takes a line of each file for a new call.
     pub(super) fn take_lines(&mut self) {
-        let files = self.world.run.injections.clone();
+        let files = self.shard.run.injections.clone();
         let mut lines = std::mem::take(&mut self.call.extra().lines);
         lines.clear();
         for file in &*files {
             // A number is drawn only for a RANDOM file: the sequence of the other draws stays.
-            let entropy = if file.order() == Order::Random { self.world.desk.rand.draw() } else { 0 };
+            let entropy = if file.order() == Order::Random { self.shard.pool.rand.draw() } else { 0 };
             let line = file.pick(self.call.user, u64::from(entropy));
             lines.push(self.or_halt(line).flatten().unwrap_or(NONE));
         }
@@ -30,7 +30,7 @@ impl Stage<'_> {
 
     /// Writes `[fieldN]`.
     pub(super) fn field(&mut self, field: &Field, out: &mut Vec<u8>) {
-        let files = self.world.run.injections.clone();
+        let files = self.shard.run.injections.clone();
         let place = usize::from(field.file);
         let Some(file) = files.get(place) else { return };
         let line = match &field.line {
@@ -45,14 +45,14 @@ impl Stage<'_> {
                     self.halt(format_args!("'{text}' is no line of {}", file.name()));
                 }
                 drop(text);
-                self.world.desk.give(bytes);
+                self.shard.pool.give(bytes);
                 number.ok().filter(|&number| number >= 0.0).map(|number| number as u32)
             }
         };
         if let Some(line) = line {
             if !file.has_field(line, field.column) {
                 let (column, name) = (field.column, file.name());
-                self.world.warn(format_args!("Field {column} not found in the file {name}"));
+                self.shard.warn(format_args!("Field {column} not found in the file {name}"));
             }
             let written = file.write_field(line, field.column, out);
             self.or_halt(written);
@@ -60,7 +60,7 @@ impl Stage<'_> {
     }
 
     fn file(&mut self, name: &[u8]) -> Option<(Arc<[Injection]>, usize)> {
-        let files = self.world.run.injections.clone();
+        let files = self.shard.run.injections.clone();
         let place = files.iter().position(|file| file.answers_to(name));
         if place.is_none() {
             let name = String::from_utf8_lossy(name).into_owned();

@@ -1,8 +1,8 @@
 //! Matches a received message of a call: expected, received before, or neither.
 
 use super::call::{Kind as CallKind, Past};
+use super::call_runner::{CallRunner, Progress, StepResult};
 use super::leaving::Leaving;
-use super::stage::{Go, Stage, Whither};
 use super::watch::Passage;
 use crate::scenario::step::{Expected, Kind, Optional, Receive, Start, Step};
 use strowger_measure::Counter;
@@ -11,7 +11,7 @@ use strowger_message::{Index, Method, Name};
 
 /// Fields of a received message that matching needs.
 #[derive(Clone, Copy)]
-pub(super) struct Heard<'a> {
+pub(super) struct ReceivedMessage<'a> {
     /// Status code; 0 for requests.
     pub(super) code: u16,
     /// Method of the start line (requests) or of the CSeq (responses).
@@ -67,10 +67,10 @@ pub(super) fn tag(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// True if the To of our message has a tag.
-pub(super) fn has_tag(bytes: &[u8], world: &mut super::world::World) -> bool {
-    world.parsed = None;
-    let read = world.index.parse(bytes, &world.limits);
-    let to = world.index.first(Name::To).map(|to| &bytes[to.value as usize..to.value_end as usize]);
+pub(super) fn has_tag(bytes: &[u8], shard: &mut super::shard_context::ShardContext) -> bool {
+    shard.parsed = None;
+    let read = shard.index.parse(bytes, &shard.limits);
+    let to = shard.index.first(Name::To).map(|to| &bytes[to.value as usize..to.value_end as usize]);
     read.is_err() || to.is_some_and(|to| tag(to).is_some())
 }
 
@@ -81,15 +81,15 @@ pub(super) fn hash(bytes: &[u8]) -> u64 {
     foldhash::fast::FixedState::with_seed(0x5350).hash_one(bytes) | 1
 }
 
-impl Stage<'_> {
+impl CallRunner<'_> {
     /// Handles a message whose offsets are in the index.
-    pub(super) fn receive(&mut self, bytes: &[u8]) -> Go {
-        let run = &*self.world.run;
+    pub(super) fn receive(&mut self, bytes: &[u8]) -> Progress {
+        let run = &*self.shard.run;
         let (ignore, repeats, whole) =
             (run.behaviour.ignore_in_pause, run.retransmission.enabled, run.retransmission.whole);
         let known = run.retransmission.rfc3261;
         if ignore && matches!(self.step().map(|s| &s.kind), Some(Kind::Pause(_) | Kind::TimeWait(_))) {
-            return Go::Waits;
+            return Progress::Waits;
         }
         // A scenario that a message begins may have actions before its first receive step.
         if self.call.step == 0
@@ -105,37 +105,37 @@ impl Stage<'_> {
         if !self.call.target.transport.is_reliable() && repeats {
             own = if whole { hash(bytes) } else { self.loose_hash(bytes) };
             if known && self.is_past(own, bytes.len()) {
-                return Go::Waits;
+                return Progress::Waits;
             }
-            // Two copies in one burst, read late: SIPp reads all of it before it answers the first.
-            let twice = self.call.burst == self.world.burst && self.call.burst_hash == own;
+            // A duplicate in one burst, read late: SIPp reads the whole burst before it answers.
+            let twice = self.call.burst == self.shard.burst && self.call.burst_hash == own;
             if self.call.answered_hash == own && own != 0 && !twice {
                 return self.answer_again(bytes);
             }
             if (self.call.received_hash == own || twice) && own != 0 {
-                if let Some(counts) = self.world.ledger.steps.get_mut(self.call.received_step as usize) {
+                if let Some(counts) = self.shard.ledger.steps.get_mut(self.call.received_step as usize) {
                     counts.received_again += 1;
                 }
-                self.world.books.received_again(bytes.len());
-                return Go::Waits;
+                self.shard.books.received_again(bytes.len());
+                return Progress::Waits;
             }
         }
-        let heard = match self.world.index.start() {
+        let heard = match self.shard.index.start() {
             First::Status { code: 0, .. } => {
-                self.world.warn(format_args!("a message that is neither request nor response"));
-                return Go::Waits;
+                self.shard.warn(format_args!("a message that is neither request nor response"));
+                return Progress::Waits;
             }
             First::Status { code, .. } => {
-                let (number, text) = cseq(bytes, &self.world.index);
-                let heard = Heard { code, method: Method::of(text), method_text: text, bytes };
-                if let Some(to) = self.world.index.first(Name::To)
+                let (number, text) = cseq(bytes, &self.shard.index);
+                let heard = ReceivedMessage { code, method: Method::of(text), method_text: text, bytes };
+                if let Some(to) = self.shard.index.first(Name::To)
                     && let Some(tag) = tag(&bytes[to.value as usize..to.value_end as usize])
                     && self.call.tag() != Some(tag)
                     && self.names_dialog(&heard)
                 {
                     if known && self.is_of_another_dialog(&heard, number) {
                         self.leave_dialog(&heard, tag);
-                        return Go::Waits;
+                        return Progress::Waits;
                     }
                     self.call.set_tag(tag);
                 }
@@ -147,25 +147,25 @@ impl Stage<'_> {
                 if method == Method::Ack {
                     self.call.established = true;
                 }
-                Heard { code: 0, method, method_text: text, bytes }
+                ReceivedMessage { code: 0, method, method_text: text, bytes }
             }
         };
         if self.call.leaving != Leaving::No {
-            return self.hear_leaving(&heard);
+            return self.receive_leaving(&heard);
         }
         // A response without To matches no request.
-        if heard.code != 0 && self.world.index.first(Name::To).is_none() {
+        if heard.code != 0 && self.shard.index.first(Name::To).is_none() {
             return self.unexpected(&heard);
         }
         if self.comes_again(&heard) {
-            return Go::Waits;
+            return Progress::Waits;
         }
         match self.find(&heard, own) {
             Found::At(index) => {
                 self.count_received(&heard);
                 self.take(index, &heard, own)
             }
-            Found::Done => Go::Waits,
+            Found::Done => Progress::Waits,
             Found::Nowhere => self.unexpected(&heard),
         }
     }
@@ -174,7 +174,7 @@ impl Stage<'_> {
     fn is_past(&mut self, own: u64, bytes: usize) -> bool {
         let Some(place) = self.call.past.iter().position(|p| p.hash == own) else { return false };
         let past = self.call.past[place];
-        self.world.books.received_again(bytes);
+        self.shard.books.received_again(bytes);
         let step = past.answer;
         if step == u32::MAX {
             return true;
@@ -187,36 +187,36 @@ impl Stage<'_> {
         } else {
             return true;
         }
-        self.world.ledger.retransmissions += 1;
-        if let Some(counts) = self.world.ledger.steps.get_mut(step as usize) {
+        self.shard.ledger.retransmissions += 1;
+        if let Some(counts) = self.shard.ledger.steps.get_mut(step as usize) {
             counts.sent_again += 1;
         }
         true
     }
 
     /// Records a message received for the first time.
-    pub(super) fn count_received(&mut self, heard: &Heard<'_>) {
+    pub(super) fn count_received(&mut self, heard: &ReceivedMessage<'_>) {
         if self.call.kind == CallKind::Passing {
             return;
         }
-        let world = &mut *self.world;
+        let shard = &mut *self.shard;
         let bytes = heard.bytes.len();
         // The answer of the scenario is due from now on.
-        self.call.book.due(world.came);
+        self.call.book.due(shard.came);
         if heard.code == 0 {
             self.call.asked = heard.method;
-            world.books.request_received(&mut self.call.book, world.came, heard.method, bytes);
+            shard.books.request_received(&mut self.call.book, shard.came, heard.method, bytes);
         } else {
-            let retry = world.index.first(Name::RetryAfter).is_some();
+            let retry = shard.index.first(Name::RetryAfter).is_some();
             if heard.method == Method::Invite && self.call.book.has_two() {
                 self.call.book.answers(hash(branch(heard.bytes)));
             }
-            world.books.response_received(&mut self.call.book, world.came, heard.method, heard.code, retry, bytes);
+            shard.books.response_received(&mut self.call.book, shard.came, heard.method, heard.code, retry, bytes);
         }
     }
 
     fn loose_hash(&self, bytes: &[u8]) -> u64 {
-        let (number, method) = cseq(bytes, &self.world.index);
+        let (number, method) = cseq(bytes, &self.shard.index);
         let transaction = hash(branch(bytes)) ^ u64::from(number).rotate_left(17) ^ hash(method);
         if !bytes.starts_with(b"SIP/2.0") {
             return transaction | 1;
@@ -228,14 +228,14 @@ impl Stage<'_> {
     }
 
     /// Repeats the answer to a retransmitted message.
-    fn answer_again(&mut self, bytes: &[u8]) -> Go {
-        self.world.books.received_again(bytes.len());
-        self.world.ledger.retransmissions += 1;
+    fn answer_again(&mut self, bytes: &[u8]) -> Progress {
+        self.shard.books.received_again(bytes.len());
+        self.shard.ledger.retransmissions += 1;
         let step = self.call.answer_step;
-        if let Some(counts) = self.world.ledger.steps.get_mut(self.call.answered_step as usize) {
+        if let Some(counts) = self.shard.ledger.steps.get_mut(self.call.answered_step as usize) {
             counts.received_again += 1;
         }
-        if let Some(counts) = self.world.ledger.steps.get_mut(step as usize) {
+        if let Some(counts) = self.shard.ledger.steps.get_mut(step as usize) {
             counts.sent_again += 1;
         }
         if step == self.call.sent_step {
@@ -243,7 +243,7 @@ impl Stage<'_> {
         } else {
             self.send_step_again(step);
         }
-        Go::Waits
+        Progress::Waits
     }
 
     /// Renders the message of this step again and sends it.
@@ -252,13 +252,13 @@ impl Stage<'_> {
         let Some(line) = script.texts.get(step as usize) else { return };
         let range = self.write(line, step as i32);
         match &line.start {
-            Some(Start::Request(method)) => self.world.books.request_resent(method.known, range.len()),
-            _ => self.world.books.response_resent(range.len()),
+            Some(Start::Request(method)) => self.shard.books.request_resent(method.known, range.len()),
+            _ => self.shard.books.response_resent(range.len()),
         }
         self.post(range);
     }
 
-    fn matches(&mut self, index: usize, heard: &Heard<'_>) -> bool {
+    fn matches(&mut self, index: usize, heard: &ReceivedMessage<'_>) -> bool {
         let script = self.script;
         let Kind::Receive(receive) = &script.scenario.steps[index].kind else { return false };
         match &receive.expected {
@@ -268,18 +268,18 @@ impl Stage<'_> {
                     && (heard.method != Method::Other || *method.text == *heard.method_text)
             }
             Expected::RequestMatching(pattern) => {
-                heard.code == 0 && script.is_match(&pattern.text, heard.method_text, &mut self.world.matcher)
+                heard.code == 0 && script.is_match(&pattern.text, heard.method_text, &mut self.shard.matcher)
             }
             Expected::Response(code) => heard.code != 0 && *code == heard.code && self.answers(index, receive, heard),
             Expected::ResponseMatching(pattern) => {
                 heard.code != 0
-                    && script.is_match(&pattern.text, &digits(heard.code), &mut self.world.matcher)
+                    && script.is_match(&pattern.text, &digits(heard.code), &mut self.shard.matcher)
                     && self.answers(index, receive, heard)
             }
         }
     }
 
-    fn answers(&self, index: usize, receive: &Receive, heard: &Heard<'_>) -> bool {
+    fn answers(&self, index: usize, receive: &Receive, heard: &ReceivedMessage<'_>) -> bool {
         match receive.transaction {
             Some(transaction) => {
                 let known = self.call.extra.as_ref().and_then(|e| e.transactions.get(usize::from(transaction)));
@@ -291,7 +291,7 @@ impl Stage<'_> {
     }
 
     /// Searches forward to the first mandatory step, then backward.
-    fn find(&mut self, heard: &Heard<'_>, own: u64) -> Found {
+    fn find(&mut self, heard: &ReceivedMessage<'_>, own: u64) -> Found {
         if self.call.kind == CallKind::Passing {
             return Found::Nowhere;
         }
@@ -327,7 +327,7 @@ impl Stage<'_> {
                 && matches!(&send.start, Start::Request(m) if m.known == Method::Ack)
             {
                 // The ACK was lost: sent again, or the peer repeats its response.
-                self.world.books.received_again(heard.bytes.len());
+                self.shard.books.received_again(heard.bytes.len());
                 self.send_step_again(place as u32);
                 return Found::Done;
             }
@@ -337,7 +337,7 @@ impl Stage<'_> {
 
     /// Takes a response to a named transaction that the scenario has passed. True if no step has to take it.
     #[cold]
-    fn late_answer(&mut self, transaction: usize, heard: &Heard<'_>, own: u64) -> bool {
+    fn late_answer(&mut self, transaction: usize, heard: &ReceivedMessage<'_>, own: u64) -> bool {
         let Some(known) = self.call.extra.as_ref().and_then(|e| e.transactions.get(transaction)) else { return false };
         let (ack, answer) = (known.ack, known.answer);
         if (100..200).contains(&heard.code) {
@@ -345,29 +345,29 @@ impl Stage<'_> {
             return true;
         }
         if let Some(step) = ack {
-            self.world.books.received_again(heard.bytes.len());
+            self.shard.books.received_again(heard.bytes.len());
             self.send_step_again(step);
             return true;
         }
         if answer == own && own != 0 {
-            self.world.books.received_again(heard.bytes.len());
+            self.shard.books.received_again(heard.bytes.len());
             return true;
         }
         false
     }
 
     /// Takes the message for which step `index` waits.
-    fn take(&mut self, index: usize, heard: &Heard<'_>, own: u64) -> Go {
+    fn take(&mut self, index: usize, heard: &ReceivedMessage<'_>, own: u64) -> Progress {
         let script = self.script;
         let step = &script.scenario.steps[index];
-        let Kind::Receive(receive) = &step.kind else { return Go::Waits };
+        let Kind::Receive(receive) = &step.kind else { return Progress::Waits };
         if self.is_lost(step) {
-            self.world.ledger.steps[index].lost += 1;
-            if let Some(watch) = &mut self.world.watch {
+            self.shard.ledger.steps[index].lost += 1;
+            if let Some(watch) = &mut self.shard.watch {
                 let passage = Passage::LostReceiving(index as u32);
                 watch.message(passage, self.call.target.transport, self.call.id(), heard.bytes);
             }
-            return Go::Waits;
+            return Progress::Waits;
         }
         if let Some(t) = receive.transaction
             && let Some(transaction) = self.call.extra().transactions.get_mut(usize::from(t))
@@ -375,8 +375,8 @@ impl Stage<'_> {
             transaction.answer = own;
         }
         self.keep_books(step);
-        self.world.ledger.steps[index].received += 1;
-        if let Some(media) = &mut self.world.media
+        self.shard.ledger.steps[index].received += 1;
+        if let Some(media) = &mut self.shard.media
             && script.plays
             && !step.ignore_sdp
         {
@@ -384,13 +384,13 @@ impl Stage<'_> {
         }
         if !step.actions.is_empty() {
             match self.act(step, Some(heard.bytes)) {
-                Whither::On => (),
-                Whither::Waits => return Go::Waits,
-                Whither::Over => return Go::Over,
+                StepResult::On => (),
+                StepResult::Waits => return Progress::Waits,
+                StepResult::Over => return Progress::Over,
             }
         }
         if heard.code == 0 {
-            let number = cseq(heard.bytes, &self.world.index).0;
+            let number = cseq(heard.bytes, &self.shard.index).0;
             self.call.cseq = self.call.cseq.max(number);
         }
         let stops =
@@ -400,7 +400,7 @@ impl Stage<'_> {
             // RFC 3261 section 17.1.2.2: a provisional response to a request other than INVITE slows its
             // retransmission.
             self.call.retransmit_at = if provisional && self.call.retransmit_at != 0 {
-                self.world.ms + u64::from(self.world.run.retransmission.t2)
+                self.shard.ms + u64::from(self.shard.run.retransmission.t2)
             } else {
                 0
             };
@@ -409,30 +409,30 @@ impl Stage<'_> {
             self.call.ack_pending = true;
         }
         if heard.code >= 200 {
-            self.call.concluded = cseq(heard.bytes, &self.world.index).0;
+            self.call.concluded = cseq(heard.bytes, &self.shard.index).0;
         }
         if heard.method == Method::Invite && (200..300).contains(&heard.code) {
             self.call.confirmed = self.call.concluded;
         }
         // As SIPp: the first message that has a Record-Route decides.
         if receive.record_routes && self.call.extra.as_ref().is_none_or(|e| e.routes.is_empty()) {
-            if self.world.index.first(Name::Contact).is_none() {
-                self.world.warn(format_args!("Cannot record route set if there is no Contact"));
+            if self.shard.index.first(Name::Contact).is_none() {
+                self.shard.warn(format_args!("Cannot record route set if there is no Contact"));
             }
             self.keep_routes(heard);
         }
         // As SIPp: `auth` has no effect on other messages.
         if receive.authenticate && matches!(heard.code, 401 | 407) && !self.keep_challenge(heard) {
-            return Go::Waits;
+            return Progress::Waits;
         }
         if !receive.advance {
-            return Go::Waits;
+            return Progress::Waits;
         }
         self.keep_last(heard.bytes);
         self.call.received_step = index as u32;
         self.call.received_hash = own;
-        (self.call.burst, self.call.burst_hash) = (self.world.burst, own);
-        if own != 0 && self.world.run.retransmission.rfc3261 {
+        (self.call.burst, self.call.burst_hash) = (self.shard.burst, own);
+        if own != 0 && self.shard.run.retransmission.rfc3261 {
             self.call.past.rotate_right(1);
             self.call.past[0] = Past { hash: own, request: heard.code == 0, answer: u32::MAX };
         }
@@ -441,7 +441,7 @@ impl Stage<'_> {
         let jumps = step
             .next
             .as_ref()
-            .is_none_or(|jump| jump.test.is_none_or(|slot| self.call.value(slot, &self.world.shared).is_set()));
+            .is_none_or(|jump| jump.test.is_none_or(|slot| self.call.value(slot, &self.shard.shared).is_set()));
         if receive.optional == Optional::No || jumps {
             if std::mem::take(&mut self.call.paused_until) != 0 {
                 self.leave_pause();
@@ -451,23 +451,23 @@ impl Stage<'_> {
             return self.drive();
         }
         // An optional message restarts the time limits of the steps still waited for.
-        let default = self.world.run.behaviour.receive_timeout;
+        let default = self.shard.run.behaviour.receive_timeout;
         for later in script.scenario.steps.iter().skip(index + 1) {
             let Kind::Receive(later) = &later.kind else { break };
             let Some(patience) = later.timeout.filter(|&t| t > 0).or(default) else { break };
-            let until = self.world.ms + u64::from(patience);
+            let until = self.shard.ms + u64::from(patience);
             if self.call.receive_until == 0 || until < self.call.receive_until {
                 self.call.receive_until = until;
             }
         }
-        Go::Waits
+        Progress::Waits
     }
 
     /// Matches a message that waited while the call had other work.
-    pub(super) fn receive_queued(&mut self) -> Go {
+    pub(super) fn receive_queued(&mut self) -> Progress {
         let last = std::mem::take(&mut self.call.last);
-        let _ = self.world.index.parse(&last, &self.world.limits);
-        self.world.parsed = Some((self.slot, self.call.generation));
+        let _ = self.shard.index.parse(&last, &self.shard.limits);
+        self.shard.parsed = Some((self.slot, self.call.generation));
         let go = self.receive(&last);
         if self.call.last.is_empty() {
             self.call.last = last;
@@ -477,14 +477,14 @@ impl Stage<'_> {
 
     /// Sets the message of `[last_…]`.
     pub(super) fn keep_last(&mut self, bytes: &[u8]) {
-        self.world.shelf.keep(&mut self.call.last, bytes);
+        self.shard.messages.keep(&mut self.call.last, bytes);
         self.call.has_last = true;
-        self.world.parsed = Some((self.slot, self.call.generation));
+        self.shard.parsed = Some((self.slot, self.call.generation));
     }
 
     /// True for a response with a tag of another dialog: to the INVITE that made the dialog, or to the BYE that ended
     /// another.
-    fn is_of_another_dialog(&self, heard: &Heard<'_>, number: u32) -> bool {
+    fn is_of_another_dialog(&self, heard: &ReceivedMessage<'_>, number: u32) -> bool {
         match heard.method {
             Method::Invite => self.call.confirmed != 0 && number == self.call.confirmed && heard.code < 300,
             Method::Bye => self.call.forked,
@@ -495,14 +495,14 @@ impl Stage<'_> {
     /// Ends another dialog of a forked INVITE. All but the first are acknowledged and ended (RFC 3261 section
     /// 13.2.2.4), each time their 2xx comes.
     #[cold]
-    fn leave_dialog(&mut self, heard: &Heard<'_>, tag: &[u8]) {
+    fn leave_dialog(&mut self, heard: &ReceivedMessage<'_>, tag: &[u8]) {
         self.count_received(heard);
         if heard.method != Method::Invite || heard.code < 200 {
             return;
         }
         self.call.forked = true;
         // The call itself stays in its own dialog.
-        let mut kept = [(); 4].map(|()| self.world.desk.buffer());
+        let mut kept = [(); 4].map(|()| self.shard.pool.buffer());
         let [last, routes, next_url, own] = &mut kept;
         own.extend_from_slice(self.call.tag().unwrap_or_default());
         std::mem::swap(last, &mut self.call.last);
@@ -524,14 +524,14 @@ impl Stage<'_> {
         std::mem::swap(routes, &mut extra.routes);
         std::mem::swap(next_url, &mut extra.next_url);
         extra.has_routes = had_routes;
-        self.world.parsed = None;
+        self.shard.parsed = None;
         for buffer in kept {
-            self.world.desk.give(buffer);
+            self.shard.pool.give(buffer);
         }
     }
 
     /// Keeps the challenge of a 401 or 407. Returns false without one, which ends the run, as with SIPp.
-    pub(super) fn keep_challenge(&mut self, heard: &Heard<'_>) -> bool {
+    pub(super) fn keep_challenge(&mut self, heard: &ReceivedMessage<'_>) -> bool {
         let extra = self.call.extra.get_or_insert_default();
         extra.challenge.clear();
         extra.challenge_code = heard.code;
@@ -546,12 +546,12 @@ impl Stage<'_> {
     }
 
     /// Counts and reports a message that the scenario does not expect.
-    pub(super) fn note_unexpected(&mut self, heard: &Heard<'_>) {
-        if let Some(counts) = self.world.ledger.steps.get_mut(self.call.step as usize) {
+    pub(super) fn note_unexpected(&mut self, heard: &ReceivedMessage<'_>) {
+        if let Some(counts) = self.shard.ledger.steps.get_mut(self.call.step as usize) {
             counts.unexpected += 1;
         }
-        self.world.books.count(Counter::Unexpected, 0);
-        if let Some(watch) = &mut self.world.watch {
+        self.shard.books.count(Counter::Unexpected, 0);
+        if let Some(watch) = &mut self.shard.watch {
             watch.message(Passage::Unexpected, self.call.target.transport, self.call.id(), heard.bytes);
             if heard.code != 0 {
                 watch.error_code(heard.code);
@@ -590,7 +590,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_call_id_of_what_is_quoted() {
+    fn the_call_id_is_found_in_a_quoted_message() {
         let text =
             b"INVITE sip:a SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nCall-ID: 7-1@a\r\nCSeq: 1 INVITE\r\n";
         let end = text.len() - b"CSeq: 1 INVITE\r\n".len();

@@ -1,32 +1,32 @@
 //! Reordered messages in calls of the ready workloads. UDP keeps no order, and a server of several processes none on
 //! loopback: a correct message that comes late fails no call. Documents of the user behave as in SIPp.
 
-use super::incoming::{Heard, cseq};
-use super::stage::Stage;
+use super::call_runner::CallRunner;
+use super::incoming::{ReceivedMessage, cseq};
 use strowger_message::Method;
 
-impl Stage<'_> {
+impl CallRunner<'_> {
     /// Takes a provisional response that no step waits for: a 1xx of no listed code, or one that follows the final
     /// response to its request. It only affects the retransmission of its request (RFC 3261 sections 17.1.1.2 and
     /// 17.1.2.2).
-    pub(super) fn absorb(&mut self, heard: &Heard<'_>) -> bool {
+    pub(super) fn absorb(&mut self, heard: &ReceivedMessage<'_>) -> bool {
         if !self.script.scenario.ready || !(100..200).contains(&heard.code) {
             return false;
         }
-        let world = &mut *self.world;
-        world.books.response_received(
+        let shard = &mut *self.shard;
+        shard.books.response_received(
             &mut self.call.book,
-            world.came,
+            shard.came,
             heard.method,
             heard.code,
             false,
             heard.bytes.len(),
         );
-        let number = cseq(heard.bytes, &world.index).0;
+        let number = cseq(heard.bytes, &shard.index).0;
         if self.call.retransmit_at != 0 && self.sent_method() == heard.method && self.is_sent_last(number) {
             self.call.retransmit_at = match heard.method {
                 Method::Invite => 0,
-                _ => self.world.ms + u64::from(self.world.run.retransmission.t2),
+                _ => self.shard.ms + u64::from(self.shard.run.retransmission.t2),
             };
         }
         true
@@ -34,21 +34,21 @@ impl Stage<'_> {
 
     /// Takes a second final response to a request: a stateless server may answer each retransmission with different
     /// bytes. That of an INVITE goes to its step, which acknowledges it.
-    pub(super) fn comes_again(&mut self, heard: &Heard<'_>) -> bool {
+    pub(super) fn comes_again(&mut self, heard: &ReceivedMessage<'_>) -> bool {
         let call = &*self.call;
         if !self.script.scenario.ready || heard.code < 200 || heard.method == Method::Invite || call.concluded == 0 {
             return false;
         }
-        let late = cseq(heard.bytes, &self.world.index).0 <= call.concluded;
+        let late = cseq(heard.bytes, &self.shard.index).0 <= call.concluded;
         if late {
-            self.world.books.received_again(heard.bytes.len());
+            self.shard.books.received_again(heard.bytes.len());
         }
         late
     }
 
     /// True if the To tag of a response may name the dialog. In the ready workloads only an INVITE makes a dialog: a
     /// late response to a REGISTER does not replace its tag.
-    pub(super) fn names_dialog(&self, heard: &Heard<'_>) -> bool {
+    pub(super) fn names_dialog(&self, heard: &ReceivedMessage<'_>) -> bool {
         heard.method == Method::Invite || heard.method == Method::Bye || !self.script.scenario.ready
     }
 }

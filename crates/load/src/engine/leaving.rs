@@ -1,10 +1,10 @@
 //! Calls that are open when the run ends. Each ends its dialog or transaction with the peer and stays until that is
 //! answered.
 
-use super::incoming::{Heard, cseq, tag};
+use super::call_runner::{CallRunner, Progress};
+use super::incoming::{ReceivedMessage, cseq, tag};
 use super::render::OF_REFUSAL;
 use super::script::Line;
-use super::stage::{Go, Stage};
 use crate::scenario::Role;
 use crate::scenario::step::Kind;
 use std::ops::Range;
@@ -35,9 +35,9 @@ const T1: u32 = 500;
 /// Limit of challenges to a BYE that are answered: one of a proxy, one of the peer, one for a stale nonce.
 const CHALLENGES: u8 = 3;
 
-impl Stage<'_> {
+impl CallRunner<'_> {
     /// Begins to end the call, by a command of time `since`, µs: sends the peer a message and waits for its answer.
-    pub(super) fn take_leave(&mut self, since: u64) -> Go {
+    pub(super) fn take_leave(&mut self, since: u64) -> Progress {
         // The message sent now was not due before.
         self.call.book.due(since);
         let sent = |method: &[u8]| self.call.has_sent && self.call.sent.starts_with(method);
@@ -51,7 +51,7 @@ impl Stage<'_> {
         let dialog = self.call.confirmed != 0;
         if bye && !dialog && matches!(self.step().map(|step| &step.kind), Some(Kind::Receive(_))) {
             // The call has sent its own BYE and only waits for the answer.
-            return Go::Waits;
+            return Progress::Waits;
         }
         if !dialog && !invite {
             return self.cut_off();
@@ -80,7 +80,7 @@ impl Stage<'_> {
                 return self.cut_off();
             }
         }
-        Go::Waits
+        Progress::Waits
     }
 
     /// True for a call of the ready answering side.
@@ -89,13 +89,13 @@ impl Stage<'_> {
     }
 
     /// Ends a call as the called side, if the caller has not: refuses one that rings.
-    fn hang_up(&mut self) -> Go {
+    fn hang_up(&mut self) -> Progress {
         self.call.receive_until = 0;
         match self.final_answer() {
             _ if self.call.established => self.end_dialog(1),
             Some(true) => {
                 self.call.leaving = Leaving::Answered;
-                Go::Waits
+                Progress::Waits
             }
             Some(false) => self.refuse(480),
             None => self.cut_off(),
@@ -109,47 +109,47 @@ impl Stage<'_> {
     }
 
     /// Refuses the peer's INVITE with this code.
-    fn refuse(&mut self, code: u16) -> Go {
+    fn refuse(&mut self, code: u16) -> Progress {
         let mut index = Index::new();
-        let to = index.parse(&self.call.sent, &self.world.limits).ok().and_then(|()| index.first(Name::To));
+        let to = index.parse(&self.call.sent, &self.shard.limits).ok().and_then(|()| index.first(Name::To));
         let to = to.map_or(&b""[..], |to| &self.call.sent[to.value as usize..to.value_end as usize]);
         let own = tag(to).map(<[u8]>::to_vec);
         if !self.parse_last() {
             return self.cut_off();
         }
         let start = self.out.start();
-        let invite = Message::new(&self.call.last, &self.world.index);
+        let invite = Message::new(&self.call.last, &self.shard.index);
         let length = respond(&invite, code, None, own.as_deref(), &mut self.out.bytes).finish(b"");
         if std::mem::take(&mut self.call.paused_until) != 0 {
             self.leave_pause();
         }
-        let world = &mut *self.world;
+        let shard = &mut *self.shard;
         // Timer H (RFC 3261 section 17.2.1).
-        self.call.receive_until = world.ms + u64::from(T1) * 64;
-        world.books.response_sent(&mut self.call.book, world.now, Method::Invite, code, length);
+        self.call.receive_until = shard.ms + u64::from(T1) * 64;
+        shard.books.response_sent(&mut self.call.book, shard.now, Method::Invite, code, length);
         self.keep_asking(start..start + length);
         self.call.leaving = Leaving::Refused;
-        Go::Waits
+        Progress::Waits
     }
 
     /// Handles the peer's CANCEL (RFC 3261 section 9.2), which only has an effect on a call that rings.
-    pub(super) fn hear_cancel(&mut self, heard: &Heard<'_>) -> Go {
+    pub(super) fn on_cancel(&mut self, heard: &ReceivedMessage<'_>) -> Progress {
         self.answer_beside(heard);
         match self.final_answer() {
             Some(false) => self.refuse(487),
-            _ => Go::Waits,
+            _ => Progress::Waits,
         }
     }
 
     /// Ends the call at the end of the run.
-    pub(super) fn cut_off(&mut self) -> Go {
+    pub(super) fn cut_off(&mut self) -> Progress {
         // A call that only waits for retransmissions has finished the scenario.
         self.finish(match self.call.failed {
             _ if !self.call.timewait => Outcome::Stopped,
             Some(failure) => Outcome::Failed(failure),
             None => Outcome::Successful,
         });
-        Go::Over
+        Progress::Over
     }
 
     /// Returns the code of the last response to the last INVITE.
@@ -157,8 +157,8 @@ impl Stage<'_> {
         if !self.parse_last() {
             return None;
         }
-        let Start::Status { code, .. } = self.world.index.start() else { return None };
-        let (number, method) = cseq(&self.call.last, &self.world.index);
+        let Start::Status { code, .. } = self.shard.index.start() else { return None };
+        let (number, method) = cseq(&self.call.last, &self.shard.index);
         (method == b"INVITE" && self.is_sent_last(number)).then_some(code)
     }
 
@@ -173,48 +173,48 @@ impl Stage<'_> {
         self.call.leaving = Leaving::Cancelled;
     }
 
-    fn end_dialog(&mut self, times: u8) -> Go {
+    fn end_dialog(&mut self, times: u8) -> Progress {
         let script = self.script;
         self.ask(if self.is_routed() { &script.routed_bye } else { &script.bye }, Method::Bye);
         // A repeated BYE has a CSeq of its own.
         self.call.cseq = self.call.cseq.wrapping_add(1);
         self.call.leaving = Leaving::Ended(times);
-        Go::Waits
+        Progress::Waits
     }
 
     /// Sends a request that is repeated until it is answered (timer E, RFC 3261 section 17.1.2.2).
     fn ask(&mut self, line: &Line, method: Method) {
         let range = self.write(line, -1);
-        let world = &mut *self.world;
-        world.books.request_sent(&mut self.call.book, world.now, method, range.len());
+        let shard = &mut *self.shard;
+        shard.books.request_sent(&mut self.call.book, shard.now, method, range.len());
         self.keep_asking(range);
     }
 
     /// Sends a message that is repeated until it is answered.
     fn keep_asking(&mut self, range: Range<usize>) {
-        let world = &mut *self.world;
-        world.shelf.keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
+        let shard = &mut *self.shard;
+        shard.messages.keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
         self.call.has_sent = true;
         // The message belongs to no step.
         self.call.sent_step = u32::MAX;
         self.call.retransmit_at = 0;
-        if world.run.retransmission.enabled && !self.call.target.transport.is_reliable() {
+        if shard.run.retransmission.enabled && !self.call.target.transport.is_reliable() {
             self.call.retransmit_delay = T1;
-            self.call.retransmit_at = world.ms + u64::from(T1);
+            self.call.retransmit_at = shard.ms + u64::from(T1);
         }
         self.post(range);
     }
 
     /// Handles a message for a call that is ending.
-    pub(super) fn hear_leaving(&mut self, heard: &Heard<'_>) -> Go {
+    pub(super) fn receive_leaving(&mut self, heard: &ReceivedMessage<'_>) -> Progress {
         let script = self.script;
         let ended = matches!(self.call.leaving, Leaving::Ended(_));
         if ended && heard.method == Method::Invite && (200..300).contains(&heard.code) {
             // The ACK was lost.
-            self.world.books.received_again(heard.bytes.len());
+            self.shard.books.received_again(heard.bytes.len());
             self.keep_last(heard.bytes);
             self.say_ack();
-            return Go::Waits;
+            return Progress::Waits;
         }
         self.count_received(heard);
         match (heard.method, heard.code) {
@@ -224,11 +224,11 @@ impl Stage<'_> {
                     self.end_dialog(1)
                 }
                 Leaving::Refused => self.cut_off(),
-                _ => Go::Waits,
+                _ => Progress::Waits,
             },
             (Method::Cancel, 0) => {
                 self.answer_beside(heard);
-                Go::Waits
+                Progress::Waits
             }
             (Method::Bye, 0) => {
                 self.keep_last(heard.bytes);
@@ -237,9 +237,9 @@ impl Stage<'_> {
             }
             (Method::Bye, 100..=199) => {
                 if self.call.retransmit_at != 0 {
-                    self.call.retransmit_at = self.world.ms + u64::from(self.world.run.retransmission.t2);
+                    self.call.retransmit_at = self.shard.ms + u64::from(self.shard.run.retransmission.t2);
                 }
-                Go::Waits
+                Progress::Waits
             }
             (Method::Bye, 401 | 407) => match self.call.leaving {
                 Leaving::Ended(times) if times <= CHALLENGES && self.bye_has_credentials() => {
@@ -258,16 +258,16 @@ impl Stage<'_> {
                 if self.call.leaving == Leaving::Cancelled {
                     self.call.retransmit_at = 0;
                 }
-                Go::Waits
+                Progress::Waits
             }
             (Method::Invite, 100..=199) if self.call.leaving == Leaving::Asked => {
                 self.keep_last(heard.bytes);
                 self.cancel();
-                Go::Waits
+                Progress::Waits
             }
             (Method::Invite, 200..=299) => {
                 // The 2xx crossed the CANCEL.
-                self.call.confirmed = cseq(heard.bytes, &self.world.index).0;
+                self.call.confirmed = cseq(heard.bytes, &self.shard.index).0;
                 self.keep_routes(heard);
                 self.keep_last(heard.bytes);
                 self.say_ack();
@@ -276,9 +276,9 @@ impl Stage<'_> {
             (Method::Invite, 300..) => {
                 self.keep_last(heard.bytes);
                 self.say(&script.ack, OF_REFUSAL);
-                if ended { Go::Waits } else { self.cut_off() }
+                if ended { Progress::Waits } else { self.cut_off() }
             }
-            _ => Go::Waits,
+            _ => Progress::Waits,
         }
     }
 
@@ -287,20 +287,20 @@ impl Stage<'_> {
     }
 
     /// Handles an alarm of a call that is ending: repeats its last message, until the end of the run cuts it off.
-    pub(super) fn wake_leaving(&mut self) -> Go {
-        let ms = self.world.ms;
+    pub(super) fn wake_leaving(&mut self) -> Progress {
+        let ms = self.shard.ms;
         if self.call.receive_until != 0 && self.call.receive_until <= ms {
             return self.cut_off();
         }
         if self.call.retransmit_at != 0 && self.call.retransmit_at <= ms {
             let delay = self.call.retransmit_delay.saturating_mul(2);
             // Timer A of an INVITE has no bound (RFC 3261 section 17.1.1.2).
-            let bound = if self.call.leaving == Leaving::Asked { delay } else { self.world.run.retransmission.t2 };
+            let bound = if self.call.leaving == Leaving::Asked { delay } else { self.shard.run.retransmission.t2 };
             self.call.retransmit_delay = delay.min(bound);
             self.call.retransmit_at = ms + u64::from(self.call.retransmit_delay);
-            self.world.ledger.retransmissions += 1;
+            self.shard.ledger.retransmissions += 1;
             self.send_again();
         }
-        Go::Waits
+        Progress::Waits
     }
 }

@@ -4,13 +4,13 @@
 //! that run; the shards share it. [`Traffic`](traffic::Traffic) is the service of one shard.
 
 mod circuits;
+mod free_places;
 pub mod ledger;
 pub mod pace;
-mod places;
-mod presence;
 pub mod run;
 pub mod script;
 pub mod sockets;
+mod stall_detector;
 pub mod traffic;
 pub mod watch;
 pub mod wheel;
@@ -18,23 +18,23 @@ pub mod wheel;
 mod abort;
 mod action;
 mod bound;
+mod buffer_pool;
 mod call;
+mod call_runner;
 mod chance;
 mod command;
 mod credentials;
 mod data;
 mod dead;
-mod desk;
 mod incoming;
 mod late;
 mod leaving;
+mod message_pool;
 pub(crate) mod moment;
 mod render;
 mod routes;
-mod shelf;
-mod stage;
-mod world;
+mod shard_context;
 
 pub use circuits::Circuits;
-pub use world::Halt;
-pub(crate) use world::Random;
+pub use shard_context::Halt;
+pub(crate) use shard_context::Random;

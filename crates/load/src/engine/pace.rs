@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_rate_counts_what_the_old_one_had_begun() {
+    fn a_new_rate_keeps_the_share_of_the_old_interval() {
         let mut pace = Pace::constant(1.0, 0, Arrivals::Fixed, 1);
         assert_eq!(pace.due(0), Some(0));
         pace.set_rate(10.0, 500_000);

@@ -1,9 +1,9 @@
 //! Renders a template directly into the outbox.
 
+use super::call_runner::CallRunner;
 use super::credentials::Wanted;
 use super::moment::{Local, Rfc1123};
 use super::script::{Line as Text, Part, write_constant};
-use super::stage::Stage;
 use crate::scenario::template::LastHeader;
 use crate::scenario::{Piece, Template};
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ struct Marks<'a> {
     authentication: Option<(usize, Wanted<'a>)>,
 }
 
-impl Stage<'_> {
+impl CallRunner<'_> {
     /// Appends the text to `out`. `step`: its index in the scenario, negative for messages outside of it.
     pub(super) fn render(&mut self, line: &Text, step: i32, out: &mut Vec<u8>) {
         let start = out.len();
@@ -54,7 +54,7 @@ impl Stage<'_> {
                 let from = if vanished { text.solid as usize } else { 0 };
                 vanished = false;
                 out.extend_from_slice(&text.bytes[from..]);
-            } else if write_constant(piece, &self.world.run, Some(step), out) {
+            } else if write_constant(piece, &self.shard.run, Some(step), out) {
                 vanished &= out.len() == before;
             } else {
                 vanished |= self.piece_vanishes(piece, step, start, out, &mut marks);
@@ -65,7 +65,7 @@ impl Stage<'_> {
 
     /// Renders a text into a buffer that SHOULD be given back.
     pub(super) fn text(&mut self, template: &Template) -> Vec<u8> {
-        let mut text = self.world.desk.buffer();
+        let mut text = self.shard.pool.buffer();
         self.render_template(template, &mut text);
         text
     }
@@ -106,9 +106,9 @@ impl Stage<'_> {
         }
     }
 
-    /// Ends the run: see [`World::fatal`](super::world::World::fatal).
+    /// Ends the run: see [`ShardContext::fatal`](super::shard_context::ShardContext::fatal).
     pub(super) fn halt(&mut self, why: std::fmt::Arguments<'_>) {
-        self.world.fatal(why);
+        self.shard.fatal(why);
     }
 
     fn piece<'a>(&mut self, piece: &'a Piece, step: i32, start: usize, out: &mut Vec<u8>, marks: &mut Marks<'a>) {
@@ -126,7 +126,7 @@ impl Stage<'_> {
                 marks.length = Some((out.len(), *n));
                 out.extend_from_slice(&[b' '; LENGTH]);
             }
-            Piece::Variable(slot) => self.call.value(*slot, &self.world.shared).write(out),
+            Piece::Variable(slot) => self.call.value(*slot, &self.shard.shared).write(out),
             Piece::NextUrl => {
                 if let Some(extra) = &self.call.extra {
                     out.extend_from_slice(&extra.next_url);
@@ -143,7 +143,7 @@ impl Stage<'_> {
                 // The ACK to a refusal belongs to the refused transaction (RFC 3261 section 17.1.1.3).
                 let before = matches!(step, IN_ACTION | OF_REFUSAL);
                 let step = if before { i64::from(self.call.step) - 1 } else { i64::from(step) };
-                let _ = write!(out, "z9hG4bK-{}-{}-{}", self.world.run.pid, number, step + i64::from(*n));
+                let _ = write!(out, "z9hG4bK-{}-{}-{}", self.shard.run.pid, number, step + i64::from(*n));
             }
             Piece::MessageIndex(n) => {
                 let step = if step == OF_REFUSAL { IN_ACTION } else { step };
@@ -165,14 +165,14 @@ impl Stage<'_> {
                 self.field(field, out);
                 if let Some(range) = super::credentials::injected(&out[from..]) {
                     let (at, end) = (from + range.start, from + range.end);
-                    let mut words = self.world.desk.buffer();
+                    let mut words = self.shard.pool.buffer();
                     words.extend_from_slice(&out[at..end]);
                     out.drain(at..end);
                     self.mark_authentication(at, Wanted::Injected(words), marks);
                 }
             }
             Piece::Fill(fill) => {
-                let length = self.call.value(fill.length, &self.world.shared).number().clamp(0.0, 65_535.0) as usize;
+                let length = self.call.value(fill.length, &self.shard.shared).number().clamp(0.0, 65_535.0) as usize;
                 out.extend(fill.text.iter().cycle().take(if fill.text.is_empty() { 0 } else { length }));
             }
             Piece::File(name) => {
@@ -183,23 +183,23 @@ impl Stage<'_> {
                     self.halt(format_args!("Could not open '{path}': {error}"));
                 }
                 drop(path);
-                self.world.desk.give(name);
+                self.shard.pool.give(name);
             }
-            Piece::ClockTick(n) => number(out, self.world.ms as i64 + i64::from(*n)),
+            Piece::ClockTick(n) => number(out, self.shard.ms as i64 + i64::from(*n)),
             Piece::DynamicId(_) => {
                 // SIPp takes no offset here.
-                let (id, range) = (self.world.dynamic_id, self.world.run.dynamic_id);
-                self.world.dynamic_id = id.saturating_add(range.step);
-                if self.world.dynamic_id > range.last {
-                    self.world.dynamic_id = range.first;
+                let (id, range) = (self.shard.dynamic_id, self.shard.run.dynamic_id);
+                self.shard.dynamic_id = id.saturating_add(range.step);
+                if self.shard.dynamic_id > range.last {
+                    self.shard.dynamic_id = range.first;
                 }
                 number(out, id as i64);
             }
-            Piece::Users(n) => number(out, self.world.run.load.users.map_or(-1, i64::from) + i64::from(*n)),
+            Piece::Users(n) => number(out, self.shard.run.load.users.map_or(-1, i64::from) + i64::from(*n)),
             Piece::UserId(n) => number(out, i64::from(self.call.user) + i64::from(*n)),
             Piece::AutoMediaPort(n) => {
-                let (base, call) = (self.world.run.media_port, self.call.number);
-                let port = match &mut self.world.media {
+                let (base, call) = (self.shard.run.media_port, self.call.number);
+                let port = match &mut self.shard.media {
                     Some(media) => media.own_port(self.slot, call),
                     None => crate::media::automatic(base, call),
                 };
@@ -208,19 +208,19 @@ impl Stage<'_> {
             }
             Piece::MediaPort(n) => {
                 self.check_media_line(start, out);
-                number(out, i64::from(self.world.run.media_port) + i64::from(*n));
+                number(out, i64::from(self.shard.run.media_port) + i64::from(*n));
             }
-            Piece::RtpStreamAudioPort(n) => number(out, i64::from(self.world.run.media_port) + i64::from(*n)),
-            Piece::RtpStreamVideoPort(n) => number(out, i64::from(self.world.run.media_port) + i64::from(*n)),
+            Piece::RtpStreamAudioPort(n) => number(out, i64::from(self.shard.run.media_port) + i64::from(*n)),
+            Piece::RtpStreamVideoPort(n) => number(out, i64::from(self.shard.run.media_port) + i64::from(*n)),
             Piece::Date => {
-                let _ = write!(out, "{}", Rfc1123(self.world.wall / 1_000));
+                let _ = write!(out, "{}", Rfc1123(self.shard.wall / 1_000));
             }
             Piece::Timestamp => {
-                let time = Local(self.world.wall * 1_000);
-                let (seconds, ms) = (self.world.wall / 1_000, self.world.wall % 1_000);
+                let time = Local(self.shard.wall * 1_000);
+                let (seconds, ms) = (self.shard.wall / 1_000, self.shard.wall % 1_000);
                 let _ = write!(out, "{time}\t{seconds}.{ms:03}000");
             }
-            Piece::TdmMap => match (&self.world.run.circuits, self.call.circuit) {
+            Piece::TdmMap => match (&self.shard.run.circuits, self.call.circuit) {
                 (Some(circuits), Some(circuit)) => circuits.name(circuit, out),
                 _ => self.halt(format_args!("[tdmmap] keyword without -tdmmap parameter on command line")),
             },
@@ -268,7 +268,7 @@ impl Stage<'_> {
             return;
         }
         let bytes = &self.call.last[..];
-        let index = &self.world.index;
+        let index = &self.shard.index;
         let part = |from: usize, line: &Line, out: &mut Vec<u8>| {
             unfolded(&bytes[from..(line.value_end as usize).max(from)], line.folded, out);
         };
@@ -311,7 +311,7 @@ impl Stage<'_> {
             return;
         }
         let bytes = &self.call.last[..];
-        if let Some(to) = self.world.index.first(Name::To) {
+        if let Some(to) = self.shard.index.first(Name::To) {
             let value = &bytes[to.value as usize..to.value_end as usize];
             let inner = memchr::memchr(b'<', value)
                 .and_then(|a| memchr::memchr(b'>', &value[a..]).map(|b| &value[a + 1..a + b]));
@@ -325,7 +325,7 @@ impl Stage<'_> {
         if !self.parse_last() {
             return 0;
         }
-        super::incoming::cseq(&self.call.last, &self.world.index).0
+        super::incoming::cseq(&self.call.last, &self.shard.index).0
     }
 
     /// Parses the last message of this call into the index, unless it is there; returns false without one.
@@ -334,9 +334,9 @@ impl Stage<'_> {
             return false;
         }
         let me = (self.slot, self.call.generation);
-        if self.world.parsed != Some(me) {
-            let _ = self.world.index.parse(&self.call.last, &self.world.limits);
-            self.world.parsed = Some(me);
+        if self.shard.parsed != Some(me) {
+            let _ = self.shard.index.parse(&self.call.last, &self.shard.limits);
+            self.shard.parsed = Some(me);
         }
         true
     }

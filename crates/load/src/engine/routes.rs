@@ -1,18 +1,18 @@
 //! Route set and remote target of a dialog (RFC 3261 section 12.1).
 
-use super::incoming::Heard;
-use super::stage::Stage;
+use super::call_runner::CallRunner;
+use super::incoming::ReceivedMessage;
 use strowger_message::Name;
 
-impl Stage<'_> {
-    /// Keeps the route set and the remote target of `rrs` (RFC 3261 section 12.1). Without Record-Route and Contact the target
-    /// stays as it was.
-    pub(super) fn keep_routes(&mut self, heard: &Heard<'_>) {
-        let index = &self.world.index;
+impl CallRunner<'_> {
+    /// Keeps the route set and the remote target of `rrs` (RFC 3261 section 12.1). Without Record-Route and Contact the
+    /// target stays as it was.
+    pub(super) fn keep_routes(&mut self, heard: &ReceivedMessage<'_>) {
+        let index = &self.shard.index;
         let value = |line: &strowger_message::Line| &heard.bytes[line.value as usize..line.value_end as usize];
         let contact = index.first(Name::Contact).map_or(&b""[..], value);
         // Elements of all lines, in the order of the message.
-        let places = &mut self.world.desk.places;
+        let places = &mut self.shard.pool.places;
         places.clear();
         for line in index.lines_of(Name::RecordRoute) {
             split(value(line), |from, to| places.push((line.value as usize + from, line.value as usize + to)));

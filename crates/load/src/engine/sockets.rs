@@ -4,7 +4,7 @@
 //! the right port, and closed when it has ended. At the limit calls share the open ones.
 
 use super::call::Call;
-use super::stage::{Go, Stage};
+use super::call_runner::{CallRunner, Progress};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -67,7 +67,7 @@ impl Default for Sockets {
 }
 
 /// Dedicated sockets of a shard and their users.
-pub(super) struct Ways {
+pub(super) struct CallSockets {
     plan: Sockets,
     pub(super) sockets: DedicatedSockets,
     /// Uses, by the place of the dedicated socket.
@@ -79,7 +79,7 @@ pub(super) struct Ways {
     /// Place of the socket shared next.
     turn: usize,
     /// True once the sharing and its cause were reported.
-    told: bool,
+    reported: bool,
 }
 
 /// Owner of a dedicated socket that stays open.
@@ -109,7 +109,7 @@ pub(super) enum Users {
     Several,
 }
 
-impl Ways {
+impl CallSockets {
     /// Returns `None` if calls share the socket of the run.
     pub(super) fn new(plan: Sockets, transport: Transport, sockets: DedicatedSockets) -> Option<Box<Self>> {
         (plan.each != Each::Run).then(|| {
@@ -121,7 +121,7 @@ impl Ways {
                 lingering: VecDeque::new(),
                 linger: if transport.is_reliable() { u64::from(plan.linger) } else { 0 },
                 turn: 0,
-                told: false,
+                reported: false,
             })
         })
     }
@@ -149,7 +149,7 @@ impl Ways {
         }
     }
 
-    /// Returns the open sockets in turn.
+    /// Returns the next open socket, in turn.
     fn next(&mut self) -> Option<DedicatedSocket> {
         let count = self.uses.len();
         let found = (0..count).map(|i| (self.turn + i) % count).find(|&i| self.uses[i].socket.is_some())?;
@@ -196,7 +196,7 @@ impl Ways {
         Some((took, users))
     }
 
-    /// Returns the next time of [`Ways::close_due`], ms.
+    /// Returns the next time of [`CallSockets::close_due`], ms.
     pub(super) fn deadline(&self) -> Option<u64> {
         self.lingering.front().map(|(at, _)| *at)
     }
@@ -237,13 +237,13 @@ impl Ways {
 
 /// Calls of each accepted connection, so that the end of one needs no search through all calls.
 #[derive(Debug, Default)]
-pub(super) struct Riders {
+pub(super) struct AcceptedCalls {
     /// Entries, by the slot of the connection.
-    all: Vec<Rider>,
+    all: Vec<AcceptedConnection>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Rider {
+struct AcceptedConnection {
     flow: Option<Flow>,
     calls: u32,
     last: u32,
@@ -252,58 +252,58 @@ struct Rider {
 /// Two connections of different shards met in one slot: the number of calls of each is unknown.
 const UNKNOWN: u32 = u32::MAX / 2;
 
-impl Riders {
-    pub(super) fn board(&mut self, flow: Flow, slot: u32) {
+impl AcceptedCalls {
+    pub(super) fn add(&mut self, flow: Flow, slot: u32) {
         let place = flow.slot as usize;
         if self.all.len() <= place {
-            self.all.resize(place + 1, Rider::default());
+            self.all.resize(place + 1, AcceptedConnection::default());
         }
-        let rider = &mut self.all[place];
-        let calls = match rider.flow {
-            Some(same) if same == flow => rider.calls.saturating_add(1),
-            _ if rider.calls == 0 => 1,
+        let connection = &mut self.all[place];
+        let calls = match connection.flow {
+            Some(same) if same == flow => connection.calls.saturating_add(1),
+            _ if connection.calls == 0 => 1,
             _ => UNKNOWN,
         };
-        *rider = Rider { flow: Some(flow), calls, last: slot };
+        *connection = AcceptedConnection { flow: Some(flow), calls, last: slot };
     }
 
-    pub(super) fn alight(&mut self, flow: Flow) {
-        if let Some(rider) = self.all.get_mut(flow.slot as usize).filter(|r| r.flow == Some(flow)) {
-            rider.calls = rider.calls.saturating_sub(1);
+    pub(super) fn remove(&mut self, flow: Flow) {
+        if let Some(connection) = self.all.get_mut(flow.slot as usize).filter(|r| r.flow == Some(flow)) {
+            connection.calls = connection.calls.saturating_sub(1);
         }
     }
 
     /// Removes an ended connection and returns its users.
     pub(super) fn end(&mut self, flow: Flow) -> Users {
         match self.all.get_mut(flow.slot as usize) {
-            Some(rider) if rider.flow == Some(flow) => {
-                let rider = std::mem::take(rider);
-                match rider.calls {
+            Some(connection) if connection.flow == Some(flow) => {
+                let connection = std::mem::take(connection);
+                match connection.calls {
                     0 => Users::Nobody,
-                    1 => Users::One(rider.last),
+                    1 => Users::One(connection.last),
                     _ => Users::Several,
                 }
             }
-            Some(rider) if rider.calls > 0 => Users::Several,
+            Some(connection) if connection.calls > 0 => Users::Several,
             _ => Users::Nobody,
         }
     }
 }
 
-impl Stage<'_> {
+impl CallRunner<'_> {
     /// Gives the call its socket; returns false if none is to be had and the call has failed.
     #[inline]
     pub(super) fn take_socket(&mut self) -> bool {
-        self.world.ways.is_none() || self.open_socket()
+        self.shard.call_sockets.is_none() || self.open_socket()
     }
 
     /// Gives the call a TDM circuit, if there are any; returns false if all are busy and the call has failed.
     #[inline]
     pub(super) fn take_circuit(&mut self) -> bool {
-        let Some(circuits) = &self.world.run.circuits else { return true };
-        self.call.circuit = circuits.take(self.world.random.word());
+        let Some(circuits) = &self.shard.run.circuits else { return true };
+        self.call.circuit = circuits.take(self.shard.random.word());
         if self.call.circuit.is_none() {
-            self.world.warn(format_args!("Can't create new outgoing call: all tdm_map circuits busy"));
+            self.shard.warn(format_args!("Can't create new outgoing call: all tdm_map circuits busy"));
             self.finish(Outcome::Failed(Failure::Congestion));
         }
         self.call.circuit.is_some()
@@ -317,24 +317,24 @@ impl Stage<'_> {
 
     #[cold]
     fn open_socket(&mut self) -> bool {
-        let Some(mut ways) = self.world.ways.take() else { return true };
+        let Some(mut call_sockets) = self.shard.call_sockets.take() else { return true };
         self.call.unplugged = false;
-        let opened = self.find_socket(&mut ways);
+        let opened = self.find_socket(&mut call_sockets);
         if let Ok(Some((_, true))) = opened
-            && !std::mem::replace(&mut ways.told, true)
+            && !std::mem::replace(&mut call_sockets.reported, true)
         {
-            let most = ways.sockets.held();
-            self.world.warn(format_args!(
+            let most = call_sockets.sockets.held();
+            self.shard.warn(format_args!(
                 "{most} sockets are open, which is the limit: further calls share them (-max_socket, ulimit -n)"
             ));
         }
         if let Ok(Some((socket, _))) = opened {
-            ways.join(socket, self.call, self.slot);
+            call_sockets.join(socket, self.call, self.slot);
         }
-        self.world.ways = Some(ways);
+        self.shard.call_sockets = Some(call_sockets);
         let Err(error) = opened else { return true };
         let to = self.call.target.address;
-        self.world.warn(format_args!("a call to {to} gets no socket: {}", Sentence(&error)));
+        self.shard.warn(format_args!("a call to {to} gets no socket: {}", Sentence(&error)));
         let reliable = self.call.target.transport.is_reliable();
         self.finish(Outcome::Failed(if reliable { Failure::TcpConnect } else { Failure::CannotSendMessage }));
         false
@@ -342,17 +342,17 @@ impl Stage<'_> {
 
     /// Returns a dedicated socket, and whether it is shared for lack of another; `None`: the call uses the socket of
     /// the run.
-    fn find_socket(&self, ways: &mut Ways) -> io::Result<Option<(DedicatedSocket, bool)>> {
+    fn find_socket(&self, call_sockets: &mut CallSockets) -> io::Result<Option<(DedicatedSocket, bool)>> {
         let target = self.call.target;
         let line = self.call.extra.as_ref().and_then(|e| e.lines.first()).copied().unwrap_or(0);
-        let mut from = SocketAddr::new(ways.plan.from, 0);
-        let key = match ways.plan.each {
+        let mut from = SocketAddr::new(call_sockets.plan.from, 0);
+        let key = match call_sockets.plan.each {
             Each::Run | Each::Call => None,
             Each::User => Some(Key::User(line)),
             // Each address has the port of the main socket, which has the first of them.
             Each::Address { field } => {
                 let mut text = Vec::new();
-                if let Some(file) = self.world.run.injections.first() {
+                if let Some(file) = self.shard.run.injections.first() {
                     let _ = file.write_field(line, field, &mut text);
                 }
                 let text = String::from_utf8_lossy(&text);
@@ -362,31 +362,31 @@ impl Stage<'_> {
                         format!("field {field} of the injection file holds '{text}', which is no address"),
                     )
                 })?;
-                if ip == ways.plan.from {
+                if ip == call_sockets.plan.from {
                     return Ok(None);
                 }
-                from = SocketAddr::new(ip, self.world.run.local_port);
+                from = SocketAddr::new(ip, self.shard.run.local_port);
                 Some(Key::Address(ip))
             }
         };
         let strowger_core::Target { transport, listener, address: to, name, .. } = target;
         let request = SocketRequest { transport, listener, from, to, name };
-        ways.open(key, request).map(Some)
+        call_sockets.open(key, request).map(Some)
     }
 
     /// Assigns the dedicated socket on which a message began this call.
     pub(super) fn keep_socket(&mut self, flow: Flow) {
-        if let Some(ways) = &mut self.world.ways
-            && let Some(socket) = ways.known(flow).and_then(|used| used.socket)
+        if let Some(call_sockets) = &mut self.shard.call_sockets
+            && let Some(socket) = call_sockets.known(flow).and_then(|used| used.socket)
         {
-            ways.join(socket, self.call, self.slot);
+            call_sockets.join(socket, self.call, self.slot);
         }
     }
 
     /// Redirects the messages of this call. A dedicated connection is made again; SIPp cannot redirect its shared one
     /// and ends there.
     pub(super) fn redirect(&mut self, address: SocketAddr) -> bool {
-        let sockets = &self.world.run.sockets;
+        let sockets = &self.shard.run.sockets;
         if sockets.each == Each::Run && sockets.reconnect.is_some() {
             self.halt(format_args!("Changing destinations for TCP or SCTP requires multisocket mode."));
             return true;
@@ -411,16 +411,16 @@ impl Stage<'_> {
     /// Runs `closecon`: closes the connection of this call; its next message goes over a new one.
     pub(super) fn close_connection(&mut self) {
         if self.call.target.transport.is_reliable()
-            && let (Some(flow), Some(ways)) = (self.call.socket.take(), &mut self.world.ways)
+            && let (Some(flow), Some(call_sockets)) = (self.call.socket.take(), &mut self.shard.call_sockets)
         {
-            ways.give_back(flow, None);
+            call_sockets.give_back(flow, None);
             self.call.target.flow = None;
             self.call.unplugged = true;
         }
     }
 
     /// Handles the end of this call's connection, or its failure to open.
-    pub(super) fn lose_connection(&mut self, ending: Ending) -> Go {
+    pub(super) fn lose_connection(&mut self, ending: Ending) -> Progress {
         self.finish(match self.call.failed {
             // The first cause counts.
             Some(failure) => Outcome::Failed(failure),
@@ -429,7 +429,7 @@ impl Stage<'_> {
             None if self.call.timewait => Outcome::Successful,
             None => Outcome::Failed(Failure::TcpClosed),
         });
-        Go::Over
+        Progress::Over
     }
 }
 
@@ -458,21 +458,21 @@ mod tests {
     #[test]
     fn the_calls_of_a_connection_are_known_or_searched_for() {
         let flow = |shard, slot, generation| Flow { node: 0, process: 0, shard, slot, generation };
-        let mut riders = Riders::default();
-        assert_eq!(riders.end(flow(0, 3, 1)), Users::Nobody);
-        riders.board(flow(0, 3, 1), 70);
-        assert_eq!(riders.end(flow(0, 3, 1)), Users::One(70));
-        riders.board(flow(0, 3, 2), 70);
-        riders.board(flow(0, 3, 2), 71);
-        riders.alight(flow(0, 3, 2));
-        riders.board(flow(0, 3, 2), 72);
-        assert_eq!(riders.end(flow(0, 3, 2)), Users::Several);
-        riders.board(flow(0, 3, 3), 5);
-        riders.alight(flow(0, 3, 3));
-        assert_eq!(riders.end(flow(0, 3, 3)), Users::Nobody);
+        let mut accepted_calls = AcceptedCalls::default();
+        assert_eq!(accepted_calls.end(flow(0, 3, 1)), Users::Nobody);
+        accepted_calls.add(flow(0, 3, 1), 70);
+        assert_eq!(accepted_calls.end(flow(0, 3, 1)), Users::One(70));
+        accepted_calls.add(flow(0, 3, 2), 70);
+        accepted_calls.add(flow(0, 3, 2), 71);
+        accepted_calls.remove(flow(0, 3, 2));
+        accepted_calls.add(flow(0, 3, 2), 72);
+        assert_eq!(accepted_calls.end(flow(0, 3, 2)), Users::Several);
+        accepted_calls.add(flow(0, 3, 3), 5);
+        accepted_calls.remove(flow(0, 3, 3));
+        assert_eq!(accepted_calls.end(flow(0, 3, 3)), Users::Nobody);
         // A connection of another shard in the same slot.
-        riders.board(flow(0, 3, 4), 5);
-        riders.board(flow(1, 3, 9), 6);
-        assert_eq!([riders.end(flow(0, 3, 4)), riders.end(flow(1, 3, 9))], [Users::Several; 2]);
+        accepted_calls.add(flow(0, 3, 4), 5);
+        accepted_calls.add(flow(1, 3, 9), 6);
+        assert_eq!([accepted_calls.end(flow(0, 3, 4)), accepted_calls.end(flow(1, 3, 9))], [Users::Several; 2]);
     }
 }

@@ -6,19 +6,19 @@ mod service;
 
 use super::bound::Bound;
 use super::call::{Call, Calls, Kind, Shared, Value};
+use super::call_runner::{CallRunner, Progress};
 use super::dead::DeadCalls;
 use super::incoming;
 use super::ledger::Ledger;
 use super::pace::Pace;
-use super::presence::Presence;
 use super::run::Run;
 use super::script::Script;
-use super::sockets::{Riders, Ways};
-use super::stage::{Go, Stage};
+use super::shard_context::{Halt, Random, ShardContext};
+use super::sockets::{AcceptedCalls, CallSockets};
+use super::stall_detector::StallDetector;
 use super::watch::Watch;
 use super::wheel::{Alarm, Wheel};
-use super::world::{Halt, Random, World};
-use crate::command::{self, Heard};
+use crate::command::{self, LinkEvent};
 use crate::scenario::ThirdPartyRole;
 use hashbrown::HashTable;
 use std::collections::VecDeque;
@@ -67,7 +67,7 @@ pub enum Order {
     /// Ends every open call now, with or without a message to the peer.
     End { goodbye: bool },
     /// Delivers a command from another controller, or its departure (third party call control).
-    Heard(Heard),
+    LinkEvent(LinkEvent),
     /// Ends open calls without a message and begins other calls on the same sockets.
     Follow(Box<Following>),
     /// Sends the counts to this channel.
@@ -88,7 +88,7 @@ pub struct Following {
 
 /// Calls of one shard.
 pub struct Traffic {
-    world: World,
+    shard: ShardContext,
     main: Arc<Script>,
     out_of_call: Option<Arc<Script>>,
     calls: Calls,
@@ -98,7 +98,7 @@ pub struct Traffic {
     /// Calls of a ready answering side whose BYE may be retransmitted.
     ended: DeadCalls,
     /// Calls over accepted connections.
-    riders: Riders,
+    accepted_calls: AcceptedCalls,
     /// Reconnections so far, and the time of the next, ms; 0: none.
     reconnected: u32,
     reconnect_at: u64,
@@ -148,7 +148,7 @@ pub struct Traffic {
     stamped: u64,
     /// Next time to open the recorder, ms.
     tick: u64,
-    presence: Presence,
+    stall_detector: StallDetector,
 }
 
 /// Decides by Call-ID whether a call belongs to a shard.
@@ -192,7 +192,7 @@ impl Traffic {
                 shared.global[place].set_text(value.as_bytes());
             }
         }
-        let world = World {
+        let shard = ShardContext {
             ledger: Ledger::new(scenario).beside(out_of_call.as_ref().map(|script| &*script.scenario)),
             shared,
             random: Random(run.seed),
@@ -209,17 +209,17 @@ impl Traffic {
             limits: Limits::default(),
             dynamic_id: run.dynamic_id.first,
             open: 0,
-            places: super::places::Places::default(),
+            places: super::free_places::FreePlaces::default(),
             halt: None,
             broken: false,
             frozen: false,
             scratch: Vec::new(),
-            desk: super::desk::Desk::new(&run),
-            shelf: super::shelf::Shelf::default(),
+            pool: super::buffer_pool::BufferPool::new(&run),
+            messages: super::message_pool::MessagePool::default(),
             link: None,
-            ways: None,
+            call_sockets: None,
             media: None,
-            told_of_media: false,
+            warned_of_media: false,
             matcher: crate::expression::Matcher::new(),
             books,
             run: run.clone(),
@@ -242,7 +242,7 @@ impl Traffic {
             calls: Calls::default(),
             free: Vec::new(),
             table: HashTable::new(),
-            riders: Riders::default(),
+            accepted_calls: AcceptedCalls::default(),
             reconnected: 0,
             reconnect_at: 0,
             dead: DeadCalls::new(u64::from(run.behaviour.dead_call_wait)),
@@ -264,8 +264,8 @@ impl Traffic {
             heard: 0,
             stamped: 0,
             tick: ms + 1_000,
-            presence: Presence::default(),
-            world,
+            stall_detector: StallDetector::default(),
+            shard,
             main,
             events,
         }
@@ -274,29 +274,29 @@ impl Traffic {
     /// Sets the observer.
     #[must_use]
     pub fn watched(mut self, watch: Option<Box<dyn Watch>>) -> Self {
-        self.world.watch = watch;
+        self.shard.watch = watch;
         self
     }
 
     /// Sets the media plane of the calls.
     #[must_use]
     pub fn with_media(mut self, media: Option<crate::media::Legs>) -> Self {
-        self.world.media = media;
+        self.shard.media = media;
         self
     }
 
     /// Sets the source of sockets and connections of the calls' own.
     #[must_use]
     pub fn with_sockets(mut self, sockets: DedicatedSockets) -> Self {
-        self.world.ways = Ways::new(self.world.run.sockets, self.world.run.transport, sockets);
+        self.shard.call_sockets = CallSockets::new(self.shard.run.sockets, self.shard.run.transport, sockets);
         self
     }
 
     /// Sets the connection to the other controllers of third party call control; their commands come as
-    /// [`Order::Heard`].
+    /// [`Order::LinkEvent`].
     #[must_use]
     pub fn with_link(mut self, link: Option<command::Link>) -> Self {
-        self.world.link = link;
+        self.shard.link = link;
         self
     }
 
@@ -329,11 +329,11 @@ impl Traffic {
             self.calls.len() as u32 - 1
         });
         let call = &mut self.calls[slot as usize];
-        call.begin(hash, kind, target, book, self.world.now, self.world.run.base_cseq);
-        call.local_port = self.world.run.local_port;
+        call.begin(hash, kind, target, book, self.shard.now, self.shard.run.base_cseq);
+        call.local_port = self.shard.run.local_port;
         let calls = &self.calls;
         self.table.insert_unique(hash, slot, |&s| calls[s as usize].hash);
-        self.world.open += 1;
+        self.shard.open += 1;
         self.strangers += usize::from(kind != Kind::Main);
         slot
     }
@@ -347,57 +347,61 @@ impl Traffic {
     #[cold]
     fn lose(&mut self, name: &str, out: &mut Outbox) {
         self.quitting = true;
-        let classic = self.world.link.as_ref().is_some_and(command::Link::is_classic);
+        let classic = self.shard.link.as_ref().is_some_and(command::Link::is_classic);
         let who = match (classic, self.begins_by_word()) {
             (false, _) => "One of the twin instances",
             (true, true) => "3PCC controller A",
             (true, false) => "3PCC controller B",
         };
-        self.world.warn(format_args!("{who} has ended -> exiting"));
+        self.shard.warn(format_args!("{who} has ended -> exiting"));
         for slot in 0..self.calls.len() as u32 {
             if self.calls[slot as usize].live && !self.calls[slot as usize].counted {
-                self.drive(slot, out, |stage| stage.lose_controller(name));
+                self.drive(slot, out, |runner| runner.lose_controller(name));
             }
         }
     }
 
     /// Delivers a command of another controller to its call, or begins a call with it.
     #[cold]
-    fn hear(&mut self, heard: Heard, out: &mut Outbox) {
+    fn on_link_event(&mut self, heard: LinkEvent, out: &mut Outbox) {
         let word = match heard {
-            Heard::Word(word) => word,
-            Heard::Ended(name) => return self.lose(&name, out),
+            LinkEvent::Command(word) => word,
+            LinkEvent::Ended(name) => return self.lose(&name, out),
         };
         let Some(whole) = command::call_id(&word) else {
-            return self.world.warn(format_args!("a command without Call-ID is discarded"));
+            return self.shard.warn(format_args!("a command without Call-ID is discarded"));
         };
-        let keep_slashes = self.world.run.behaviour.keep_slashes;
+        let keep_slashes = self.shard.run.behaviour.keep_slashes;
         let name = known(whole, keep_slashes);
         let hash = incoming::hash(name);
         let calls = &self.calls;
         let found = self.table.find(hash, |&s| known(calls[s as usize].id(), keep_slashes) == name).copied();
         if let Some(slot) = found {
-            return self.drive(slot, out, |stage| stage.hear_command(&word));
+            return self.drive(slot, out, |runner| runner.receive_command(&word));
         }
-        let address = self.world.run.sending_address.or(self.world.run.target);
+        let address = self.shard.run.sending_address.or(self.shard.run.target);
         let begins = self.begins_by_word() && self.may_begin() && !command::is_abort(&word);
         let Some(address) = address.filter(|_| begins) else {
             let text = String::from_utf8_lossy(&word).into_owned();
-            return self.world.warn(format_args!("a command for no known call is discarded:\n{text}"));
+            return self.shard.warn(format_args!("a command for no known call is discarded:\n{text}"));
         };
-        let run = &*self.world.run;
+        let run = &*self.shard.run;
         let target = run.to(address);
         self.number += 1;
         self.begun += 1;
-        self.world.books.calls_intended(1);
-        let book = self.world.books.call_started(self.world.now, self.world.came, 0);
+        self.shard.books.calls_intended(1);
+        let book = self.shard.books.call_started(self.shard.now, self.shard.came, 0);
         let slot = self.place(hash, Kind::Main, target, book);
         let number = self.number;
         let call = &mut self.calls[slot as usize];
         call.name(whole, number, 0);
         call.prepare(&self.main);
-        self.world.ledger.outgoing += 1;
-        self.drive(slot, out, |stage| if stage.take_socket() { stage.hear_command(&word) } else { Go::Over });
+        self.shard.ledger.outgoing += 1;
+        self.drive(
+            slot,
+            out,
+            |runner| if runner.take_socket() { runner.receive_command(&word) } else { Progress::Over },
+        );
     }
 
     fn script(&self, kind: Kind) -> Arc<Script> {
@@ -408,7 +412,7 @@ impl Traffic {
     }
 
     /// Runs `work` on a call and handles the result.
-    fn drive(&mut self, slot: u32, out: &mut Outbox, work: impl FnOnce(&mut Stage<'_>) -> Go) {
+    fn drive(&mut self, slot: u32, out: &mut Outbox, work: impl FnOnce(&mut CallRunner<'_>) -> Progress) {
         let call = &mut self.calls[slot as usize];
         let script = match (call.kind, &self.out_of_call) {
             (Kind::OutOfCall, Some(script)) => script,
@@ -417,24 +421,24 @@ impl Traffic {
         // Calls beside the scenario count in the steps of their own.
         let (aside, warm_up) = (call.kind == Kind::OutOfCall, call.book.warm_up);
         if aside {
-            self.world.ledger.turn();
+            self.shard.ledger.turn();
         }
         if warm_up {
-            self.world.books.turn_to_warm_up();
+            self.shard.books.turn_to_warm_up();
         }
-        let mut stage = Stage { world: &mut self.world, call, script, slot, out };
-        let went = work(&mut stage);
+        let mut runner = CallRunner { shard: &mut self.shard, call, script, slot, out };
+        let went = work(&mut runner);
         if aside {
-            self.world.ledger.turn();
+            self.shard.ledger.turn();
         }
         if warm_up {
-            self.world.books.turn_to_warm_up();
+            self.shard.books.turn_to_warm_up();
         }
         match went {
-            Go::Over => self.end_call(slot),
+            Progress::Over => self.end_call(slot),
             // It existed for one answer.
-            Go::Waits if self.calls[slot as usize].kind == Kind::Passing => self.end_call(slot),
-            Go::Waits => {
+            Progress::Waits if self.calls[slot as usize].kind == Kind::Passing => self.end_call(slot),
+            Progress::Waits => {
                 let call = &mut self.calls[slot as usize];
                 let due = call.due();
                 if due < call.alarm {
@@ -449,9 +453,9 @@ impl Traffic {
 
     /// Reports a requested end of the run.
     fn tell_halt(&mut self) {
-        if let Some(halt) = self.world.halt.take() {
+        if let Some(halt) = self.shard.halt.take() {
             self.quitting = true;
-            self.world.frozen |= halt != Halt::Gracefully;
+            self.shard.frozen |= halt != Halt::Gracefully;
             let _ = self.events.send(Event::Halt(halt));
         }
     }
@@ -459,34 +463,34 @@ impl Traffic {
     fn end_call(&mut self, slot: u32) {
         let call = &mut self.calls[slot as usize];
         if !call.counted {
-            self.world.leave_place();
+            self.shard.leave_place();
         }
         let hash = call.hash;
         self.strangers -= usize::from(call.kind != Kind::Main);
-        if let Some(media) = &mut self.world.media {
+        if let Some(media) = &mut self.shard.media {
             media.end(slot);
         }
         call.live = false;
         call.generation = call.generation.wrapping_add(1).max(1);
         call.alarm = u64::MAX;
-        match (call.socket.take(), &mut self.world.ways) {
-            (Some(flow), Some(ways)) => ways.give_back(flow, Some(self.world.ms)),
+        match (call.socket.take(), &mut self.shard.call_sockets) {
+            (Some(flow), Some(call_sockets)) => call_sockets.give_back(flow, Some(self.shard.ms)),
             _ => {
                 if let Some(flow) = call.target.flow {
-                    self.riders.alight(flow);
+                    self.accepted_calls.remove(flow);
                 }
             }
         }
         let user = std::mem::take(&mut call.user);
         if user > 0 && user <= self.users {
-            self.idle_users.push_back((user, self.world.came));
+            self.idle_users.push_back((user, self.shard.came));
         }
         if let Ok(entry) = self.table.find_entry(hash, |&s| s == slot) {
             entry.remove();
         }
-        self.dead.add(hash, self.world.ms);
-        self.ended.add(hash, self.world.ms);
-        if let (Some(circuits), Some(circuit)) = (&self.world.run.circuits, self.calls[slot as usize].circuit.take()) {
+        self.dead.add(hash, self.shard.ms);
+        self.ended.add(hash, self.shard.ms);
+        if let (Some(circuits), Some(circuit)) = (&self.shard.run.circuits, self.calls[slot as usize].circuit.take()) {
             circuits.give(circuit);
         }
         self.free.push(slot);
@@ -494,10 +498,10 @@ impl Traffic {
 
     /// Wakes the calls whose alarms are due.
     fn alarms(&mut self, out: &mut Outbox) {
-        if self.world.frozen {
+        if self.shard.frozen {
             return;
         }
-        let until = if self.heard >= FLOOD { self.world.ms.saturating_sub(PATIENCE) } else { self.world.ms };
+        let until = if self.heard >= FLOOD { self.shard.ms.saturating_sub(PATIENCE) } else { self.shard.ms };
         while let Some(alarm) = self.wheel.ring(until) {
             let call = &mut self.calls[alarm.slot as usize];
             if !call.live || call.generation != alarm.generation || call.alarm != alarm.due {
@@ -505,8 +509,8 @@ impl Traffic {
             }
             call.alarm = u64::MAX;
             let due = call.due();
-            if due <= self.world.ms {
-                self.world.books.timer_lag(self.world.now.saturating_sub(due * 1_000));
+            if due <= self.shard.ms {
+                self.shard.books.timer_lag(self.shard.now.saturating_sub(due * 1_000));
             } else {
                 if due != u64::MAX {
                     call.alarm = due;
@@ -514,7 +518,7 @@ impl Traffic {
                 }
                 continue;
             }
-            self.drive(alarm.slot, out, |stage| stage.wake());
+            self.drive(alarm.slot, out, |runner| runner.wake());
         }
     }
 
@@ -522,12 +526,12 @@ impl Traffic {
     #[cold]
     fn stray(&mut self, hash: u64, name: &[u8], arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if self.dead.knows(hash) {
-            self.world.books.dead_call(bytes.len());
-            self.world.ledger.dead_call += 1;
+            self.shard.books.dead_call(bytes.len());
+            self.shard.ledger.dead_call += 1;
             let id = String::from_utf8_lossy(name).into_owned();
-            if self.world.watch.is_some() {
+            if self.shard.watch.is_some() {
                 let message = String::from_utf8_lossy(bytes).into_owned();
-                self.world.warn(format_args!(
+                self.shard.warn(format_args!(
                     "Received message for a call that is already terminated, Call-ID '{id}': {message}"
                 ));
             }
@@ -538,27 +542,27 @@ impl Traffic {
             return;
         }
         if self.out_of_call.is_some() && request {
-            self.world.books.count(Counter::AutoAnswered, 1);
-            self.world.ledger.auto_answered += 1;
+            self.shard.books.count(Counter::AutoAnswered, 1);
+            self.shard.ledger.auto_answered += 1;
             let method = String::from_utf8_lossy(bytes.split(|&b| b == b' ').next().unwrap_or_default()).into_owned();
-            self.world.warn(format_args!("Received out-of-call {method} message, using the out-of-call scenario"));
+            self.shard.warn(format_args!("Received out-of-call {method} message, using the out-of-call scenario"));
             return self.accept(hash, Kind::OutOfCall, name, arrival, bytes, out);
         }
         let method = bytes.iter().position(|&b| b == b' ').map_or(Method::Other, |end| Method::of(&bytes[..end]));
         let polite = matches!(method, Method::Info | Method::Notify | Method::Options | Method::Update);
-        if self.world.run.behaviour.auto_answer && polite {
-            self.world.books.count(Counter::AutoAnswered, 1);
-            self.world.ledger.auto_answered += 1;
+        if self.shard.run.behaviour.auto_answer && polite {
+            self.shard.books.count(Counter::AutoAnswered, 1);
+            self.shard.ledger.auto_answered += 1;
             let id = String::from_utf8_lossy(name).into_owned();
-            self.world.warn(format_args!(
+            self.shard.warn(format_args!(
                 "Automatic response mode for an unexpected INFO, NOTIFY, OPTIONS or UPDATE for call: {id}"
             ));
             return self.accept(hash, Kind::Passing, name, arrival, bytes, out);
         }
-        self.world.books.out_of_call(bytes.len());
-        self.world.ledger.out_of_call += 1;
+        self.shard.books.out_of_call(bytes.len());
+        self.shard.ledger.out_of_call += 1;
         let message = String::from_utf8_lossy(bytes).into_owned();
-        self.world.warn(format_args!("Discarding message which can't be mapped to a known SIPp call:\n{message}"));
+        self.shard.warn(format_args!("Discarding message which can't be mapped to a known SIPp call:\n{message}"));
     }
 }
 

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_woken_for_what_is_forgotten() {
+    fn no_call_is_woken_for_a_forgotten_alarm() {
         let mut wheel = Wheel::new(10);
         for slot in 0..3 {
             wheel.set(Alarm { due: 20 + u64::from(slot), slot, generation: 0 });
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_rings_at_once_and_long_sleeps_do_no_harm() {
+    fn late_alarms_ring_at_once_and_long_sleeps_do_no_harm() {
         let mut wheel = Wheel::new(0);
         assert_eq!(wheel.ring(5_000_000), None);
         wheel.set(Alarm { due: 3, slot: 7, generation: 0 });

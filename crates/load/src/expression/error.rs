@@ -55,7 +55,7 @@ impl fmt::Display for ExpressionError {
             }
             ErrorKind::Range => "a range in brackets goes from a lower to a higher character; put a literal - last",
             ErrorKind::NothingToRepeat => {
-                "nothing stands before this operator that could be repeated; write \\* for the character itself"
+                "this operator has nothing before it to repeat; write \\* for the character itself"
             }
             ErrorKind::TooLarge => "the expression is too large",
         };

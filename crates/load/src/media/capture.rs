@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_played_says_why() {
+    fn unplayable_captures_give_the_reason() {
         assert!(matches!(Capture::parse(b"RIFF...."), Err(CaptureError::NoCapture)));
         assert!(matches!(Capture::parse(&classic_file(&[], false)), Err(CaptureError::Empty)));
         let mut file = classic_file(&[(0, 0, vec![0; 60])], false);

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_digit_is_none() {
+    fn other_characters_are_no_digits() {
         assert!(capture(b"", 0, 0).is_none() && capture(b"xyz", 0, 0).is_none());
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn run(
     let mut incoming = Incoming::new(settings.batch);
     let mut out = Outgoing::new(settings.batch);
     if let Err(error) = socket.set_read_timeout(Some(PATIENCE)) {
-        tracing::warn!(%error, "what comes to the media socket is not read");
+        tracing::warn!(%error, "the media socket cannot be read");
         return;
     }
     while !stopping() {

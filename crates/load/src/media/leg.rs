@@ -2,7 +2,7 @@
 
 use super::dtmf;
 use super::plane::Shared;
-use super::player::{Lane, Play, Wish};
+use super::player::{Lane, Play, PlayerCommand};
 use super::remote::Remote;
 use super::tally::COUNTS;
 use super::track::Track;
@@ -21,7 +21,7 @@ pub enum Refusal {
     Unknown(&'static str, &'static str),
     #[error("the media port {0} cannot be used: {1}")]
     Port(u16, String),
-    #[error("media are not played: too many wishes wait for the thread that sends them")]
+    #[error("media are not played: too many commands wait for the thread that sends them")]
     Busy,
     #[error("play_dtmf without a digit: 0 to 9, *, # and A to D are")]
     NoDigit,
@@ -34,7 +34,7 @@ pub struct Legs {
     shared: Arc<Shared>,
     legs: Vec<Leg>,
     /// Counts already reported; only the first of the plane's legs reports, so that nothing is counted twice.
-    told: Option<[u64; COUNTS]>,
+    reported: Option<[u64; COUNTS]>,
 }
 
 /// Media of one call.
@@ -64,14 +64,14 @@ const FIRST_SOURCE: u32 = 0x0102_0304;
 
 impl Legs {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let told = (!shared.told.swap(true, Relaxed)).then_some([0; COUNTS]);
-        Self { shared, legs: Vec::new(), told }
+        let reported = (!shared.reported.swap(true, Relaxed)).then_some([0; COUNTS]);
+        Self { shared, legs: Vec::new(), reported }
     }
 
     /// Reports the counts since the last call.
     pub fn count(&mut self, mut to: impl FnMut(Counter, u64)) {
-        let Some(told) = &mut self.told else { return };
-        for ((counter, now), before) in self.shared.tally.counts().into_iter().zip(told) {
+        let Some(reported) = &mut self.reported else { return };
+        for ((counter, now), before) in self.shared.tally.counts().into_iter().zip(reported) {
             if now > *before {
                 to(counter, now - std::mem::replace(before, now));
             }
@@ -98,7 +98,7 @@ impl Legs {
             let (number, remote) = (leg.number, leg.remote);
             // Playing streams move to the new address; a full queue is counted there.
             if number != 0 && remote != before {
-                let _ = self.hand(Wish::Aim(number, remote));
+                let _ = self.hand(PlayerCommand::Aim(number, remote));
             }
         }
     }
@@ -142,8 +142,8 @@ impl Legs {
                 let (lane, media) = if *video { (Lane::Video, Media::Video) } else { (Lane::Audio, Media::Audio) };
                 self.play(slot, lane, media, Track::samples(samples, *loops, *format))
             }
-            Action::RtpStream(RtpStream::Pause) => self.ask(slot, Wish::Pause),
-            Action::RtpStream(RtpStream::Resume) => self.ask(slot, Wish::Resume),
+            Action::RtpStream(RtpStream::Pause) => self.ask(slot, PlayerCommand::Pause),
+            Action::RtpStream(RtpStream::Resume) => self.ask(slot, PlayerCommand::Resume),
             Action::RtpStream(
                 RtpStream::Pattern { .. } | RtpStream::PausePattern { .. } | RtpStream::ResumePattern { .. },
             ) => Err(Refusal::Unknown("the RTP pattern", "play a file with rtp_stream instead")),
@@ -157,7 +157,7 @@ impl Legs {
     /// # Errors
     /// The reason why nothing is played.
     pub fn digits(&mut self, slot: u32, digits: &[u8]) -> Result<(), Refusal> {
-        let source = self.shared.desk.legs.load(Relaxed) as u32;
+        let source = self.shared.queue.legs.load(Relaxed) as u32;
         let leg = self.leg(slot);
         let events = *leg.events.get_or_insert_with(|| Events { source: FIRST_SOURCE.wrapping_add(source), next: 0 });
         let (capture, count) = dtmf::capture(digits, events.next, events.source).ok_or(Refusal::NoDigit)?;
@@ -194,22 +194,22 @@ impl Legs {
             }
         }
         if leg.number == 0 {
-            leg.number = shared.desk.legs.fetch_add(1, Relaxed);
+            leg.number = shared.queue.legs.fetch_add(1, Relaxed);
         }
         let play = Play { leg: leg.number, lane, target, socket, above, track };
-        self.hand(Wish::Play(Box::new(play)))
+        self.hand(PlayerCommand::Play(Box::new(play)))
     }
 
     /// Sends a command for a leg that plays.
-    fn ask(&mut self, slot: u32, wish: impl FnOnce(u64) -> Wish) -> Result<(), Refusal> {
+    fn ask(&mut self, slot: u32, command: impl FnOnce(u64) -> PlayerCommand) -> Result<(), Refusal> {
         match self.leg(slot).number {
             0 => Ok(()),
-            number => self.hand(wish(number)),
+            number => self.hand(command(number)),
         }
     }
 
-    fn hand(&self, wish: Wish) -> Result<(), Refusal> {
-        if self.shared.desk.ask(wish) {
+    fn hand(&self, command: PlayerCommand) -> Result<(), Refusal> {
+        if self.shared.queue.ask(command) {
             return Ok(());
         }
         self.shared.tally.refused.fetch_add(1, Relaxed);
@@ -240,7 +240,7 @@ impl Legs {
         let Some(leg) = self.legs.get_mut(slot as usize) else { return };
         let leg = std::mem::take(leg);
         if leg.number != 0 {
-            self.shared.desk.ask(Wish::End(leg.number));
+            self.shared.queue.ask(PlayerCommand::End(leg.number));
         }
         for peer in leg.mirrored.into_iter().flatten() {
             self.shared.mirror.set(peer, false);

@@ -3,7 +3,7 @@
 use super::capture::{Capture, CaptureError};
 use super::echo::{self, Mirror};
 use super::leg::Legs;
-use super::player::{Desk, Player};
+use super::player::{CommandQueue, Player};
 use super::settings::{Echo, Settings};
 use super::tally::{Snapshot, Tally};
 use crate::engine::run::Run;
@@ -43,13 +43,13 @@ pub struct Plane {
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) tally: Arc<Tally>,
-    pub(super) desk: Arc<Desk>,
+    pub(super) queue: Arc<CommandQueue>,
     pub(super) mirror: Mirror,
     pub(super) audio: Arc<UdpSocket>,
     pub(super) video: Arc<UdpSocket>,
     pub(super) port: u16,
     /// True once a shard reports the counters.
-    pub(super) told: AtomicBool,
+    pub(super) reported: AtomicBool,
     files: Files,
     /// Further sockets, alive while a leg uses them.
     others: Mutex<HashMap<u16, Weak<UdpSocket>, foldhash::fast::RandomState>>,
@@ -75,12 +75,12 @@ impl Plane {
         let (port, audio, video) = bind(&settings)?;
         let shared = Arc::new(Shared {
             tally: Arc::new(Tally::new()),
-            desk: Arc::new(Desk::new(settings.wishes)),
+            queue: Arc::new(CommandQueue::new(settings.commands)),
             mirror: Mirror::new(settings.echo == Echo::Always),
             audio: Arc::new(audio),
             video: Arc::new(video),
             port,
-            told: AtomicBool::new(false),
+            reported: AtomicBool::new(false),
             files,
             others: Mutex::default(),
             settings,
@@ -88,13 +88,13 @@ impl Plane {
         let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(PlaneError::Thread)
         };
-        let (desk, tally, settings) = (shared.desk.clone(), shared.tally.clone(), shared.settings.clone());
-        let player = start("media", Box::new(move || Player::run(desk, tally, settings)))?;
+        let (queue, tally, settings) = (shared.queue.clone(), shared.tally.clone(), shared.settings.clone());
+        let player = start("media", Box::new(move || Player::run(queue, tally, settings)))?;
         let plane = Self { player: Some(player), shared: shared.clone() };
         for (place, socket) in [&shared.audio, &shared.video].into_iter().enumerate() {
             let (shared, socket) = (shared.clone(), socket.clone());
             let work = move || {
-                let stopping = || shared.desk.stopping.load(Relaxed);
+                let stopping = || shared.queue.stopping.load(Relaxed);
                 echo::run(&socket, place, &shared.mirror, &shared.tally, &shared.settings, stopping);
             };
             start(["media-audio", "media-video"][place], Box::new(work))?;
@@ -137,8 +137,8 @@ impl Plane {
 
 impl Drop for Plane {
     fn drop(&mut self) {
-        self.shared.desk.stopping.store(true, Relaxed);
-        self.shared.desk.wake();
+        self.shared.queue.stopping.store(true, Relaxed);
+        self.shared.queue.wake();
         if let Some(player) = self.player.take() {
             let _ = player.join();
         }

@@ -17,7 +17,7 @@ use strowger_net::clock;
 use strowger_net::datagrams::Outgoing;
 
 /// Command of a leg to the thread.
-pub(super) enum Wish {
+pub(super) enum PlayerCommand {
     Play(Box<Play>),
     /// Pauses the sample streams of this leg.
     Pause(u64),
@@ -51,8 +51,8 @@ pub(super) enum Lane {
 const LANES: usize = 3;
 
 /// Command queue between the shards and the thread.
-pub(super) struct Desk {
-    wishes: Mutex<Vec<Wish>>,
+pub(super) struct CommandQueue {
+    commands: Mutex<Vec<PlayerCommand>>,
     /// True if the thread is in a long sleep and must be woken.
     asleep: AtomicBool,
     thread: OnceLock<Thread>,
@@ -61,10 +61,10 @@ pub(super) struct Desk {
     pub(super) legs: AtomicU64,
 }
 
-impl Desk {
+impl CommandQueue {
     pub(super) fn new(most: usize) -> Self {
         Self {
-            wishes: Mutex::default(),
+            commands: Mutex::default(),
             asleep: AtomicBool::new(false),
             thread: OnceLock::new(),
             stopping: AtomicBool::new(false),
@@ -74,13 +74,13 @@ impl Desk {
     }
 
     /// Queues a command; returns false if the queue is full. An end is always accepted.
-    pub(super) fn ask(&self, wish: Wish) -> bool {
+    pub(super) fn ask(&self, command: PlayerCommand) -> bool {
         {
-            let mut wishes = self.wishes.lock().unwrap_or_else(|e| e.into_inner());
-            if wishes.len() >= self.most && !matches!(wish, Wish::End(_)) {
+            let mut commands = self.commands.lock().unwrap_or_else(|e| e.into_inner());
+            if commands.len() >= self.most && !matches!(command, PlayerCommand::End(_)) {
                 return false;
             }
-            wishes.push(wish);
+            commands.push(command);
         }
         if self.asleep.load(Acquire) {
             self.wake();
@@ -121,7 +121,7 @@ struct Stream {
 
 /// State of the sending thread.
 pub(super) struct Player {
-    desk: Arc<Desk>,
+    queue: Arc<CommandQueue>,
     tally: Arc<Tally>,
     settings: Settings,
     wheel: Wheel,
@@ -140,8 +140,8 @@ const NAP: u64 = 1;
 
 impl Player {
     /// Runs on its own thread.
-    pub(super) fn run(desk: Arc<Desk>, tally: Arc<Tally>, settings: Settings) {
-        let _ = desk.thread.set(std::thread::current());
+    pub(super) fn run(queue: Arc<CommandQueue>, tally: Arc<Tally>, settings: Settings) {
+        let _ = queue.thread.set(std::thread::current());
         let mut player = Self {
             out: Outgoing::new(settings.batch),
             wheel: Wheel::new(clock::micros() / 1_000),
@@ -150,14 +150,14 @@ impl Player {
             legs: HashMap::default(),
             dues: Vec::new(),
             random: Random(settings.seed),
-            desk,
+            queue,
             tally,
             settings,
         };
-        let mut wishes = Vec::new();
+        let mut commands = Vec::new();
         let mut due = Vec::new();
-        while !player.desk.stopping.load(Relaxed) {
-            player.take(&mut wishes);
+        while !player.queue.stopping.load(Relaxed) {
+            player.take(&mut commands);
             player.turn(&mut due);
             player.rest();
         }
@@ -174,31 +174,31 @@ impl Player {
         if next - now <= NAP * 1_000 {
             return std::thread::park_timeout(wait);
         }
-        self.desk.asleep.store(true, Release);
+        self.queue.asleep.store(true, Release);
         // A command queued before the flag was visible has woken no thread.
-        let nothing = self.desk.wishes.lock().unwrap_or_else(|e| e.into_inner()).is_empty();
-        if nothing && !self.desk.stopping.load(Relaxed) {
+        let nothing = self.queue.commands.lock().unwrap_or_else(|e| e.into_inner()).is_empty();
+        if nothing && !self.queue.stopping.load(Relaxed) {
             std::thread::park_timeout(wait);
         }
-        self.desk.asleep.store(false, Release);
+        self.queue.asleep.store(false, Release);
     }
 
-    fn take(&mut self, wishes: &mut Vec<Wish>) {
+    fn take(&mut self, commands: &mut Vec<PlayerCommand>) {
         {
-            let mut posted = self.desk.wishes.lock().unwrap_or_else(|e| e.into_inner());
-            std::mem::swap(wishes, &mut posted);
+            let mut posted = self.queue.commands.lock().unwrap_or_else(|e| e.into_inner());
+            std::mem::swap(commands, &mut posted);
         }
-        if wishes.is_empty() {
+        if commands.is_empty() {
             return;
         }
         let now = clock::micros();
-        for wish in wishes.drain(..) {
-            match wish {
-                Wish::Play(play) => self.play(*play, now),
-                Wish::Pause(leg) => self.each(leg, |player, slot| player.pause(slot)),
-                Wish::Resume(leg) => self.each(leg, |player, slot| player.resume(slot, now)),
-                Wish::Aim(leg, remote) => self.aim(leg, &remote),
-                Wish::End(leg) => self.end(leg),
+        for command in commands.drain(..) {
+            match command {
+                PlayerCommand::Play(play) => self.play(*play, now),
+                PlayerCommand::Pause(leg) => self.each(leg, |player, slot| player.pause(slot)),
+                PlayerCommand::Resume(leg) => self.each(leg, |player, slot| player.resume(slot, now)),
+                PlayerCommand::Aim(leg, remote) => self.aim(leg, &remote),
+                PlayerCommand::End(leg) => self.end(leg),
             }
         }
     }

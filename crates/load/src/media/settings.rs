@@ -22,7 +22,7 @@ pub struct Settings {
     /// Datagrams in one system call, 1 to 1,024.
     pub batch: usize,
     /// Limit of commands that wait for the sending thread; one more is refused and counted.
-    pub wishes: usize,
+    pub commands: usize,
     /// Delay from which a packet counts as late, microseconds.
     pub late: u64,
     /// Delay from which a stream skips missed packets, microseconds.
@@ -43,7 +43,7 @@ impl Default for Settings {
             receive_buffer: 4 << 20,
             send_buffer: 4 << 20,
             batch: 256,
-            wishes: 65_536,
+            commands: 65_536,
             late: 10_000,
             missed: 500_000,
             seed: 0,

@@ -163,7 +163,7 @@ mod tests {
 
     /// Compares means and 99th percentiles of 40,000 numbers with the formulas.
     #[test]
-    fn what_is_drawn_has_the_right_mean_and_tail() {
+    fn draws_have_the_right_mean_and_tail() {
         let mut entropy = Entropy::new([7; 32]);
         let mut unit = || (entropy.u64() >> 11) as f64 / (1u64 << 53) as f64;
         let cases = [

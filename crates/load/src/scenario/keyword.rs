@@ -67,7 +67,7 @@ impl Keywords<'_> {
                 Some(b'[') if !quoted && !nested => {
                     // For a bracket in a bracket SIPp writes the inner value, then the text between the two.
                     self.notes.push(format!(
-                        "`{}` stands before another `[`: it is taken as text",
+                        "`{}` is followed by another `[`: it is taken as text",
                         String::from_utf8_lossy(&text[at..end])
                     ));
                     let next = self.bracket(text, end, cut, true)?;
@@ -80,7 +80,7 @@ impl Keywords<'_> {
         }
         let inside = &text[at + 1..end];
         if inside.is_empty() || inside.len() > LONGEST {
-            return Err(wrong("no keyword stands in these brackets", end + 1));
+            return Err(wrong("these brackets contain no keyword", end + 1));
         }
         let piece = self.piece(inside).map_err(|fault| Wrong { fault, part: text[at..end].to_vec() })?;
         cut.piece(piece);
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_encrypted_is_refused() {
+    fn encrypted_media_are_refused() {
         for word in
             ["cryptotag1audio", "cryptosuiteaescm128sha1802video", "cryptokeyparams1audio", "ueaescm128sha1801audio"]
         {

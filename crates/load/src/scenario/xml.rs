@@ -61,7 +61,7 @@ impl Document {
             let what = if document.text.is_empty() {
                 "the document is empty"
             } else if document.text.starts_with(b"\xef\xbb\xbf") {
-                "a byte order mark stands before `<?xml`"
+                "a byte order mark precedes `<?xml`"
             } else {
                 "the document does not start with `<?xml`"
             };
@@ -94,11 +94,8 @@ impl Document {
         if let Some(second) = roots.get(1) {
             // SIPp looks for a second root only once the first is read; a first one that is no scenario comes first.
             if roots[0].name == "scenario" {
-                return Err(Fault::new(
-                    second.start,
-                    format!("`<{}>` stands behind the end of the scenario", second.name),
-                )
-                .hint("one element was closed twice, or a text has `/>` in it"));
+                return Err(Fault::new(second.start, format!("`<{}>` follows the end of the scenario", second.name))
+                    .hint("one element was closed twice, or a text has `/>` in it"));
             }
         }
         Ok(Tree { roots, warnings: walk.warnings })
@@ -200,7 +197,7 @@ impl Document {
         match begin.and_then(|begin| Some((begin, self.find(begin, b"]]>")?))) {
             Some((begin, end)) => Ok((begin, &self.text[begin..end])),
             None => Err(Fault::new(element.start, format!("`<{}>` has no message", element.name))
-                .hint("it stands in <![CDATA[ … ]]>")),
+                .hint("it belongs in <![CDATA[ … ]]>")),
         }
     }
 
@@ -391,8 +388,7 @@ impl Walk<'_> {
     /// Handles a tag without end: as SIPp, stops without an error.
     fn broken(&mut self) {
         self.warnings.push(
-            self.document
-                .warning(self.at, "this tag has no end, a `<` stands in it: the rest of the document is not read"),
+            self.document.warning(self.at, "this tag has no end but a `<`: the rest of the document is not read"),
         );
         self.over = true;
     }
@@ -462,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_the_first_element() {
+    fn text_before_the_first_element() {
         for wrong in ["", " <?xml?>", "\n<?xml?>", "\u{feff}<?xml?>", "<s/>", "<?xml version=\"1.0\">"] {
             assert!(Document::new(wrong.as_bytes()).is_err(), "{wrong:?}");
         }

@@ -55,9 +55,9 @@ Files, named SCENARIO_PID_... in the working folder unless a name is given
   -trace_rtt  -rtt_freq N                   response times
   -trace_msg  -message_file FILE  -trace_shortmsg  -shortmessage_file FILE
   -trace_err  -error_file FILE  -trace_logs  -log_file FILE
-  -trace_calldebug  -calldebug_file FILE    all that was said in calls that failed
+  -trace_calldebug  -calldebug_file FILE    all messages of failed calls
   -trace_screen  -screen_file FILE          the screens, at the end and when asked for
-  -message_overwrite BOOL ...               false: what is there stays
+  -message_overwrite BOOL ...               false: keeps the old content
   -ringbuffer_size BYTES  -ringbuffer_files N  -max_log_size BYTES
   -rfc3339                                  moments as RFC 3339 has them
 

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_ends_it_and_what_is_there_may_stay() {
+    fn a_limit_ends_the_file_and_append_keeps_its_content() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("run_1_messages.log"), "old").unwrap();
         let mut log = file(folder.path(), true, Growth { turn: 0, kept: 0, most: 15 });
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_is_said() {
+    fn open_errors_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = LogFile::new(Some(&folder.path().join("none/x")), "", "x", false, Growth::default());
         assert!(log.open().unwrap_err().contains("Unable to create"));

@@ -76,7 +76,7 @@ impl Shown {
         }
         Some(format!(
             "Media: {} packets could not be sent, {} were left out because this machine was too late, {} left late, {} \
-             wishes were refused ({} packets were sent).",
+             commands were refused ({} packets were sent).",
             now.failures, now.missed, now.late, now.refused, now.packets
         ))
     }

@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn wrong_options_are_explained() {
         for line in [
             "-bogus",
             "-m",

@@ -97,10 +97,10 @@ impl Session {
         let parts = Mutex::new(parts.into_iter());
         let several = options.threads > 1;
         let shared = run.clone();
-        let (opened, ear) = match third_party::plan(&options, &scenario).map_err(fatal)? {
-            Some(plan) => {
-                Link::open(&plan).map(|(link, ear)| (Some(link), Some(ear))).map_err(|e| fatal(e.to_string()))?
-            }
+        let (opened, receiver) = match third_party::plan(&options, &scenario).map_err(fatal)? {
+            Some(plan) => Link::open(&plan)
+                .map(|(link, receiver)| (Some(link), Some(receiver)))
+                .map_err(|e| fatal(e.to_string()))?,
             None => (None, None),
         };
         let link = opened.clone();
@@ -123,9 +123,10 @@ impl Session {
         if several {
             (0..options.threads).for_each(|i| node.handle().mailbox(i).send(Order::Pause(false)));
         }
-        if let Some(ear) = ear {
+        if let Some(receiver) = receiver {
             let mailbox = node.handle().mailbox(0);
-            ear.hear(Arc::new(move |heard| mailbox.send(Order::Heard(heard))))
+            receiver
+                .start(Arc::new(move |event| mailbox.send(Order::LinkEvent(event))))
                 .map_err(|e| fatal(format!("other controllers cannot be heard: {e}")))?;
         }
         let (keys_in, keys) = channel();

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_and_demanded() {
+    fn certificates_are_presented_and_required() {
         let o = parse("-t l1 -tls_ca ca -tls_cert c -tls_key k").unwrap();
         assert!(server(&o).is_some_and(|s| s.client_authorities.is_none() && s.revoked.is_none()));
         let o = parse("-t l1 -tls_ca ca -tls_cert c -tls_key k -tls_crl l -tls_version 1.3").unwrap();

@@ -55,7 +55,7 @@ fn answering(who: Who, folder: &Path, ip: &str, words: &str) -> Process {
 
 /// Runs cases 0192 and 0196: media come from the port in the offer.
 #[test]
-fn streams_come_from_the_port_that_was_told() {
+fn streams_come_from_the_announced_port() {
     for (case, net) in [("0192", 81), ("0196", 82)] {
         let Some((uac, uas)) = pair(case) else { return };
         for (n, (calls, answers)) in parts().into_iter().enumerate() {

@@ -6,23 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use strowger_load::command::{Ear, Heard, Link, Plan, Word};
+use strowger_load::command::{Link, LinkEvent, LinkReceiver, PeerCommand, Plan};
 
-fn hear(ear: Ear) -> Receiver<Heard> {
+fn start(receiver: LinkReceiver) -> Receiver<LinkEvent> {
     let (to, from) = channel();
-    ear.hear(Arc::new(move |heard| {
-        let _ = to.send(heard);
-    }))
-    .unwrap();
+    receiver
+        .start(Arc::new(move |event| {
+            let _ = to.send(event);
+        }))
+        .unwrap();
     from
 }
 
-fn next(from: &Receiver<Heard>) -> Heard {
-    from.recv_timeout(Duration::from_secs(10)).expect("something is heard")
+fn next(from: &Receiver<LinkEvent>) -> LinkEvent {
+    from.recv_timeout(Duration::from_secs(10)).expect("an event comes")
 }
 
-fn word(text: &str) -> Heard {
-    Heard::Word(Word::from(text.as_bytes()))
+fn word(text: &str) -> LinkEvent {
+    LinkEvent::Command(PeerCommand::from(text.as_bytes()))
 }
 
 /// Returns an address of its own each time, on which no other test listens.
@@ -46,13 +47,13 @@ fn send(link: &Link, to: Option<&str>, text: &str) {
 
 #[test]
 fn classic_words_go_both_ways_by_one_connection() {
-    let (b, ear) = Link::open(&Plan::Listen("127.0.0.1:0".parse().unwrap())).unwrap();
+    let (b, receiver) = Link::open(&Plan::Listen("127.0.0.1:0".parse().unwrap())).unwrap();
     assert!(b.is_classic());
     assert!(!b.send(None, b"too early"), "nobody is there yet");
-    let address = ear.address().unwrap();
-    let at_b = hear(ear);
-    let (a, ear) = Link::open(&Plan::Call(address)).unwrap();
-    let at_a = hear(ear);
+    let address = receiver.address().unwrap();
+    let at_b = start(receiver);
+    let (a, receiver) = Link::open(&Plan::Call(address)).unwrap();
+    let at_a = start(receiver);
     for n in 0..1_000 {
         send(&a, None, &format!("Call-ID: {n}\r\n\r\n"));
     }
@@ -65,7 +66,7 @@ fn classic_words_go_both_ways_by_one_connection() {
     send(&a, None, "last");
     a.close();
     assert_eq!(next(&at_b), word("last"));
-    assert_eq!(next(&at_b), Heard::Ended("".into()));
+    assert_eq!(next(&at_b), LinkEvent::Ended("".into()));
     assert!(!a.send(None, b"too late"));
 }
 
@@ -76,12 +77,12 @@ fn extended_controllers_answer_by_connections_of_their_own() {
     let open = |name: &str| Link::open(&Plan::extended(&file, name, name == "m").unwrap());
     let refused = open("m").err().expect("the others are not there yet").to_string();
     assert!(refused.contains("has to be started first"), "{refused}");
-    let (first, ear) = open("s1").unwrap();
-    let at_first = hear(ear);
-    let (second, ear) = open("s2").unwrap();
-    let at_second = hear(ear);
-    let (master, ear) = open("m").unwrap();
-    let at_master = hear(ear);
+    let (first, receiver) = open("s1").unwrap();
+    let at_first = start(receiver);
+    let (second, receiver) = open("s2").unwrap();
+    let at_second = start(receiver);
+    let (master, receiver) = open("m").unwrap();
+    let at_master = start(receiver);
     assert!(!master.is_classic());
     assert!(!master.send(Some("s9"), b"whom"));
     send(&master, Some("s2"), "to the second");
@@ -94,7 +95,7 @@ fn extended_controllers_answer_by_connections_of_their_own() {
     assert_eq!(next(&at_master), word("from the second"));
     // A departing controller is known by name.
     second.close();
-    assert_eq!(next(&at_master), Heard::Ended("s2".into()));
+    assert_eq!(next(&at_master), LinkEvent::Ended("s2".into()));
     assert!(!master.send(Some("s2"), b"too late"));
     assert!(master.send(Some("s1"), b"still there"));
 }
@@ -105,17 +106,18 @@ fn a_word_that_is_heard_can_be_answered() {
     for round in 0..100 {
         let (m, s1) = (free(), free());
         let file = format!("m;{m}\ns1;{s1}\n");
-        let (slave, ear) = Link::open(&Plan::extended(&file, "s1", false).unwrap()).unwrap();
+        let (slave, receiver) = Link::open(&Plan::extended(&file, "s1", false).unwrap()).unwrap();
         let (said, answered) = channel();
-        ear.hear(Arc::new(move |heard| {
-            if matches!(heard, Heard::Word(_)) {
-                let _ = said.send(slave.send(Some("m"), b"answer"));
-            }
-        }))
-        .unwrap();
-        let (master, ear) = Link::open(&Plan::extended(&file, "m", true).unwrap()).unwrap();
+        receiver
+            .start(Arc::new(move |event| {
+                if matches!(event, LinkEvent::Command(_)) {
+                    let _ = said.send(slave.send(Some("m"), b"answer"));
+                }
+            }))
+            .unwrap();
+        let (master, receiver) = Link::open(&Plan::extended(&file, "m", true).unwrap()).unwrap();
         assert!(master.send(Some("s1"), b"question"));
-        let at_master = hear(ear);
+        let at_master = start(receiver);
         assert_eq!(answered.recv_timeout(Duration::from_secs(10)), Ok(true), "round {round}");
         assert_eq!(next(&at_master), word("answer"));
         master.close();
@@ -124,9 +126,9 @@ fn a_word_that_is_heard_can_be_answered() {
 
 #[test]
 fn words_may_come_in_pieces_and_must_end() {
-    let (_link, ear) = Link::open(&Plan::Listen("127.0.0.1:0".parse().unwrap())).unwrap();
-    let address = ear.address().unwrap();
-    let heard = hear(ear);
+    let (_link, receiver) = Link::open(&Plan::Listen("127.0.0.1:0".parse().unwrap())).unwrap();
+    let address = receiver.address().unwrap();
+    let events = start(receiver);
     let mut peer = TcpStream::connect(address).unwrap();
     peer.set_nodelay(true).unwrap();
     for piece in [&b"Call-"[..], b"ID: 1\x1bCall-ID: 2\x1b", b"\x1bCall"] {
@@ -135,18 +137,18 @@ fn words_may_come_in_pieces_and_must_end() {
         std::thread::sleep(Duration::from_millis(20));
     }
     for text in ["Call-ID: 1", "Call-ID: 2", ""] {
-        assert_eq!(next(&heard), word(text));
+        assert_eq!(next(&events), word(text));
     }
     // Two megabytes without an end: the connection is closed.
     let _ = peer.write_all(&vec![b'x'; 2 << 20]);
-    assert_eq!(next(&heard), Heard::Ended("".into()));
+    assert_eq!(next(&events), LinkEvent::Ended("".into()));
 }
 
 #[test]
-fn who_does_not_hear_makes_the_speaker_wait_and_loses_nothing() {
-    let (_link, ear) = Link::open(&Plan::Listen("127.0.0.1:0".parse().unwrap())).unwrap();
-    let address = ear.address().unwrap();
-    let heard = hear(ear.unheard(100));
+fn a_slow_receiver_makes_the_sender_wait_and_loses_nothing() {
+    let (_link, receiver) = Link::open(&Plan::Listen("127.0.0.1:0".parse().unwrap())).unwrap();
+    let address = receiver.address().unwrap();
+    let events = start(receiver.queue_limit(100));
     let mut peer = TcpStream::connect(address).unwrap();
     peer.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     // Far more than the buffers of a connection hold.
@@ -170,16 +172,16 @@ fn who_does_not_hear_makes_the_speaker_wait_and_loses_nothing() {
     }
     // The sender waits meanwhile.
     std::thread::sleep(Duration::from_millis(50));
-    let mut kept = vec![next(&heard)];
-    while let Ok(word) = heard.try_recv() {
+    let mut kept = vec![next(&events)];
+    while let Ok(word) = events.try_recv() {
         kept.push(word);
     }
-    assert_eq!(kept.len(), 100, "so many are read before one is heard");
+    assert_eq!(kept.len(), 100, "so many are read before one is handled");
     kept.clear();
     peer.set_write_timeout(None).unwrap();
     let speaker = std::thread::spawn(move || peer.write_all(&rest));
     for _ in 100..spoken {
-        assert_eq!(next(&heard), word(&text));
+        assert_eq!(next(&events), word(&text));
     }
     speaker.join().unwrap().unwrap();
 }

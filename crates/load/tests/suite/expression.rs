@@ -277,7 +277,7 @@ fn a_nul_ends_text_and_expression() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_and_nothing_overflows() {
+fn too_large_expressions_are_refused_without_overflow() {
     let mut matcher = Matcher::new();
     let kind = |pattern: &str| Expression::new(pattern.as_bytes(), Options::default()).err().map(|error| error.kind);
     assert_eq!(kind(&format!("{}a{}", "(".repeat(300), ")".repeat(300))), Some(ErrorKind::TooLarge));

@@ -27,7 +27,7 @@ fn schema_of_docs() -> Value {
 }
 
 #[test]
-fn the_json_is_what_its_schema_says() {
+fn the_json_matches_its_schema() {
     let schema = schema_of_docs();
     let whole = json(&measured::run("west", 12, 1, None));
     assert_eq!(schema::problems(&schema, &whole), Vec::<String>::new());
@@ -111,7 +111,7 @@ fn every_report_is_made_again_from_the_log() {
 }
 
 #[test]
-fn a_generator_that_was_killed_leaves_what_it_wrote() {
+fn a_killed_generator_leaves_a_readable_log() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.log");
     let whole = measured::run("west", 12, 1, Some(&path));
@@ -139,7 +139,7 @@ fn a_generator_that_was_killed_leaves_what_it_wrote() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_the_run_goes_on() {
+fn a_full_disk_is_reported_and_the_run_continues() {
     let run = measured::run("west", 6, 1, Some("/dev/full".as_ref()));
     assert_eq!(run.totals.counter(Counter::CallsOutgoing), 1_200);
     let report = Report::new(&run, &[], &Thresholds::default());
@@ -397,7 +397,7 @@ fn callers_and_answerers_stand_beside_each_other() {
 }
 
 #[test]
-fn the_table_says_first_what_became_of_generator_and_server() {
+fn the_table_begins_with_generator_and_server() {
     let run = measured::run("west", 12, 1, None);
     let report = Report::new(&run, &requirements(), &Thresholds::default());
     let table = report.table(false);

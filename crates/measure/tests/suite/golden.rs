@@ -200,7 +200,7 @@ fn a_challenge_is_within_the_attempt() {
 }
 
 #[test]
-fn a_challenge_that_nobody_answers_is_neither_success_nor_failure() {
+fn an_unanswered_challenge_is_neither_success_nor_failure() {
     let page = Flow::outgoing()
         .send(10 * MS, Invite)
         .answer(30 * MS, Invite, 407)

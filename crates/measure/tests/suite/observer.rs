@@ -76,7 +76,7 @@ fn the_time_of_a_tree_is_what_the_kernel_charges() {
 }
 
 #[test]
-fn datagrams_that_nobody_reads_are_drops_of_the_socket() {
+fn unread_datagrams_are_drops_of_the_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("samples.log");
     let (full, beside) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("[::1]:0"));

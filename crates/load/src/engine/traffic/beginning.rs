@@ -3,10 +3,10 @@
 use super::{BEGUN, Traffic, WAKES, known};
 use crate::engine::bound::Bound;
 use crate::engine::call::Kind;
+use crate::engine::call_runner::Progress;
 use crate::engine::incoming;
 use crate::engine::pace::Pace;
 use crate::engine::run::Run;
-use crate::engine::stage::Go;
 use crate::scenario::Role;
 use strowger_core::{Arrival, Outbox};
 use strowger_measure::CallBook;
@@ -28,16 +28,16 @@ impl Traffic {
             && !self.paused
             && !self.waiting
             && self.bound.allows(self.scheduled)
-            && self.world.run.load.calls.is_none_or(|most| self.begun < most)
+            && self.shard.run.load.calls.is_none_or(|most| self.begun < most)
     }
 
     /// Begins the schedule at `at`, µs: now, or just before.
     #[cold]
     pub(super) fn begin_schedule(&mut self, at: u64) {
-        let run = &self.world.run;
+        let run = &self.shard.run;
         self.pace = Pace::profile(run.load.profile.clone(), at, run.load.arrivals, run.seed);
         self.bound = Bound::of(&run.load, at);
-        self.world.books.reopen(at, run.load.warm_up);
+        self.shard.books.reopen(at, run.load.warm_up);
         self.wanted = self.pace.clone();
         self.idle_users.iter_mut().for_each(|(_, since)| *since = at);
         (self.waiting, self.opens_at) = (false, u64::MAX);
@@ -49,7 +49,7 @@ impl Traffic {
         for user in self.users + 1..=users {
             let busy = |slot: usize| self.calls[slot].live && self.calls[slot].user == user;
             if !(0..self.calls.len()).any(busy) {
-                self.idle_users.push_back((user, self.world.now));
+                self.idle_users.push_back((user, self.shard.now));
             }
         }
         self.users = users;
@@ -60,29 +60,29 @@ impl Traffic {
     pub(super) fn initialise(&mut self, out: &mut Outbox) {
         self.uninitialised = false;
         self.number += 1;
-        let run = &*self.world.run;
+        let run = &*self.shard.run;
         let address = run.target.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
         let target = run.to(address);
-        let book = CallBook::outside(self.world.now);
+        let book = CallBook::outside(self.shard.now);
         let slot = self.place(incoming::hash(b"init"), Kind::Passing, target, book);
         let call = &mut self.calls[slot as usize];
         call.name(b"init", self.number, 0);
         call.prepare(&self.main);
         call.counted = true;
-        self.world.open -= 1;
-        self.drive(slot, out, |stage| stage.initialise());
+        self.shard.open -= 1;
+        self.drive(slot, out, |runner| runner.initialise());
     }
 
     /// Begins a call of the schedule; a place for it is free.
     pub(super) fn begin(&mut self, intended: u64, user: u32, out: &mut Outbox) {
-        let run = &*self.world.run;
+        let run = &*self.shard.run;
         let Some(address) = run.sending_address.or(run.target) else { return };
         let target = run.to(address);
         let keep_slashes = run.behaviour.keep_slashes;
         self.number += 1;
         self.begun += 1;
         self.scheduled += 1;
-        let mut name = std::mem::take(&mut self.world.scratch);
+        let mut name = std::mem::take(&mut self.shard.scratch);
         name.clear();
         for part in &self.id {
             match part {
@@ -91,24 +91,24 @@ impl Traffic {
             }
         }
         if self.owns.as_ref().is_some_and(|owns| !owns(&name)) {
-            self.world.scratch = name;
+            self.shard.scratch = name;
             return;
         }
         if self.owns.is_some() {
-            self.world.books.calls_intended(1);
+            self.shard.books.calls_intended(1);
         }
-        let free = self.world.places.take(self.limit.saturating_sub(self.world.open));
-        let book = self.world.books.call_started(self.world.now, intended, free);
+        let free = self.shard.places.take(self.limit.saturating_sub(self.shard.open));
+        let book = self.shard.books.call_started(self.shard.now, intended, free);
         let slot = self.place(incoming::hash(known(&name, keep_slashes)), Kind::Main, target, book);
         let number = self.number;
         let call = &mut self.calls[slot as usize];
         call.name(&name, number, user);
         call.prepare(&self.main);
-        self.world.scratch = name;
-        self.world.ledger.outgoing += 1;
-        self.drive(slot, out, |stage| {
-            stage.prepare();
-            if stage.take_circuit() && stage.take_socket() { stage.drive() } else { Go::Over }
+        self.shard.scratch = name;
+        self.shard.ledger.outgoing += 1;
+        self.drive(slot, out, |runner| {
+            runner.prepare();
+            if runner.take_circuit() && runner.take_socket() { runner.drive() } else { Progress::Over }
         });
     }
 
@@ -125,32 +125,32 @@ impl Traffic {
         let mut target = arrival.reply();
         // Responses go back to the source of the request (RFC 3261 section 18.2.2); SIPp's go to the destination of all
         // messages.
-        let run = &self.world.run;
+        let run = &self.shard.run;
         if let Some(address) = run.sending_address.filter(|_| !run.retransmission.rfc3261) {
             target.address = address;
         }
         self.number += 1;
-        let book = self.world.books.call_accepted(self.world.came);
+        let book = self.shard.books.call_accepted(self.shard.came);
         let slot = self.place(hash, kind, target, book);
         let number = self.number;
         let call = &mut self.calls[slot as usize];
         call.name(name, number, 0);
         if kind == Kind::Main {
             self.begun += 1;
-            self.world.ledger.incoming += 1;
+            self.shard.ledger.incoming += 1;
         }
         let script = self.script(kind);
         self.calls[slot as usize].prepare(&script);
         let own = arrival.flow.filter(|&flow| dedicated::is_dedicated(flow));
         if let (Some(flow), None) = (arrival.flow, own) {
-            self.riders.board(flow, slot);
+            self.accepted_calls.add(flow, slot);
         }
-        self.drive(slot, out, |stage| {
-            stage.prepare();
+        self.drive(slot, out, |runner| {
+            runner.prepare();
             if let Some(flow) = own {
-                stage.keep_socket(flow);
+                runner.keep_socket(flow);
             }
-            if stage.take_circuit() { stage.receive(bytes) } else { Go::Over }
+            if runner.take_circuit() { runner.receive(bytes) } else { Progress::Over }
         });
     }
 
@@ -159,22 +159,22 @@ impl Traffic {
         if !self.makes_calls() {
             return;
         }
-        let now = self.world.now;
-        if self.world.run.load.users.is_some() {
+        let now = self.shard.now;
+        if self.shard.run.load.users.is_some() {
             for _ in 0..BEGUN {
-                if !self.may_begin() || self.world.open >= self.limit {
+                if !self.may_begin() || self.shard.open >= self.limit {
                     return;
                 }
-                let Some((user, since)) = self.idle_users.pop_front() else { return self.world.places.forget() };
-                self.world.books.calls_intended(1);
+                let Some((user, since)) = self.idle_users.pop_front() else { return self.shard.places.forget() };
+                self.shard.books.calls_intended(1);
                 self.begin(since, user, out);
             }
             return;
         }
         // Calls begin at multiples of the step only; wake-ups in between begin none.
-        let until = match self.world.run.load.step.clamp(1, 1_000) {
+        let until = match self.shard.run.load.step.clamp(1, 1_000) {
             1 => now,
-            step => (self.world.ms - self.world.ms % step) * 1_000,
+            step => (self.shard.ms - self.shard.ms % step) * 1_000,
         };
         if self.waiting {
             return;
@@ -184,10 +184,10 @@ impl Traffic {
             while self.pace.due(now).is_some() {}
             return;
         }
-        self.bound.look(now, self.scheduled, self.limit.saturating_sub(self.world.open));
+        self.bound.look(now, self.scheduled, self.limit.saturating_sub(self.shard.open));
         let before = self.scheduled;
         for _ in 0..BEGUN {
-            if !self.may_begin() || self.world.open >= self.limit {
+            if !self.may_begin() || self.shard.open >= self.limit {
                 break;
             }
             let Some(at) = self.pace.due(until) else { break };
@@ -197,7 +197,7 @@ impl Traffic {
             self.count_wake();
         }
         if self.pace.next().is_none_or(|next| next > now) {
-            self.world.places.forget();
+            self.shard.places.forget();
         }
     }
 
@@ -205,7 +205,7 @@ impl Traffic {
     /// [`Load::gather`](crate::engine::run::Load) apart in the mean; at higher rates several calls begin together.
     pub(super) fn next_begin(&self) -> Option<u64> {
         let next = self.pace.next()?;
-        match self.world.run.load.step.clamp(1, 1_000) {
+        match self.shard.run.load.step.clamp(1, 1_000) {
             1 => Some(next.max(self.next_wake)),
             step => Some(next.div_ceil(1_000).next_multiple_of(step) * 1_000),
         }
@@ -213,37 +213,37 @@ impl Traffic {
 
     /// Moves the next wake-up after calls have begun.
     fn count_wake(&mut self) {
-        let (now, gather) = (self.world.now, self.world.run.load.gather);
+        let (now, gather) = (self.shard.now, self.shard.run.load.gather);
         let earliest = now.saturating_sub(gather * WAKES);
         self.next_wake = (self.next_wake.max(earliest) + gather).min(now + gather);
     }
 
     /// Counts calls that have fallen due, begun or not, once a round.
     pub(super) fn count_due(&mut self) {
-        let load = &self.world.run.load;
+        let load = &self.shard.run.load;
         if !self.makes_calls() || self.waiting || load.users.is_some() || self.owns.is_some() {
             return;
         }
         let most = load.calls.unwrap_or(u64::MAX).saturating_sub(self.intended);
         let (mut due, mut warm) = (0, 0);
-        while let Some(at) = self.wanted.due(self.world.now) {
+        while let Some(at) = self.wanted.due(self.shard.now) {
             due += 1;
-            warm += u64::from(self.world.books.in_warm_up(at));
+            warm += u64::from(self.shard.books.in_warm_up(at));
         }
         // Calls that fall due while none may begin are not intended.
         if !self.paused && !self.quitting && due > 0 {
             let due = due.min(most);
             self.intended += due;
             if warm > 0 {
-                self.world.books.calls_warming(warm.min(due));
+                self.shard.books.calls_warming(warm.min(due));
             }
-            self.world.books.calls_intended(due.saturating_sub(warm));
+            self.shard.books.calls_intended(due.saturating_sub(warm));
         }
-        let room = self.limit.saturating_sub(self.world.open);
+        let room = self.limit.saturating_sub(self.shard.open);
         // Calls that will never begin count as waiting to the end of the run.
         let wanted = self.bound.of_due(self.intended);
         let waiting = wanted.saturating_sub(self.scheduled).saturating_sub(room);
-        self.world.books.calls_waiting(waiting + (self.intended - wanted));
+        self.shard.books.calls_waiting(waiting + (self.intended - wanted));
     }
 }
 

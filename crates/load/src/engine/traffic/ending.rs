@@ -3,6 +3,7 @@
 use super::{BEGUN, Event, Following, Traffic, beginning};
 use crate::engine::bound::Bound;
 use crate::engine::call::{Call, Kind};
+use crate::engine::call_runner::Progress;
 use crate::engine::incoming;
 use crate::engine::leaving::Leaving;
 use crate::engine::ledger::Ledger;
@@ -10,7 +11,6 @@ use crate::engine::pace::Pace;
 use crate::engine::run::Run;
 use crate::engine::script::Script;
 use crate::engine::sockets::Each;
-use crate::engine::stage::Go;
 use crate::scenario::Role;
 use std::sync::Arc;
 use strowger_core::{Arrival, Outbox};
@@ -43,26 +43,26 @@ impl Traffic {
         if self.finished || self.table.len() > spared || (self.waiting && !self.quitting) {
             return;
         }
-        let all = self.world.run.load.calls.is_some_and(|most| self.begun >= most);
+        let all = self.shard.run.load.calls.is_some_and(|most| self.begun >= most);
         let unscheduled = self.makes_calls()
-            && self.world.run.load.users.is_none()
+            && self.shard.run.load.users.is_none()
             && (self.pace.is_over() || !self.bound.allows(self.scheduled));
         if self.quitting || all || unscheduled {
             self.finished = true;
             // Calls beside the scenario are not waited for.
             for slot in 0..self.calls.len() as u32 {
                 if self.calls[slot as usize].live {
-                    self.drive(slot, out, |stage| {
+                    self.drive(slot, out, |runner| {
                         // Sent even with -nd.
-                        stage.goodbye();
-                        let id = String::from_utf8_lossy(stage.call.id()).into_owned();
-                        stage.world.warn(format_args!("Aborted call with Call-ID '{id}'"));
-                        stage.finish(Outcome::Stopped);
-                        Go::Over
+                        runner.goodbye();
+                        let id = String::from_utf8_lossy(runner.call.id()).into_owned();
+                        runner.shard.warn(format_args!("Aborted call with Call-ID '{id}'"));
+                        runner.finish(Outcome::Stopped);
+                        Progress::Over
                     });
                 }
             }
-            self.world.ledger.open = 0;
+            self.shard.ledger.open = 0;
             self.parting = true;
             self.part();
         }
@@ -74,7 +74,7 @@ impl Traffic {
         for slot in 0..self.calls.len() as u32 {
             let call = &self.calls[slot as usize];
             if call.live && call.timewait {
-                self.drive(slot, out, |stage| stage.cut_off());
+                self.drive(slot, out, |runner| runner.cut_off());
             }
         }
     }
@@ -83,19 +83,19 @@ impl Traffic {
     /// 21.5.4). Returns false if it begins nothing.
     #[cold]
     pub(super) fn refuse(&mut self, hash: u64, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> bool {
-        let Start::Request { method, .. } = self.world.index.start() else { return false };
-        if matches!(method, Method::Ack | Method::Cancel) || incoming::has_tag(bytes, &mut self.world) {
+        let Start::Request { method, .. } = self.shard.index.start() else { return false };
+        if matches!(method, Method::Ack | Method::Cancel) || incoming::has_tag(bytes, &mut self.shard) {
             return false;
         }
-        let world = &mut self.world;
+        let shard = &mut self.shard;
         let start = out.start();
         let tag = format!("{hash:x}");
-        let message = Message::new(bytes, &world.index);
+        let message = Message::new(bytes, &shard.index);
         let length = respond(&message, 503, None, Some(tag.as_bytes()), &mut out.bytes).finish(b"");
         out.send(arrival.reply(), start..start + length, 0);
-        let mut book = CallBook::outside(world.now);
-        world.books.request_received(&mut book, world.came, method, bytes.len());
-        world.books.response_sent(&mut book, world.now, method, 503, length);
+        let mut book = CallBook::outside(shard.now);
+        shard.books.request_received(&mut book, shard.came, method, bytes.len());
+        shard.books.response_sent(&mut book, shard.now, method, 503, length);
         true
     }
 
@@ -107,10 +107,10 @@ impl Traffic {
         if !is_ready_answerer(&self.main, self.out_of_call.as_ref()) {
             return false;
         }
-        let world = &mut self.world;
-        let to = world.index.first(Name::To).map(|to| &bytes[to.value as usize..to.value_end as usize]);
+        let shard = &mut self.shard;
+        let to = shard.index.first(Name::To).map(|to| &bytes[to.value as usize..to.value_end as usize]);
         let within = to.is_some_and(|to| incoming::tag(to).is_some());
-        let method = match world.index.start() {
+        let method = match shard.index.start() {
             Start::Request { method, .. } => Some(method),
             Start::Status { .. } => None,
         };
@@ -121,19 +121,19 @@ impl Traffic {
         }
         let again = method == Some(Method::Bye) && self.ended.knows(hash);
         if again {
-            world.books.dead_call(bytes.len());
-            world.ledger.dead_call += 1;
+            shard.books.dead_call(bytes.len());
+            shard.ledger.dead_call += 1;
         } else {
-            world.books.out_of_call(bytes.len());
-            world.ledger.out_of_call += 1;
+            shard.books.out_of_call(bytes.len());
+            shard.ledger.out_of_call += 1;
         }
         if method.is_some_and(|method| method != Method::Ack) {
             let start = out.start();
-            let message = Message::new(bytes, &world.index);
+            let message = Message::new(bytes, &shard.index);
             let length =
                 respond(&message, if again { 200 } else { 481 }, None, Some(b"none"), &mut out.bytes).finish(b"");
             out.send(arrival.reply(), start..start + length, 0);
-            world.books.sent(length);
+            shard.books.sent(length);
         }
         true
     }
@@ -144,11 +144,11 @@ impl Traffic {
         self.leave_from = None;
         for slot in 0..self.calls.len() as u32 {
             if self.calls[slot as usize].live {
-                self.drive(slot, out, |stage| {
-                    if goodbye && !stage.call.counted && stage.call.leaving == Leaving::No {
-                        stage.goodbye();
+                self.drive(slot, out, |runner| {
+                    if goodbye && !runner.call.counted && runner.call.leaving == Leaving::No {
+                        runner.goodbye();
                     }
-                    stage.cut_off()
+                    runner.cut_off()
                 });
             }
         }
@@ -160,10 +160,10 @@ impl Traffic {
         self.end_calls(false, out);
         let Following { run, script, books, events } = following;
         let now = clock::micros();
-        self.world.count_media();
-        self.world.books.last(now);
+        self.shard.count_media();
+        self.shard.books.last(now);
         let aside = self.out_of_call.as_ref().map(|script| &*script.scenario);
-        self.world.ledger = Ledger::new(&script.scenario).beside(aside);
+        self.shard.ledger = Ledger::new(&script.scenario).beside(aside);
         self.pace = Pace::profile(run.load.profile.clone(), now, run.load.arrivals, run.seed);
         self.wanted = self.pace.clone();
         self.bound = Bound::of(&run.load, now);
@@ -172,7 +172,7 @@ impl Traffic {
         (self.number, self.begun, self.scheduled, self.intended, self.next_wake) = (0, 0, 0, 0, 0);
         (self.paused, self.waiting, self.quitting, self.finished, self.parting) = (false, false, false, false, false);
         self.refusing = true;
-        (self.world.frozen, self.world.books, self.world.run) = (false, books, run);
+        (self.shard.frozen, self.shard.books, self.shard.run) = (false, books, run);
         (self.main, self.events) = (script, events);
     }
 
@@ -182,11 +182,11 @@ impl Traffic {
         let mut left = BEGUN;
         while left > 0 && (slot as usize) < self.calls.len() {
             let call = &self.calls[slot as usize];
-            let takes = call.kind == Kind::Main || self.world.run.retransmission.rfc3261;
+            let takes = call.kind == Kind::Main || self.shard.run.retransmission.rfc3261;
             if call.live && takes && call.leaving == Leaving::No {
                 left -= 1;
                 let since = self.leave_since;
-                self.drive(slot, out, |stage| stage.take_leave(since));
+                self.drive(slot, out, |runner| runner.take_leave(since));
             }
             slot += 1;
         }
@@ -196,42 +196,42 @@ impl Traffic {
     /// Reports the end once the connections of calls have ended.
     fn part(&mut self) {
         // Registered users must stay reachable.
-        let over = match &mut self.world.ways {
-            Some(ways) if self.out_of_call.is_none() => ways.end(),
+        let over = match &mut self.shard.call_sockets {
+            Some(call_sockets) if self.out_of_call.is_none() => call_sockets.end(),
             _ => true,
         };
         if over {
             self.parting = false;
-            let _ = self.events.send(Event::Finished(Box::new(self.world.ledger.clone())));
+            let _ = self.events.send(Event::Finished(Box::new(self.shard.ledger.clone())));
         }
     }
 
     /// True if all calls share one connection under SIPp's rules for its end.
     pub(super) fn reconnects(&self) -> bool {
-        let sockets = &self.world.run.sockets;
+        let sockets = &self.shard.run.sockets;
         self.makes_calls() && sockets.each == Each::Run && sockets.reconnect.is_some()
     }
 
     /// Handles the end of the shared connection.
     #[cold]
     pub(super) fn lose_connection(&mut self, ending: Ending, out: &mut Outbox) {
-        let Some(reconnect) = self.world.run.sockets.reconnect else { return };
+        let Some(reconnect) = self.shard.run.sockets.reconnect else { return };
         let last = reconnect.most.is_some_and(|most| self.reconnected >= most);
         // A connection that the peer finished has ended. A broken one is an error, and one too many ends the run, as
         // SIPp's.
         let broke = ending == Ending::Broken && !self.finished;
         if broke {
-            let via = self.world.run.transport.via();
+            let via = self.shard.run.transport.via();
             let text = format!("Error on {via} connection, remote peer probably closed the socket");
             if last {
-                self.world.fatal(format_args!("{text}"));
+                self.shard.fatal(format_args!("{text}"));
                 return self.tell_halt();
             }
-            self.world.warn(format_args!("{text}"));
+            self.shard.warn(format_args!("{text}"));
         }
         if last {
             // The next message ends the run.
-            self.world.broken = true;
+            self.shard.broken = true;
             return self.lose_calls(ending, out);
         }
         let works = |call: &Call| call.live && !call.counted;
@@ -242,35 +242,35 @@ impl Traffic {
         self.reconnected += 1;
         if reconnect.close {
             if broke {
-                self.world.warn(format_args!("Closing calls, because of TCP reset or close!"));
+                self.shard.warn(format_args!("Closing calls, because of TCP reset or close!"));
             }
             self.lose_calls(ending, out);
         }
-        self.reconnect_at = self.world.ms + u64::from(reconnect.sleep).max(1);
+        self.reconnect_at = self.shard.ms + u64::from(reconnect.sleep).max(1);
     }
 
     fn lose_calls(&mut self, ending: Ending, out: &mut Outbox) {
         for slot in 0..self.calls.len() as u32 {
             let call = &self.calls[slot as usize];
             if call.live && !call.counted {
-                self.drive(slot, out, |stage| stage.lose_connection(ending));
+                self.drive(slot, out, |runner| runner.lose_connection(ending));
             }
         }
         // A round follows at once and may find the run finished.
-        self.tick = self.world.ms;
+        self.tick = self.shard.ms;
     }
 
     /// Makes the shared connection again.
     #[cold]
     pub(super) fn reconnect(&mut self, out: &mut Outbox) {
         self.reconnect_at = 0;
-        self.world.warn(format_args!("Socket required a reconnection."));
+        self.shard.warn(format_args!("Socket required a reconnection."));
         self.connect(out);
     }
 
     /// Makes the shared connection.
     pub(super) fn connect(&self, out: &mut Outbox) {
-        let run = &*self.world.run;
+        let run = &*self.shard.run;
         if let Some(address) = run.sending_address.or(run.target) {
             let nothing = out.start();
             out.send(run.to(address), nothing..nothing, 0);

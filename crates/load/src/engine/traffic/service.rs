@@ -3,10 +3,10 @@
 use super::{FLOOD, Order, PARTING, Traffic, known};
 use crate::engine::bound::Bound;
 use crate::engine::call::{Call, Kind};
+use crate::engine::call_runner::Progress;
 use crate::engine::incoming;
 use crate::engine::run::Load;
 use crate::engine::sockets::Users;
-use crate::engine::stage::Go;
 use crate::engine::watch::Passage;
 use crate::engine::wheel::{Alarm, Fate};
 use std::net::SocketAddr;
@@ -19,8 +19,8 @@ use strowger_net::{Ending, Service, ServiceWithSockets, Unsent, clock};
 impl Drop for Traffic {
     /// Closes the last interval at its actual end.
     fn drop(&mut self) {
-        self.world.count_media();
-        self.world.books.last(clock::micros());
+        self.shard.count_media();
+        self.shard.books.last(clock::micros());
     }
 }
 
@@ -41,14 +41,14 @@ impl Traffic {
             // All other work waits for the reconnection.
             return ms.min(self.reconnect_at) * 1_000;
         }
-        if let Some(linger) = self.world.ways.as_ref().and_then(|ways| ways.deadline()) {
+        if let Some(linger) = self.shard.call_sockets.as_ref().and_then(|call_sockets| call_sockets.deadline()) {
             ms = ms.min(linger);
         }
         if self.parting {
-            ms = ms.min(self.world.ms + PARTING);
+            ms = ms.min(self.shard.ms + PARTING);
         }
         if self.leave_from.is_some() {
-            ms = ms.min(self.world.ms + 1);
+            ms = ms.min(self.shard.ms + 1);
         }
         // A schedule that has not begun has no end.
         let mut at = (ms * 1_000).min(if self.waiting { self.opens_at } else { self.bound.at() });
@@ -68,8 +68,8 @@ impl Traffic {
         if let Some(alarm) = self.wheel.expected(fate) {
             at = at.min(alarm * 1_000);
         }
-        if self.makes_calls() && self.may_begin() && self.world.open < self.limit {
-            if self.world.run.load.users.is_some() {
+        if self.makes_calls() && self.may_begin() && self.shard.open < self.limit {
+            if self.shard.run.load.users.is_some() {
                 if !self.idle_users.is_empty() {
                     at = 0;
                 }
@@ -85,32 +85,32 @@ impl Traffic {
         if self.uninitialised {
             self.initialise(out);
         }
-        if self.world.frozen {
+        if self.shard.frozen {
             return;
         }
         self.heard += 1;
-        let parsed = self.world.index.parse(bytes, &self.world.limits);
-        self.world.parsed = None;
+        let parsed = self.shard.index.parse(bytes, &self.shard.limits);
+        self.shard.parsed = None;
         if parsed.is_err() && memchr::memmem::find(bytes, b"SIP/2.0").is_none() {
             let text = String::from_utf8_lossy(bytes).into_owned();
-            return self.world.warn(format_args!("non SIP message discarded: \"{text}\" ({})", bytes.len()));
+            return self.shard.warn(format_args!("non SIP message discarded: \"{text}\" ({})", bytes.len()));
         }
-        let Some(line) = self.world.index.first(Name::CallId) else {
-            return self.world.warn(format_args!("SIP message without Call-ID discarded"));
+        let Some(line) = self.shard.index.first(Name::CallId) else {
+            return self.shard.warn(format_args!("SIP message without Call-ID discarded"));
         };
         let whole = &bytes[line.value as usize..line.value_end as usize];
-        let name = known(whole, self.world.run.behaviour.keep_slashes);
-        if let Some(watch) = &mut self.world.watch {
+        let name = known(whole, self.shard.run.behaviour.keep_slashes);
+        if let Some(watch) = &mut self.shard.watch {
             watch.exchange(Passage::Received, arrival.transport, arrival.remote, name, bytes);
         }
         let hash = incoming::hash(name);
         let calls = &self.calls;
-        let keep = self.world.run.behaviour.keep_slashes;
+        let keep = self.shard.run.behaviour.keep_slashes;
         if let Some(&slot) = self.table.find(hash, |&s| {
             let call = &calls[s as usize];
             call.hash == hash && known(call.id(), keep) == name
         }) {
-            return self.drive(slot, out, |stage| stage.receive(bytes));
+            return self.drive(slot, out, |runner| runner.receive(bytes));
         }
         if self.refusing && self.refuse(hash, arrival, bytes, out) {
             return;
@@ -119,9 +119,9 @@ impl Traffic {
             return self.stray(hash, name, arrival, bytes, out);
         }
         if !self.may_begin() {
-            self.world.books.out_of_call(bytes.len());
-            self.world.ledger.out_of_call += 1;
-            if let Some(watch) = &mut self.world.watch {
+            self.shard.books.out_of_call(bytes.len());
+            self.shard.ledger.out_of_call += 1;
+            if let Some(watch) = &mut self.shard.watch {
                 watch.message(Passage::Discarded, arrival.transport, name, bytes);
             }
             return;
@@ -138,50 +138,50 @@ impl Service for Traffic {
 
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if let came @ 1.. = std::mem::take(&mut self.stamped) {
-            self.world.came = came.min(self.world.now);
+            self.shard.came = came.min(self.shard.now);
         }
         self.take(arrival, bytes, out);
-        self.world.came = self.world.now;
+        self.shard.came = self.shard.now;
     }
 
     fn poll(&mut self, _: Now, _: &mut Outbox) {}
 
     fn end(&mut self, _: Now, out: &mut Outbox) {
         // Reading may have taken a while.
-        self.world.at(clock::micros());
+        self.shard.at(clock::micros());
         if self.uninitialised {
             self.initialise(out);
         }
-        if self.waiting && self.opens_at <= self.world.now {
+        if self.waiting && self.opens_at <= self.shard.now {
             self.begin_schedule(self.opens_at);
         }
         if self.reconnect_at == 0 {
             self.alarms(out);
             self.begin_due(out);
-        } else if self.reconnect_at <= self.world.ms {
+        } else if self.reconnect_at <= self.shard.ms {
             self.reconnect(out);
         }
         self.count_due();
-        if let Some(ways) = &mut self.world.ways {
-            ways.close_due(self.world.ms);
+        if let Some(call_sockets) = &mut self.shard.call_sockets {
+            call_sockets.close_due(self.shard.ms);
         }
         self.take_leave(out);
         self.finish_if_over(out);
-        self.dead.tidy(self.world.ms);
-        self.ended.tidy(self.world.ms);
-        if self.world.ms >= self.tick {
-            self.tick = self.world.ms + 1_000;
-            self.world.ledger.open = self.world.open;
-            self.world.count_media();
+        self.dead.tidy(self.shard.ms);
+        self.ended.tidy(self.shard.ms);
+        if self.shard.ms >= self.tick {
+            self.tick = self.shard.ms + 1_000;
+            self.shard.ledger.open = self.shard.open;
+            self.shard.count_media();
         }
-        self.world.ledger.peak = self.world.ledger.peak.max(self.world.open);
-        if let Some(watch) = &mut self.world.watch {
+        self.shard.ledger.peak = self.shard.ledger.peak.max(self.shard.open);
+        if let Some(watch) = &mut self.shard.watch {
             watch.flush();
         }
-        self.world.departing = std::mem::take(&mut self.world.posted);
-        let stalls = self.presence.end(clock::micros(), clock::processor_micros);
+        self.shard.departing = std::mem::take(&mut self.shard.posted);
+        let stalls = self.stall_detector.end(clock::micros(), clock::processor_micros);
         if !self.waiting {
-            stalls.into_iter().flatten().for_each(|stall| self.world.books.stalled(stall));
+            stalls.into_iter().flatten().for_each(|stall| self.shard.books.stalled(stall));
         }
     }
 
@@ -193,47 +193,47 @@ impl Service for Traffic {
     fn answered(&mut self, _: Now, order: Order, out: &mut Outbox) {
         match order {
             Order::Rate(rate) => {
-                self.pace.set_rate(rate, self.world.now);
-                self.wanted.set_rate(rate, self.world.now);
+                self.pace.set_rate(rate, self.shard.now);
+                self.wanted.set_rate(rate, self.shard.now);
             }
             Order::Profile(profile) => {
-                self.pace.set_profile(&profile, self.world.now);
-                self.wanted.set_profile(&profile, self.world.now);
-                self.bound = Bound::of(&Load { profile, ..self.world.run.load.clone() }, self.world.now);
+                self.pace.set_profile(&profile, self.shard.now);
+                self.wanted.set_profile(&profile, self.shard.now);
+                self.bound = Bound::of(&Load { profile, ..self.shard.run.load.clone() }, self.shard.now);
             }
             Order::Limit(limit) => {
-                let more = limit.saturating_sub(self.limit.max(self.world.open));
+                let more = limit.saturating_sub(self.limit.max(self.shard.open));
                 if more > 0 {
-                    self.world.places.free(self.world.now, more);
+                    self.shard.places.free(self.shard.now, more);
                 }
                 self.limit = limit;
             }
             Order::Users(users) => self.set_users(users),
             // Calls with connections of their own need no shared one.
-            Order::Connect if self.world.ways.is_some() => (),
+            Order::Connect if self.shard.call_sockets.is_some() => (),
             Order::Connect => self.connect(out),
             Order::Begin(None) => self.begin_schedule(clock::micros()),
             // The round at that time begins it.
             Order::Begin(Some(at)) => self.opens_at = at,
             Order::Pause(paused) => {
                 self.paused = paused;
-                self.idle_users.iter_mut().for_each(|(_, since)| *since = self.world.now);
+                self.idle_users.iter_mut().for_each(|(_, since)| *since = self.shard.now);
             }
-            Order::Heard(heard) => self.hear(heard, out),
+            Order::LinkEvent(event) => self.on_link_event(event, out),
             Order::Quit => self.quitting = true,
             Order::Close => self.close(out),
             // A frozen run receives no answers.
-            Order::Leave if self.world.frozen => self.end_calls(true, out),
+            Order::Leave if self.shard.frozen => self.end_calls(true, out),
             Order::Leave => {
                 self.quitting = true;
                 self.leave_from = Some(0);
-                self.leave_since = self.world.now;
+                self.leave_since = self.shard.now;
             }
             Order::End { goodbye } => self.end_calls(goodbye, out),
             Order::Follow(following) => self.follow(*following, out),
             Order::Report(to) => {
-                self.world.ledger.open = self.world.open;
-                let _ = to.try_send(self.world.ledger.clone());
+                self.shard.ledger.open = self.shard.open;
+                let _ = to.try_send(self.shard.ledger.clone());
             }
         }
     }
@@ -249,7 +249,7 @@ impl Service for Traffic {
         // not the shards, count messages that this machine did not send.
         let shook = matches!(cause, Unsent::TlsHandshake | Unsent::WebSocketHandshake);
         if call.target.transport.is_reliable() && !shook {
-            self.world.books.send_failed(SendFailure::Remote);
+            self.shard.books.send_failed(SendFailure::Remote);
         }
         if !call.live || call.generation != generation || call.counted {
             return;
@@ -260,25 +260,25 @@ impl Service for Traffic {
             _ if call.target.transport.is_reliable() => Failure::TcpConnect,
             _ => Failure::CannotSendMessage,
         };
-        self.drive(slot, out, |stage| {
-            stage.finish(Outcome::Failed(failure));
-            Go::Over
+        self.drive(slot, out, |runner| {
+            runner.finish(Outcome::Failed(failure));
+            Progress::Over
         });
     }
 
     /// Ends a client transaction as if a 503 had come (RFC 3261 section 18.4).
     fn unreachable(&mut self, _: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
         let Some(name) = incoming::quoted_call_id(quoted) else { return };
-        let keep = self.world.run.behaviour.keep_slashes;
+        let keep = self.shard.run.behaviour.keep_slashes;
         let name = known(name, keep);
         let calls = &self.calls;
         let found = self.table.find(incoming::hash(name), |&s| known(calls[s as usize].id(), keep) == name).copied();
         let waits = |call: &Call| call.target.address == to && !call.counted && call.waits_for_answer_to(quoted);
         let Some(slot) = found.filter(|&slot| waits(&self.calls[slot as usize])) else { return };
-        self.world.books.send_failed(SendFailure::Remote);
-        self.drive(slot, out, |stage| {
-            stage.finish(Outcome::Failed(Failure::Refused));
-            Go::Over
+        self.shard.books.send_failed(SendFailure::Remote);
+        self.drive(slot, out, |runner| {
+            runner.finish(Outcome::Failed(Failure::Refused));
+            Progress::Over
         });
     }
 
@@ -296,16 +296,16 @@ impl Service for Traffic {
 impl ServiceWithSockets for Traffic {
     fn begin(&mut self, now: Now) {
         let micros = clock::micros();
-        self.world.burst += u64::from(self.heard < FLOOD);
+        self.shard.burst += u64::from(self.heard < FLOOD);
         self.heard = 0;
-        self.world.sent_by(micros);
-        self.world.at(micros);
-        self.world.wall = now.wall;
+        self.shard.sent_by(micros);
+        self.shard.at(micros);
+        self.shard.wall = now.wall;
         if !self.waiting {
-            self.world.books.tick(micros);
+            self.shard.books.tick(micros);
         }
-        self.presence.begin(micros, clock::processor_micros);
-        if self.world.open >= self.limit && !self.world.run.load.keep_limited {
+        self.stall_detector.begin(micros, clock::processor_micros);
+        if self.shard.open >= self.limit && !self.shard.run.load.keep_limited {
             while self.pace.due(micros).is_some() {}
         }
     }
@@ -313,34 +313,40 @@ impl ServiceWithSockets for Traffic {
     #[inline]
     fn arrived(&mut self, came: u64, now: u64) {
         // Connections are read between two rounds.
-        if now > self.world.now {
-            self.world.at(now);
+        if now > self.shard.now {
+            self.shard.at(now);
             if !self.waiting {
-                self.world.books.tick(now);
+                self.shard.books.tick(now);
             }
         }
-        self.world.books.receive_lag(now.saturating_sub(came));
-        self.presence.read(came, now, clock::processor_micros);
+        self.shard.books.receive_lag(now.saturating_sub(came));
+        self.stall_detector.read(came, now, clock::processor_micros);
         self.stamped = came;
     }
 
     fn wake(&mut self, _: Option<u64>) -> Option<u64> {
-        self.world.sent_by(clock::micros());
+        self.shard.sent_by(clock::micros());
         let at = self.wanted();
-        self.presence.sleep_until(at);
+        self.stall_detector.sleep_until(at);
         Some(at)
     }
 
     fn connected(&mut self, flow: Flow, at: u64) {
-        if let Some((took, _)) = self.world.ways.as_mut().and_then(|ways| ways.advance(flow, at)) {
-            self.world.books.connected(took);
+        if let Some((took, _)) =
+            self.shard.call_sockets.as_mut().and_then(|call_sockets| call_sockets.advance(flow, at))
+        {
+            self.shard.books.connected(took);
         }
     }
 
     fn opened(&mut self, flow: Flow, at: u64) {
-        let Some((took, users)) = self.world.ways.as_mut().and_then(|ways| ways.advance(flow, at)) else { return };
-        if self.world.run.transport != Transport::Tcp {
-            self.world.books.shook_hands(took);
+        let Some((took, users)) =
+            self.shard.call_sockets.as_mut().and_then(|call_sockets| call_sockets.advance(flow, at))
+        else {
+            return;
+        };
+        if self.shard.run.transport != Transport::Tcp {
+            self.shard.books.shook_hands(took);
         }
         for slot in self.slots(&users) {
             let call = &mut self.calls[slot];
@@ -351,9 +357,9 @@ impl ServiceWithSockets for Traffic {
     }
 
     fn ended(&mut self, _: Now, flow: Flow, ending: Ending, out: &mut Outbox) {
-        let users = match &mut self.world.ways {
-            Some(ways) if dedicated::is_dedicated(flow) => ways.lose(flow),
-            _ => self.riders.end(flow),
+        let users = match &mut self.shard.call_sockets {
+            Some(call_sockets) if dedicated::is_dedicated(flow) => call_sockets.lose(flow),
+            _ => self.accepted_calls.end(flow),
         };
         let has = |call: &Call| call.live && call.target.flow == Some(flow);
         if !dedicated::is_dedicated(flow) && self.reconnects() {
@@ -367,12 +373,12 @@ impl ServiceWithSockets for Traffic {
         for slot in slots {
             let call = &self.calls[slot as usize];
             if has(call) && !call.counted {
-                self.drive(slot, out, |stage| stage.lose_connection(ending));
+                self.drive(slot, out, |runner| runner.lose_connection(ending));
             }
         }
     }
 
     fn sockets(&mut self) -> Option<&mut DedicatedSockets> {
-        self.world.ways.as_mut().map(|ways| &mut ways.sockets)
+        self.shard.call_sockets.as_mut().map(|call_sockets| &mut call_sockets.sockets)
     }
 }

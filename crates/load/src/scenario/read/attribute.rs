@@ -93,7 +93,7 @@ impl Reader<'_> {
         let mut seen: Vec<String> = Vec::new();
         for (name, at, value) in self.document.attributes(element) {
             if seen.contains(&name) {
-                self.warn(at, format!("`{name}` stands here a second time: the first counts"));
+                self.warn(at, format!("`{name}` is repeated here: the first counts"));
             } else if name == "occurence" && element.name == "ereg" {
                 self.warn(at, "`occurence` is taken for `occurrence`");
             } else if let Some(known) = known

@@ -191,8 +191,8 @@ impl<'a> Reader<'a> {
                 let list = self.required(element, "variables")?;
                 for name in list.text().split(',') {
                     if self.names.known(name).is_none() {
-                        return Err(Fault::new(list.at, format!("no variable `{name}` stands before this place"))
-                            .hint("`Reference` stands behind the steps; names are divided by `,` without spaces"));
+                        return Err(Fault::new(list.at, format!("no variable `{name}` is named before this place"))
+                            .hint("`Reference` follows the steps; `,` without spaces separates the names"));
                     }
                 }
             }
@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
 
     fn add_label(program: &mut Program, name: String, at: usize) -> Result<(), Fault> {
         if program.labels.iter().any(|(known, _)| *known == name) {
-            return Err(Fault::new(at, format!("the label `{name}` stands here a second time")));
+            return Err(Fault::new(at, format!("the label `{name}` is repeated here")));
         }
         let index = StepIndex::try_from(program.steps.len()).unwrap_or(StepIndex::MAX);
         program.labels.push((name, index));

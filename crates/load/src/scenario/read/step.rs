@@ -14,7 +14,7 @@ use crate::scenario::xml::{Attribute, Element};
 impl Reader<'_> {
     pub(super) fn step(&mut self, element: &Element, init: bool) -> Result<(), Fault> {
         if self.closed && !init {
-            return Err(Fault::new(element.start, format!("`<{}>` stands behind `<timewait>`", element.name))
+            return Err(Fault::new(element.start, format!("`<{}>` follows `<timewait>`", element.name))
                 .hint("`timewait` is the last step"));
         }
         if !init && !matches!(element.name.as_str(), "recv" | "recvCmd") && self.optional_before.is_some() {
@@ -344,7 +344,7 @@ fn method(text: &[u8]) -> Method {
 fn start(template: &Template) -> Result<Start, Fault> {
     let literal = literal_start(template);
     let Some(space) = memchr::memchr(b' ', literal) else {
-        return Err(Fault::new(0, "the first word of the message is a keyword, or stands alone")
+        return Err(Fault::new(0, "the first word of the message is a keyword, or the only word")
             .hint("write the method, or SIP/2.0, as plain text, then a space")
             .cause(Cause::Keyword));
     };

@@ -47,7 +47,7 @@ fn places_and_hints_are_named() {
 }
 
 #[test]
-fn what_is_sloppy_is_named_with_its_place() {
+fn warnings_name_the_place() {
     let scenario = good(&format!(
         "{SEND}<recv response=\"200\" td=\"1\" rtd=\"1\" rtd=\"2\"><action>\n\
          <ereg regexp=\"<a&b\\\"\" search_in=\"hdr\" header=\"To\" occurence=\"2\" assign_to=\"v\"/>\n\

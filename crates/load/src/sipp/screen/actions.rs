@@ -217,7 +217,7 @@ mod tests {
     /// Expected lines: read on a terminal from SIPp 3.6.1, which cuts them at 80 columns; descriptions that it lacks
     /// are ours.
     #[test]
-    fn actions_are_told_as_by_sipp() {
+    fn actions_read_as_in_sipp() {
         let long = |name: &str, text: &str| format!("{name}[{text:<32}]");
         let cases: [(&str, String); 26] = [
             (

@@ -9,7 +9,7 @@ const LOOK: u64 = 5_000;
 
 /// Stall detector of one shard. Times are microseconds.
 #[derive(Debug, Default)]
-pub(super) struct Presence {
+pub(super) struct StallDetector {
     /// Start of the round, and end of the one before.
     began: u64,
     done: u64,
@@ -21,7 +21,7 @@ pub(super) struct Presence {
     stall: Option<u64>,
 }
 
-impl Presence {
+impl StallDetector {
     /// Begins a round. `used`: processor time of this thread.
     #[inline]
     pub(super) fn begin(&mut self, now: u64, used: impl FnOnce() -> u64) {
@@ -82,43 +82,43 @@ mod tests {
     const NONE: [u64; 0] = [];
 
     /// Runs a round from `began` on, in which messages are read that came at `came`. Returns the stalls, ms.
-    fn round(presence: &mut Presence, began: u64, came: &[u64], done: u64, used: u64) -> Vec<u64> {
-        presence.begin(began * MS, || used * MS);
-        came.iter().for_each(|came| presence.read(came * MS, began * MS, || used * MS));
-        presence.end(done * MS, || used * MS).into_iter().flatten().map(|stall| stall / MS).collect()
+    fn round(stall_detector: &mut StallDetector, began: u64, came: &[u64], done: u64, used: u64) -> Vec<u64> {
+        stall_detector.begin(began * MS, || used * MS);
+        came.iter().for_each(|came| stall_detector.read(came * MS, began * MS, || used * MS));
+        stall_detector.end(done * MS, || used * MS).into_iter().flatten().map(|stall| stall / MS).collect()
     }
 
     #[test]
-    fn who_is_woken_late_has_stood_still_and_who_is_woken_early_has_not() {
-        let mut presence = Presence::default();
-        assert_eq!(round(&mut presence, 100, &[], 101, 0), NONE, "the first round");
-        presence.sleep_until(200 * MS);
-        assert_eq!(round(&mut presence, 150, &[150], 151, 0), NONE, "a message came");
-        presence.sleep_until(200 * MS);
-        assert_eq!(round(&mut presence, 205, &[], 206, 1), NONE, "late, no stall");
-        presence.sleep_until(300 * MS);
-        assert_eq!(round(&mut presence, 550, &[], 551, 1), [250]);
+    fn a_late_wake_up_is_a_stall_and_an_early_one_is_none() {
+        let mut stall_detector = StallDetector::default();
+        assert_eq!(round(&mut stall_detector, 100, &[], 101, 0), NONE, "the first round");
+        stall_detector.sleep_until(200 * MS);
+        assert_eq!(round(&mut stall_detector, 150, &[150], 151, 0), NONE, "a message came");
+        stall_detector.sleep_until(200 * MS);
+        assert_eq!(round(&mut stall_detector, 205, &[], 206, 1), NONE, "late, no stall");
+        stall_detector.sleep_until(300 * MS);
+        assert_eq!(round(&mut stall_detector, 550, &[], 551, 1), [250]);
     }
 
     #[test]
     fn work_is_no_stall_whenever_it_is_done() {
-        let mut presence = Presence::default();
+        let mut stall_detector = StallDetector::default();
         // A round of 300 ms in which the thread worked, and one of 300 ms in which it did not.
-        assert_eq!(round(&mut presence, 100, &[], 400, 299), NONE);
-        assert_eq!(round(&mut presence, 400, &[], 700, 300), [299]);
+        assert_eq!(round(&mut stall_detector, 100, &[], 400, 299), NONE);
+        assert_eq!(round(&mut stall_detector, 400, &[], 700, 300), [299]);
         // The shard waits for nothing: connections are read for 50 ms between two rounds.
-        presence.sleep_until(650 * MS);
-        assert_eq!(round(&mut presence, 750, &[], 751, 350), NONE);
-        assert_eq!(round(&mut presence, 900, &[], 900, 351), [148]);
+        stall_detector.sleep_until(650 * MS);
+        assert_eq!(round(&mut stall_detector, 750, &[], 751, 350), NONE);
+        assert_eq!(round(&mut stall_detector, 900, &[], 900, 351), [148]);
     }
 
     #[test]
-    fn what_came_while_the_shard_slept_would_have_woken_it() {
+    fn a_message_during_sleep_should_have_woken_the_shard() {
         let asleep = |until: u64| {
-            let mut presence = Presence::default();
-            assert_eq!(round(&mut presence, 100, &[], 101, 0), NONE);
-            presence.sleep_until(until * MS);
-            presence
+            let mut stall_detector = StallDetector::default();
+            assert_eq!(round(&mut stall_detector, 100, &[], 101, 0), NONE);
+            stall_detector.sleep_until(until * MS);
+            stall_detector
         };
         assert_eq!(round(&mut asleep(1_100), 900, &[200, 201, 890], 901, 0), [700], "one stall is counted once");
         // A wake-up due meanwhile, or at the end of the stall, hides nothing.

@@ -3,16 +3,16 @@
 use super::call::{Call, Kind as CallKind, Started};
 use super::leaving::Leaving;
 use super::script::{Line, Script};
+use super::shard_context::{Halt, ShardContext};
 use super::watch::Passage;
-use super::world::{Halt, World};
 use crate::scenario::step::{Kind, Pause, Send, Start, Step};
 use strowger_core::Outbox;
 use strowger_measure::{Attempt, Failure, Outcome};
 use strowger_message::Method;
 
 /// Running call with all that it reaches.
-pub(super) struct Stage<'a> {
-    pub(super) world: &'a mut World,
+pub(super) struct CallRunner<'a> {
+    pub(super) shard: &'a mut ShardContext,
     pub(super) call: &'a mut Call,
     pub(super) script: &'a Script,
     pub(super) slot: u32,
@@ -21,7 +21,7 @@ pub(super) struct Stage<'a> {
 
 /// State of a call after it has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Go {
+pub(super) enum Progress {
     /// It waits for a message or an alarm.
     Waits,
     /// The call has ended; its slot is free.
@@ -30,7 +30,7 @@ pub(super) enum Go {
 
 /// Result of actions and of giving up a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whither {
+pub(super) enum StepResult {
     /// The call proceeds to the next step.
     On,
     Waits,
@@ -43,88 +43,88 @@ const STEPS: usize = 1_000;
 /// The last wait of calls ends at multiples of this many milliseconds.
 const TOGETHER: u64 = 50;
 
-impl Stage<'_> {
+impl CallRunner<'_> {
     pub(super) fn step(&self) -> Option<&Step> {
         self.script.scenario.steps.get(self.call.step as usize)
     }
 
     /// Takes the data of a new call.
     pub(super) fn prepare(&mut self) {
-        if !self.world.run.injections.is_empty() {
+        if !self.shard.run.injections.is_empty() {
             self.take_lines();
         }
     }
 
     /// Runs `<init>`.
-    pub(super) fn initialise(&mut self) -> Go {
+    pub(super) fn initialise(&mut self) -> Progress {
         let script = self.script;
         for _ in 0..STEPS {
             let Some(step) = script.scenario.init.get(self.call.step as usize) else { break };
-            if self.act(step, None) != Whither::On {
+            if self.act(step, None) != StepResult::On {
                 break;
             }
             self.call.step = self.follow(step);
         }
-        Go::Over
+        Progress::Over
     }
 
     /// Runs the call from its current step.
-    pub(super) fn drive(&mut self) -> Go {
+    pub(super) fn drive(&mut self) -> Progress {
         let script = self.script;
         for _ in 0..STEPS {
             let index = self.call.step;
             let Some(step) = script.scenario.steps.get(index as usize) else { return self.succeed() };
             if let Some(condition) = step.condition
-                && self.call.value(condition.variable, &self.world.shared).is_set() == condition.inverse
+                && self.call.value(condition.variable, &self.shard.shared).is_set() == condition.inverse
             {
                 // The step is left out, but its `next` is not.
                 self.next(step);
                 continue;
             }
-            let whither = match &step.kind {
+            let result = match &step.kind {
                 Kind::Send(send) => self.send(step, send),
                 Kind::Receive(_) | Kind::ReceiveCommand { .. } if self.call.queued => {
                     self.call.queued = false;
                     return self.receive_queued();
                 }
                 Kind::Receive(receive) => {
-                    let patience = receive.timeout.filter(|&t| t > 0).or(self.world.run.behaviour.receive_timeout);
+                    let patience = receive.timeout.filter(|&t| t > 0).or(self.shard.run.behaviour.receive_timeout);
                     if let Some(patience) = patience.filter(|_| self.call.receive_until == 0) {
-                        self.call.receive_until = self.world.ms + u64::from(patience);
+                        self.call.receive_until = self.shard.ms + u64::from(patience);
                     }
-                    Whither::Waits
+                    StepResult::Waits
                 }
                 Kind::Pause(pause) => self.pause(step, pause),
                 Kind::TimeWait(pause) => {
                     let length = self.length(pause);
-                    self.world.ledger.steps[index as usize].pausing += 1;
-                    self.world.ledger.steps[index as usize].passed += 1;
+                    self.shard.ledger.steps[index as usize].pausing += 1;
+                    self.shard.ledger.steps[index as usize].passed += 1;
                     self.keep_books(step);
                     let actions = self.act(step, None);
                     self.call.timewait = true;
                     // Many waits end together, so that no thread is woken for each.
                     let step = if length >= 1_000 { TOGETHER } else { 1 };
-                    self.call.paused_until = (self.world.ms + length).next_multiple_of(step);
-                    if actions == Whither::Over { Whither::Over } else { Whither::Waits }
+                    self.call.paused_until = (self.shard.ms + length).next_multiple_of(step);
+                    if actions == StepResult::Over { StepResult::Over } else { StepResult::Waits }
                 }
                 Kind::Nop => {
-                    self.world.ledger.steps[index as usize].passed += 1;
+                    self.shard.ledger.steps[index as usize].passed += 1;
                     self.keep_books(step);
                     self.act(step, None)
                 }
                 Kind::SendCommand { to, .. } => self.send_command(step, *to),
-                Kind::ReceiveCommand { .. } => Whither::Waits,
+                Kind::ReceiveCommand { .. } => StepResult::Waits,
             };
-            match whither {
-                Whither::On => self.next(step),
-                Whither::Waits => return Go::Waits,
-                Whither::Over => return Go::Over,
+            match result {
+                StepResult::On => self.next(step),
+                StepResult::Waits => return Progress::Waits,
+                StepResult::Over => return Progress::Over,
             }
         }
         // Continues in the next round.
-        self.call.paused_until = self.world.ms.max(1);
+        self.call.paused_until = self.shard.ms.max(1);
         self.call.step = self.call.step.wrapping_sub(1);
-        Go::Waits
+        Progress::Waits
     }
 
     /// Moves to the following step, or to that of `next`.
@@ -135,8 +135,8 @@ impl Stage<'_> {
 
     fn follow(&mut self, step: &Step) -> u32 {
         if let Some(jump) = &step.next
-            && jump.test.is_none_or(|slot| self.call.value(slot, &self.world.shared).is_set())
-            && jump.chance.is_none_or(|chance| self.world.desk.rand.happens(chance))
+            && jump.test.is_none_or(|slot| self.call.value(slot, &self.shard.shared).is_set())
+            && jump.chance.is_none_or(|chance| self.shard.pool.rand.happens(chance))
         {
             return jump.to;
         }
@@ -148,7 +148,7 @@ impl Stage<'_> {
         // A received message ends a timer at its arrival. A timer that it starts begins now, and should have begun at
         // the arrival.
         let received = matches!(step.kind, Kind::Receive(_));
-        let at = if received { self.world.came } else { self.world.now };
+        let at = if received { self.shard.came } else { self.shard.now };
         if let Some(timer) = step.start_timer {
             let intended = if received { at } else { self.call.book.intends(at) };
             if let Some(started) = self.call.extra().timers.get_mut(usize::from(timer)) {
@@ -164,13 +164,13 @@ impl Stage<'_> {
                 let book = &self.call.book;
                 let started = started.unwrap_or(Started { at: self.call.started, intended: book.intended });
                 let took = at.saturating_sub(started.at);
-                self.world.books.timer(place, took);
+                self.shard.books.timer(place, took);
                 let twin = place + self.script.scenario.timers.len();
-                self.world.books.timer(twin, at.saturating_sub(started.intended));
-                if let Some(lengths) = self.world.ledger.timers.get_mut(place) {
+                self.shard.books.timer(twin, at.saturating_sub(started.intended));
+                if let Some(lengths) = self.shard.ledger.timers.get_mut(place) {
                     lengths.add(took);
                 }
-                if let Some(watch) = &mut self.world.watch {
+                if let Some(watch) = &mut self.shard.watch {
                     watch.timer(place, took);
                 }
                 if !step.repeat_timer {
@@ -179,7 +179,7 @@ impl Stage<'_> {
             }
         }
         if let Some(counter) = step.counter
-            && let Some(count) = self.world.ledger.counters.get_mut(usize::from(counter))
+            && let Some(count) = self.shard.ledger.counters.get_mut(usize::from(counter))
         {
             *count += 1;
         }
@@ -189,50 +189,50 @@ impl Stage<'_> {
     fn length(&mut self, pause: &Pause) -> u64 {
         let length = match pause {
             Pause::Default => {
-                let pause = self.world.run.behaviour.pause;
-                pause.draw(&mut || self.world.random.unit())
+                let pause = self.shard.run.behaviour.pause;
+                pause.draw(&mut || self.shard.random.unit())
             }
-            Pause::Drawn(distribution) => distribution.draw(&mut || self.world.random.unit()),
-            Pause::Variable(slot) => self.call.value(*slot, &self.world.shared).number(),
+            Pause::Drawn(distribution) => distribution.draw(&mut || self.shard.random.unit()),
+            Pause::Variable(slot) => self.call.value(*slot, &self.shard.shared).number(),
         };
         if length.is_finite() { length.clamp(0.0, f64::from(i32::MAX)) as u64 } else { 0 }
     }
 
-    fn pause(&mut self, step: &Step, pause: &Pause) -> Whither {
+    fn pause(&mut self, step: &Step, pause: &Pause) -> StepResult {
         let length = self.length(pause);
-        self.world.ledger.steps[self.call.step as usize].passed += 1;
+        self.shard.ledger.steps[self.call.step as usize].passed += 1;
         self.keep_books(step);
         let actions = self.act(step, None);
-        if actions != Whither::On {
+        if actions != StepResult::On {
             return actions;
         }
         if length == 0 {
-            return Whither::On;
+            return StepResult::On;
         }
-        if let Some(counts) = self.world.ledger.steps.get_mut(self.call.step as usize) {
+        if let Some(counts) = self.shard.ledger.steps.get_mut(self.call.step as usize) {
             counts.pausing += 1;
         }
         // Alarms have milliseconds: rounded up, or the pause would be too short.
-        self.call.paused_until = self.world.now.div_ceil(1_000) + length;
-        Whither::Waits
+        self.call.paused_until = self.shard.now.div_ceil(1_000) + length;
+        StepResult::Waits
     }
 
     /// Handles a due alarm of the call.
-    pub(super) fn wake(&mut self) -> Go {
+    pub(super) fn wake(&mut self) -> Progress {
         if self.call.leaving != Leaving::No {
             return self.wake_leaving();
         }
-        let ms = self.world.ms;
+        let ms = self.shard.ms;
         if self.call.retransmit_at != 0 && self.call.retransmit_at <= ms {
             match self.retransmit() {
-                Whither::On => (),
-                Whither::Waits => return self.drive(),
-                Whither::Over => return Go::Over,
+                StepResult::On => (),
+                StepResult::Waits => return self.drive(),
+                StepResult::Over => return Progress::Over,
             }
         }
         if self.call.paused_until != 0 {
             if self.call.paused_until > ms {
-                return Go::Waits;
+                return Progress::Waits;
             }
             let ended = std::mem::take(&mut self.call.paused_until);
             if self.call.timewait {
@@ -255,26 +255,26 @@ impl Stage<'_> {
         if self.call.receive_until != 0 && self.call.receive_until <= ms {
             return self.receive_timed_out();
         }
-        Go::Waits
+        Progress::Waits
     }
 
     pub(super) fn leave_pause(&mut self) {
-        if let Some(counts) = self.world.ledger.steps.get_mut(self.call.step as usize) {
+        if let Some(counts) = self.shard.ledger.steps.get_mut(self.call.step as usize) {
             counts.pausing = counts.pausing.saturating_sub(1);
         }
     }
 
-    fn over(&self, whither: Whither) -> Go {
-        if whither == Whither::Over { Go::Over } else { Go::Waits }
+    fn over(&self, result: StepResult) -> Progress {
+        if result == StepResult::Over { Progress::Over } else { Progress::Waits }
     }
 
-    fn receive_timed_out(&mut self) -> Go {
+    fn receive_timed_out(&mut self) -> Progress {
         let until = std::mem::take(&mut self.call.receive_until);
         self.call.book.due(until * 1_000);
         let script = self.script;
         let index = self.call.step;
-        let Some(step) = script.scenario.steps.get(index as usize) else { return Go::Waits };
-        self.world.ledger.steps[index as usize].timeouts += 1;
+        let Some(step) = script.scenario.steps.get(index as usize) else { return Progress::Waits };
+        self.shard.ledger.steps[index as usize].timeouts += 1;
         match step.on_timeout {
             Some(to) if (to as usize) < script.scenario.steps.len() => {
                 self.warn_call(format_args!(
@@ -289,20 +289,20 @@ impl Stage<'_> {
                     "receive timeout on message {}:{index} without label to jump to (ontimeout attribute): aborting call",
                     script.scenario.name
                 ));
-                let whither = self.give_up(Failure::TimeoutOnReceive);
-                self.over(whither)
+                let result = self.give_up(Failure::TimeoutOnReceive);
+                self.over(result)
             }
         }
     }
 
     pub(super) fn warn_call(&mut self, text: std::fmt::Arguments<'_>) {
         let id = String::from_utf8_lossy(self.call.id()).into_owned();
-        self.world.warn(format_args!("Call-Id: {id}, {text}"));
+        self.shard.warn(format_args!("Call-Id: {id}, {text}"));
     }
 
     /// Retransmits the last message, or gives up. `Waits`: the call jumped and has to be run.
-    fn retransmit(&mut self) -> Whither {
-        let run = self.world.run.clone();
+    fn retransmit(&mut self) -> StepResult {
+        let run = self.shard.run.clone();
         let settings = &run.retransmission;
         self.call.retransmissions += 1;
         let invite = self.call.sent.starts_with(b"INVITE");
@@ -311,7 +311,7 @@ impl Stage<'_> {
         if self.call.retransmissions > most {
             let until = std::mem::take(&mut self.call.retransmit_at);
             self.call.book.due(until * 1_000);
-            if let Some(counts) = self.world.ledger.steps.get_mut(index as usize) {
+            if let Some(counts) = self.shard.ledger.steps.get_mut(index as usize) {
                 counts.timeouts += 1;
             }
             let steps = &self.script.scenario.steps;
@@ -319,27 +319,27 @@ impl Stage<'_> {
             if let Some(to) = to.filter(|&to| (to as usize) < steps.len()) {
                 self.warn_call(format_args!("timeout on max UDP retrans for message {index}, jumping to label {to}"));
                 let method = self.sent_method();
-                self.world.books.timed_out(&mut self.call.book, self.world.now, method);
+                self.shard.books.timed_out(&mut self.call.book, self.shard.now, method);
                 self.call.step = to;
                 self.call.receive_until = 0;
                 self.call.paused_until = 0;
-                return Whither::Waits;
+                return StepResult::Waits;
             }
             let id = String::from_utf8_lossy(self.call.id()).into_owned();
-            self.world.warn(format_args!("Aborting call on UDP retransmission timeout for Call-ID '{id}'"));
+            self.shard.warn(format_args!("Aborting call on UDP retransmission timeout for Call-ID '{id}'"));
             return self.give_up(Failure::MaxUdpRetransmissions);
         }
         self.call.retransmit_delay = self.call.retransmit_delay.saturating_mul(2);
         if !invite {
             self.call.retransmit_delay = self.call.retransmit_delay.min(settings.t2);
         }
-        self.call.retransmit_at = self.world.ms + u64::from(self.call.retransmit_delay);
-        self.world.ledger.retransmissions += 1;
+        self.call.retransmit_at = self.shard.ms + u64::from(self.call.retransmit_delay);
+        self.shard.ledger.retransmissions += 1;
         self.send_again();
-        if let Some(counts) = self.world.ledger.steps.get_mut(index as usize) {
+        if let Some(counts) = self.shard.ledger.steps.get_mut(index as usize) {
             counts.sent_again += 1;
         }
-        Whither::On
+        StepResult::On
     }
 
     pub(super) fn sent_method(&self) -> Method {
@@ -355,8 +355,8 @@ impl Stage<'_> {
         if let Some(step) = script.scenario.steps.get(index as usize)
             && self.is_lost(step)
         {
-            self.world.ledger.steps[index as usize].lost += 1;
-            if let Some(watch) = &mut self.world.watch {
+            self.shard.ledger.steps[index as usize].lost += 1;
+            if let Some(watch) = &mut self.shard.watch {
                 watch.message(Passage::LostSending(index), self.call.target.transport, self.call.id(), &self.call.sent);
             }
             return;
@@ -366,23 +366,23 @@ impl Stage<'_> {
         let range = start..self.out.bytes.len();
         let bytes = range.len();
         if self.call.sent.starts_with(b"SIP/") {
-            self.world.books.response_resent(bytes);
+            self.shard.books.response_resent(bytes);
         } else {
             let method = self.sent_method();
-            self.world.books.request_resent(method, bytes);
+            self.shard.books.request_resent(method, bytes);
         }
         self.post(range);
     }
 
     /// Passes bytes of the outbox to the socket.
     pub(super) fn post(&mut self, range: std::ops::Range<usize>) {
-        if let Some(watch) = &mut self.world.watch {
+        if let Some(watch) = &mut self.shard.watch {
             let bytes = &self.out.bytes[range.clone()];
             let target = &self.call.target;
             watch.exchange(Passage::Sent, target.transport, target.address, self.call.id(), bytes);
         }
-        if self.world.posted == 0 {
-            self.world.posted = self.world.now;
+        if self.shard.posted == 0 {
+            self.shard.posted = self.shard.now;
         }
         let token = u64::from(self.call.generation) << 32 | u64::from(self.slot);
         self.out.send(self.call.target, range, token);
@@ -398,13 +398,13 @@ impl Stage<'_> {
         range
     }
 
-    fn send(&mut self, step: &Step, send: &Send) -> Whither {
+    fn send(&mut self, step: &Step, send: &Send) -> StepResult {
         // No new message before the last one is answered.
         if self.call.retransmit_at != 0 {
-            return Whither::Waits;
+            return StepResult::Waits;
         }
         if !self.retake_socket() {
-            return Whither::Over;
+            return StepResult::Over;
         }
         let script = self.script;
         let index = self.call.step;
@@ -415,20 +415,20 @@ impl Stage<'_> {
             self.call.cseq = self.call.cseq.wrapping_add(1);
         }
         let range = self.write(&script.texts[index as usize], index as i32);
-        if self.world.broken {
-            self.world.warn(format_args!("Returning EPIPE on invalid socket"));
+        if self.shard.broken {
+            self.shard.warn(format_args!("Returning EPIPE on invalid socket"));
             self.halt(format_args!("Broken pipe on TCP connection, remote peer probably closed the socket"));
         }
-        if self.world.halt == Some(Halt::Error) {
+        if self.shard.halt == Some(Halt::Error) {
             self.out.bytes.truncate(range.start);
-            return Whither::Waits;
+            return StepResult::Waits;
         }
         let bytes = range.len();
-        self.world.shelf.keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
+        self.shard.messages.keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
         self.call.has_sent = true;
         if self.is_lost(step) {
-            self.world.ledger.steps[index as usize].lost += 1;
-            if let Some(watch) = &mut self.world.watch {
+            self.shard.ledger.steps[index as usize].lost += 1;
+            if let Some(watch) = &mut self.shard.watch {
                 watch.message(Passage::LostSending(index), self.call.target.transport, self.call.id(), &self.call.sent);
             }
             self.out.bytes.truncate(range.start);
@@ -442,22 +442,22 @@ impl Stage<'_> {
         if matches!(&send.start, Start::Request(method) if method.known == Method::Bye) {
             self.call.confirmed = 0;
         }
-        let (world, book) = (&mut *self.world, &mut self.call.book);
+        let (shard, book) = (&mut *self.shard, &mut self.call.book);
         match &send.start {
             Start::Request(method) if method.known == Method::Invite => {
                 let mut attempt = book.attempt(Method::Invite);
                 // Outside of a dialog there is no tag yet (RFC 3261 section 8.1.1.2): a second session.
-                if attempt == Attempt::InDialog && !super::incoming::has_tag(&self.call.sent, world) {
+                if attempt == Attempt::InDialog && !super::incoming::has_tag(&self.call.sent, shard) {
                     attempt = Attempt::Initial;
                 }
                 let mark = super::incoming::hash(super::incoming::branch(&self.call.sent));
-                world.books.invite_sent(book, world.now, attempt, mark, bytes);
+                shard.books.invite_sent(book, shard.now, attempt, mark, bytes);
             }
-            Start::Request(method) => world.books.request_sent(book, world.now, method.known, bytes),
-            Start::Response(code) => world.books.response_sent(book, world.now, self.call.asked, *code, bytes),
+            Start::Request(method) => shard.books.request_sent(book, shard.now, method.known, bytes),
+            Start::Response(code) => shard.books.response_sent(book, shard.now, self.call.asked, *code, bytes),
         }
         self.call.sent_step = index;
-        if self.world.run.retransmission.rfc3261 {
+        if self.shard.run.retransmission.rfc3261 {
             let acknowledges = matches!(&send.start, Start::Request(method) if method.known == Method::Ack);
             let answers = matches!(send.start, Start::Response(_));
             let past = &mut self.call.past[0];
@@ -475,26 +475,26 @@ impl Stage<'_> {
             self.call.answer_step = index;
             self.call.received_hash = 0;
         }
-        let settings = &self.world.run.retransmission;
+        let settings = &self.shard.run.retransmission;
         if let Some(delay) = send.retransmit.filter(|&d| d > 0)
             && settings.enabled
             && !self.call.target.transport.is_reliable()
         {
-            self.call.retransmit_at = self.world.ms + u64::from(delay);
+            self.call.retransmit_at = self.shard.ms + u64::from(delay);
             self.call.retransmit_delay = delay;
             self.call.retransmissions = 0;
         }
-        let mut whither = Whither::On;
+        let mut result = StepResult::On;
         if !step.actions.is_empty() {
             let sent = std::mem::take(&mut self.call.sent);
-            whither = self.act(step, Some(&sent));
+            result = self.act(step, Some(&sent));
             self.call.sent = sent;
         }
         // Not if an action has ended the run, as with SIPp.
-        if whither != Whither::Waits {
-            self.world.ledger.steps[index as usize].sent += 1;
+        if result != StepResult::Waits {
+            self.shard.ledger.steps[index as usize].sent += 1;
         }
-        whither
+        result
     }
 
     #[cold]
@@ -518,17 +518,17 @@ impl Stage<'_> {
 
     /// Draws whether this message of a step is lost on purpose.
     pub(super) fn is_lost(&mut self, step: &Step) -> bool {
-        let share = step.lost.unwrap_or(self.world.run.behaviour.lost);
-        share > 0.0 && self.world.random.unit() * 100.0 < share
+        let share = step.lost.unwrap_or(self.shard.run.behaviour.lost);
+        share > 0.0 && self.shard.random.unit() * 100.0 < share
     }
 
     /// Ends a call at the end of the scenario.
-    fn succeed(&mut self) -> Go {
+    fn succeed(&mut self) -> Progress {
         match self.call.failed {
             Some(failure) => self.finish(Outcome::Failed(failure)),
             None => self.finish(Outcome::Successful),
         }
-        Go::Over
+        Progress::Over
     }
 
     /// Records how the call ended, once.
@@ -538,7 +538,7 @@ impl Stage<'_> {
         }
         // A call that the end of the run interrupts counts as stopped, whatever its state.
         let outcome = if self.call.leaving == Leaving::No { outcome } else { Outcome::Stopped };
-        self.world.leave_place();
+        self.shard.leave_place();
         // A call that ends in a pause leaves it.
         if std::mem::take(&mut self.call.paused_until) != 0
             && let Some(Kind::Pause(_) | Kind::TimeWait(_)) = self.step().map(|step| &step.kind)
@@ -550,25 +550,25 @@ impl Stage<'_> {
         }
         if self.call.kind == CallKind::Main {
             if !matches!(outcome, Outcome::Stopped) {
-                let length = self.world.came.saturating_sub(self.call.started);
-                self.world.ledger.call_length.add(length);
+                let length = self.shard.came.saturating_sub(self.call.started);
+                self.shard.ledger.call_length.add(length);
             }
             match outcome {
-                Outcome::Successful => self.world.ledger.successful += 1,
+                Outcome::Successful => self.shard.ledger.successful += 1,
                 Outcome::Failed(failure) => {
-                    self.world.ledger.failed += 1;
-                    self.world.ledger.failures[failure as usize] += 1;
+                    self.shard.ledger.failed += 1;
+                    self.shard.ledger.failures[failure as usize] += 1;
                 }
                 Outcome::Stopped => (),
             }
         }
-        if let Some(watch) = &mut self.world.watch {
+        if let Some(watch) = &mut self.shard.watch {
             let failure = match outcome {
                 Outcome::Failed(failure) if !self.call.book.warm_up => Some(failure),
                 _ => None,
             };
             watch.call_ended(self.call.id(), failure);
         }
-        self.world.books.call_ended(&mut self.call.book, self.world.came, outcome);
+        self.shard.books.call_ended(&mut self.call.book, self.shard.came, outcome);
     }
 }

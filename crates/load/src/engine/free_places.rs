@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 
 /// Places freed while calls waited; never more than the limit.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct FreePlaces {
     /// Times (µs) and numbers of freed places, the earliest first.
     freed: VecDeque<(u64, u64)>,
     count: u64,
 }
 
-impl Places {
+impl FreePlaces {
     /// Adds places that became free at `at`.
     #[inline]
     pub(super) fn free(&mut self, at: u64, places: u64) {
@@ -59,8 +59,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_first_gets_what_is_free_first() {
-        let mut places = Places::default();
+    fn the_first_to_wait_gets_the_first_free_place() {
+        let mut places = FreePlaces::default();
         // Ten places, all taken; at 50 two end, at 70 one.
         places.free(50, 1);
         places.free(50, 1);
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_is_lowered_takes_places_away() {
-        let mut places = Places::default();
+        let mut places = FreePlaces::default();
         for at in [10, 20, 30] {
             places.free(at, 1);
         }

@@ -11,17 +11,17 @@ const KEPT: usize = 4_096;
 
 /// Empty buffers of one shard: the first list up to `STEP` bytes, the next up to twice as many, and so on.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct MessagePool {
     sizes: Box<[Vec<Vec<u8>>]>,
 }
 
-impl Default for Shelf {
+impl Default for MessagePool {
     fn default() -> Self {
         Self { sizes: (0..SIZES).map(|_| Vec::new()).collect() }
     }
 }
 
-impl Shelf {
+impl MessagePool {
     /// Replaces the message in `place`.
     pub(super) fn keep(&mut self, place: &mut Vec<u8>, bytes: &[u8]) {
         place.clear();
@@ -45,9 +45,9 @@ mod tests {
 
     #[test]
     fn a_place_has_the_room_that_its_message_needs() {
-        let (mut shelf, mut place) = (Shelf::default(), Vec::new());
+        let (mut messages, mut place) = (MessagePool::default(), Vec::new());
         for len in [0, 1, 63, 64, 65, 700, 350, 480, 5_000, 20, 100_000, 0, 700] {
-            shelf.keep(&mut place, &vec![7; len]);
+            messages.keep(&mut place, &vec![7; len]);
             assert_eq!(place, vec![7; len]);
             assert!(len == 0 || place.capacity() < len + STEP, "{} for {len}", place.capacity());
         }
@@ -55,12 +55,12 @@ mod tests {
 
     #[test]
     fn buffers_come_back() {
-        let (mut shelf, mut one, mut other) = (Shelf::default(), Vec::new(), Vec::new());
-        shelf.keep(&mut one, &[1; 600]);
+        let (mut messages, mut one, mut other) = (MessagePool::default(), Vec::new(), Vec::new());
+        messages.keep(&mut one, &[1; 600]);
         let long = one.as_ptr();
-        shelf.keep(&mut one, &[1; 300]);
-        shelf.keep(&mut other, &[1; 610]);
+        messages.keep(&mut one, &[1; 300]);
+        messages.keep(&mut other, &[1; 610]);
         assert_eq!(other.as_ptr(), long);
-        assert_eq!(shelf.sizes.iter().map(Vec::len).sum::<usize>(), 0);
+        assert_eq!(messages.sizes.iter().map(Vec::len).sum::<usize>(), 0);
     }
 }

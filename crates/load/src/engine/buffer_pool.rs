@@ -4,7 +4,7 @@ use super::chance::Rand;
 use super::run::Run;
 
 /// Buffers and random numbers of one shard.
-pub(super) struct Desk {
+pub(super) struct BufferPool {
     pub(super) rand: Rand,
     buffers: Vec<Vec<u8>>,
     /// Start and end of elements in a message.
@@ -15,7 +15,7 @@ pub(super) struct Desk {
 const KEPT: usize = 16;
 const LARGEST: usize = 1 << 16;
 
-impl Desk {
+impl BufferPool {
     pub(super) fn new(run: &Run) -> Self {
         Self { rand: Rand::new(run.rand), buffers: Vec::with_capacity(KEPT), places: Vec::new() }
     }
@@ -43,14 +43,14 @@ mod tests {
     fn buffers_come_back_empty_and_large_ones_go() {
         let document = b"<?xml version=\"1.0\"?><scenario name=\"x\"><send><![CDATA[\nA b\n]]></send></scenario>";
         let scenario = Scenario::parse(document, "x".as_ref(), &Environment::default()).expect("a document");
-        let mut desk = Desk::new(&Run::new(scenario.into()));
-        let mut buffer = desk.buffer();
+        let mut pool = BufferPool::new(&Run::new(scenario.into()));
+        let mut buffer = pool.buffer();
         buffer.extend_from_slice(b"some text");
         let room = buffer.capacity();
-        desk.give(buffer);
-        let again = desk.buffer();
+        pool.give(buffer);
+        let again = pool.buffer();
         assert_eq!((again.len(), again.capacity()), (0, room));
-        desk.give(Vec::with_capacity(LARGEST + 1));
-        assert_eq!(desk.buffer().capacity(), 0);
+        pool.give(Vec::with_capacity(LARGEST + 1));
+        assert_eq!(pool.buffer().capacity(), 0);
     }
 }

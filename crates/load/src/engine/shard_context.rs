@@ -1,10 +1,10 @@
 //! State shared by the calls of one shard.
 
+use super::buffer_pool::BufferPool;
 use super::call::Shared;
-use super::desk::Desk;
 use super::ledger::Ledger;
+use super::message_pool::MessagePool;
 use super::run::Run;
-use super::shelf::Shelf;
 use super::watch::Watch;
 use std::fmt::Arguments;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use strowger_measure::{Books, Counter};
 use strowger_message::{Index, Limits};
 
 /// State shared by the calls of one shard.
-pub(super) struct World {
+pub(super) struct ShardContext {
     pub(super) run: Arc<Run>,
     pub(super) books: Books,
     pub(super) ledger: Ledger,
@@ -38,12 +38,12 @@ pub(super) struct World {
     pub(super) parsed: Option<(u32, u32)>,
     pub(super) limits: Limits,
     pub(super) scratch: Vec<u8>,
-    pub(super) desk: Desk,
-    pub(super) shelf: Shelf,
+    pub(super) pool: BufferPool,
+    pub(super) messages: MessagePool,
     pub(super) dynamic_id: u64,
     /// Open calls not yet concluded, and the places freed while others waited.
     pub(super) open: u64,
-    pub(super) places: super::places::Places,
+    pub(super) places: super::free_places::FreePlaces,
     /// End of the run that an action asked for.
     pub(super) halt: Option<Halt>,
     /// True if the shared connection has ended and is not made again.
@@ -53,11 +53,11 @@ pub(super) struct World {
     /// Connection to the other controllers of third party call control.
     pub(super) link: Option<crate::command::Link>,
     /// Dedicated sockets, if calls have their own.
-    pub(super) ways: Option<Box<super::sockets::Ways>>,
+    pub(super) call_sockets: Option<Box<super::sockets::CallSockets>>,
     /// Media of the calls, if any.
     pub(super) media: Option<crate::media::Legs>,
     /// True once the warning that no media is sent was logged.
-    pub(super) told_of_media: bool,
+    pub(super) warned_of_media: bool,
     /// States of the expressions matched so far.
     pub(super) matcher: crate::expression::Matcher,
 }
@@ -73,7 +73,7 @@ pub enum Halt {
     Error,
 }
 
-impl World {
+impl ShardContext {
     /// Sets the clock, µs; it never goes back.
     #[inline]
     pub(super) fn at(&mut self, now: u64) {
