@@ -73,7 +73,7 @@
 //! | late or repeated messages of ready workloads; requests of no call | `engine/late.rs`; `engine/traffic/ending.rs`, `disown` |
 //! | commands of a document, their environment | `engine/action.rs` |
 //! | options of SIPp | `sipp/options.rs` |
-//! | wait of a call for its place; stalls of a shard | `engine/places.rs`; `presence.rs` |
+//! | wait of a call for its place; stalls of a shard | `engine/free_places.rs`; `stall_detector.rs` |
 //! | media: packets, tones | `media/`; `media/dtmf.rs` |
 
 #![forbid(unsafe_code)]

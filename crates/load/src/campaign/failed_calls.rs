@@ -42,9 +42,9 @@ impl FailedCalls {
     }
 
     /// Creates the watch of one more generator, which also collects remarks.
-    pub(super) fn ear(&self, remarks: Remarks, own: SocketAddr, clock: Clock) -> Box<dyn Watch> {
+    pub(super) fn watch(&self, remarks: Remarks, own: SocketAddr, clock: Clock) -> Box<dyn Watch> {
         if self.are_enough() {
-            return remarks.ear();
+            return remarks.watch();
         }
         let (calls, memory) = (HashMap::default(), 0);
         Box::new(Recorder { failed: self.clone(), remarks, own, clock, calls, memory, over: false, swept: 0 })
@@ -239,7 +239,7 @@ mod tests {
 
     fn watch(failed: &FailedCalls) -> Box<dyn Watch> {
         let clock = Clock::new(clock::micros(), SystemTime::now());
-        failed.ear(Remarks::default(), ([127, 0, 0, 1], 5060).into(), clock)
+        failed.watch(Remarks::default(), ([127, 0, 0, 1], 5060).into(), clock)
     }
 
     fn say(watch: &mut dyn Watch, passage: Passage, call: &str, text: &str) {
@@ -249,15 +249,15 @@ mod tests {
     #[test]
     fn the_first_failed_calls_are_kept_with_their_messages() {
         let failed = FailedCalls::new(1);
-        let mut ear = watch(&failed);
+        let mut watch = watch(&failed);
         for call in ["good", "bad", "later"] {
-            say(&mut *ear, Passage::Sent, call, "INVITE sip:a SIP/2.0\r\nTo: x\r\n\r\n");
+            say(&mut *watch, Passage::Sent, call, "INVITE sip:a SIP/2.0\r\nTo: x\r\n\r\n");
         }
-        say(&mut *ear, Passage::Received, "bad", "SIP/2.0 503 \x1b[2JNo\r\n\r\n");
-        ear.message(Passage::Unexpected, Transport::Udp, b"bad", b"");
-        ear.call_ended(b"good", None);
-        ear.call_ended(b"bad", Some(Failure::UnexpectedMessage));
-        ear.call_ended(b"later", Some(Failure::TimeoutOnReceive));
+        say(&mut *watch, Passage::Received, "bad", "SIP/2.0 503 \x1b[2JNo\r\n\r\n");
+        watch.message(Passage::Unexpected, Transport::Udp, b"bad", b"");
+        watch.call_ended(b"good", None);
+        watch.call_ended(b"bad", Some(Failure::UnexpectedMessage));
+        watch.call_ended(b"later", Some(Failure::TimeoutOnReceive));
         let kept = failed.take();
         assert_eq!((kept.len(), failed.take().len()), (1, 0));
         let call = &kept[0];

@@ -185,13 +185,13 @@ impl Campaign {
             };
             let run = prepared.facts.run(&plan, part, scenario, bound.address)?;
             let heard = callers_none.then(|| remarks.clone());
-            let ear = match &registration {
-                Some(registration) => Some(registration.ear(heard)),
-                None => heard.map(|remarks| failed_calls.ear(remarks, bound.address, clock)),
+            let watch = match &registration {
+                Some(registration) => Some(registration.watch(heard)),
+                None => heard.map(|remarks| failed_calls.watch(remarks, bound.address, clock)),
             };
             // Registrations are the calls of the schedule if there is no caller.
             let waits = callers_none && prepared.registers;
-            answerer = Some(Side::start(bound, run, books, ear, waits)?);
+            answerer = Some(Side::start(bound, run, books, watch, waits)?);
         }
         let mut callers = Vec::new();
         let of_each = count / plans.len();
@@ -202,8 +202,8 @@ impl Campaign {
             let scenario = Arc::new(prepared.facts.scenario(plan, part)?);
             let books = journal.books_of_document(clock::micros(), document, &scenario.timed());
             let run = prepared.facts.run(plan, part, scenario, bound.address)?;
-            let ear = failed_calls.ear(remarks.clone(), bound.address, clock);
-            callers.push(Side::prepare(bound, run, books, ear)?);
+            let watch = failed_calls.watch(remarks.clone(), bound.address, clock);
+            callers.push(Side::prepare(bound, run, books, watch)?);
         }
         if let (Some(registration), Some(collector), Some(side)) = (&mut registration, &mut aside, &mut answerer) {
             registration.wait(side, collector, &plan, stopped)?;

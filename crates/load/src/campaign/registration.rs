@@ -1,4 +1,4 @@
-//! The registrations of the side that is called: made before the first call, removed after the last (RFC 3261 section 10.2.2), so
+//! Registrations of the called side: made before the first call, removed after the last (RFC 3261 section 10.2.2), so
 //! that no run leaves contacts behind at which nothing listens.
 
 use super::plan::Plan;
@@ -14,20 +14,20 @@ use strowger_core::Transport;
 use strowger_measure::{Clock, Collector, grouped};
 use strowger_net::clock;
 
-/// The callee may take so long to register.
+/// Time limit of the callee's registration.
 const LONGEST: Duration = Duration::from_secs(40);
 
-/// What the registrar answered last: the code, and what stands behind it.
+/// Last answer of the registrar: the code, and the text after it.
 type Answer = Arc<Mutex<Option<(u16, String)>>>;
 
-/// The registrations of a campaign.
+/// Registrations of a campaign.
 pub(super) struct Registration {
     facts: Facts,
     answer: Answer,
     removal: Option<Removal>,
 }
 
-/// Registrations that are being removed.
+/// Removal in progress.
 struct Removal {
     since: Instant,
     wanted: u64,
@@ -37,12 +37,12 @@ struct Removal {
     events: Receiver<Event>,
 }
 
-struct Ear {
+struct AnswerWatch {
     answer: Answer,
     remarks: Option<Remarks>,
 }
 
-impl Watch for Ear {
+impl Watch for AnswerWatch {
     fn message(&mut self, passage: Passage, _: Transport, _: &[u8], bytes: &[u8]) {
         if passage == Passage::Received
             && let Some(answer) = final_answer(bytes)
@@ -58,7 +58,7 @@ impl Watch for Ear {
     }
 }
 
-/// Code and reason of a final response to a REGISTER; behind them the text of its Warning, if it has one.
+/// Returns code and reason of a final response to a REGISTER, followed by the text of its Warning, if present.
 fn final_answer(bytes: &[u8]) -> Option<(u16, String)> {
     let text = bytes.strip_prefix(b"SIP/2.0 ")?;
     let text = String::from_utf8_lossy(text);
@@ -80,9 +80,9 @@ impl Registration {
         Self { facts, answer: Answer::default(), removal: None }
     }
 
-    /// What hears the answers of the registrar.
-    pub(super) fn ear(&self, remarks: Option<Remarks>) -> Box<dyn Watch> {
-        Box::new(Ear { answer: self.answer.clone(), remarks })
+    /// Creates the watch that receives the answers of the registrar.
+    pub(super) fn watch(&self, remarks: Option<Remarks>) -> Box<dyn Watch> {
+        Box::new(AnswerWatch { answer: self.answer.clone(), remarks })
     }
 
     fn answered(&self) -> Option<(u16, String)> {
@@ -92,7 +92,8 @@ impl Registration {
     /// Waits until the callee is registered.
     ///
     /// # Errors
-    /// Why it is not, and what would help. Nothing is left at the registrar then, as far as that can be done without waiting.
+    /// The reason why it is not, with a cure. The registration is then removed, as far as that is possible without
+    /// waiting.
     pub(super) fn wait(
         &mut self,
         side: &mut Side,
@@ -122,12 +123,12 @@ impl Registration {
         Err(refused(plan, connections > 0, answer))
     }
 
-    /// Begins to remove what was registered.
+    /// Begins to remove the registrations.
     pub(super) fn remove(&mut self, side: &mut Side, plan: &Plan) {
         if self.removal.is_some() {
             return;
         }
-        // As of the end of the run: what follows is none of it.
+        // Counts at the end of the run: later events do not belong to it.
         let ledger = side.report();
         let wanted = self.facts.registered(plan, &ledger);
         side.ledger = Some(ledger);
@@ -152,7 +153,7 @@ impl Registration {
         self.removal.is_some()
     }
 
-    /// Whether all are removed, or were waited for as long as may be.
+    /// True if all are removed, or the time limit is over.
     pub(super) fn is_over(&mut self, patience: Duration) -> bool {
         let Some(removal) = &mut self.removal else { return false };
         removal.collector.poll(clock::micros(), |_| {});
@@ -164,7 +165,7 @@ impl Registration {
         removal.over || removal.since.elapsed() >= patience
     }
 
-    /// Removes what was registered, and waits for that no longer than this.
+    /// Removes the registrations and waits for that no longer than `patience`.
     pub(super) fn remove_within(&mut self, side: &mut Side, plan: &Plan, patience: Duration) {
         self.remove(side, plan);
         while !self.is_over(patience) {
@@ -172,7 +173,7 @@ impl Registration {
         }
     }
 
-    /// What the registrar still has of this run, in a sentence.
+    /// Returns a sentence about registrations that remain at the registrar.
     pub(super) fn remains(&self, plan: &Plan) -> Option<String> {
         let removal = self.removal.as_ref()?;
         let left = removal.wanted.saturating_sub(removal.removed);
@@ -182,7 +183,7 @@ impl Registration {
         let (whose, end) = match &self.facts.callee {
             Some(callee) => (format!("The registration of {} was", callee.name), "it ends"),
             None if removal.over => (format!("{} registrations were", grouped(left as f64)), "each ends"),
-            // How many were removed is known at the end alone.
+            // The number of removals is known only at the end.
             None => ("Registrations were".into(), "each ends"),
         };
         let why = match self.answered() {
@@ -193,10 +194,10 @@ impl Registration {
     }
 }
 
-/// So long a run that cannot begin waits to remove its registration, and one that is to end at once.
+/// Time limit of the removal for a run that cannot begin, or that must end at once.
 pub(super) const HASTE: Duration = Duration::from_millis(300);
 
-/// Why the callee is not registered, and what would help.
+/// Returns the reason why the callee is not registered, with a cure.
 fn refused(plan: &Plan, unconnected: bool, answer: Option<(u16, String)>) -> String {
     let (name, secret) = plan.callee.as_ref().map_or(("the callee", false), |u| (&*u.name, !u.password.is_empty()));
     let domain = plan.domain.as_deref().or_else(|| plan.target.as_ref().map(|t| t.host.as_str())).unwrap_or_default();

@@ -26,7 +26,7 @@ pub(super) struct Remarks(Arc<Mutex<Heard>>);
 
 impl Remarks {
     /// Creates the watch of one more side.
-    pub(super) fn ear(&self) -> Box<dyn Watch> {
+    pub(super) fn watch(&self) -> Box<dyn Watch> {
         Box::new(self.clone())
     }
 
@@ -91,11 +91,11 @@ mod tests {
     #[test]
     fn equal_remarks_are_reported_once_with_their_number() {
         let remarks = Remarks::default();
-        let mut ears = [remarks.ear(), remarks.ear()];
+        let mut watches = [remarks.watch(), remarks.watch()];
         for call in 0..10 {
-            ears[call % 2].warning(format_args!("Call-Id: {call}-7@127.0.0.1, play_dtmf is not run"));
+            watches[call % 2].warning(format_args!("Call-Id: {call}-7@127.0.0.1, play_dtmf is not run"));
         }
-        ears[0].warning(format_args!(
+        watches[0].warning(format_args!(
             "Aborting call on unexpected message for Call-Id '3-7@x': while expecting '200' (index 3), received 'SIP/2.0 404 Not Found\r\nVia: x'"
         ));
         let want = [
@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn different_remarks_are_bounded() {
         let remarks = Remarks::default();
-        let mut ear = remarks.ear();
-        (0..1_000).for_each(|call| ear.warning(format_args!("{call}{}", "ä".repeat(300))));
+        let mut watch = remarks.watch();
+        (0..1_000).for_each(|call| watch.warning(format_args!("{call}{}", "ä".repeat(300))));
         let sentences = remarks.sentences();
         assert_eq!(
             (sentences.len(), sentences.last().map(String::as_str)),

@@ -1,13 +1,13 @@
-//! Users from a file.
+//! Users of a file.
 
 use super::plan::User;
 
-/// Reads users: a line each, `name;password`, `name,password`, `name:password` or a name alone. The first sign of a line that
-/// can part its fields parts all of them, so a password may hold the others. `#` comments, empty lines, a heading and SIPp's
-/// first line (SEQUENTIAL, RANDOM, USERS) are passed over; a name may be a SIP URI, of which the user counts.
+/// Parses users: a line each, `name;password`, `name,password`, `name:password` or a name alone. The first separator of
+/// a line separates all its fields, so a password may contain the others. `#` comments, empty lines, a heading and
+/// SIPp's first line (SEQUENTIAL, RANDOM, USERS) are skipped; a name may be a SIP URI, whose user counts.
 ///
 /// # Errors
-/// With the line, and what would be right.
+/// The fault with its line and its cure.
 pub fn parse(content: &str, file: &str) -> Result<Vec<User>, String> {
     let mut users = Vec::new();
     for (number, line) in content.lines().enumerate() {
@@ -16,7 +16,7 @@ pub fn parse(content: &str, file: &str) -> Result<Vec<User>, String> {
             continue;
         }
         let uri = ["sip:", "sips:"].iter().find_map(|scheme| line.strip_prefix(scheme)).unwrap_or(line);
-        // The colon of a URI stands before its port: it parts fields only where nothing else does.
+        // A colon may be that of a URI's port: it separates fields only if nothing else does.
         let sign = uri.chars().find(|sign| SIGNS.contains(sign));
         let mut fields = uri.split(|letter| Some(letter) == sign).map(unquoted);
         let (mut name, mut password) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
@@ -35,7 +35,7 @@ pub fn parse(content: &str, file: &str) -> Result<Vec<User>, String> {
         }
         users.push(User { name: name.into(), password: password.into() });
     }
-    // Calls take them from a list in which it parts the fields.
+    // Calls take users from a list whose separator it is.
     if let Some(user) = users.iter().find(|user| users.len() > 1 && user.password.contains(';')) {
         return Err(format!(
             "{file}: the password of {} has a semicolon, which a list of several users cannot have: call with it alone (--auth)",
@@ -48,16 +48,16 @@ pub fn parse(content: &str, file: &str) -> Result<Vec<User>, String> {
     Ok(users)
 }
 
-/// What parts the fields of a line.
+/// Separators of fields.
 const SIGNS: [char; 3] = [';', ',', '\t'];
 
-/// A field without the blanks around it, and without quotation marks where it stands in a pair of them.
+/// Removes blanks around a field, and a pair of quotation marks.
 fn unquoted(field: &str) -> &str {
     let field = field.trim();
     field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(field)
 }
 
-/// SIPp's first line, or names of columns. A user may be called `user`, but no password is `password`.
+/// True for SIPp's first line, or names of columns. A user may be called `user`, but no password is `password`.
 fn is_heading(line: &str) -> bool {
     let mut fields = line.split(SIGNS).map(|field| unquoted(field).to_ascii_lowercase());
     let (first, second) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
@@ -71,10 +71,10 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control())
 }
 
-/// `name:password`.
+/// Parses `name:password`.
 ///
 /// # Errors
-/// What would be right.
+/// The cure.
 pub fn one(text: &str) -> Result<User, String> {
     let (name, password) = text.split_once(':').unwrap_or((text, ""));
     let name = name.split('@').next().unwrap_or_default();
