@@ -15,8 +15,8 @@ use mimalloc::MiMalloc;
 use strowger_allocations::{Counting, of_process};
 use strowger_benches::command_line::{beside, run};
 use strowger_benches::memory::pss;
-use strowger_config::{Config, ListenAddress, Transport};
-use strowger_node::Server;
+use strowger_config::{ListenAddress, Transport};
+use strowger_node::{Server, preflight};
 use strowger_tests::port;
 use strowger_tests::program::SIPP;
 use strowger_tests::sipp::{Scenario, Sipp};
@@ -50,7 +50,7 @@ fn whole_server(rate: u64, folder: &Path) -> Result<bool, String> {
     let example = folder.join("relay.toml");
     std::fs::write(&example, include_str!("../../../examples/relay.toml")).map_err(|error| error.to_string())?;
     let listen = [ListenAddress { transport: Transport::Udp, address: ([127, 0, 0, 1], port).into() }];
-    let (config, _) = Config::load(Some(&example), &listen).map_err(|report| report.to_string())?;
+    let (config, _) = preflight::load(Some(&example), &listen).map_err(|report| report.to_string())?;
     let server = Server::start(config).map_err(|error| format!("{error:#}"))?;
     let before = pss();
 

@@ -147,7 +147,7 @@ impl Config {
     }
 
     /// Settings of the call store.
-    pub fn call_store_settings(&self) -> KeeperSettings {
+    pub fn call_store_settings(&self) -> CallStoreSettings {
         let (dialogs, accounting, busy) = (&self.dialogs, &self.accounting, self.store.busy_timeout);
         // So long a row of accounting may take to its place, or to its spool: while it waits for others, the group before it is tried, and then its
         // own. A database server is waited for a millisecond longer for each row.
@@ -155,7 +155,7 @@ impl Config {
         let patience =
             busy + if accounting.server().is_some() { Duration::from_millis(rows as u64) } else { Duration::ZERO };
         let grace = (accounting.group_interval + patience) * 2 + accounting.retry_interval + Duration::from_secs(1);
-        KeeperSettings { interval: dialogs.group_interval, grace, ..KeeperSettings::default() }
+        CallStoreSettings { interval: dialogs.group_interval, grace, ..CallStoreSettings::default() }
     }
 
     /// What is masked in rows of accounting.

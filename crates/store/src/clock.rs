@@ -44,14 +44,10 @@ pub(crate) mod tests {
     use std::sync::LazyLock;
     use std::time::Instant;
 
-    /// [`Moment::mono`] of [`clock`], for tests that take real time.
+    /// [`Moment::mono`] of tests that take real time.
     pub(crate) fn now() -> u64 {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         START.elapsed().as_millis() as u64
-    }
-
-    pub(crate) fn clock() -> Clock {
-        Arc::new(|| Moment { mono: now(), wall: 0 })
     }
 
     #[test]

@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use strowger_config::{Advertised, Config, Domain, ListenAddress, Source, own_addresses};
-use strowger_files::private;
+use strowger_files::{access, private};
 use strowger_node::preflight;
 
-use crate::access;
 use crate::cli::{Advertise, InitArguments};
 use crate::configuration;
 use crate::output::{self, Outcome};

@@ -10,11 +10,12 @@ use strowger_backend::sqlite::SqliteSettings;
 use strowger_backend::sqlite::subscribers::SqliteAdmin;
 use strowger_config::Config;
 use strowger_core::digest::{Ha1Set, Hash};
+use strowger_files::access;
 use strowger_node::preflight;
 use strowger_report::rfc3339;
 use strowger_store::subscriber::{AdminError, Ha1s, Listed, SubscriberAdmin};
 
-use crate::access::{self, denied};
+use crate::access::denied;
 use crate::cli::{AddressOfRecord, ConfigArgument, UserArguments, UserCommand, UserWithPassword};
 use crate::control;
 use crate::output::{self, Outcome};

@@ -132,7 +132,7 @@ impl Sink for Sqlite {
                 }
                 let mut statement = transaction.prepare_cached(&SQLITE.insert(table))?;
                 for row in of_table {
-                    statement.execute(rusqlite::params_from_iter(row.values()))?;
+                    statement.execute(rusqlite::params_from_iter(row.values().into_iter().map(Cell)))?;
                 }
             }
             transaction.commit()?;
@@ -173,14 +173,17 @@ impl From<Obstacle> for Trouble {
     }
 }
 
-impl ToSql for Value<'_> {
+/// A value as SQLite takes it.
+struct Cell<'a>(Value<'a>);
+
+impl ToSql for Cell<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(match self {
-            Self::Null | Self::Fields([]) => ToSqlOutput::Borrowed(ValueRef::Null),
-            Self::Number(number) => ToSqlOutput::from(i64::try_from(*number).unwrap_or(i64::MAX)),
-            Self::Text(Cow::Borrowed(text)) => ToSqlOutput::from(*text),
-            Self::Text(Cow::Owned(text)) => ToSqlOutput::from(text.as_str()),
-            Self::Fields(fields) => ToSqlOutput::from(object(fields)),
+        Ok(match &self.0 {
+            Value::Null | Value::Fields([]) => ToSqlOutput::Borrowed(ValueRef::Null),
+            Value::Number(number) => ToSqlOutput::from(i64::try_from(*number).unwrap_or(i64::MAX)),
+            Value::Text(Cow::Borrowed(text)) => ToSqlOutput::from(*text),
+            Value::Text(Cow::Owned(text)) => ToSqlOutput::from(text.as_str()),
+            Value::Fields(fields) => ToSqlOutput::from(object(fields)),
         })
     }
 }

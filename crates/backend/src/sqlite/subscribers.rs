@@ -367,39 +367,46 @@ impl SqliteAdmin {
     }
 
     fn transaction(&mut self) -> Result<Transaction<'_>, AdminError> {
-        Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
+        self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(said)
     }
 }
 
-impl From<rusqlite::Error> for AdminError {
-    fn from(error: rusqlite::Error) -> Self {
-        match sqlite::classify(&error) {
-            StoreError::TimedOut => Self::Locked,
-            StoreError::Full => Self::NoRoom,
-            _ => Self::Database(error.to_string()),
-        }
+/// The error of an order, in the words of no engine.
+fn said(error: rusqlite::Error) -> AdminError {
+    match sqlite::classify(&error) {
+        StoreError::TimedOut => AdminError::Locked,
+        StoreError::Full => AdminError::NoRoom,
+        _ => AdminError::Database(error.to_string()),
     }
 }
 
-fn id_of(tx: &Transaction<'_>, username: &str, domain: &str) -> Result<Option<i64>, AdminError> {
+fn id_of(tx: &Transaction<'_>, username: &str, domain: &str) -> rusqlite::Result<Option<i64>> {
     let mut select = tx.prepare_cached("SELECT id FROM subscriber WHERE domain = ?1 AND username = ?2")?;
-    Ok(select.query_row([domain, username], |row| row.get(0)).optional()?)
+    select.query_row([domain, username], |row| row.get(0)).optional()
 }
 
 fn write_ha1(tx: &Transaction<'_>, id: i64, username: &str, realm: &str, ha1: &Ha1s) -> Result<(), AdminError> {
+    if let Some(domain) = domain_of_other(tx, id, username, realm).map_err(said)? {
+        return Err(AdminError::RealmTaken { username: username.into(), realm: realm.into(), domain });
+    }
+    let write = || -> rusqlite::Result<()> {
+        tx.execute("DELETE FROM credential WHERE username = ?1 AND realm = ?2", [username, realm])?;
+        let mut insert = tx.prepare_cached("INSERT INTO credential VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        for (algorithm, digest) in ha1.iter() {
+            insert.execute(params![username, realm, algorithm, digest, id])?;
+        }
+        Ok(())
+    };
+    write().map_err(said)
+}
+
+/// Domain of another user that has a password by this name in the realm.
+fn domain_of_other(tx: &Transaction<'_>, id: i64, username: &str, realm: &str) -> rusqlite::Result<Option<String>> {
     let mut other = tx.prepare_cached(
         "SELECT s.domain FROM credential c JOIN subscriber s ON s.id = c.subscriber \
          WHERE c.username = ?1 AND c.realm = ?2 AND c.subscriber <> ?3",
     )?;
-    if let Some(domain) = other.query_row(params![username, realm, id], |row| row.get(0)).optional()? {
-        return Err(AdminError::RealmTaken { username: username.into(), realm: realm.into(), domain });
-    }
-    tx.execute("DELETE FROM credential WHERE username = ?1 AND realm = ?2", [username, realm])?;
-    let mut insert = tx.prepare_cached("INSERT INTO credential VALUES (?1, ?2, ?3, ?4, ?5)")?;
-    for (algorithm, digest) in ha1.iter() {
-        insert.execute(params![username, realm, algorithm, digest, id])?;
-    }
-    Ok(())
+    other.query_row(params![username, realm, id], |row| row.get(0)).optional()
 }
 
 /// Names that can be looked up again: not empty, the domain in lower case.
@@ -421,15 +428,16 @@ impl SubscriberAdmin for SqliteAdmin {
     fn add(&mut self, username: &str, domain: &str, realm: &str, ha1: &Ha1s, now_ms: u64) -> Result<(), AdminError> {
         let domain = checked(username, domain, realm, ha1)?;
         let tx = self.transaction()?;
-        if id_of(&tx, username, &domain)?.is_some() {
+        if id_of(&tx, username, &domain).map_err(said)?.is_some() {
             return Err(AdminError::Exists { username: username.into(), domain });
         }
         tx.execute(
             "INSERT INTO subscriber (username, domain, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)",
             params![username, domain, time(now_ms)],
-        )?;
+        )
+        .map_err(said)?;
         write_ha1(&tx, tx.last_insert_rowid(), username, realm, ha1)?;
-        Ok(tx.commit()?)
+        tx.commit().map_err(said)
     }
 
     fn set_password(
@@ -442,29 +450,30 @@ impl SubscriberAdmin for SqliteAdmin {
     ) -> Result<(), AdminError> {
         let domain = checked(username, domain, realm, ha1)?;
         let tx = self.transaction()?;
-        let Some(id) = id_of(&tx, username, &domain)? else {
+        let Some(id) = id_of(&tx, username, &domain).map_err(said)? else {
             return Err(AdminError::Missing { username: username.into(), domain });
         };
         write_ha1(&tx, id, username, realm, ha1)?;
-        tx.execute("UPDATE subscriber SET updated_at = ?2 WHERE id = ?1", params![id, time(now_ms)])?;
-        Ok(tx.commit()?)
+        tx.execute("UPDATE subscriber SET updated_at = ?2 WHERE id = ?1", params![id, time(now_ms)]).map_err(said)?;
+        tx.commit().map_err(said)
     }
 
     fn remove_password(&mut self, username: &str, domain: &str, realm: &str) -> Result<(), AdminError> {
         let domain = domain.to_ascii_lowercase();
         let tx = self.transaction()?;
-        let Some(id) = id_of(&tx, username, &domain)? else {
+        let Some(id) = id_of(&tx, username, &domain).map_err(said)? else {
             return Err(AdminError::Missing { username: username.into(), domain });
         };
-        tx.execute("DELETE FROM credential WHERE subscriber = ?1 AND realm = ?2", params![id, realm])?;
-        Ok(tx.commit()?)
+        tx.execute("DELETE FROM credential WHERE subscriber = ?1 AND realm = ?2", params![id, realm]).map_err(said)?;
+        tx.commit().map_err(said)
     }
 
     fn remove(&mut self, username: &str, domain: &str) -> Result<(), AdminError> {
         let domain = domain.to_ascii_lowercase();
         let removed = self
             .connection
-            .execute("DELETE FROM subscriber WHERE domain = ?1 AND username = ?2", [domain.as_str(), username])?;
+            .execute("DELETE FROM subscriber WHERE domain = ?1 AND username = ?2", [domain.as_str(), username])
+            .map_err(said)?;
         if removed == 0 {
             return Err(AdminError::Missing { username: username.into(), domain });
         }
@@ -473,35 +482,38 @@ impl SubscriberAdmin for SqliteAdmin {
 
     fn list(&mut self, domain: Option<&str>) -> Result<Vec<Listed>, AdminError> {
         let domain = domain.map(str::to_ascii_lowercase);
-        let mut select = self.connection.prepare_cached(
-            "SELECT s.id, s.username, s.domain, s.created_at, s.updated_at, c.realm, c.algorithm \
-             FROM subscriber s LEFT JOIN credential c ON c.subscriber = s.id \
-             WHERE ?1 IS NULL OR s.domain = ?1 ORDER BY s.domain, s.username, c.realm, c.algorithm",
-        )?;
-        let mut rows = select.query([domain])?;
-        let mut listed: Vec<Listed> = Vec::new();
-        let mut last = None;
-        while let Some(row) = rows.next()? {
-            let id: i64 = row.get(0)?;
-            if last.replace(id) != Some(id) {
-                listed.push(Listed {
-                    username: row.get(1)?,
-                    domain: row.get(2)?,
-                    realms: Vec::new(),
-                    created_at: row.get::<_, i64>(3)?.cast_unsigned(),
-                    updated_at: row.get::<_, i64>(4)?.cast_unsigned(),
-                });
-            }
-            let realm: Option<String> = row.get(5)?;
-            if let (Some(realm), Some(user)) = (realm, listed.last_mut()) {
-                let algorithm: String = row.get(6)?;
-                match user.realms.last_mut() {
-                    Some((same, algorithms)) if *same == realm => algorithms.push(algorithm),
-                    _ => user.realms.push((realm, vec![algorithm])),
+        let read = || -> rusqlite::Result<Vec<Listed>> {
+            let mut select = self.connection.prepare_cached(
+                "SELECT s.id, s.username, s.domain, s.created_at, s.updated_at, c.realm, c.algorithm \
+                 FROM subscriber s LEFT JOIN credential c ON c.subscriber = s.id \
+                 WHERE ?1 IS NULL OR s.domain = ?1 ORDER BY s.domain, s.username, c.realm, c.algorithm",
+            )?;
+            let mut rows = select.query([domain])?;
+            let mut listed: Vec<Listed> = Vec::new();
+            let mut last = None;
+            while let Some(row) = rows.next()? {
+                let id: i64 = row.get(0)?;
+                if last.replace(id) != Some(id) {
+                    listed.push(Listed {
+                        username: row.get(1)?,
+                        domain: row.get(2)?,
+                        realms: Vec::new(),
+                        created_at: row.get::<_, i64>(3)?.cast_unsigned(),
+                        updated_at: row.get::<_, i64>(4)?.cast_unsigned(),
+                    });
+                }
+                let realm: Option<String> = row.get(5)?;
+                if let (Some(realm), Some(user)) = (realm, listed.last_mut()) {
+                    let algorithm: String = row.get(6)?;
+                    match user.realms.last_mut() {
+                        Some((same, algorithms)) if *same == realm => algorithms.push(algorithm),
+                        _ => user.realms.push((realm, vec![algorithm])),
+                    }
                 }
             }
-        }
-        Ok(listed)
+            Ok(listed)
+        };
+        read().map_err(said)
     }
 }
 

@@ -30,7 +30,7 @@ fn a_look_up_allocates_nothing() {
     admin.add("alice", "example.com", "r", &ha1, 0).unwrap();
     let now = 1_000;
     let clock = Arc::new(move || Moment { mono: now, wall: 0 });
-    let store = sqlite_subscribers::start(&settings, ReadThroughSettings::default(), clock).unwrap();
+    let store = subscribers::start(&settings, ReadThroughSettings::default(), clock).unwrap();
     let (tx, rx) = mpsc::channel();
     let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
         let _gone = tx.send(results.len());

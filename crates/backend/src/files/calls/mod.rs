@@ -16,7 +16,7 @@ use strowger_files::{FileLock, is_full};
 use strowger_records::Writer;
 
 use crate::files::calls::place::{Index, Place};
-use crate::files::calls::segments::{self, BESIDE, CLOSED, MAGIC, REMOVED, Records, STATE, Segment, path};
+use crate::files::calls::segments::{BESIDE, CLOSED, MAGIC, REMOVED, Records, STATE, Segment, path};
 use strowger_store::calls::{Change, Engine, Failure, Held, Left, LoadReport, OpenError};
 
 /// Which folder, and how it is used.

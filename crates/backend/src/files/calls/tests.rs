@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use strowger_files::private;
 use strowger_records::{Medium, Writer};
@@ -142,7 +143,7 @@ fn a_folder_stays_small_and_whole_while_states_change() {
             turns += 1;
         }
     }
-    let live: u64 = (0..numbers).map(|n| state(n, 400).len() as u64 + segments::BESIDE).sum();
+    let live: u64 = (0..numbers).map(|n| state(n, 400).len() as u64 + BESIDE).sum();
     comes(|| store.figures().bytes <= 2 * live + 3 * of(folder.path()).segment);
     assert_eq!((turns, store.figures().kept, store.figures().failures), (8, numbers, 0));
 }
@@ -186,7 +187,7 @@ fn a_disk_that_is_full_anywhere_costs_memory_and_loses_nothing() {
         let room_left = disk.clone();
         let create = move |path: &Path| {
             let file = private::file().truncate(true).open(path)?;
-            Ok(Writer::on(Disk { file, room: room_left.clone() }, segments::MAGIC))
+            Ok(Writer::on(Disk { file, room: room_left.clone() }, MAGIC))
         };
         let engine = Folder::open_on(of(folder.path()), Box::new(create)).expect("the folder is free");
         let mut left = Vec::new();
@@ -217,7 +218,7 @@ fn damaged_and_cut_records_are_left_out_and_reported() {
     let (store, ..) = open_with(FolderSettings { segment: 1 << 20, ..of(folder.path()) }, settings());
     (0..10).for_each(|n| store.put(n, state(n, 1)));
     drop(store);
-    let path = segments::path(folder.path(), 1);
+    let path = path(folder.path(), 1);
     let whole = std::fs::read(&path).expect("it is there");
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
@@ -266,7 +267,7 @@ fn plain_segment(salted: &[u8]) -> Vec<u8> {
             (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ ((crc & 1) * 0xedb8_8320))
         })
     };
-    let (mut plain, mut rest) = (segments::MAGIC.to_vec(), &salted[40..]);
+    let (mut plain, mut rest) = (MAGIC.to_vec(), &salted[40..]);
     while let Some((head, behind)) = rest.split_first_chunk::<13>() {
         let length = u32::from_le_bytes(*head.first_chunk().expect("it has four bytes"));
         let (payload, behind) = behind.split_at(length as usize);
