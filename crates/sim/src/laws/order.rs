@@ -15,7 +15,7 @@ struct RequestRecord {
 
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// By host, Call-ID and the sender's tag, then by branch and method.
+    /// Requests by host, Call-ID and the sender's tag, then by branch and method.
     lines: Recent<HashMap<Vec<u8>, RequestRecord>>,
     /// Number of arrivals.
     count: u64,
