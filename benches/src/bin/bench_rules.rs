@@ -31,7 +31,7 @@ use strowger_tests::random::Random;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What a decision by rules costs
+/// Cost of a decision by rules
 #[derive(clap::Parser)]
 struct Arguments {
     /// Rules that are asked

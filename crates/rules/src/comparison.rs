@@ -39,12 +39,12 @@ impl<'t> Parser<'t> {
                     return Ok((Node::Text(text, case, TextTest::Is(wanted.into())), is_negated));
                 }
                 let (other, span) = self.other(of, "text between quotes, such as 'alice'")?;
-                let Operand::Text(other) = other else { return Err(self.unlike(of, span, "text")) };
+                let Operand::Text(other) = other else { return Err(self.type_mismatch(of, span, "text")) };
                 let both = if other.case() == Case::Ignored { Case::Ignored } else { case };
                 return Ok((Node::Text(text, both, TextTest::Same(other)), is_negated));
             }
             Comparison::Order(_, at) => {
-                let cure = format!("compare it by {}", listed(&TEXT_COMPARISONS));
+                let cure = format!("compare it by {}", or_list(&TEXT_COMPARISONS));
                 return Err(Fault::new(at, "text has no order", cure));
             }
             Comparison::In(is_negated) => (self.within_texts(&text, of)?, is_negated),
@@ -96,7 +96,7 @@ impl<'t> Parser<'t> {
                     && !word.starts_with(|c: char| c.is_ascii_digit())
                 {
                     let (other, span) = self.other(of, NUMBER)?;
-                    let Operand::Number(other) = other else { return Err(self.unlike(of, span, "a number")) };
+                    let Operand::Number(other) = other else { return Err(self.type_mismatch(of, span, "a number")) };
                     (NumberTest::Same(order, other), is_negated)
                 } else {
                     self.next()?;
@@ -145,7 +145,7 @@ impl<'t> Parser<'t> {
                 (AddressTest::Within(Networks::new(&[(network, 0)])), order == Order::Unequal)
             }
             Comparison::Order(_, at) => {
-                let cure = format!("compare it by {}", listed(&ADDRESS_COMPARISONS));
+                let cure = format!("compare it by {}", or_list(&ADDRESS_COMPARISONS));
                 return Err(Fault::new(at, "addresses have no order", cure));
             }
             Comparison::In(is_negated) => (self.within_networks(field, of)?, is_negated),
@@ -202,12 +202,12 @@ impl<'t> Parser<'t> {
         let near = match token {
             Token::Word(word) if TEXT_COMPARISONS.contains(&word) => {
                 let message = format!("`{word}` compares texts, which `{value}` is not");
-                return Err(Fault::new(span, message, format!("compare it by {}", listed(allowed))));
+                return Err(Fault::new(span, message, format!("compare it by {}", or_list(allowed))));
             }
             Token::Word(word) => did_you_mean(word, allowed.iter().copied()),
             _ => None,
         };
-        let cure = near.unwrap_or_else(|| format!("write {} behind `{value}`", listed(allowed)));
+        let cure = near.unwrap_or_else(|| format!("write {} behind `{value}`", or_list(allowed)));
         Err(Fault::new(span, format!("here a comparison of `{value}` is missing"), cure))
     }
 
@@ -233,7 +233,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Fault of a value whose type differs from that of the value to its left.
-    fn unlike(&self, of: &Range<usize>, span: Range<usize>, word: &str) -> Fault {
+    fn type_mismatch(&self, of: &Range<usize>, span: Range<usize>, word: &str) -> Fault {
         let message = format!("`{}` is {word}, `{}` is not", &self.text[of.clone()], &self.text[span.clone()]);
         Fault::new(span, message, format!("compare {word} with {word}"))
     }
@@ -314,7 +314,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// Joins words for a sentence.
-fn listed(words: &[&str]) -> String {
+fn or_list(words: &[&str]) -> String {
     let [others @ .., last] = words else { return String::new() };
     format!("{} or {last}", others.join(", "))
 }

@@ -4,7 +4,7 @@ use crate::expression::{Expression, Node, TextTest};
 use crate::field::{AddressField, Facts, FlagField, TextField};
 use crate::parser::Parser;
 use crate::token;
-use crate::value::{Key, Text, Value, World};
+use crate::value::{Input, Key, Text, Value};
 use crate::{Fault, SetId, SetNames, Sets};
 
 /// Maximum length of a condition in bytes.
@@ -64,7 +64,7 @@ impl Condition {
 
     /// True if the condition holds for these facts.
     pub fn holds<F: Facts + ?Sized>(&self, facts: &F, sets: &Sets) -> bool {
-        self.expression.holds(&World { facts, sets })
+        self.expression.holds(&Input { facts, sets })
     }
 
     /// Sets that it queries, each once.
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_names_the_sets_that_it_asks() {
+    fn a_condition_names_the_sets_that_it_queries() {
         let mut names = SetNames::default();
         let kinds = [("a", Kind::Texts), ("b", Kind::Prefixes), ("c", Kind::Networks), ("d", Kind::Texts)];
         let [a, b, c, d] = kinds.map(|(name, kind)| names.add(name, kind).expect("a name"));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_of_other_languages_behind_a_fault_are_told_with_it() {
+    fn a_fault_names_later_signs_of_other_languages() {
         let fault = Condition::compile("number startswith '00' && authenticated || x", &SetNames::default());
         let fault = fault.expect_err("no comparison is called so");
         assert!(fault.cure.contains("starts_with"), "{fault}");

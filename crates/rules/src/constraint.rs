@@ -4,7 +4,7 @@
 use crate::expression::{AddressTest, Expression, Node, NumberTest, TextTest, in_set};
 use crate::field::{AddressField, Facts, FlagField, NumberField};
 use crate::token::Order;
-use crate::value::{Text, World};
+use crate::value::{Input, Text};
 use crate::{Network, SetId};
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ pub(crate) enum Question {
 
 /// Value of a request for a question.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Said<'a> {
+pub(crate) enum RequestValue<'a> {
     Text(&'a [u8]),
     Number(u64),
     Address(IpAddr),
@@ -50,20 +50,20 @@ pub(crate) struct Constraint {
 }
 
 impl Question {
-    pub(crate) fn ask<'a, F: Facts + ?Sized>(&self, world: &World<'a, F>) -> Option<Said<'a>> {
+    pub(crate) fn ask<'a, F: Facts + ?Sized>(&self, input: &Input<'a, F>) -> Option<RequestValue<'a>> {
         Some(match self {
-            Self::Text(text) | Self::Matched(text) => Said::Text(text.of(world)?),
-            Self::Number(field) => Said::Number(world.facts.number(*field)?),
-            Self::Address(field) => Said::Address(world.facts.address(*field)?),
-            Self::Flag(field) => Said::Number(world.facts.flag(*field).into()),
+            Self::Text(text) | Self::Matched(text) => RequestValue::Text(text.of(input)?),
+            Self::Number(field) => RequestValue::Number(input.facts.number(*field)?),
+            Self::Address(field) => RequestValue::Address(input.facts.address(*field)?),
+            Self::Flag(field) => RequestValue::Number(input.facts.flag(*field).into()),
             Self::TextIn(text, set) => {
-                let is_in = text.of(world).is_some_and(|found| in_set(world.sets, *set, found, text.case()));
-                Said::Number(is_in.into())
+                let is_in = text.of(input).is_some_and(|found| in_set(input.sets, *set, found, text.case()));
+                RequestValue::Number(is_in.into())
             }
             Self::AddressIn(field, set) => {
-                let set = world.sets.set(*set);
-                let is_in = set.zip(world.facts.address(*field)).is_some_and(|(set, address)| set.has_address(address));
-                Said::Number(is_in.into())
+                let set = input.sets.set(*set);
+                let is_in = set.zip(input.facts.address(*field)).is_some_and(|(set, address)| set.has_address(address));
+                RequestValue::Number(is_in.into())
             }
         })
     }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_condition_needs_is_found() {
+    fn the_constraints_of_a_condition_are_found() {
         for (text, want) in [
             ("method == 'INVITE' and source.port == 5060", &["method: invite", "source.port: 5060"][..]),
             ("method in ['INVITE', 'BYE'] and method == 'BYE'", &["method: bye"]),

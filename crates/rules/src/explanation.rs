@@ -2,7 +2,7 @@
 
 use crate::Condition;
 use crate::field::Facts;
-use crate::value::World;
+use crate::value::Input;
 use std::fmt;
 
 /// The reason for the verdict of each rule of a list. Displays as one line per rule.
@@ -29,18 +29,18 @@ pub struct Verdict<'a> {
 }
 
 impl<'a> Verdict<'a> {
-    pub(crate) fn of<F: Facts + ?Sized>(name: &'a str, condition: &'a Condition, world: &World<'_, F>) -> Self {
-        let (decider, holds) = condition.expression.decider(world);
+    pub(crate) fn of<F: Facts + ?Sized>(name: &'a str, condition: &'a Condition, input: &Input<'_, F>) -> Self {
+        let (decider, holds) = condition.expression.decider(input);
         let mut asked = Vec::new();
         decider.values(&mut asked);
         let mut values: Vec<(String, String)> = Vec::new();
         for value in asked {
             let name = value.to_string();
             if !values.iter().any(|(known, _)| *known == name) {
-                values.push((name, value.shown(world)));
+                values.push((name, value.shown(input)));
             }
         }
-        let matches = condition.expression.holds(world);
+        let matches = condition.expression.holds(input);
         Self { name, matches, decider: condition.text_of(decider), holds, values }
     }
 

@@ -6,7 +6,7 @@ use crate::networks::Networks;
 use crate::pattern::Pattern;
 use crate::texts::Texts;
 use crate::token::Order;
-use crate::value::{Text, Value, World};
+use crate::value::{Input, Text, Value};
 use crate::{SetId, Sets};
 use std::ops::Range;
 
@@ -126,41 +126,41 @@ impl Expression {
             Node::Flag(field) => is_one(Test::Flag(*field)),
             Node::Text(Text::Field(field), _, TextTest::Is(_) | TextTest::OneOf(_)) => is_one(Test::Listed(*field)),
             Node::Text(Text::Field(field), _, TextTest::In(set)) => is_one(Test::In(*field, *set)),
-            Node::Text(text, _, TextTest::Same(other)) => [text, other].into_iter().any(|text| text.is_there(is_one)),
-            Node::Exists(Value::Text(text)) | Node::Text(text, ..) => text.is_there(is_one),
+            Node::Text(text, _, TextTest::Same(other)) => [text, other].into_iter().any(|text| text.needs(is_one)),
+            Node::Exists(Value::Text(text)) | Node::Text(text, ..) => text.needs(is_one),
             Node::Address(field, _) => is_one(Test::Address(*field)),
             _ => false,
         }
     }
 
     /// Evaluates the expression. A test of an absent value fails.
-    pub(crate) fn holds<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> bool {
+    pub(crate) fn holds<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> bool {
         match &self.node {
             Node::Constant(value) => *value,
-            Node::Flag(field) => world.facts.flag(*field),
-            Node::Exists(value) => value.is_there(world),
-            Node::Text(text, case, test) => text.of(world).is_some_and(|text| test.holds(text, *case, world)),
-            Node::Number(field, test) => world.facts.number(*field).is_some_and(|number| test.holds(number, world)),
-            Node::Address(field, test) => world.facts.address(*field).is_some_and(|address| match test {
+            Node::Flag(field) => input.facts.flag(*field),
+            Node::Exists(value) => value.is_present(input),
+            Node::Text(text, case, test) => text.of(input).is_some_and(|text| test.holds(text, *case, input)),
+            Node::Number(field, test) => input.facts.number(*field).is_some_and(|number| test.holds(number, input)),
+            Node::Address(field, test) => input.facts.address(*field).is_some_and(|address| match test {
                 AddressTest::Within(networks) => networks.longest(address).is_some(),
-                AddressTest::In(set) => world.sets.set(*set).is_some_and(|set| set.has_address(address)),
+                AddressTest::In(set) => input.sets.set(*set).is_some_and(|set| set.has_address(address)),
             }),
-            Node::Not(inner) | Node::Opposite(inner) => !inner.holds(world),
-            Node::And(all) => all.iter().all(|one| one.holds(world)),
-            Node::Or(any) => any.iter().any(|one| one.holds(world)),
+            Node::Not(inner) | Node::Opposite(inner) => !inner.holds(input),
+            Node::And(all) => all.iter().all(|one| one.holds(input)),
+            Node::Or(any) => any.iter().any(|one| one.holds(input)),
         }
     }
 
     /// The deciding part and its value: the first that fails if all must hold, the first that holds if one suffices.
-    pub(crate) fn decider<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> (&Self, bool) {
-        let whole = self.holds(world);
+    pub(crate) fn decider<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> (&Self, bool) {
+        let whole = self.holds(input);
         match &self.node {
-            Node::And(all) if !whole => all.iter().find(|one| !one.holds(world)),
-            Node::Or(any) if whole => any.iter().find(|one| one.holds(world)),
+            Node::And(all) if !whole => all.iter().find(|one| !one.holds(input)),
+            Node::Or(any) if whole => any.iter().find(|one| one.holds(input)),
             Node::Not(inner) => Some(&**inner),
             _ => None,
         }
-        .map_or((self, whole), |part| part.decider(world))
+        .map_or((self, whole), |part| part.decider(input))
     }
 
     /// Collects each value that it uses, in the order of the text.
@@ -188,12 +188,12 @@ impl Expression {
 }
 
 impl TextTest {
-    fn holds<F: Facts + ?Sized>(&self, text: &[u8], case: Case, world: &World<'_, F>) -> bool {
+    fn holds<F: Facts + ?Sized>(&self, text: &[u8], case: Case, input: &Input<'_, F>) -> bool {
         match self {
             Self::Is(wanted) => same(text, wanted.as_bytes(), case),
             Self::OneOf(texts) => texts.find(text, case).is_some(),
-            Self::Same(other) => other.of(world).is_some_and(|other| same(text, other, case)),
-            Self::In(set) => in_set(world.sets, *set, text, case),
+            Self::Same(other) => other.of(input).is_some_and(|other| same(text, other, case)),
+            Self::In(set) => in_set(input.sets, *set, text, case),
             Self::StartsWith(part) => text.get(..part.len()).is_some_and(|start| same(start, part.as_bytes(), case)),
             Self::EndsWith(part) => {
                 let end = text.len().checked_sub(part.len()).map(|at| &text[at..]);
@@ -205,10 +205,10 @@ impl TextTest {
 }
 
 impl NumberTest {
-    fn holds<F: Facts + ?Sized>(&self, number: u64, world: &World<'_, F>) -> bool {
+    fn holds<F: Facts + ?Sized>(&self, number: u64, input: &Input<'_, F>) -> bool {
         match self {
             Self::Is(order, wanted) => order.holds(number, *wanted),
-            Self::Same(order, field) => world.facts.number(*field).is_some_and(|other| order.holds(number, other)),
+            Self::Same(order, field) => input.facts.number(*field).is_some_and(|other| order.holds(number, other)),
             Self::OneOf(numbers) => numbers.binary_search(&number).is_ok(),
         }
     }

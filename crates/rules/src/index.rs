@@ -4,13 +4,13 @@
 //! For each answer, a column stores the rules that need it; the other rules are open to any answer. The candidates are
 //! the rules that every column admits: the bitwise AND of one row per column. They must still be evaluated.
 
-use crate::constraint::{Answer, Constraint, Question, Said};
+use crate::constraint::{Answer, Constraint, Question, RequestValue};
 use crate::field::Facts;
 use crate::networks::Networks;
 use crate::pattern::{Found, Patterns};
 use crate::prefixes::Prefixes;
 use crate::texts::{Arena, Texts};
-use crate::value::World;
+use crate::value::Input;
 use crate::{Case, Network};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -111,30 +111,30 @@ impl Index {
     }
 
     /// The rules that can match, in order.
-    pub(crate) fn candidates<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> Candidates<'_> {
+    pub(crate) fn candidates<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> Candidates<'_> {
         let mut admitted = [Admitted::One(&[]); MAX_COLUMNS];
         for (column, admitted) in self.columns.iter().zip(&mut admitted) {
-            *admitted = self.admitted(column, column.question.ask(world));
+            *admitted = self.admitted(column, column.question.ask(input));
         }
         Candidates { index: self, admitted, bits: [0; VIEW], at: VIEW, end: 0 }
     }
 
     /// The rules that need this value, without those that are open.
-    fn admitted<'a>(&'a self, column: &'a Column, said: Option<Said<'_>>) -> Admitted<'a> {
-        let posting = match (&column.answers, said) {
-            (Answers::Texts { whole, of_whole, prefixes, of_prefixes }, Some(Said::Text(text))) => {
+    fn admitted<'a>(&'a self, column: &'a Column, value: Option<RequestValue<'_>>) -> Admitted<'a> {
+        let posting = match (&column.answers, value) {
+            (Answers::Texts { whole, of_whole, prefixes, of_prefixes }, Some(RequestValue::Text(text))) => {
                 match whole.find(text, Case::Ignored) {
                     Some(id) => of_whole.get(id as usize),
                     None => prefixes.longest(text).and_then(|(_, id)| of_prefixes.get(id as usize)),
                 }
             }
-            (Answers::Numbers(numbers), Some(Said::Number(number))) => {
+            (Answers::Numbers(numbers), Some(RequestValue::Number(number))) => {
                 numbers.binary_search_by_key(&number, |(known, _)| *known).ok().map(|place| &numbers[place].1)
             }
-            (Answers::Networks(networks, postings), Some(Said::Address(address))) => {
+            (Answers::Networks(networks, postings), Some(RequestValue::Address(address))) => {
                 networks.longest(address).and_then(|id| postings.get(id as usize))
             }
-            (Answers::Patterns(patterns, postings), Some(Said::Text(text))) => {
+            (Answers::Patterns(patterns, postings), Some(RequestValue::Text(text))) => {
                 return Admitted::Patterns(postings, patterns.found(text));
             }
             _ => None,

@@ -37,7 +37,7 @@
 //!     }
 //! }
 //!
-//! // The sets: their names and kinds are known when conditions are compiled, what is in them may change at any time.
+//! // The sets: names and kinds are fixed when conditions are compiled, contents may change at any time.
 //! let mut names = SetNames::default();
 //! let carriers = names.add("carriers", Kind::Prefixes)?;
 //! let offices = names.add("offices", Kind::Networks)?;
@@ -47,7 +47,7 @@
 //!     .with(carriers, Arc::new(Set::read_csv(Kind::Prefixes, "carriers.csv", &text[..], columns)?))?
 //!     .with(offices, Arc::new(Set::new(Kind::Networks, [("192.0.2.0/24", None::<&str>)])?))?;
 //!
-//! // The rules: what their actions are, this crate does not ask.
+//! // The rules: this crate does not interpret their actions.
 //! let rule = |name: &str, when: &str, action| {
 //!     Condition::compile(when, &names).map(|condition| Rule { name: name.into(), condition, action })
 //! };
@@ -91,15 +91,15 @@
 //!
 //! | test | holds if |
 //! |---|---|
-//! | `in_dialog` | the flag holds |
+//! | `in_dialog` | the flag is true |
 //! | `method == 'INVITE'`, `from.user != user` | the two are equal, or are not: text, numbers, addresses; the right one is a constant or a value |
-//! | `size > 4KiB` | numbers stand in this order: `<`, `<=`, `>`, `>=` |
+//! | `size > 4KiB` | the numbers compare so: `<`, `<=`, `>`, `>=` |
 //! | `method in ['INVITE', 'BYE']` | the value is in the list |
-//! | `user in vips`, `user not in vips` | the set holds it: the whole text, a prefix of it, a network around it, as the kind of the set is |
-//! | `source.address in 10.0.0.0/8` | the network holds it |
-//! | `number starts_with '+49'`, `ends_with` | it begins or ends so |
+//! | `user in vips`, `user not in vips` | the set contains the whole text, a prefix of it, or a network around it, depending on the kind of the set |
+//! | `source.address in 10.0.0.0/8` | the network contains it |
+//! | `number starts_with '+49'`, `ends_with` | the text begins or ends so |
 //! | `number matches '^00[1-9]'` | the regular expression is found in it, anywhere: `^` is its beginning, `$` its end |
-//! | `exists user` | it is there |
+//! | `exists user` | the value is present |
 //! | `true`, `false` | always, never |
 //!
 //! The value `carriers[number]` is the value that a set has for the key `number`. It may be used like a text field.

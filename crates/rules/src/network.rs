@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_has_its_cure() {
+    fn a_malformed_network_has_its_cure() {
         for (text, cure) in [
             ("10.0.0.1/8", "write 10.0.0.0/8"),
             ("2001:db8::1/32", "write 2001:db8::/32"),

@@ -19,7 +19,7 @@ struct Row {
     start: u128,
     value: u32,
     /// Row of the smallest network around this one.
-    around: u32,
+    parent: u32,
     bits: u8,
 }
 
@@ -32,20 +32,20 @@ impl Networks {
                 .filter(|(network, _)| network.is_ipv4() == v4)
                 .map(|(network, value)| {
                     let (start, bits) = network.key();
-                    Row { start, value: *value, around: NONE, bits }
+                    Row { start, value: *value, parent: NONE, bits }
                 })
                 .collect();
             rows.sort_unstable_by_key(|row| (row.start, row.bits));
             for at in 1..rows.len() {
                 let start = rows[at].start;
                 // The network around this one is the row before, or one of the networks around that row.
-                let mut around = u32::try_from(at - 1).expect("rows are few");
-                while let Some(row) = rows.get(around as usize)
+                let mut parent = u32::try_from(at - 1).expect("rows are few");
+                while let Some(row) = rows.get(parent as usize)
                     && start & mask(row.bits) != row.start
                 {
-                    around = row.around;
+                    parent = row.parent;
                 }
-                rows[at].around = around;
+                rows[at].parent = parent;
             }
             rows.into()
         };
@@ -67,7 +67,7 @@ impl Networks {
         let mut next = rows.partition_point(|row| row.start <= bits).wrapping_sub(1);
         std::iter::from_fn(move || {
             let row = rows.get(next)?;
-            next = row.around as usize;
+            next = row.parent as usize;
             Some(row)
         })
         .filter(move |row| bits & mask(row.bits) == row.start)
@@ -128,7 +128,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_array_finds_what_a_search_does(
+        fn the_array_agrees_with_a_linear_search(
             rows in prop::collection::btree_set((any::<bool>(), 0..6u8, 0..9u8), 0..40),
             addresses in prop::collection::vec((any::<bool>(), any::<[u8; 2]>()), 30),
         ) {

@@ -59,7 +59,7 @@ impl<'t> Parser<'t> {
             (Token::Close, span) => {
                 Err(Fault::new(span, "no parenthesis is open here", "remove this one, or open it before"))
             }
-            (token, span) => Err(self.goes_on(token, span)),
+            (token, span) => Err(self.unjoined(token, span)),
         }
     }
 
@@ -104,7 +104,7 @@ impl<'t> Parser<'t> {
                     (Token::End, _) => {
                         Err(Fault::new(span, "this parenthesis is not closed", "write ) behind what it holds"))
                     }
-                    (token, at) => Err(self.goes_on(token, at)),
+                    (token, at) => Err(self.unjoined(token, at)),
                 }
             }
             Token::Word(word @ ("true" | "false")) => {
@@ -202,7 +202,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Fault of a token after the end of a test that no operator joins.
-    fn goes_on(&self, token: Token<'_>, span: Range<usize>) -> Fault {
+    fn unjoined(&self, token: Token<'_>, span: Range<usize>) -> Fault {
         let near = if let Token::Word(word) = token { did_you_mean(word, ["and", "or"]) } else { None };
         let cure = near.unwrap_or_else(|| "write `and` or `or` before it, or remove it".into());
         Fault::new(span.clone(), format!("the condition goes on with `{}`", &self.text[span]), cure)

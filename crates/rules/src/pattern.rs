@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_shown_where_it_is_none() {
+    fn the_fault_of_a_pattern_has_its_position() {
         let fault = Pattern::new("a(b", Case::Exact, &(10..13)).expect_err("an open group");
         assert_eq!((fault.span, &fault.message[..]), (11..12, "this is no pattern: unclosed group"));
         let fault = Pattern::new(r"a(?=b)", Case::Exact, &(10..16)).expect_err("look-around");

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_begin_so_come_in_order() {
+    fn prefixes_with_a_beginning_come_in_order() {
         for others in [&[][..], &["a", "b", "cdefghijklmnop", "jä"]] {
             let texts = [&["1", "10", "105", "12", "2"], others].concat();
             let set = prefixes(&texts);
@@ -314,7 +314,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_trie_finds_what_a_search_does(
+        fn the_trie_agrees_with_a_linear_search(
             rows in prop::collection::btree_set("[0-9]{0,7}|[0-9a-z]{1,5}|11[12]{1,9}", 0..60),
             texts in prop::collection::vec("[0-9]{0,9}|[0-9a-zA-Z]{1,7}|11[12]{1,9}", 20),
         ) {

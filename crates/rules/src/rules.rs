@@ -3,7 +3,7 @@
 use crate::explanation::{Explanation, Verdict};
 use crate::field::Facts;
 use crate::index::Index;
-use crate::value::World;
+use crate::value::Input;
 use crate::{Condition, Sets, constraint};
 use std::ops::ControlFlow;
 
@@ -41,10 +41,10 @@ impl<A> Rules<A> {
         sets: &Sets,
         mut visit: impl FnMut(usize, &'a Rule<A>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let world = World { facts, sets };
-        for place in self.index.candidates(&world) {
+        let input = Input { facts, sets };
+        for place in self.index.candidates(&input) {
             let rule = &self.rules[place];
-            if rule.condition.expression.holds(&world) {
+            if rule.condition.expression.holds(&input) {
                 visit(place, rule)?;
             }
         }
@@ -76,9 +76,9 @@ impl<A> Rules<A> {
 
     /// Explains the verdicts of the first `most` rules.
     pub fn explain_first<F: Facts + ?Sized>(&self, most: usize, facts: &F, sets: &Sets) -> Explanation<'_> {
-        let world = World { facts, sets };
+        let input = Input { facts, sets };
         let first = self.rules.iter().take(most);
-        Explanation { verdicts: first.map(|rule| Verdict::of(&rule.name, &rule.condition, &world)).collect() }
+        Explanation { verdicts: first.map(|rule| Verdict::of(&rule.name, &rule.condition, &input)).collect() }
     }
 
     /// Number of rules.

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_begin_so_stand_together() {
+    fn texts_with_a_beginning_are_adjacent() {
         let texts = texts(&["1", "10", "11", "110", "2"]);
         assert_eq!(texts.beginning("11").collect::<Vec<_>>(), [2, 3]);
         assert_eq!(texts.beginning("").count(), 5);

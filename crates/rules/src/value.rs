@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 /// The input of an evaluation.
-pub(crate) struct World<'a, F: ?Sized> {
+pub(crate) struct Input<'a, F: ?Sized> {
     pub(crate) facts: &'a F,
     pub(crate) sets: &'a Sets,
 }
@@ -38,15 +38,15 @@ pub(crate) enum Value {
 }
 
 impl Text {
-    pub(crate) fn of<'a, F: Facts + ?Sized>(&self, world: &World<'a, F>) -> Option<&'a [u8]> {
+    pub(crate) fn of<'a, F: Facts + ?Sized>(&self, input: &Input<'a, F>) -> Option<&'a [u8]> {
         match self {
-            Self::Field(field) => world.facts.text(*field),
-            Self::Header(name) => world.facts.header(name),
+            Self::Field(field) => input.facts.text(*field),
+            Self::Header(name) => input.facts.header(name),
             Self::Of(set, _, key) => {
-                let set = world.sets.set(*set)?;
+                let set = input.sets.set(*set)?;
                 match &**key {
-                    Key::Text(text) => set.text_value(text.of(world)?, text.case()),
-                    Key::Address(field) => set.address_value(world.facts.address(*field)?),
+                    Key::Text(text) => set.text_value(text.of(input)?, text.case()),
+                    Key::Address(field) => set.address_value(input.facts.address(*field)?),
                 }
             }
         }
@@ -63,12 +63,12 @@ impl Text {
     }
 
     /// True if `is_one` returns true for a part without which this value is absent.
-    pub(crate) fn is_there(&self, is_one: &dyn Fn(Test) -> bool) -> bool {
+    pub(crate) fn needs(&self, is_one: &dyn Fn(Test) -> bool) -> bool {
         match self {
             Self::Field(field) => is_one(Test::There(*field)),
             Self::Header(_) => false,
             Self::Of(_, _, key) => match &**key {
-                Key::Text(text) => text.is_there(is_one),
+                Key::Text(text) => text.needs(is_one),
                 Key::Address(field) => is_one(Test::Address(*field)),
             },
         }
@@ -83,21 +83,21 @@ impl Text {
 }
 
 impl Value {
-    pub(crate) fn is_there<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> bool {
+    pub(crate) fn is_present<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> bool {
         match self {
-            Self::Text(text) => text.of(world).is_some(),
-            Self::Number(field) => world.facts.number(*field).is_some(),
-            Self::Address(field) => world.facts.address(*field).is_some(),
+            Self::Text(text) => text.of(input).is_some(),
+            Self::Number(field) => input.facts.number(*field).is_some(),
+            Self::Address(field) => input.facts.address(*field).is_some(),
         }
     }
 
     /// Formats the value for people: text in quotes, its control octets escaped and a long one truncated.
-    pub(crate) fn shown<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> String {
+    pub(crate) fn shown<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> String {
         let found = match self {
-            Self::Text(text) => text.of(world).map(shown),
-            Self::Number(field) => world.facts.number(*field).map(|number| number.to_string()),
+            Self::Text(text) => text.of(input).map(shown),
+            Self::Number(field) => input.facts.number(*field).map(|number| number.to_string()),
             Self::Address(field) => {
-                world.facts.address(*field).map(|address: IpAddr| address.to_canonical().to_string())
+                input.facts.address(*field).map(|address: IpAddr| address.to_canonical().to_string())
             }
         };
         found.unwrap_or_else(|| "absent".into())

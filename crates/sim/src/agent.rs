@@ -10,7 +10,7 @@ mod tally;
 mod task;
 
 pub use self::callee::Answer;
-use self::callee::Rung;
+use self::callee::IncomingCall;
 pub use self::caller::Outcome;
 use self::caller::{Kind, Sent};
 use self::leg::Leg;
@@ -77,7 +77,7 @@ pub struct Agent {
     /// Answers to the next calls.
     answers: Vec<Answer>,
     sent: Vec<Sent>,
-    rung: Vec<Rung>,
+    rung: Vec<IncomingCall>,
     legs: Vec<Leg>,
     tally: Tally,
     /// Number of starts of its process.

@@ -85,7 +85,7 @@ pub enum Arriving {
 pub struct Network {
     conditions: Conditions,
     random: Random,
-    /// By time of arrival, then in the order of sending.
+    /// Arrivals by time, then in the order of sending.
     under_way: BTreeMap<(u64, u64), Arriving>,
     sent: u64,
 }

@@ -27,7 +27,7 @@ impl Noise {
     }
 
     /// Perhaps returns a broken copy of this message, with its source.
-    pub fn beside(&mut self, message: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
+    pub fn broken_copy(&mut self, message: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
         if !self.random.chance(self.often) {
             return None;
         }

@@ -142,7 +142,7 @@ pub fn world(seed: u64) -> World {
     choices.counts = counts(&mut of_accounting, &choices);
     let mut of_failures = Random::new(!seed.rotate_left(32));
     choices.mailbox = mailbox(&mut of_failures, &choices);
-    let Choices { calm, two, beside, passwords, .. } = choices;
+    let Choices { calm, two, shares_users, passwords, .. } = choices;
     let mut users = database(random, &choices);
     let change = |n| {
         let (is_one, at) = (random.chance(100), random.between(5_000, 60_000));
@@ -152,23 +152,23 @@ pub fn world(seed: u64) -> World {
     let users = passwords.then(|| Arc::new(users));
 
     let mut hosts: Vec<(SocketAddr, Node)> = Vec::new();
-    let other = if beside { DOMAIN } else { "edge.example" };
+    let other = if shares_users { DOMAIN } else { "edge.example" };
     for (at, domain) in [(home, DOMAIN), (edge, other)].into_iter().take(1 + usize::from(two)) {
         let settings = server(random, &choices, at, domain, users.as_ref());
         let server = match hosts.first() {
-            Some((_, Node::Server(first))) if beside => first.beside(START, settings, random.u64()),
+            Some((_, Node::Server(first))) if shares_users => first.sibling(START, settings, random.u64()),
             _ => ServerHost::new(START, settings, random.u64()),
         };
         hosts.push((at, server.into()));
     }
     // If each has a table of its own, caller and callees register with one server.
-    let is_apart = beside && choices.keeping == Keeping::Written;
+    let is_apart = shares_users && choices.keeping == Keeping::Written;
     let first = if two && !is_apart { edge } else { home };
     let carol_is = if choices.shared { "bob" } else { "carol" };
     let [a, b, c] = choices.lines;
     let mut alice = Agent::new("alice", DOMAIN, a, first, random.u64());
     // A connection belongs to one server: a phone that only its connection reaches registers with the called server.
-    let callees = if beside && choices.lines.iter().any(Line::is_one_way) { first } else { home };
+    let callees = if shares_users && choices.lines.iter().any(Line::is_one_way) { first } else { home };
     let mut bob = Agent::new("bob", DOMAIN, b, callees, random.u64());
     let mut carol = Agent::new(carol_is, DOMAIN, c, callees, random.u64());
     alice.plan_register(1_000, 3_600);

@@ -3,12 +3,12 @@
 //! reloaded, the process restarts.
 
 mod accounts;
-mod aside;
-mod beside;
+mod background;
 mod bindings;
 mod counts;
 mod credentials;
 mod database;
+mod failed_targets;
 mod host;
 mod kept;
 mod limits;
@@ -30,7 +30,7 @@ use self::bindings::Rows;
 use self::counts::Counting;
 use self::credentials::Credentials;
 use self::kept::Kept;
-use self::limits::Leads;
+use self::limits::RoutedCalls;
 use self::observer::Input;
 use self::process::{Due, Process, listeners};
 use self::rows::Table;
@@ -97,7 +97,7 @@ pub struct ServerHost {
     /// Persisted calls, if the configuration names a folder for them.
     kept: Option<Kept>,
     /// Calls that a failure has routed to the mailbox.
-    led: Leads,
+    led: RoutedCalls,
 }
 
 /// Time in ms between two rounds of upkeep.
@@ -127,7 +127,7 @@ impl ServerHost {
     }
 
     /// Creates another server with the secret and the database of this one.
-    pub fn beside(&self, now: Now, settings: ServerSettings, seed: u64) -> Self {
+    pub fn sibling(&self, now: Now, settings: ServerSettings, seed: u64) -> Self {
         Self::at(now, settings, self.site.clone(), Random::new(seed))
     }
 
@@ -155,7 +155,7 @@ impl ServerHost {
             identities: Identities::default(),
             table: Table::default(),
             is_moving: false,
-            led: Leads::default(),
+            led: RoutedCalls::default(),
         }
     }
 
@@ -219,7 +219,7 @@ impl ServerHost {
     }
 
     /// True if it believes this connection of its process open.
-    pub(crate) fn knows_as_open(&self, flow: Flow) -> bool {
+    pub(crate) fn has_open_flow(&self, flow: Flow) -> bool {
         flow.process == self.process.number && self.process.shared.is_open(flow)
     }
 
@@ -268,7 +268,7 @@ impl ServerHost {
         let watched = process.observer.watch(now.mono, input, &own, &notices, &log::taken());
         let targets =
             self.settings.names.iter().find(|name| name.proves.is_some()).map_or(&[][..], |name| &name.targets);
-        let tried = process.aside.sends(now.mono, &own, targets, |token| token | (shard as u64) << SHARD);
+        let tried = process.failed_targets.sends(now.mono, &own, targets, |token| token | (shard as u64) << SHARD);
         if let Err(problem) = watched.and(tried) {
             self.wrong(problem);
         }
@@ -335,7 +335,7 @@ impl ServerHost {
     fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
         (self.has_moved, self.is_moving) = (true, true);
         let in_bytes = self.settings.configs.len() == 1 && self.random.chance(500);
-        self.process.aside.is_blind = true;
+        self.process.failed_targets.is_blind = true;
         for bucket in 0..BUCKETS {
             if self.random.chance(500) {
                 let from = self.process.owners[bucket];
@@ -374,13 +374,13 @@ impl ServerHost {
                 effect @ (Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. }) => self.keep(now, effect),
             }
         }
-        self.hear_credentials(now);
+        self.on_credentials(now);
         self.ask_users(now);
         self.keep_bindings(now);
     }
 
     /// Delivers the answers of the cache of credentials that are due.
-    fn hear_credentials(&mut self, now: Now) {
+    fn on_credentials(&mut self, now: Now) {
         if self.settings.credentials.is_none() {
             return;
         }
@@ -416,7 +416,7 @@ impl ServerHost {
     }
 
     /// Passes the time to the parts around the engines, and the changes of the database.
-    fn catch_up(&mut self, now: Now) {
+    fn pass_time(&mut self, now: Now) {
         self.process.time.store(now.mono, Ordering::Relaxed);
         if let Some((lookups, asking)) = &mut self.process.lookups {
             asking.hear(lookups);

@@ -268,7 +268,7 @@ impl World {
     /// Checks that servers know which of their connections are open.
     fn check_connections(&self) -> Result<(), String> {
         for (host, server) in self.hosts.iter().enumerate().filter_map(|(n, node)| Some((n, node.server()?))) {
-            let is_unknown = |at: &&EndId| !server.knows_as_open(self.connections.flow(**at));
+            let is_unknown = |at: &&EndId| !server.has_open_flow(self.connections.flow(**at));
             if let Some(at) = self.connections.of(host).iter().find(is_unknown) {
                 return Err(format!("{}: {at:?} is open, and taken for ended", self.own[host]));
             }
@@ -316,7 +316,7 @@ impl World {
                 let [_, peer] = self.connections.hosts(at);
                 self.knows_of_loss(host, peer);
                 self.hosts[host].host().closed(now, flow, &mut self.out);
-                if self.hosts[host].server().is_some_and(|server| server.knows_as_open(flow)) {
+                if self.hosts[host].server().is_some_and(|server| server.has_open_flow(flow)) {
                     return Err(format!("{}: a connection that has ended is taken for open", self.own[host]));
                 }
                 for token in tokens {
@@ -386,7 +386,7 @@ impl World {
             }
             let to_server = self.by_address.get(&send.target.address).filter(|to| self.hosts[**to].server().is_some());
             if let (Some(noise), Some(_)) = (&mut self.noise, to_server)
-                && let Some((from, broken)) = noise.beside(bytes)
+                && let Some((from, broken)) = noise.broken_copy(bytes)
             {
                 self.network.send(self.now.mono, from, listens_at(send.target.address, Transport::Udp), &broken, true);
             }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_register_without_a_password_hears_that_calls_need_one() {
+    fn registration_without_a_password_warns_that_calls_need_one() {
         let mut config = Config::default();
         config.registrar.authenticate = false;
         assert!(banner(&config, &bound(&config)).contains("registering needs no password, calling does"));

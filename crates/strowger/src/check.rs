@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
     match checked {
         Ok((config, warnings)) => {
             output::report(&warnings);
-            let foreign = surroundings(&config, warnings.file());
+            let foreign = environment(&config, warnings.file());
             if arguments.effective {
                 output::print(&config.effective())?;
             } else {
@@ -62,7 +62,7 @@ fn standard_input() -> Result<(Config, Report), Report> {
 }
 
 /// Reports settings that do not fit this machine and this database; returns the number of warnings.
-pub(crate) fn surroundings(config: &Config, file: &str) -> usize {
+pub(crate) fn environment(config: &Config, file: &str) -> usize {
     let foreign = [config.foreign_listeners(), config.unwritable()].concat();
     output::report(&Report::new(file, "", foreign.clone()));
     foreign.len() + realm::check(config, file)

@@ -326,7 +326,7 @@ Examples:
 
 Exit codes: 0 it can be used, 1 it cannot, 2 the command line cannot be used.")]
 pub(crate) struct CheckArguments {
-    /// Configuration file, or - for standard input [default: strowger.toml of this folder; where there is none, the
+    /// Configuration file, or - for standard input [default: strowger.toml of this folder; without it, the
     /// defaults].
     #[arg(value_name = "FILE", env = "STROWGER_CONFIG", value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
@@ -484,7 +484,7 @@ pub(crate) fn address_of_record(text: &str) -> Result<AddressOfRecord, String> {
     let cure = "write NAME@DOMAIN such as alice@example.org";
     let text = text.strip_prefix("sip:").unwrap_or(text);
     let (name, domain) = text.rsplit_once('@').ok_or_else(|| format!("it has no @; {cure}"))?;
-    // The unreserved and user-unreserved characters of RFC 3261 section 25.1: what needs no escape in a SIP URI.
+    // The unreserved and user-unreserved characters of RFC 3261 section 25.1, which need no escape in a SIP URI.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/".contains(&byte);
     if name.is_empty() || !name.bytes().all(plain) {
         return Err(format!("{name:?} cannot stand before the @ of a SIP address; {cure}"));

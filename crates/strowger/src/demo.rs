@@ -17,8 +17,8 @@ use strowger_config::Log;
 
 use self::ladder::Rung;
 use self::load::CALLEE;
-use self::phones::{Call, News, Order, Step, USERS};
-use self::server::{DOMAIN, Subject};
+use self::phones::{Call, Order, PhoneEvent, Step, USERS};
+use self::server::{DOMAIN, DemoServer};
 use self::table::Figures;
 use crate::cli::DemoArguments;
 use crate::logging;
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
     let show = Show { quiet: arguments.json };
     let mut document = json!({});
 
-    let subject = Subject::start(&[USERS[0], USERS[1], CALLEE])?;
+    let subject = DemoServer::start(&[USERS[0], USERS[1], CALLEE])?;
     let (tell, news) = channel();
     let phones = phones::start(subject.udp(), tell)?;
     let order = phones.handle().mailbox(0);
@@ -165,9 +165,9 @@ impl Registered {
 }
 
 /// Waits until a phone has registered, by digest.
-fn registered(news: &Receiver<News>, name: &str) -> anyhow::Result<Registered> {
+fn registered(news: &Receiver<PhoneEvent>, name: &str) -> anyhow::Result<Registered> {
     match news.recv_timeout(PATIENCE) {
-        Ok(News::Registered(Ok(expires), steps)) => {
+        Ok(PhoneEvent::Registered(Ok(expires), steps)) => {
             let rungs = ladder::rungs(&steps);
             let challenged = rungs.iter().any(|rung| rung.status == Some(401));
             ensure!(
@@ -176,19 +176,19 @@ fn registered(news: &Receiver<News>, name: &str) -> anyhow::Result<Registered> {
             );
             Ok(Registered { expires, rungs })
         }
-        Ok(News::Registered(Err(status), _)) => bail!("{name} was not registered: {status}"),
-        Ok(News::Interrupted) => bail!("interrupted"),
-        Ok(News::Called(..)) => bail!("a call ended before there was one"),
+        Ok(PhoneEvent::Registered(Err(status), _)) => bail!("{name} was not registered: {status}"),
+        Ok(PhoneEvent::Interrupted) => bail!("interrupted"),
+        Ok(PhoneEvent::Called(..)) => bail!("a call ended before there was one"),
         Err(RecvTimeoutError::Timeout) => bail!("{name} got no answer to REGISTER"),
         Err(RecvTimeoutError::Disconnected) => bail!("the phones ended"),
     }
 }
 
-fn called(news: News) -> anyhow::Result<(Call, Vec<Step>)> {
+fn called(news: PhoneEvent) -> anyhow::Result<(Call, Vec<Step>)> {
     match news {
-        News::Called(call, steps) => Ok((call, steps)),
-        News::Interrupted => bail!("interrupted"),
-        News::Registered(..) => bail!("a phone registered once more in the middle of a call"),
+        PhoneEvent::Called(call, steps) => Ok((call, steps)),
+        PhoneEvent::Interrupted => bail!("interrupted"),
+        PhoneEvent::Registered(..) => bail!("a phone registered once more in the middle of a call"),
     }
 }
 

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_it_was_answered() {
+    fn the_written_file_has_the_answers() {
         for (advertise, realm) in
             [(None, answers().realm), (answers().advertise, answers().realm), (None, None), (answers().advertise, None)]
         {

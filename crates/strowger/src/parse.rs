@@ -22,8 +22,8 @@ pub(crate) fn run(arguments: &ParseArguments) -> anyhow::Result<Outcome> {
     }
     .with_context(|| format!("cannot read {name}"))?;
 
-    let (text, outcome) = match look(&bytes) {
-        Ok(seen) => (if arguments.json { json(&seen)? } else { seen.table() }, Outcome::Done),
+    let (text, outcome) = match read(&bytes) {
+        Ok(parsed) => (if arguments.json { json(&parsed)? } else { parsed.table() }, Outcome::Done),
         Err(error) => {
             let refused = Refused::new(&error, &bytes);
             if arguments.json {
@@ -97,18 +97,18 @@ fn shown(bytes: &[u8]) -> String {
 
 /// The parsed message.
 #[derive(Serialize)]
-struct Seen {
+struct ParsedMessage {
     #[serde(flatten)]
-    start: SeenStart,
-    via: SeenVia,
-    from: SeenAddress,
-    to: SeenAddress,
+    start: ParsedStart,
+    via: ParsedVia,
+    from: ParsedAddress,
+    to: ParsedAddress,
     call_id: String,
-    cseq: SeenCSeq,
+    cseq: ParsedCSeq,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_forwards: Option<u8>,
-    headers: Vec<SeenHeader>,
-    body: SeenBody,
+    headers: Vec<ParsedHeader>,
+    body: ParsedBody,
     /// Bytes after the message, which Content-Length excludes (RFC 3261 section 18.3).
     bytes_behind: usize,
     /// True if a line of the header ends with CR or LF alone.
@@ -117,13 +117,13 @@ struct Seen {
 
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum SeenStart {
-    Request { method: String, request_uri: String, uri: SeenUri },
+enum ParsedStart {
+    Request { method: String, request_uri: String, uri: ParsedUri },
     Response { status: u16, reason: String },
 }
 
 #[derive(Serialize)]
-struct SeenUri {
+struct ParsedUri {
     scheme: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
@@ -134,7 +134,7 @@ struct SeenUri {
 }
 
 #[derive(Serialize)]
-struct SeenVia {
+struct ParsedVia {
     transport: String,
     host: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,22 +148,22 @@ struct SeenVia {
 }
 
 #[derive(Serialize)]
-struct SeenAddress {
+struct ParsedAddress {
     #[serde(skip_serializing_if = "String::is_empty")]
     display: String,
-    uri: SeenUri,
+    uri: ParsedUri,
     #[serde(skip_serializing_if = "Option::is_none")]
     tag: Option<String>,
 }
 
 #[derive(Serialize)]
-struct SeenCSeq {
+struct ParsedCSeq {
     number: u32,
     method: String,
 }
 
 #[derive(Serialize)]
-struct SeenHeader {
+struct ParsedHeader {
     /// Bytes from the start of the message.
     offset: usize,
     /// Full name, even if the message has the compact form.
@@ -177,24 +177,24 @@ struct SeenHeader {
 }
 
 #[derive(Serialize)]
-struct SeenBody {
+struct ParsedBody {
     offset: usize,
     length: usize,
 }
 
 /// Reads the message as the server does.
-fn look(bytes: &[u8]) -> Result<Seen, Error> {
+fn read(bytes: &[u8]) -> Result<ParsedMessage, Error> {
     let mut index = Index::new();
     index.parse(bytes, &Limits::default())?;
     let message = Message::new(bytes, &index);
     let mandatory = MandatoryHeaders::of(&message)?;
     let start = match index.start() {
-        Start::Request { .. } => SeenStart::Request {
+        Start::Request { .. } => ParsedStart::Request {
             method: shown(message.method_text()),
             request_uri: shown(message.request_uri()),
             uri: uri(&message.uri()?),
         },
-        Start::Status { code, .. } => SeenStart::Response { status: code, reason: shown(message.reason()) },
+        Start::Status { code, .. } => ParsedStart::Response { status: code, reason: shown(message.reason()) },
     };
     let via = &mandatory.via;
     // The server needs few header fields to route the message: faults of the others are shown, not refused.
@@ -202,7 +202,7 @@ fn look(bytes: &[u8]) -> Result<Seen, Error> {
     let headers = index
         .lines()
         .iter()
-        .map(|line| SeenHeader {
+        .map(|line| ParsedHeader {
             offset: line.start as usize,
             name: match line.name {
                 Name::Other => shown(message.name(line)),
@@ -213,9 +213,9 @@ fn look(bytes: &[u8]) -> Result<Seen, Error> {
             malformed: malformed(line),
         })
         .collect();
-    Ok(Seen {
+    Ok(ParsedMessage {
         start,
-        via: SeenVia {
+        via: ParsedVia {
             transport: shown(via.transport),
             host: host(&via.host),
             port: via.port,
@@ -226,17 +226,17 @@ fn look(bytes: &[u8]) -> Result<Seen, Error> {
         from: address(&mandatory.from.addr, mandatory.from.tag),
         to: address(&mandatory.to.addr, mandatory.to.tag),
         call_id: shown(mandatory.call_id.text),
-        cseq: SeenCSeq { number: mandatory.cseq.number, method: shown(mandatory.cseq.method_text) },
+        cseq: ParsedCSeq { number: mandatory.cseq.number, method: shown(mandatory.cseq.method_text) },
         max_forwards: mandatory.max_forwards,
         headers,
-        body: SeenBody { offset: index.body().start, length: index.body().len() },
+        body: ParsedBody { offset: index.body().start, length: index.body().len() },
         bytes_behind: bytes.len() - index.end(),
         bare_line_ends: index.bare_line_ends(),
     })
 }
 
-fn address(address: &NameAddr<'_>, tag: Option<&[u8]>) -> SeenAddress {
-    SeenAddress { display: shown(&address.display_name()), uri: uri(&address.uri), tag: tag.map(shown) }
+fn address(address: &NameAddr<'_>, tag: Option<&[u8]>) -> ParsedAddress {
+    ParsedAddress { display: shown(&address.display_name()), uri: uri(&address.uri), tag: tag.map(shown) }
 }
 
 fn host(host: &strowger_message::Host<'_>) -> String {
@@ -245,21 +245,21 @@ fn host(host: &strowger_message::Host<'_>) -> String {
     shown(&text)
 }
 
-fn uri(uri: &Uri<'_>) -> SeenUri {
+fn uri(uri: &Uri<'_>) -> ParsedUri {
     let scheme = shown(uri.scheme());
     match uri {
-        Uri::Sip(sip) => SeenUri { scheme, user: sip.user.map(shown), host: Some(host(&sip.host)), port: sip.port },
+        Uri::Sip(sip) => ParsedUri { scheme, user: sip.user.map(shown), host: Some(host(&sip.host)), port: sip.port },
         _ => {
             // The text after the scheme names a subscriber, a service or something that is only carried.
             let mut text = Vec::new();
             uri.write(&mut text);
             let rest = text.get(scheme.len() + 1..).unwrap_or_default();
-            SeenUri { scheme, user: Some(shown(rest)), host: None, port: None }
+            ParsedUri { scheme, user: Some(shown(rest)), host: None, port: None }
         }
     }
 }
 
-impl SeenUri {
+impl ParsedUri {
     fn line(&self) -> String {
         let part = |name: &str, value: &Option<String>| {
             value.as_ref().map_or_else(String::new, |value| format!("  {name} {value}"))
@@ -269,7 +269,7 @@ impl SeenUri {
     }
 }
 
-impl SeenAddress {
+impl ParsedAddress {
     fn line(&self) -> String {
         let display = if self.display.is_empty() { String::new() } else { format!("\"{}\"  ", self.display) };
         let tag = self.tag.as_ref().map_or_else(|| "no tag".to_owned(), |tag| format!("tag {tag}"));
@@ -277,7 +277,7 @@ impl SeenAddress {
     }
 }
 
-impl Seen {
+impl ParsedMessage {
     fn table(&self) -> String {
         let mut out = String::new();
         let mut row = |name: &str, value: &str| {
@@ -285,11 +285,11 @@ impl Seen {
             let _ = writeln!(out, "{name:<13} {value}");
         };
         match &self.start {
-            SeenStart::Request { method, request_uri, uri } => {
+            ParsedStart::Request { method, request_uri, uri } => {
                 row("request", &format!("{method} {request_uri}"));
                 row("  to", &uri.line());
             }
-            SeenStart::Response { status, reason } => row("response", &format!("{status} {reason}")),
+            ParsedStart::Response { status, reason } => row("response", &format!("{status} {reason}")),
         }
         let via = &self.via;
         let option = |name: &str, value: &Option<String>| {
@@ -343,9 +343,9 @@ mod tests {
         CSeq: 7 INVITE\r\nm: <sip:alice@192.0.2.1\r\nX-Own: a\u{1b}[2Jb\r\nContent-Length: 2\r\n\r\nhi!";
 
     #[test]
-    fn a_message_is_told_apart() {
-        let seen = look(INVITE.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
-        let json = serde_json::to_value(&seen).expect("it has only texts and numbers");
+    fn a_message_is_parsed() {
+        let parsed = read(INVITE.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+        let json = serde_json::to_value(&parsed).expect("it has only texts and numbers");
         assert_eq!(json["kind"], "request");
         assert_eq!(json["uri"]["host"], "example.com");
         assert_eq!(json["via"]["port"], 5070);
@@ -356,7 +356,7 @@ mod tests {
         // The malformed Contact does not prevent routing, but it is shown.
         let contact = json["headers"].as_array().expect("a list").iter().find(|line| line["name"] == "Contact");
         assert!(contact.expect("it came")["malformed"].is_string());
-        let table = seen.table();
+        let table = parsed.table();
         assert!(table.contains("INVITE sip:bob@example.com;lr"), "{table}");
         assert!(!table.contains('\u{1b}'), "nothing reaches the terminal as a command");
     }
@@ -365,16 +365,16 @@ mod tests {
     fn every_header_that_has_a_view_is_judged_by_it() {
         let lines = "Date: tomorrow\r\nRAck: x\r\nSession-Expires: soon\r\nEvent: \r\nSupported:\r\nX-Own: @@\r\nContent-Length";
         let text = INVITE.replace("Content-Length", lines);
-        let seen = look(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
-        let wrong = seen.headers.iter().filter(|line| line.malformed.is_some()).map(|line| &line.name[..]);
+        let parsed = read(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+        let wrong = parsed.headers.iter().filter(|line| line.malformed.is_some()).map(|line| &line.name[..]);
         assert_eq!(wrong.collect::<Vec<_>>(), ["Contact", "Date", "RAck", "Session-Expires", "Event"]);
-        assert!(seen.table().contains("Date: tomorrow\n         ^ a header field"), "{}", seen.table());
+        assert!(parsed.table().contains("Date: tomorrow\n         ^ a header field"), "{}", parsed.table());
     }
 
     #[test]
     fn a_refusal_has_reason_and_place() {
         let text = INVITE.replace("CSeq: 7 INVITE", "CSeq: 7 BYE");
-        let Err(error) = look(text.as_bytes()) else { panic!("it contradicts itself") };
+        let Err(error) = read(text.as_bytes()) else { panic!("it contradicts itself") };
         let refused = Refused::new(&error, text.as_bytes());
         assert_eq!(refused.offset, text.find("7 BYE").expect("put there"));
         assert_eq!((refused.line, refused.column, refused.status), (7, 7, 400));
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn nothing_at_all_is_refused() {
         for bytes in [&b""[..], b"\r\n", b"\0", b"\xff\xff"] {
-            let Err(error) = look(bytes) else { panic!("{bytes:?}") };
+            let Err(error) = read(bytes) else { panic!("{bytes:?}") };
             assert!(!Refused::new(&error, bytes).sentence().is_empty());
         }
     }

@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
                 choice.announce();
                 logging::filter(&config.log)?;
                 output::report(&warnings);
-                let warned = warnings.warnings() + check::surroundings(&config, warnings.file());
+                let warned = warnings.warnings() + check::environment(&config, warnings.file());
                 output::print(&format!("{}: {}\n", warnings.file(), check::verdict(&config, warned)))?;
                 return Ok(Outcome::Done);
             }
@@ -63,7 +63,7 @@ const FAILURE: u8 = 70;
 const RELOADS: usize = 8;
 
 /// Time that the working parts of such a server have to end, while bindings are written.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const FAILURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Interval of messages to the supervisor from a server that stands by.
 const STANDING_BY: Duration = Duration::from_secs(1);
@@ -123,7 +123,7 @@ fn serve(
                 _ = interrupt.recv() => break false,
                 Some(request) = requested.recv() => match request {
                     Request::Drain => break false,
-                    Request::Reload { file: Some(file), reply } if !goes_by(arguments, &file) => {
+                    Request::Reload { file: Some(file), reply } if !is_file_of(arguments, &file) => {
                         let _ = reply.send(Reply::Refused(other_file(arguments, &file)));
                         continue;
                     }
@@ -160,7 +160,7 @@ fn serve(
             // The failure is in the log. Do not wait for a part that hangs: the supervisor of the process starts it
             // again.
             let ending = tokio::task::spawn_blocking(move || server.stop());
-            let _ = tokio::time::timeout(LAST_WORDS, ending).await;
+            let _ = tokio::time::timeout(FAILURE_TIMEOUT, ending).await;
             end_at_once(FAILURE);
         }
         let drain = server.policy().config.server.drain_timeout;
@@ -231,7 +231,7 @@ fn announce(server: &Server) -> anyhow::Result<()> {
 }
 
 /// True if this is the configuration file of the server.
-fn goes_by(arguments: &ServeArguments, file: &Path) -> bool {
+fn is_file_of(arguments: &ServeArguments, file: &Path) -> bool {
     let choice = arguments.config.choose();
     choice.file().is_some_and(|own| own.canonicalize().is_ok_and(|own| own == file) || own == file)
 }

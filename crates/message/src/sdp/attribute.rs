@@ -161,8 +161,8 @@ impl Direction {
         }
     }
 
-    /// Answer to this direction by a side that wants `wish` (RFC 3264 section 6.1): it sends only what the offerer
-    /// receives, and receives only what the offerer sends.
+    /// Answer to this direction by a side that wants `wish` (RFC 3264 section 6.1): it sends only if the
+    /// offerer receives, and receives only if the offerer sends.
     pub const fn answered(self, wish: Self) -> Self {
         Self::from_parts(self.receives() && wish.sends(), self.sends() && wish.receives())
     }

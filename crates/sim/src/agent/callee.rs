@@ -22,7 +22,7 @@ pub enum Answer {
 
 /// An incoming call.
 #[derive(Debug)]
-pub(super) struct Rung {
+pub(super) struct IncomingCall {
     pub(super) server: ServerId,
     pub(super) request: Vec<u8>,
     pub(super) tag: String,
@@ -105,7 +105,7 @@ impl Agent {
         }
         let answer = self.answers.pop().unwrap_or(Answer::Accept(1_000));
         let tag = format!("{:x}", self.random.u64());
-        self.rung.push(Rung {
+        self.rung.push(IncomingCall {
             server: id,
             request: message.bytes().to_vec(),
             tag,

@@ -1,6 +1,6 @@
 //! Counts of an agent, or of all agents of a world.
 
-use super::callee::{Answer, Rung};
+use super::callee::{Answer, IncomingCall};
 use super::caller::{Kind, Outcome, Sent};
 use super::{Agent, T1};
 use strowger_message::scan;
@@ -109,7 +109,7 @@ impl Agent {
     /// Call-ID of each answered call, with the earliest time at which a CANCEL could arrive, and the time of the
     /// answer.
     pub fn taken(&self) -> impl Iterator<Item = (Vec<u8>, u64, u64)> {
-        let taken = |rung: &Rung| {
+        let taken = |rung: &IncomingCall| {
             let (rang, accepted) = (rung.rang_at?, rung.accepted_at?);
             let call_id = scan::call_id(&rung.request).map(|at| rung.request[at].to_vec())?;
             Some((call_id, rang, accepted))

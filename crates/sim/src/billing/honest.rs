@@ -3,7 +3,7 @@
 mod calls;
 mod client;
 
-use super::text::{Said, response};
+use super::text::{Received, response};
 use super::{Outgoing, T2, Tasks};
 use crate::random::Random;
 use std::collections::HashMap;
@@ -25,16 +25,16 @@ pub(super) struct Manners {
 
 /// Reason of the end of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum SessionEnd {
     /// It received a BYE with this branch.
     Bye { branch: String, by_server: bool, astray: bool },
     /// It sent a BYE.
     Own,
 }
 
-/// Period in which a party could receive media in a dialog.
+/// Note of a party: the period in which it could receive media in a dialog.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct SessionNote {
     pub(super) call_id: String,
     pub(super) own_tag: String,
     pub(super) peer_tag: String,
@@ -42,7 +42,7 @@ pub(super) struct Seen {
     /// Value of the header that identifies the INVITE in records.
     pub(super) try_: String,
     pub(super) began: u64,
-    pub(super) ended: Option<(u64, How)>,
+    pub(super) ended: Option<(u64, SessionEnd)>,
     /// Branches of BYEs that it refused.
     pub(super) refused: Vec<String>,
     /// Times at which it refused a BYE of the server.
@@ -54,8 +54,8 @@ pub(super) struct Seen {
 /// One end of a dialog with media.
 #[derive(Debug)]
 struct Session {
-    /// Index of its period in the list of seen periods.
-    seen: usize,
+    /// Index of its note.
+    note: usize,
     /// Value of From in requests of this party.
     own: String,
     peer: String,
@@ -73,8 +73,8 @@ struct Session {
 
 /// An INVITE that rings.
 #[derive(Debug)]
-struct Rung {
-    invite: Said,
+struct IncomingCall {
+    invite: Received,
     is_over: bool,
 }
 
@@ -103,13 +103,13 @@ pub(super) struct Honest {
     tasks: Tasks<Task>,
     /// URIs of its calls.
     calls: Vec<String>,
-    rung: Vec<Rung>,
+    rung: Vec<IncomingCall>,
     sessions: Vec<Session>,
     sent: Vec<client::Sent>,
     /// Final responses by branch and method.
     answered: HashMap<String, String>,
     count: u32,
-    pub(super) seen: Vec<Seen>,
+    pub(super) notes: Vec<SessionNote>,
 }
 
 impl Honest {
@@ -126,7 +126,7 @@ impl Honest {
             sent: Vec::new(),
             answered: HashMap::new(),
             count: 0,
-            seen: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -160,7 +160,7 @@ impl Honest {
         }
     }
 
-    pub(super) fn receive(&mut self, now: u64, said: &Said, out: &mut Vec<Outgoing>) {
+    pub(super) fn receive(&mut self, now: u64, said: &Received, out: &mut Vec<Outgoing>) {
         if said.status().is_some() {
             return self.hear(now, said, out);
         }
@@ -187,7 +187,7 @@ impl Honest {
     }
 
     /// Sends a final response, and stores it for copies of the request.
-    fn finally(&mut self, said: &Said, status: u16, lines: &str, out: &mut Vec<Outgoing>) {
+    fn finally(&mut self, said: &Received, status: u16, lines: &str, out: &mut Vec<Outgoing>) {
         let tag = self.new_tag();
         let text = response(said, status, &tag, lines);
         self.answered.insert(format!("{}{}", said.branch(), said.method()), text.clone());
@@ -203,25 +203,25 @@ impl Honest {
     }
 
     fn is_open(&self, at: usize) -> bool {
-        self.seen[self.sessions[at].seen].ended.is_none()
+        self.notes[self.sessions[at].note].ended.is_none()
     }
 
     /// Open session of a request.
-    fn session_of(&self, said: &Said) -> Option<usize> {
+    fn session_of(&self, said: &Received) -> Option<usize> {
         let (call_id, own, peer) = (said.call_id(), said.tag("To"), said.tag("From"));
         (0..self.sessions.len()).find(|at| {
-            let seen = &self.seen[self.sessions[*at].seen];
-            self.is_open(*at) && seen.call_id == call_id && seen.own_tag == own && seen.peer_tag == peer
+            let note = &self.notes[self.sessions[*at].note];
+            self.is_open(*at) && note.call_id == call_id && note.own_tag == own && note.peer_tag == peer
         })
     }
 
     /// Ends the session; no media of it passes any more.
-    fn end(&mut self, now: u64, at: usize, how: How) {
-        let seen = self.sessions[at].seen;
-        self.seen[seen].ended.get_or_insert((now, how));
+    fn end(&mut self, now: u64, at: usize, how: SessionEnd) {
+        let note = self.sessions[at].note;
+        self.notes[note].ended.get_or_insert((now, how));
     }
 
-    fn take_bye(&mut self, now: u64, said: &Said, out: &mut Vec<Outgoing>) {
+    fn take_bye(&mut self, now: u64, said: &Received, out: &mut Vec<Outgoing>) {
         let Some(at) = self.session_of(said) else { return self.finally(said, 481, "", out) };
         let is_overloaded = self.random.chance(self.manners.overload);
         let refusal = match () {
@@ -232,19 +232,19 @@ impl Honest {
             () => None,
         };
         if let Some(status) = refusal {
-            let seen = self.sessions[at].seen;
-            self.seen[seen].refused.push(said.branch().to_owned());
-            self.seen[seen].defied.extend(said.is_of_server().then_some(now));
+            let note = self.sessions[at].note;
+            self.notes[note].refused.push(said.branch().to_owned());
+            self.notes[note].defied.extend(said.is_of_server().then_some(now));
             return self.finally(said, status, "", out);
         }
         self.sessions[at].peer_cseq = said.cseq();
         let (branch, by_server) = (said.branch().to_owned(), said.is_of_server());
-        self.end(now, at, How::Bye { branch, by_server, astray: said.has("X-Astray") });
+        self.end(now, at, SessionEnd::Bye { branch, by_server, astray: said.has("X-Astray") });
         self.finally(said, 200, "", out);
     }
 
     /// Handles any other request: within a dialog it needs a session, unless it creates a dialog of its own.
-    fn take_other(&mut self, now: u64, said: &Said, out: &mut Vec<Outgoing>) {
+    fn take_other(&mut self, now: u64, said: &Received, out: &mut Vec<Outgoing>) {
         let method = said.method().to_owned();
         let contact = self.contact();
         if said.tag("To").is_empty() || matches!(&*method, "SUBSCRIBE" | "NOTIFY" | "REFER" | "MESSAGE") {
@@ -264,7 +264,7 @@ impl Honest {
     }
 
     /// Accepts the session timer that a request offers. Returns the lines of the answer.
-    fn take_timer(&mut self, now: u64, at: usize, said: &Said) -> String {
+    fn take_timer(&mut self, now: u64, at: usize, said: &Received) -> String {
         let Some(seconds) = said.session_expires() else { return String::new() };
         let is_own = said.line("Session-Expires").contains("refresher=uas");
         self.set_timer(now, at, seconds, is_own);

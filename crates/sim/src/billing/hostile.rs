@@ -3,7 +3,7 @@
 mod acts;
 mod answers;
 
-use super::text::{Request, Said, response, uri};
+use super::text::{Received, Request, response, uri};
 use super::{DOMAIN, MALLORYS, Outgoing, PASSWORD, T1, Tasks};
 use crate::random::Random;
 use std::collections::HashMap;
@@ -128,7 +128,7 @@ impl Hostile {
         }
     }
 
-    pub(super) fn receive(&mut self, now: u64, at: SocketAddr, said: &Said, out: &mut Vec<Outgoing>) {
+    pub(super) fn receive(&mut self, now: u64, at: SocketAddr, said: &Received, out: &mut Vec<Outgoing>) {
         let phone = usize::from(at == MALLORYS[1]);
         match said.status() {
             Some(status) => self.hear(now, status, said, out),
@@ -180,7 +180,7 @@ impl Hostile {
     }
 
     /// Handles a response to a request of this account.
-    fn hear(&mut self, now: u64, status: u16, said: &Said, out: &mut Vec<Outgoing>) {
+    fn hear(&mut self, now: u64, status: u16, said: &Received, out: &mut Vec<Outgoing>) {
         let is_meant = |sent: &Sent| sent.request.branch == said.branch() && sent.request.method == said.method();
         let Some(at) = self.sent.iter().position(is_meant) else { return };
         let sent = &mut self.sent[at];
@@ -228,7 +228,7 @@ impl Hostile {
     }
 
     /// Records a dialog from a 2xx.
-    fn learn(&mut self, now: u64, phone: usize, request: &Request, said: &Said) {
+    fn learn(&mut self, now: u64, phone: usize, request: &Request, said: &Received) {
         let peer = said.line("To").to_owned();
         let known = self
             .legs

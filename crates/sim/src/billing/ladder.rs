@@ -1,6 +1,6 @@
 //! The messages of a call, one per line, for a failure.
 
-use super::text::Said;
+use super::text::Received;
 
 /// Messages of the calls that this problem names, from the trace of its world.
 pub(super) fn ladder(trace: &[String], problem: &str) -> String {
@@ -8,7 +8,7 @@ pub(super) fn ladder(trace: &[String], problem: &str) -> String {
     let calls: Vec<&str> = named.collect();
     let line = |entry: &String| {
         let Some((head, message)) = entry.split_once('\n') else { return Some(entry.clone()) };
-        let said = Said::read(message.as_bytes());
+        let said = Received::read(message.as_bytes());
         let [from, to] = ["From", "To"].map(|name| said.tag(name).chars().take(16).collect::<String>());
         let own = if said.is_of_server() { ", of the server" } else { "" };
         let first = message.split(" SIP/2.0").next().unwrap_or_default().lines().next().unwrap_or_default();

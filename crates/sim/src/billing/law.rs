@@ -9,7 +9,7 @@
 //! A period begins when the 2xx leaves the server. It ends when a BYE that the party accepts leaves the server, or when
 //! the party sends a BYE. A 2xx that never left the server is not an answer, because its caller does not know of it.
 
-use super::honest::{How, Seen};
+use super::honest::{SessionEnd, SessionNote};
 use super::ledger::{Ledger, Span, caller_of, try_of};
 use super::server::{KEEP_INTERVAL, Passed};
 use super::{GATEWAY, MOST_CALLS};
@@ -29,7 +29,7 @@ const UNWRITTEN: u64 = 2 * KEEP_INTERVAL;
 
 /// Events of one world.
 pub(super) struct Story<'a> {
-    pub(super) seen: Vec<&'a Seen>,
+    pub(super) notes: Vec<&'a SessionNote>,
     pub(super) ledger: &'a Ledger,
     pub(super) passed: &'a Passed,
     /// True if datagrams were lost, duplicated or delayed.
@@ -86,8 +86,8 @@ impl Money {
 }
 
 /// A period in which media could flow.
-struct Time<'a> {
-    seen: &'a Seen,
+struct Period<'a> {
+    note: &'a SessionNote,
     begin: u64,
     /// Least end of a record: the time at which the BYE passed the server.
     least: u64,
@@ -104,62 +104,62 @@ const fn moment(wall: u64) -> u64 {
 
 impl<'a> Story<'a> {
     pub(super) fn judge(&self) -> Result<Money, String> {
-        let mut times = Vec::new();
-        for seen in &self.seen {
-            times.extend(self.time(seen)?);
+        let mut periods = Vec::new();
+        for note in &self.notes {
+            periods.extend(self.period(note)?);
         }
         let records: Vec<(&Cdr, Span)> = self.ledger.answered().collect();
         let mut of_record: Vec<Vec<usize>> = records.iter().map(|_| Vec::new()).collect();
-        for (place, time) in times.iter_mut().enumerate() {
-            if self.may_be_lost(time.begin) {
-                time.counted = 0;
+        for (place, period) in periods.iter_mut().enumerate() {
+            if self.may_be_lost(period.begin) {
+                period.counted = 0;
                 continue;
             }
-            let Some(at) = self.covering(time, &records)? else {
-                time.counted = 0;
+            let Some(at) = self.covering(period, &records)? else {
+                period.counted = 0;
                 continue;
             };
             of_record[at].push(place);
             let end = records[at].1.1.map_or(0, moment);
-            if Self::is_defied(end, time) {
-                time.counted = time.counted.min(end);
+            if Self::is_defied(end, period) {
+                period.counted = period.counted.min(end);
             }
         }
         let mut money =
-            Money { sessions: times.len() as u64, kills: self.passed.kills.len() as u64, ..Money::default() };
+            Money { sessions: periods.len() as u64, kills: self.passed.kills.len() as u64, ..Money::default() };
         for ((cdr, span), places) in records.iter().zip(&of_record) {
-            let times: Vec<&Time<'_>> = places.iter().map(|place| &times[*place]).collect();
-            self.check_record(cdr, *span, &times)?;
+            let periods: Vec<&Period<'_>> = places.iter().map(|place| &periods[*place]).collect();
+            self.check_record(cdr, *span, &periods)?;
             self.check_forms(cdr, *span)?;
-            if let Some(first) = times.iter().map(|time| time.begin).min() {
-                let last = times.iter().map(|time| time.end).max().unwrap_or(first);
+            if let Some(first) = periods.iter().map(|period| period.begin).min() {
+                let last = periods.iter().map(|period| period.end).max().unwrap_or(first);
                 money.records += 1;
                 money.media += last.saturating_sub(first);
                 money.recorded += span.1.unwrap_or(span.0) - span.0;
             }
         }
-        money.most = Self::most_calls(&times)?;
+        money.most = Self::most_calls(&periods)?;
         Ok(money)
     }
 
     /// Period of a session; `None` if its 2xx never left the server.
-    fn time(&self, seen: &'a Seen) -> Result<Option<Time<'a>>, String> {
-        let passed = self.passed.answers.get(&tags(seen)).map_or(&[][..], Vec::as_slice);
+    fn period(&self, note: &'a SessionNote) -> Result<Option<Period<'a>>, String> {
+        let passed = self.passed.answers.get(&tags(note)).map_or(&[][..], Vec::as_slice);
         // An earlier call may have had the same tags.
-        let begin = match seen.is_callee {
-            true => passed.iter().copied().find(|at| *at >= seen.began),
+        let begin = match note.is_callee {
+            true => passed.iter().copied().find(|at| *at >= note.began),
             false => passed.first().copied(),
         };
         let Some(begin) = begin else { return Ok(None) };
-        let Some((end, _)) = &seen.ended else { return Err(format!("it never ended: {seen:?}")) };
-        let byes = self.passed.byes.get(&(seen.call_id.clone(), seen.own_tag.clone()));
+        let Some((end, _)) = &note.ended else { return Err(format!("it never ended: {note:?}")) };
+        let byes = self.passed.byes.get(&(note.call_id.clone(), note.own_tag.clone()));
         let taken = byes
             .into_iter()
             .flatten()
-            .filter(|(branch, at)| at <= end && *at + 64 * super::T1 >= *end && !seen.refused.contains(branch));
+            .filter(|(branch, at)| at <= end && *at + 64 * super::T1 >= *end && !note.refused.contains(branch));
         let least = taken.map(|(_, at)| *at).chain([*end]).min().unwrap_or(*end);
         let least = least.max(begin);
-        Ok(Some(Time { seen, begin, least, end: (*end).max(begin), counted: least }))
+        Ok(Some(Period { note, begin, least, end: (*end).max(begin), counted: least }))
     }
 
     /// True if an answer at this moment may be missing on disk, because a kill followed at once.
@@ -168,68 +168,73 @@ impl<'a> Story<'a> {
     }
 
     /// The one record that covers a period.
-    fn covering(&self, time: &Time<'_>, records: &[(&Cdr, Span)]) -> Result<Option<usize>, String> {
+    fn covering(&self, period: &Period<'_>, records: &[(&Cdr, Span)]) -> Result<Option<usize>, String> {
         let covers = |at: &usize| {
             let (cdr, (begin, end)) = &records[*at];
             let end = end.map_or(u64::MAX, moment);
             let caller = caller_of(cdr);
-            let is_of_call = cdr.call_id == time.seen.call_id
+            let is_of_call = cdr.call_id == period.note.call_id
                 && !caller.is_empty()
-                && [&time.seen.own_tag, &time.seen.peer_tag].into_iter().any(|tag| tag.starts_with(caller));
-            is_of_call && moment(*begin) <= time.begin && time.begin <= end
+                && [&period.note.own_tag, &period.note.peer_tag].into_iter().any(|tag| tag.starts_with(caller));
+            is_of_call && moment(*begin) <= period.begin && period.begin <= end
         };
-        let is_own = |at: &usize| try_of(records[*at].0) == time.seen.try_;
+        let is_own = |at: &usize| try_of(records[*at].0) == period.note.try_;
         let all: Vec<usize> = (0..records.len()).filter(covers).collect();
         let own: Vec<usize> = all.iter().copied().filter(is_own).collect();
         let at = match (&own[..], &all[..]) {
             ([at], _) | ([], [at]) => *at,
-            ([], []) if self.continues_lost_end(time, records) || self.has_tags_of_another(time) => return Ok(None),
-            ([], []) => return Err(format!("no record covers it: {}", said(time))),
-            _ => return Err(format!("several records cover it: {}", said(time))),
+            ([], []) if self.continues_lost_end(period, records) || self.has_tags_of_another(period) => {
+                return Ok(None);
+            }
+            ([], []) => return Err(format!("no record covers it: {}", said(period))),
+            _ => return Err(format!("several records cover it: {}", said(period))),
         };
         let (cdr, (_, end)) = &records[at];
         match end.map(moment) {
-            Some(end) if end < time.least && Self::is_defied(end, time) => Ok(Some(at)),
-            Some(end) if end < time.least && self.is_crossing(cdr, end, time) => Ok(Some(at)),
-            Some(end) if end < time.least && self.has_tags_of_another(time) => Ok(Some(at)),
-            Some(end) if end < time.least => {
-                Err(format!("its record ends {} ms too early: {} {cdr:?}", time.least - end, said(time)))
+            Some(end) if end < period.least && Self::is_defied(end, period) => Ok(Some(at)),
+            Some(end) if end < period.least && self.is_crossing(cdr, end, period) => Ok(Some(at)),
+            Some(end) if end < period.least && self.has_tags_of_another(period) => Ok(Some(at)),
+            Some(end) if end < period.least => {
+                Err(format!("its record ends {} ms too early: {} {cdr:?}", period.least - end, said(period)))
             }
             Some(_) => Ok(Some(at)),
-            None => Err(format!("its record has no end: {} {cdr:?}", said(time))),
+            None => Err(format!("its record has no end: {} {cdr:?}", said(period))),
         }
     }
 
     /// True if a dialog of the call continues although the end of the call was written to the table: the process was
     /// killed before that end reached the folder of calls.
-    fn continues_lost_end(&self, time: &Time<'_>, records: &[(&Cdr, Span)]) -> bool {
-        let mut of_call = records.iter().filter(|(cdr, _)| cdr.call_id == time.seen.call_id);
-        of_call.any(|(_, (_, end))| end.is_some_and(|end| moment(end) <= time.begin && self.may_be_lost(moment(end))))
+    fn continues_lost_end(&self, period: &Period<'_>, records: &[(&Cdr, Span)]) -> bool {
+        let mut of_call = records.iter().filter(|(cdr, _)| cdr.call_id == period.note.call_id);
+        of_call.any(|(_, (_, end))| end.is_some_and(|end| moment(end) <= period.begin && self.may_be_lost(moment(end))))
     }
 
     /// True if the session timer of a party, which started when the 2xx reached it, expired after that of the server.
-    fn is_crossing(&self, cdr: &Cdr, end: u64, time: &Time<'_>) -> bool {
+    fn is_crossing(&self, cdr: &Cdr, end: u64, period: &Period<'_>) -> bool {
         let latest = end + if self.loses { 64 * super::T1 } else { 2 * self.delay };
-        cdr.ended_by == "session timer" && matches!(time.seen.ended, Some((_, How::Own))) && time.least <= latest
+        cdr.ended_by == "session timer"
+            && matches!(period.note.ended, Some((_, SessionEnd::Own)))
+            && period.least <= latest
     }
 
     /// True if a dialog has the tags of another one, because a caller chose the tag of its callee. Excluded: the end of
     /// the one may end the record of the other.
-    fn has_tags_of_another(&self, time: &Time<'_>) -> bool {
-        time.seen.is_revived || self.is_mirrored(time)
+    fn has_tags_of_another(&self, period: &Period<'_>) -> bool {
+        period.note.is_revived || self.is_mirrored(period)
     }
 
     /// True if a party continues after the end of its record: it has refused as many BYEs as the server sends.
-    fn is_defied(end: u64, time: &Time<'_>) -> bool {
-        time.seen.defied.get(MOST_BYES - 1).is_some_and(|last| *last <= end)
+    fn is_defied(end: u64, period: &Period<'_>) -> bool {
+        period.note.defied.get(MOST_BYES - 1).is_some_and(|last| *last <= end)
     }
 
     /// Checks that a record has media, and is as long as they are.
-    fn check_record(&self, cdr: &Cdr, (begin, end): Span, times: &[&Time<'_>]) -> Result<(), String> {
-        let Some(first) = times.iter().map(|time| time.begin).min() else {
+    fn check_record(&self, cdr: &Cdr, (begin, end): Span, periods: &[&Period<'_>]) -> Result<(), String> {
+        let Some(first) = periods.iter().map(|period| period.begin).min() else {
             // Excluded as above: another call has its tags.
-            let is_again = |seen: &Seen| seen.call_id == cdr.call_id && seen.peer_tag.starts_with(caller_of(cdr));
-            let is_lost = self.may_be_lost(moment(begin)) || self.seen.iter().any(|seen| is_again(seen));
+            let is_again =
+                |note: &SessionNote| note.call_id == cdr.call_id && note.peer_tag.starts_with(caller_of(cdr));
+            let is_lost = self.may_be_lost(moment(begin)) || self.notes.iter().any(|note| is_again(note));
             let is_of_gateway = cdr.gateway == GATEWAY.to_string();
             return if is_of_gateway && !is_lost { Err(format!("a record without a call: {cdr:?}")) } else { Ok(()) };
         };
@@ -237,12 +242,12 @@ impl<'a> Story<'a> {
             return Err(format!("it was answered at {first}: {cdr:?}"));
         }
         let end = end.map_or(0, moment);
-        let latest = times.iter().map(|time| self.latest(time)).max().unwrap_or(0);
+        let latest = periods.iter().map(|period| self.latest(period)).max().unwrap_or(0);
         match end <= latest {
             true => Ok(()),
             false => {
-                let times: Vec<String> = times.iter().map(|time| said(time)).collect();
-                Err(format!("a record ends {} ms too late: {cdr:?} {times:?}", end - latest))
+                let periods: Vec<String> = periods.iter().map(|period| said(period)).collect();
+                Err(format!("a record ends {} ms too late: {cdr:?} {periods:?}", end - latest))
             }
         }
     }
@@ -256,38 +261,39 @@ impl<'a> Story<'a> {
     }
 
     /// Latest end of the record of this period.
-    fn latest(&self, time: &Time<'_>) -> u64 {
-        match &time.seen.ended {
+    fn latest(&self, period: &Period<'_>) -> u64 {
+        match &period.note.ended {
             // Excluded: the caller has chosen the tag of its callee, and pays for it. Its BYE before the 2xx may go to
             // another callee with this tag.
-            Some((_, How::Bye { .. })) if time.seen.is_revived && time.least == time.begin => {
-                time.begin + self.lifetime + SLACK
+            Some((_, SessionEnd::Bye { .. })) if period.note.is_revived && period.least == period.begin => {
+                period.begin + self.lifetime + SLACK
             }
             // After a BYE that passes before the 2xx of its dialog, the server asks both parties.
-            Some((_, How::Bye { .. })) if time.least == time.begin => time.end + SLACK,
+            Some((_, SessionEnd::Bye { .. })) if period.least == period.begin => period.end + SLACK,
             // Both dialogs are one to their parties: the server asks after the other one.
-            _ if self.is_mirrored(time) => time.end + SLACK,
+            _ if self.is_mirrored(period) => period.end + SLACK,
             // The server asks every callee of such a call that may have taken the tag.
-            _ if time.seen.is_revived => time.end + SLACK,
+            _ if period.note.is_revived => period.end + SLACK,
             // After a BYE from another address the server asks the party that it names, and the account may refuse to answer.
-            Some((_, How::Bye { .. })) if !self.has_honest_peer(time) => time.end + SLACK,
-            Some((_, How::Bye { astray: false, .. })) if !self.loses && self.passed.kills.is_empty() => {
-                time.end + 4 * self.delay
+            Some((_, SessionEnd::Bye { .. })) if !self.has_honest_peer(period) => period.end + SLACK,
+            Some((_, SessionEnd::Bye { astray: false, .. })) if !self.loses && self.passed.kills.is_empty() => {
+                period.end + 4 * self.delay
             }
-            _ => time.end + SLACK,
+            _ => period.end + SLACK,
         }
     }
 
     /// True if the peer is an honest party. Its tag is no proof: the account may take the tag of an honest one.
-    fn has_honest_peer(&self, time: &Time<'_>) -> bool {
-        let Seen { call_id, own_tag, peer_tag, .. } = time.seen;
-        let is_peer = |seen: &Seen| seen.call_id == *call_id && seen.own_tag == *peer_tag && seen.peer_tag == *own_tag;
-        self.seen.iter().any(|seen| is_peer(seen))
+    fn has_honest_peer(&self, period: &Period<'_>) -> bool {
+        let SessionNote { call_id, own_tag, peer_tag, .. } = period.note;
+        let is_peer =
+            |note: &SessionNote| note.call_id == *call_id && note.own_tag == *peer_tag && note.peer_tag == *own_tag;
+        self.notes.iter().any(|note| is_peer(note))
     }
 
     /// True if another call has the tags of this one the other way round.
-    fn is_mirrored(&self, time: &Time<'_>) -> bool {
-        let (call_id, caller, callee) = tags(time.seen);
+    fn is_mirrored(&self, period: &Period<'_>) -> bool {
+        let (call_id, caller, callee) = tags(period.note);
         self.passed.answers.contains_key(&(call_id, callee, caller))
     }
 
@@ -304,15 +310,15 @@ impl<'a> Story<'a> {
     }
 
     /// Maximum number of concurrent calls of the account at honest parties.
-    fn most_calls(times: &[Time<'_>]) -> Result<u64, String> {
-        let own: Vec<&Time<'_>> =
-            times.iter().filter(|time| time.seen.is_callee && time.seen.call_id.starts_with('m')).collect();
+    fn most_calls(periods: &[Period<'_>]) -> Result<u64, String> {
+        let own: Vec<&Period<'_>> =
+            periods.iter().filter(|period| period.note.is_callee && period.note.call_id.starts_with('m')).collect();
         let mut most = 0;
-        for time in &own {
-            let at = time.begin;
+        for period in &own {
+            let at = period.begin;
             let open = own.iter().filter(|other| other.begin <= at && at < other.counted);
             let mut calls: Vec<(&str, &str)> =
-                open.map(|other| (&*other.seen.call_id, &*other.seen.peer_tag)).collect();
+                open.map(|other| (&*other.note.call_id, &*other.note.peer_tag)).collect();
             calls.sort_unstable();
             calls.dedup();
             if calls.len() > MOST_CALLS {
@@ -327,13 +333,13 @@ impl<'a> Story<'a> {
 }
 
 /// Call-ID, caller's tag and callee's tag.
-fn tags(seen: &Seen) -> (String, String, String) {
+fn tags(note: &SessionNote) -> (String, String, String) {
     let (caller, callee) =
-        if seen.is_callee { (&seen.peer_tag, &seen.own_tag) } else { (&seen.own_tag, &seen.peer_tag) };
-    (seen.call_id.clone(), caller.clone(), callee.clone())
+        if note.is_callee { (&note.peer_tag, &note.own_tag) } else { (&note.own_tag, &note.peer_tag) };
+    (note.call_id.clone(), caller.clone(), callee.clone())
 }
 
-fn said(time: &Time<'_>) -> String {
-    let Time { seen, begin, least, end, .. } = time;
-    format!("from {begin} to {end} (at least {least}): {seen:?}")
+fn said(period: &Period<'_>) -> String {
+    let Period { note, begin, least, end, .. } = period;
+    format!("from {begin} to {end} (at least {least}): {note:?}")
 }

@@ -1,7 +1,7 @@
 //! The server process: one engine, its disk, and the times of outgoing messages that the laws need.
 
 use super::ledger::Ledger;
-use super::text::Said;
+use super::text::Received;
 use super::{DOMAIN, PASSWORD, SERVER};
 use crate::random::Random;
 use std::collections::{BTreeMap, HashMap};
@@ -258,13 +258,13 @@ impl Server {
 impl Passed {
     fn note(&mut self, now: Now, bytes: &[u8]) {
         if bytes.starts_with(b"BYE ") {
-            let said = Said::read(bytes);
+            let said = Received::read(bytes);
             let byes = self.byes.entry((said.call_id().to_owned(), said.tag("To").to_owned())).or_default();
             if byes.iter().all(|(branch, _)| branch != said.branch()) {
                 byes.push((said.branch().to_owned(), now.mono));
             }
         } else if bytes.starts_with(b"SIP/2.0 2") {
-            let said = Said::read(bytes);
+            let said = Received::read(bytes);
             if said.method() == "INVITE" {
                 let tags = [said.call_id(), said.tag("From"), said.tag("To")].map(str::to_owned);
                 self.answers.entry(tags.into()).or_default().push(now.mono);

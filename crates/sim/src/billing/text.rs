@@ -4,13 +4,13 @@ use strowger_core::digest::{Challenge, ChallengeAnswer, Secret};
 
 /// A received message.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct Received {
     /// Start line.
     first: String,
     lines: Vec<(String, String)>,
 }
 
-impl Said {
+impl Received {
     /// Reads a message. The server sends canonical ones.
     pub(super) fn read(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
@@ -123,7 +123,12 @@ impl Request {
     }
 
     /// A copy with the answer to this challenge; `None` if there is no challenge.
-    pub(super) fn authorized(&self, challenged: &Said, (user, password): (&str, &str), branch: String) -> Option<Self> {
+    pub(super) fn authorized(
+        &self,
+        challenged: &Received,
+        (user, password): (&str, &str),
+        branch: String,
+    ) -> Option<Self> {
         let challenge = Challenge::parse(challenged.line("Proxy-Authenticate").as_bytes()).ok()?;
         let answer = ChallengeAnswer {
             user: user.as_bytes(),
@@ -143,7 +148,7 @@ impl Request {
 }
 
 /// Creates a response to this request. `tag` is added to a To that has none.
-pub(super) fn response(request: &Said, status: u16, tag: &str, lines: &str) -> String {
+pub(super) fn response(request: &Received, status: u16, tag: &str, lines: &str) -> String {
     let copied = |name: &'static str| request.values(name).map(move |value| format!("{name}: {value}\r\n"));
     let mut text = format!("SIP/2.0 {status} Said\r\n");
     text.extend(copied("Via"));

@@ -1,11 +1,11 @@
 //! Parties, the server, the network between them and one clock.
 
-use super::honest::{Honest, Manners, Seen};
+use super::honest::{Honest, Manners, SessionNote};
 use super::hostile::{Habits, Hostile};
 use super::law::{Money, Story};
 use super::ledger::TRY;
 use super::server::Server;
-use super::text::Said;
+use super::text::Received;
 use super::{BOBS, DOMAIN, GATEWAY, MALLORYS, MOST_CALLS, Outgoing, SERVER};
 use crate::network::{Arriving, Conditions, Network};
 use crate::random::Random;
@@ -114,7 +114,7 @@ impl World {
                 let sent = self.server.receive(now, from, &bytes);
                 self.deliver(sent);
             } else {
-                self.arrive(to, &Said::read(&bytes));
+                self.arrive(to, &Received::read(&bytes));
             }
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl World {
     }
 
     /// Delivers a datagram to a party.
-    fn arrive(&mut self, to: SocketAddr, said: &Said) {
+    fn arrive(&mut self, to: SocketAddr, said: &Received) {
         let mut out = Vec::new();
         match self.honest.iter_mut().find(|party| party.address == to) {
             Some(party) => party.receive(self.now.mono, said, &mut out),
@@ -150,7 +150,7 @@ impl World {
         for (to, bytes) in sent {
             self.note(&format!("{SERVER} -> {to}\n{}", String::from_utf8_lossy(&bytes)));
             if bytes.starts_with(b"SIP/2.0 2")
-                && Said::read(&bytes).method() == "BYE"
+                && Received::read(&bytes).method() == "BYE"
                 && let Some(after) = self.kill_after_bye.take()
             {
                 self.kills.insert(0, self.now.mono + after);
@@ -185,9 +185,9 @@ impl World {
     /// # Errors
     /// The first disagreement.
     pub(super) fn judge(&self) -> Result<Money, String> {
-        let seen: Vec<&Seen> = self.honest.iter().flat_map(|party| &party.seen).collect();
+        let notes: Vec<&SessionNote> = self.honest.iter().flat_map(|party| &party.notes).collect();
         let (ledger, passed) = (&self.server.ledger, &self.server.passed);
-        let story = Story { seen, ledger, passed, loses: self.loses, delay: self.delay, lifetime: LIFETIME };
+        let story = Story { notes, ledger, passed, loses: self.loses, delay: self.delay, lifetime: LIFETIME };
         let mut money = story.judge()?;
         money.acts = self.hostile.acts.iter().map(|(act, count)| (*act, *count)).collect();
         Ok(money)

@@ -20,7 +20,7 @@ const LOOK_UPS: u64 = 3 * 2_050;
 const FAILURES: usize = 10;
 
 /// Incidents of a world besides its weather.
-struct Befallen {
+struct Incidents {
     kills: bool,
     /// Graceful shutdowns of processes.
     drains: bool,
@@ -42,7 +42,7 @@ struct Befallen {
     slowest: u64,
 }
 
-impl Befallen {
+impl Incidents {
     fn of(world: &World) -> Self {
         let agents = || world.hosts.iter().filter_map(Node::agent);
         let servers = || world.hosts.iter().filter_map(Node::server);
@@ -73,23 +73,23 @@ impl Befallen {
 /// The violated law.
 pub fn judge(world: &World) -> Result<Weather, String> {
     let conditions = *world.conditions();
-    let befallen = Befallen::of(world);
+    let incidents = Incidents::of(world);
     let agents: Vec<&Agent> = world.hosts.iter().filter_map(Node::agent).collect();
     // A guesser may hear nothing once it is banned.
     let honest: Vec<&Agent> = agents.iter().copied().filter(|agent| !agent.guesses()).collect();
     let mut whole = Tally::default();
     honest.iter().for_each(|agent| whole += agent.tally());
-    let is_good = conditions.is_perfect() && !befallen.kills && !befallen.drains && !befallen.moves;
-    let no_acks = transactions(world, &befallen, &whole, is_good)?;
+    let is_good = conditions.is_perfect() && !incidents.kills && !incidents.drains && !incidents.moves;
+    let no_acks = transactions(world, &incidents, &whole, is_good)?;
     let unacknowledged = (whole.unacknowledged as usize).saturating_sub(world.laws.late_answers());
     let unanswered = whole.unanswered.saturating_sub(given_up_after_moves(world));
     if is_good && unacknowledged as u64 + unanswered > 0 {
         return Err(format!("something was lost in good weather: {whole:?}"));
     }
     // If only a cache has the passwords, it has those of registered users.
-    let unknown = if befallen.by_cache { whole.unregistered_again } else { 0 };
+    let unknown = if incidents.by_cache { whole.unregistered_again } else { 0 };
     // A step of the wall clock makes each nonce stale.
-    if is_good && whole.challenged_again > unknown && !befallen.changes && !world.has_stepped() {
+    if is_good && whole.challenged_again > unknown && !incidents.changes && !world.has_stepped() {
         return Err(format!("a right password was asked for again in good weather: {whole:?}"));
     }
     // Route tokens and registrations outlive the process, however often it is killed.
@@ -97,10 +97,10 @@ pub fn judge(world: &World) -> Result<Weather, String> {
         return Err(format!("a server did not know a call again: {whole:?}"));
     }
     reach::unknown(&honest)?;
-    if conditions.is_perfect() && !befallen.noise {
-        reach::missed(&honest, befallen.may_fail)?;
-        let looked_up = if befallen.may_fail { LOOK_UPS } else { 0 };
-        reach::waited(&honest, befallen.slowest + T1 + looked_up)?;
+    if conditions.is_perfect() && !incidents.noise {
+        reach::missed(&honest, incidents.may_fail)?;
+        let looked_up = if incidents.may_fail { LOOK_UPS } else { 0 };
+        reach::waited(&honest, incidents.slowest + T1 + looked_up)?;
     }
     if is_good {
         // After the move of a call, no failed transmission is reported (`given_up_after_moves`).
@@ -111,12 +111,13 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     }
     for guesser in agents.iter().filter(|agent| agent.guesses()) {
         let (judged, right) = guesser.judged();
-        let is_certain = !befallen.kills && !befallen.drains && !befallen.changes;
+        let is_certain = !incidents.kills && !incidents.drains && !incidents.changes;
         if right > 0 || (judged > FAILURES && is_certain) {
             return Err(format!("{judged} passwords of a guesser were judged, {right} were right"));
         }
     }
-    let is_fair = conditions.is_fair() && !befallen.kills && !befallen.drains && !befallen.moves && !befallen.may_fail;
+    let is_fair =
+        conditions.is_fair() && !incidents.kills && !incidents.drains && !incidents.moves && !incidents.may_fail;
     let fair = if is_fair { whole } else { Tally::default() };
     let records = world.hosts.iter().filter_map(Node::server).map(ServerHost::records).sum();
     Ok(Weather { all: whole, fair, fair_no_acks: if is_fair { no_acks } else { 0 }, records })
@@ -131,7 +132,7 @@ fn given_up_after_moves(world: &World) -> u64 {
 }
 
 /// Number of failures without ACK; checks the counters of all transactions.
-fn transactions(world: &World, befallen: &Befallen, whole: &Tally, is_good: bool) -> Result<u64, String> {
+fn transactions(world: &World, incidents: &Incidents, whole: &Tally, is_good: bool) -> Result<u64, String> {
     let conditions = *world.conditions();
     let mut no_acks = 0;
     let is_heard = |node: &&Node| !node.agent().is_some_and(Agent::guesses);
@@ -146,11 +147,11 @@ fn transactions(world: &World, befallen: &Befallen, whole: &Tally, is_good: bool
         // A branch was given up before its callee answered: over a reliable transport the caller keeps nothing of the
         // failure (RFC 3261 section 17.1.1.2, timer D).
         let overtook = world.laws.late_answers() > 0;
-        let may_stray = befallen.kills
-            || befallen.drains
-            || befallen.moves
-            || befallen.noise
-            || befallen.may_fail
+        let may_stray = incidents.kills
+            || incidents.drains
+            || incidents.moves
+            || incidents.noise
+            || incidents.may_fail
             || conditions.has_outage()
             || too_late
             || overtook;
@@ -159,14 +160,15 @@ fn transactions(world: &World, befallen: &Befallen, whole: &Tally, is_good: bool
         }
         // The next address of a phone that answers 503 may accept no connection.
         let timeouts: u64 = counts.iter().map(|c| c.timeouts).sum();
-        let lost = if befallen.one_way { timeouts } else { given_up };
-        if is_good && (unacknowledged > 0 || lost > 0) && !befallen.calls_where_no_phone_is {
+        let lost = if incidents.one_way { timeouts } else { given_up };
+        if is_good && (unacknowledged > 0 || lost > 0) && !incidents.calls_where_no_phone_is {
             return Err(format!("{}: something was lost in good weather: {counts:?}", node.name()));
         }
         let resent: u64 = counts.iter().map(|c| c.requests_resent).sum();
         // A callee may take time to answer an INVITE; a server answers at once.
-        let is_heard_at_once = node.agent().is_some() && befallen.slowest < T1 && !befallen.may_fail && !befallen.drops;
-        if is_good && is_heard_at_once && !befallen.calls_where_no_phone_is && resent > 0 {
+        let is_heard_at_once =
+            node.agent().is_some() && incidents.slowest < T1 && !incidents.may_fail && !incidents.drops;
+        if is_good && is_heard_at_once && !incidents.calls_where_no_phone_is && resent > 0 {
             return Err(format!("{}: a request had to be sent again in good weather: {counts:?}", node.name()));
         }
     }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_what_was_refused_is_another_request() {
+    fn a_copy_of_a_refused_request_is_another_request() {
         let mut kept = Kept::default();
         kept.may(key(), u64::MAX);
         kept.answered(key(), 1_000, 407, true);

@@ -7,7 +7,7 @@ use strowger_message::{Message, Method};
 
 /// A request at a server: times of its first and last copy, and whether it has been forwarded or answered.
 #[derive(Debug)]
-struct Came {
+struct RequestRecord {
     first: u64,
     last: u64,
     has_left: bool,
@@ -15,8 +15,8 @@ struct Came {
 
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// By host, Call-ID and the sender's tag, then by branch and method.
-    lines: Recent<HashMap<Vec<u8>, Came>>,
+    /// Requests by host, Call-ID and the sender's tag, then by branch and method.
+    lines: Recent<HashMap<Vec<u8>, RequestRecord>>,
     /// Number of arrivals.
     count: u64,
 }
@@ -34,7 +34,7 @@ impl Order {
         let now = self.count;
         let request = [via.branch.unwrap_or_default(), message.method_text()].join(&b' ');
         let requests = self.lines.of(line);
-        requests.entry(request).or_insert(Came { first: now, last: now, has_left: false }).last = now;
+        requests.entry(request).or_insert(RequestRecord { first: now, last: now, has_left: false }).last = now;
     }
 
     /// Checks a message that leaves a host.

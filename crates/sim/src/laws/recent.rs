@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_looked_at_stays() {
+    fn used_entries_stay() {
         let mut recent = Recent::<u32>::default();
         *recent.of(b"a".to_vec()) = 1;
         recent.insert(b"b".to_vec(), 2);

@@ -18,7 +18,7 @@ pub(super) struct Choices {
     /// True if there is a second server.
     pub(super) two: bool,
     /// True if the second server has the users of the first one too.
-    pub(super) beside: bool,
+    pub(super) shares_users: bool,
     pub(super) passwords: bool,
     /// First `proxy.record_route` of the servers. Without it later requests bypass them, so every phone must be reachable
     /// at its own address.
@@ -49,7 +49,7 @@ impl Choices {
     pub(super) fn of(random: &mut Random, accounting: [bool; 2], keeps: bool) -> Self {
         let calm = random.chance(300);
         let two = random.chance(500);
-        let beside = random.chance(500);
+        let shares_users = random.chance(500);
         let record_route = random.chance(700);
         let mut transport = || match random.between(0, 11) {
             0..7 => Transport::Udp,
@@ -64,7 +64,7 @@ impl Choices {
             let last = 11 + n as u8;
             // A phone behind a translator, or on a connection that only it can make, is reached through its registrar,
             // which stays in the path of its calls.
-            let is_near = n > 0 || !two || beside;
+            let is_near = n > 0 || !two || shares_users;
             let transport = if is_near || transports[n] != Transport::Ws { transports[n] } else { Transport::Udp };
             let translated = transport != Transport::Ws && record_route && is_near && random.chance(300);
             let one_way = transport.is_reliable() && record_route && is_near && random.chance(600);
@@ -81,7 +81,7 @@ impl Choices {
         Self {
             calm,
             two,
-            beside,
+            shares_users,
             passwords,
             record_route,
             keeping,
@@ -179,7 +179,7 @@ pub(super) const UNLIMITED: u32 = 1_000;
 
 /// Settings of two servers that count together, if they do.
 pub(super) fn counts(random: &mut Random, choices: &Choices) -> Option<CountManners> {
-    let Choices { calm, two, beside, record_route, reloads, .. } = *choices;
+    let Choices { calm, two, shares_users, record_route, reloads, .. } = *choices;
     let manners = CountManners {
         delay: (0, random.between(0, 100)),
         failures: if !calm && random.chance(300) { random.between(1, 300) } else { 0 },
@@ -188,7 +188,7 @@ pub(super) fn counts(random: &mut Random, choices: &Choices) -> Option<CountMann
         refuses: random.chance(300),
     };
     // Only calls whose end the server sees can be counted.
-    (two && beside && record_route && !reloads && random.chance(400)).then_some(manners)
+    (two && shares_users && record_route && !reloads && random.chance(400)).then_some(manners)
 }
 
 /// Mailbox for failed calls to bob, with its limit of concurrent calls, if there is one.

@@ -62,7 +62,7 @@ impl ServerHost {
             Due::LastWords => self.kept.iter_mut().for_each(|kept| kept.remove_last_words(now)),
             Due::Group => self.take_group(now),
             Due::GroupWritten => self.group_written(now),
-            Due::Counted => self.hear_counts(now),
+            Due::Counted => self.on_counts(now),
             Due::Answer(shard, answer) => {
                 self.work(now, shard, Input::Other, out, |engine, out| engine.answered(now, answer, out));
             }
@@ -209,7 +209,7 @@ impl ServerHost {
     fn kill_kept(&mut self, now: Now) {
         let (calls, is_written) = (self.tracked(now), self.random.chance(500));
         let Some(kept) = &mut self.kept else { return };
-        if let Err(problem) = kept.is_killed(now, is_written).and_then(|()| kept.check(&calls)) {
+        if let Err(problem) = kept.on_kill(now, is_written).and_then(|()| kept.check(&calls)) {
             self.wrong(problem);
         }
     }

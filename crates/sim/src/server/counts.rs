@@ -274,7 +274,7 @@ impl ServerHost {
     }
 
     /// Handles the answers of the cache.
-    pub(super) fn hear_counts(&mut self, now: Now) {
+    pub(super) fn on_counts(&mut self, now: Now) {
         let (counting, policy, node) = (self.counting(), self.process.shared.policy(), self.node());
         let (Some(sharing), Some(manners)) = (&mut self.process.sharing, &self.settings.counts) else { return };
         let Some((mut exchange, outcomes)) = sharing.asked.take() else { return };

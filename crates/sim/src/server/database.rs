@@ -55,7 +55,7 @@ pub struct Database {
 }
 
 /// Time of an answer of the database, and the answer.
-pub(super) type Said = (u64, Result<Vec<Answer>, StoreError>);
+pub(super) type TimedAnswer = (u64, Result<Vec<Answer>, StoreError>);
 
 impl Database {
     pub fn new(domain: &str, realms: &[&str], users: impl IntoIterator<Item = String>) -> Self {
@@ -111,7 +111,7 @@ impl Database {
     }
 
     /// Answers to questions that are asked now, with their time.
-    pub(super) fn ask(&self, random: &mut Random, now: u64, questions: &[Asked]) -> Said {
+    pub(super) fn ask(&self, random: &mut Random, now: u64, questions: &[Asked]) -> TimedAnswer {
         let due = now + random.between(self.delay.0, self.delay.1);
         let answers = |at: u64| questions.iter().map(|asked| self.look(asked, at)).collect();
         match outage(&self.outages, now) {

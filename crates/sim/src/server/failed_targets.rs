@@ -20,7 +20,7 @@ const FORGOTTEN: u64 = 10;
 
 /// Knowledge of one process about the targets of secure transports.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct FailedTargets {
     index: Index,
     /// Time in ms for which a target is set aside.
     time: u64,
@@ -42,7 +42,7 @@ const fn key(target: &Target) -> Option<Key> {
     }
 }
 
-impl Aside {
+impl FailedTargets {
     pub(super) fn new(time: u64) -> Self {
         Self { time, ..Self::default() }
     }

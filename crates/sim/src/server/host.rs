@@ -11,10 +11,10 @@ use strowger_server::engine::Engine;
 impl Host for ServerHost {
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         debug_assert_eq!(arrival.listener, listener(arrival.transport), "in the order of the configuration");
-        self.catch_up(now);
+        self.pass_time(now);
         let shard = self.shard_of(bytes);
         let input = Input::Message(arrival, bytes);
-        self.process.aside.came(bytes);
+        self.process.failed_targets.came(bytes);
         self.work(now, shard, input, out, |engine, out| engine.receive(now, arrival, bytes, out));
     }
 
@@ -27,7 +27,7 @@ impl Host for ServerHost {
                 engine.unsent(now, own, "connection not made", true, out);
             });
             if errors(self) > before {
-                self.process.aside.fails(token, now.mono);
+                self.process.failed_targets.fails(token, now.mono);
             }
         }
     }
@@ -42,7 +42,7 @@ impl Host for ServerHost {
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
-        self.catch_up(now);
+        self.pass_time(now);
         if self.settings.moves.pop_if(|due| *due <= now.mono).is_some() {
             self.move_buckets(now, out);
         }

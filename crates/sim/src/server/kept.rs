@@ -1,6 +1,6 @@
 //! Persisted calls: the state on disk when a process is killed, and its restoration.
 
-use super::limits::Leads;
+use super::limits::RoutedCalls;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use strowger_core::{Now, Outbox};
@@ -66,7 +66,7 @@ impl Kept {
     ///
     /// # Errors
     /// A state cannot be read.
-    pub(super) fn take(&mut self, now: Now, effect: Effect, led: &Leads) -> Result<bool, String> {
+    pub(super) fn take(&mut self, now: Now, effect: Effect, led: &RoutedCalls) -> Result<bool, String> {
         let begins = self.pending.is_empty();
         match effect {
             Effect::Keep { call, state: bytes } => {
@@ -132,7 +132,7 @@ impl Kept {
     ///
     /// # Errors
     /// As [`Kept::commit`].
-    pub(super) fn is_killed(&mut self, now: Now, is_written: bool) -> Result<(), String> {
+    pub(super) fn on_kill(&mut self, now: Now, is_written: bool) -> Result<(), String> {
         if is_written {
             self.commit(now)?;
         }
@@ -157,7 +157,7 @@ impl Kept {
     ///
     /// # Errors
     /// One cannot be read.
-    pub(super) fn calls(&self, now: Now) -> Result<(Vec<Call>, Leads), String> {
+    pub(super) fn calls(&self, now: Now) -> Result<(Vec<Call>, RoutedCalls), String> {
         let (mut calls, mut last) = (Vec::new(), HashMap::new());
         for left in self.disk.values() {
             let OnDisk::State(state) = left else { continue };
@@ -167,7 +167,7 @@ impl Kept {
             }
             calls.push(call);
         }
-        Ok((calls, Leads::of(last)))
+        Ok((calls, RoutedCalls::of(last)))
     }
 
     /// Records that a process restored these calls.
@@ -179,7 +179,7 @@ impl Kept {
     }
 
     /// Records that a row has reached its table.
-    pub(super) fn is_written(&mut self, row: &Row) {
+    pub(super) fn on_row_written(&mut self, row: &Row) {
         if let Row::Cdr(cdr) = row {
             self.owed.remove(&cdr.call_id);
         }

@@ -34,7 +34,7 @@ const BOXES: &str = "boxes";
 
 /// INVITEs that were routed to a mailbox.
 #[derive(Debug, Default)]
-pub(super) struct Leads {
+pub(super) struct RoutedCalls {
     /// Last target of each call, by Call-ID.
     last: HashMap<Vec<u8>, SocketAddr>,
     /// Branches of all INVITEs that this process has sent: a copy may leave when its call is over and another call has
@@ -113,7 +113,7 @@ impl ServerHost {
     }
 }
 
-impl Leads {
+impl RoutedCalls {
     /// State of calls that another process had routed.
     pub(super) fn of(last: HashMap<Vec<u8>, SocketAddr>) -> Self {
         Self { last, ..Self::default() }

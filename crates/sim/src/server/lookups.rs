@@ -1,6 +1,6 @@
 //! Look-ups of one process: the cache of the server before the simulated database, and its laws.
 
-use super::database::{Database, Outage, OutageKind, Said, outage};
+use super::database::{Database, Outage, OutageKind, TimedAnswer, outage};
 use crate::random::Random;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,7 @@ impl State {
 }
 
 /// A batch of questions at the database.
-struct WithIt {
+struct OpenBatch {
     number: u64,
     /// Questions that no other batch has answered.
     keys: BTreeSet<String>,
@@ -74,7 +74,7 @@ pub(super) struct AskedBatch {
 /// Work of the look-up threads.
 pub(super) struct Asking {
     steps: Steps<Asked>,
-    with_it: Vec<WithIt>,
+    open_batches: Vec<OpenBatch>,
     asked: u64,
     /// Time up to which changes were received.
     heard: u64,
@@ -98,7 +98,7 @@ impl Lookups {
         let (cache, steps) = ReadThrough::in_steps(settings.clone(), clock);
         let asking = Asking {
             steps,
-            with_it: Vec::new(),
+            open_batches: Vec::new(),
             asked: 0,
             heard: time.load(Ordering::Relaxed),
             kept_waiting: 0,
@@ -223,18 +223,18 @@ fn is_current(state: &mut State, database: &Database, answer: &Answer, since: u6
 
 impl Asking {
     /// Questions for idle connections, with the answers of the database and their times.
-    pub(super) fn take(&mut self, lookups: &Lookups, random: &mut Random) -> Vec<(AskedBatch, Said)> {
+    pub(super) fn take(&mut self, lookups: &Lookups, random: &mut Random) -> Vec<(AskedBatch, TimedAnswer)> {
         let mut batches = Vec::new();
         while let Some(batch) = self.steps.take() {
             let (now, deadline) = (lookups.now(), lookups.settings.deadline.as_millis() as u64);
             let keys: BTreeSet<String> = batch.keys().iter().map(|asked| format!("{asked:?}")).collect();
             // A question that was not answered in time may be repeated.
-            let is_asked = |other: &WithIt| {
+            let is_asked = |other: &OpenBatch| {
                 !other.is_probe && other.waits_since + deadline > now && !keys.is_disjoint(&other.keys)
             };
             // A database that has stopped answering is probed by one question repeatedly.
             let is_probe = keys.len() == 1 && lookups.cache.gauges().is_broken;
-            if !is_probe && (keys.len() < batch.keys().len() || self.with_it.iter().any(is_asked)) {
+            if !is_probe && (keys.len() < batch.keys().len() || self.open_batches.iter().any(is_asked)) {
                 lookups.state().wrong(format!("{now}: equal questions are asked at once: {keys:?}"));
             }
             self.asked += 1;
@@ -244,9 +244,9 @@ impl Asking {
             let since = |key: &Asked| state.waiting.values().filter(|(asked, _)| asked == key).map(|(_, at)| *at).min();
             let waits_since = batch.keys().iter().map(|key| since(key).unwrap_or(0)).min().unwrap_or(0);
             drop(state);
-            self.with_it.push(WithIt { number, keys, since: now, waits_since, is_probe });
-            if self.with_it.len() > lookups.settings.connections {
-                lookups.state().wrong(format!("{now}: {} batches are asked at once", self.with_it.len()));
+            self.open_batches.push(OpenBatch { number, keys, since: now, waits_since, is_probe });
+            if self.open_batches.len() > lookups.settings.connections {
+                lookups.state().wrong(format!("{now}: {} batches are asked at once", self.open_batches.len()));
             }
             let said = lookups.database.ask(random, now, batch.keys());
             batches.push((AskedBatch { number, batch }, said));
@@ -257,14 +257,14 @@ impl Asking {
     /// Handles the answers of the database to a batch.
     pub(super) fn answered(&mut self, lookups: &Lookups, asked: AskedBatch, said: Result<Vec<Answer>, StoreError>) {
         let (now, AskedBatch { number, batch }) = (lookups.now(), asked);
-        let at = self.with_it.iter().position(|batch| batch.number == number).expect("it was asked");
-        let since = self.with_it.remove(at).since;
+        let at = self.open_batches.iter().position(|batch| batch.number == number).expect("it was asked");
+        let since = self.open_batches.remove(at).since;
         for asked in batch.keys() {
             let key = format!("{asked:?}");
             // A failure ends no other question, and an answer from before a notice ends none that was asked after it.
             let notice = self.voided.get(&key).filter(|last| number <= **last);
-            let is_ended = |other: &&mut WithIt| said.is_ok() && notice.is_none_or(|last| other.number <= *last);
-            for other in self.with_it.iter_mut().filter(is_ended) {
+            let is_ended = |other: &&mut OpenBatch| said.is_ok() && notice.is_none_or(|last| other.number <= *last);
+            for other in self.open_batches.iter_mut().filter(is_ended) {
                 other.keys.remove(&key);
             }
         }
@@ -296,9 +296,9 @@ impl Asking {
     /// Checks that no question waits for long while one more connection may be opened.
     pub(super) fn check_connections(&mut self, lookups: &Lookups) {
         let gauges = lookups.cache.gauges();
-        let with_it: usize = self.with_it.iter().map(|batch| batch.keys.len()).sum();
+        let open_batches: usize = self.open_batches.iter().map(|batch| batch.keys.len()).sum();
         let waits =
-            gauges.in_flight > with_it && gauges.connections < lookups.settings.connections && !gauges.is_broken;
+            gauges.in_flight > open_batches && gauges.connections < lookups.settings.connections && !gauges.is_broken;
         self.kept_waiting = if waits { self.kept_waiting + 1 } else { 0 };
         if self.kept_waiting > PATIENCE {
             lookups.state().wrong(format!("{}: questions wait though connections may be opened", lookups.now()));

@@ -48,7 +48,7 @@ impl Lines {
 /// Notices about the requests of one context since they were forwarded. Two requests share one if their caller returns
 /// with credentials, or if the server before this one has restarted and sends the INVITE of a call again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Told {
+struct NoticeCounts {
     /// Notices of a first response; each has its time.
     signs: u32,
     /// Branches that failed, except those of failed requests.
@@ -73,7 +73,7 @@ pub(super) struct Observer {
     calls: Recent<Lines>,
     /// Number of calls without a logged end.
     open: usize,
-    told: HashMap<u64, Told>,
+    told: HashMap<u64, NoticeCounts>,
     /// Number of forwarded INVITEs by Call-ID and caller's tag.
     invites: HashMap<Vec<u8>, u32>,
     /// First final response to each of them with its CSeq, by Call-ID.
@@ -95,7 +95,7 @@ pub(super) struct Observer {
 
 /// Messages about forwarded INVITEs that an engine has just sent.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Said {
+struct SentCounts {
     rang: u32,
     answered: u32,
     exhausted: Vec<Forwarded>,
@@ -132,7 +132,7 @@ impl Observer {
         lines.iter().try_for_each(|line| self.log(line))?;
         self.count_copy(input);
         let said = self.read(input, out);
-        if said == Said::default() && notices.is_empty() {
+        if said == SentCounts::default() && notices.is_empty() {
             return Ok(());
         }
         self.compare(input, out, &said, notices).map_err(|e| format!("{e}\nafter {}\ntold: {notices:?}", show(input)))
@@ -180,8 +180,8 @@ impl Observer {
     }
 
     /// Collects the messages about forwarded INVITEs.
-    fn read(&mut self, input: Input<'_>, out: &Outbox) -> Said {
-        let mut said = Said::default();
+    fn read(&mut self, input: Input<'_>, out: &Outbox) -> SentCounts {
+        let mut said = SentCounts::default();
         let mut index = std::mem::take(&mut self.index);
         let is_repeated = matches!(input, Input::Message(_, bytes) if bytes.starts_with(b"INVITE "));
         for send in out.sends().iter().filter(|send| !noise::is_source(send.target.address)) {
@@ -255,7 +255,7 @@ impl Observer {
         said
     }
 
-    fn compare(&mut self, input: Input<'_>, out: &Outbox, said: &Said, notices: &[Notice]) -> Result<(), String> {
+    fn compare(&mut self, input: Input<'_>, out: &Outbox, said: &SentCounts, notices: &[Notice]) -> Result<(), String> {
         let (mut rang, mut answered, mut exhausted, mut cancelled, mut refused) = (0, 0, 0, 0, 0);
         let (status, remote) = self.came(input);
         for Notice { context, event } in notices.iter().filter(|notice| begins_call(notice.context)) {
@@ -361,7 +361,8 @@ impl Observer {
     /// # Errors
     /// A missing notice or log line.
     pub(super) fn leftovers(&self) -> Result<(), String> {
-        let has_not_ended = |(context, told): &(&u64, &Told)| **context != NO_CALL && told.ended != told.concluded;
+        let has_not_ended =
+            |(context, told): &(&u64, &NoticeCounts)| **context != NO_CALL && told.ended != told.concluded;
         if let Some((context, told)) = self.told.iter().find(has_not_ended) {
             return Err(format!("the end of a request was not told: {context:x} {told:?}"));
         }

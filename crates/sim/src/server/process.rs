@@ -1,10 +1,10 @@
 //! One process of a server: all of its state is lost when it is killed.
 
 use super::accounts::Accounts;
-use super::aside::Aside;
 use super::bindings::Rows;
 use super::counts::Sharing;
 use super::credentials::ByTheClock;
+use super::failed_targets::FailedTargets;
 use super::lookups::{AskedBatch, Asking, Lookups};
 use super::observer::Observer;
 use super::ringing::Ringing;
@@ -116,7 +116,7 @@ pub(super) struct Process {
     /// Knowledge about the calls of another server, if they count together.
     pub(super) sharing: Option<Sharing>,
     /// Next hops that failed.
-    pub(super) aside: Aside,
+    pub(super) failed_targets: FailedTargets,
     /// Clock of the parts around the engines.
     pub(super) time: Arc<AtomicU64>,
 }
@@ -230,7 +230,7 @@ impl Process {
             accounts: Accounts::default(),
             writer,
             sharing,
-            aside: Aside::new(set_aside),
+            failed_targets: FailedTargets::new(set_aside),
             time,
         }
     }

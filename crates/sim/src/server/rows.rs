@@ -122,7 +122,7 @@ impl ServerHost {
     fn write(&mut self, rows: Vec<Box<Row>>) {
         for row in rows {
             self.table.take(&row);
-            self.kept.iter_mut().for_each(|kept: &mut Kept| kept.is_written(&row));
+            self.kept.iter_mut().for_each(|kept: &mut Kept| kept.on_row_written(&row));
         }
     }
 }

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_counted() {
+    fn shown_metrics_exist() {
         for (metric, _) in ROWS.iter().flat_map(|(_, values)| *values) {
             let name = metric.split('{').next().unwrap_or_default();
             assert!(strowger_node::metrics::table().any(|row| row.name() == name), "{metric}");

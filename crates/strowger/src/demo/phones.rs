@@ -74,7 +74,7 @@ pub(super) enum Order {
 
 /// Results of orders.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum PhoneEvent {
     /// The final answer of the registrar, and the messages that led to it.
     Registered(Result<u32, u16>, Vec<Step>),
     /// The call is over or was given up; with its messages.
@@ -116,11 +116,11 @@ impl Call {
 ///
 /// # Errors
 /// No socket, no thread, no randomness.
-pub(super) fn start(server: SocketAddr, news: Sender<News>) -> anyhow::Result<Node<Phones>> {
+pub(super) fn start(server: SocketAddr, news: Sender<PhoneEvent>) -> anyhow::Result<Node<Phones>> {
     start_with(NetSettings::default(), server, news)
 }
 
-fn start_with(settings: NetSettings, server: SocketAddr, news: Sender<News>) -> anyhow::Result<Node<Phones>> {
+fn start_with(settings: NetSettings, server: SocketAddr, news: Sender<PhoneEvent>) -> anyhow::Result<Node<Phones>> {
     let call_secret = settings.secret;
     let any = || Listener::new(Transport::Udp, SocketAddr::from(([127, 0, 0, 1], 0)));
     let net = Net::bind(settings, vec![any(), any()]).context("the phones find no port")?;
@@ -150,7 +150,7 @@ fn start_with(settings: NetSettings, server: SocketAddr, news: Sender<News>) -> 
     })?;
     node.handle().services().spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
-            let _ = interrupted.send(News::Interrupted);
+            let _ = interrupted.send(PhoneEvent::Interrupted);
         }
     });
     Ok(node)
@@ -158,7 +158,7 @@ fn start_with(settings: NetSettings, server: SocketAddr, news: Sender<News>) -> 
 
 /// An action of a phone at a set time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Deed {
+enum Action {
     Answer,
     HangUp,
 }
@@ -171,7 +171,7 @@ pub(super) struct Phones {
     registering: [AccountKey; 2],
     calling_as: AccountKey,
     server: SocketAddr,
-    news: Sender<News>,
+    news: Sender<PhoneEvent>,
     task: Option<Task>,
 }
 
@@ -195,7 +195,7 @@ struct CallTask {
     /// Time at which it is given up, in milliseconds.
     until: u64,
     /// Actions, the earliest first.
-    deeds: BinaryHeap<Reverse<(u64, Deed, CallKey)>>,
+    actions: BinaryHeap<Reverse<(u64, Action, CallKey)>>,
 }
 
 impl Task {
@@ -214,9 +214,10 @@ impl Task {
             What::Call(call) => {
                 call.caller = call.caller.and_then(|key| keys.call(key));
                 call.callee = call.callee.and_then(|key| keys.call(key));
-                let deeds = std::mem::take(&mut call.deeds).into_iter();
-                call.deeds =
-                    deeds.filter_map(|Reverse((at, deed, key))| Some(Reverse((at, deed, keys.call(key)?)))).collect();
+                let actions = std::mem::take(&mut call.actions).into_iter();
+                call.actions = actions
+                    .filter_map(|Reverse((at, action, key))| Some(Reverse((at, action, keys.call(key)?))))
+                    .collect();
             }
         }
         self
@@ -288,7 +289,7 @@ impl Phones {
                 caller: Some(caller),
                 callee: None,
                 until: now.mono + RING + HOLD + PATIENCE,
-                deeds: BinaryHeap::new(),
+                actions: BinaryHeap::new(),
             };
             me.task = Some(Task { steps: Vec::new(), what: What::Call(call) });
         });
@@ -302,16 +303,16 @@ impl Phones {
     }
 
     /// Performs the actions that are due, then handles the events of the user agent.
-    fn go_on(&mut self, now: Now, out: &mut Outbox) {
+    fn perform_due(&mut self, now: Now, out: &mut Outbox) {
         while let Some(call) = self.call_task()
-            && let Some(Reverse((at, deed, key))) = call.deeds.peek().copied()
+            && let Some(Reverse((at, action, key))) = call.actions.peek().copied()
             && at <= now.mono
         {
-            call.deeds.pop();
+            call.actions.pop();
             let (agent, mut round) = self.endpoint.lend(now, out);
-            match deed {
-                Deed::Answer => agent.answer(&mut round, key, SDP),
-                Deed::HangUp => agent.hang_up(&mut round, key),
+            match action {
+                Action::Answer => agent.answer(&mut round, key, SDP),
+                Action::HangUp => agent.hang_up(&mut round, key),
             }
         }
         while let Some(event) = self.endpoint.agent.event() {
@@ -333,11 +334,11 @@ impl Phones {
         match event {
             Event::Invited { call, .. } => {
                 task.callee = Some(call);
-                task.deeds.push(Reverse((now.mono + RING, Deed::Answer, call)));
+                task.actions.push(Reverse((now.mono + RING, Action::Answer, call)));
             }
             Event::Answered { call, .. } => {
                 task.stations.answered = true;
-                task.deeds.push(Reverse((now.mono + HOLD, Deed::HangUp, call)));
+                task.actions.push(Reverse((now.mono + HOLD, Action::HangUp, call)));
             }
             Event::Confirmed { .. } => task.stations.confirmed = true,
             Event::Failed { call, status, .. } | Event::Redirected { call, status, .. } => {
@@ -364,7 +365,7 @@ impl Phones {
     /// A refresh, much later, is not reported.
     fn registered(&mut self, result: Result<u32, u16>) {
         if let Some(task) = self.task.take_if(|task| matches!(task.what, What::Registration(_))) {
-            let _ = self.news.send(News::Registered(result, task.steps));
+            let _ = self.news.send(PhoneEvent::Registered(result, task.steps));
         }
     }
 
@@ -374,7 +375,7 @@ impl Phones {
         if self.call_task().is_some_and(|call| is_over(call))
             && let Some(Task { steps, what: What::Call(call) }) = self.task.take()
         {
-            let _ = self.news.send(News::Called(call.stations, steps));
+            let _ = self.news.send(PhoneEvent::Called(call.stations, steps));
         }
     }
 }
@@ -390,7 +391,7 @@ impl Service for Phones {
         }
         self.with(out, |me, out| {
             me.endpoint.receive(now, arrival, bytes, out);
-            me.go_on(now, out);
+            me.perform_due(now, out);
         });
         self.close(now);
     }
@@ -398,14 +399,15 @@ impl Service for Phones {
     fn poll(&mut self, now: Now, out: &mut Outbox) {
         self.with(out, |me, out| {
             me.endpoint.poll(now, out);
-            me.go_on(now, out);
+            me.perform_due(now, out);
         });
         self.close(now);
     }
 
     fn deadline(&mut self) -> Option<u64> {
-        let call =
-            self.call_task().map(|call| call.deeds.peek().map_or(call.until, |Reverse((at, ..))| call.until.min(*at)));
+        let call = self
+            .call_task()
+            .map(|call| call.actions.peek().map_or(call.until, |Reverse((at, ..))| call.until.min(*at)));
         [self.endpoint.deadline(), call].into_iter().flatten().min()
     }
 
@@ -419,7 +421,7 @@ impl Service for Phones {
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
         self.with(out, |me, out| {
             me.endpoint.failed(now, token, out);
-            me.go_on(now, out);
+            me.perform_due(now, out);
         });
         self.close(now);
     }
@@ -443,7 +445,7 @@ impl Service for Phones {
 #[cfg(test)]
 mod tests {
     use super::super::ladder;
-    use super::super::server::Subject;
+    use super::super::server::DemoServer;
     use super::*;
     use std::sync::mpsc::channel;
     use std::time::Duration;
@@ -460,8 +462,8 @@ mod tests {
 
     /// The number of shards changes while the phones register, ring, talk and hang up.
     #[test]
-    fn a_call_goes_on_while_shards_come_and_go() {
-        let subject = Subject::start(&USERS).unwrap();
+    fn a_call_continues_while_shards_come_and_go() {
+        let subject = DemoServer::start(&USERS).unwrap();
         let (tell, news) = channel();
         let settings = NetSettings { shards: Shards::Auto { most: 4 }, ..NetSettings::default() };
         let phones = start_with(settings, subject.udp(), tell).unwrap();
@@ -471,7 +473,7 @@ mod tests {
         for (phone, shards) in [(0, 4), (1, 1)] {
             order.send(Order::Register(phone));
             settle(handle, shards);
-            let News::Registered(result, steps) = soon() else { panic!("no registration") };
+            let PhoneEvent::Registered(result, steps) = soon() else { panic!("no registration") };
             assert_eq!(result, Ok(EXPIRES));
             assert!(ladder::rungs(&steps).len() >= 4, "REGISTER, 401, REGISTER, 200");
         }
@@ -481,7 +483,7 @@ mod tests {
             let (call, steps) = loop {
                 settle(handle, shards.next().unwrap());
                 match news.recv_timeout(Duration::from_millis(50)) {
-                    Ok(News::Called(call, steps)) => break (call, steps),
+                    Ok(PhoneEvent::Called(call, steps)) => break (call, steps),
                     Ok(other) => panic!("{other:?}"),
                     Err(_) => (),
                 }

@@ -24,12 +24,12 @@ store.database = "demo.sqlite"
 "#;
 
 /// A running server and its folder. Fields are dropped in this order: first the server, then its files.
-pub(super) struct Subject {
+pub(super) struct DemoServer {
     server: Server,
     _folder: TempDir,
 }
 
-impl Subject {
+impl DemoServer {
     /// Creates the database with its users and starts the server.
     ///
     /// # Errors

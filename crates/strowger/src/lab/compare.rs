@@ -10,10 +10,10 @@ use strowger_lab::run::{Description, Machine, Recorded};
 use super::{of_folder, print};
 use crate::output::Refusal;
 
-/// Compare a run with the run before it, and claim what differs.
+/// Compare a run with the run before it, and report the differences.
 ///
-/// Trials of equal systems, axes and loads are paired. A difference is claimed where the interval of the ratio, divided by the floors of both
-/// runs, excludes 1. Nothing is claimed where the floors differ by more than 15 % or the machines differ.
+/// Trials of equal systems, axes and loads are paired. A difference is claimed if the interval of the ratio, divided by the floors of both
+/// runs, excludes 1. Nothing is claimed if the floors differ by more than 15 % or the machines differ.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -16,7 +16,7 @@ pub(crate) struct FloorArguments {
     /// Address of the called end.
     #[arg(long, value_name = "IP:PORT")]
     pub called: SocketAddr,
-    /// One of so many datagrams of callers gets an empty line as an answer.
+    /// One in this number of datagrams of callers gets an empty line as an answer.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub answered: u64,
 }

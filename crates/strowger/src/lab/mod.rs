@@ -138,7 +138,7 @@ fn print(text: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Refusal of a folder: what is no run was named wrongly, what was changed proves nothing.
+/// Refusal of a folder: one without a run is an error of usage, a changed one proves nothing.
 fn of_folder(error: FolderError) -> Refusal {
     let code = match error {
         FolderError::NoRun(_) => code::USAGE,

@@ -25,7 +25,7 @@ use crate::output::{self, Refusal, code, usage};
 
 /// Run an experiment: each trial of its plan becomes a row in the folder of the run.
 ///
-/// The plan and its time are printed first. An invalid trial is made again, three times at most. Ctrl-C leaves a valid part, and --resume goes on with it.
+/// The plan and its time are printed first. An invalid trial is made again, three times at most. Ctrl-C leaves a valid part, and --resume continues it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -181,7 +181,7 @@ fn describe(
     }
 }
 
-/// Makes the folder of a new run, or opens that of the one that goes on and brings the schedule to its last row.
+/// Creates the folder of a new run, or opens the folder of a resumed one and advances the schedule to its last row.
 fn open(
     root: &Path,
     resume: bool,
@@ -204,7 +204,7 @@ fn open(
     Ok(folder)
 }
 
-/// Writes the reports, prints what stayed invalid, the gates and the answer, and gives the exit code.
+/// Writes the reports, prints the invalid trials, the gates and the answer, and returns the exit code.
 fn judge(schedule: &Schedule, root: &Path) -> Result<ExitCode, Refusal> {
     let mut out = String::new();
     for marked in schedule.marked() {

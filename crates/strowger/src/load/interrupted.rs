@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::output::{Refusal, code};
 
 /// Time to remove registrations for a run that Ctrl-C ends before its first call.
-pub(super) const FAREWELL: Duration = Duration::from_millis(500);
+pub(super) const CLEANUP_TIME: Duration = Duration::from_millis(500);
 
 /// Message of a run that Ctrl-C ends before its first call.
-pub(super) const NOTHING: &str = "interrupted before the first call: there is nothing to report";
+pub(super) const NO_CALL_YET: &str = "interrupted before the first call: there is nothing to report";
 
 /// Number of interruptions by Ctrl-C or TERM.
 pub(crate) struct Interrupted(Arc<AtomicU32>);
@@ -54,7 +54,7 @@ impl Interrupted {
 
     /// Runs slow work before the first call (DNS, connections, registrations), unless Ctrl-C interrupts it. `work` can
     /// ask whether that happened, and then has `patience` to end.
-    pub(super) fn unless<T: Send + 'static>(
+    pub(super) fn run_unless_interrupted<T: Send + 'static>(
         &self,
         patience: Duration,
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<T, Refusal> + Send + 'static,
@@ -75,7 +75,7 @@ impl Interrupted {
                     if let Ok(Ok(begun)) = result.recv_timeout(patience) {
                         return Ok(begun);
                     }
-                    return Err(Refusal(code::INTERRUPTED, NOTHING.into()));
+                    return Err(Refusal(code::INTERRUPTED, NO_CALL_YET.into()));
                 }
                 Err(RecvTimeoutError::Disconnected) => match worker.join() {
                     Err(panic) => std::panic::resume_unwind(panic),

@@ -21,7 +21,7 @@ use strowger_measure::{Level, Requirement, Run, catalogue};
 
 use self::arguments::{LoadArguments, LoadCommand, Output, ReportArguments, UasArguments};
 pub(crate) use self::interrupted::Interrupted;
-use self::interrupted::{FAREWELL, NOTHING};
+use self::interrupted::{CLEANUP_TIME, NO_CALL_YET};
 use self::opening::{opening, small};
 use self::plan::{milliseconds, plan, trust};
 use self::prometheus::Prometheus;
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: LoadArguments) -> ExitCode {
 }
 
 fn report(arguments: &ReportArguments) -> Result<ExitCode, Refusal> {
-    reports::early(&arguments.reports, &[], None, &arguments.files).map_err(usage)?;
+    reports::check_early(&arguments.reports, &[], None, &arguments.files).map_err(usage)?;
     let rows = arguments.reports.series as usize;
     let window = arguments.reports.bounds.window();
     let run = Run::read_bounded(&arguments.files, rows, window).map_err(|error| usage(error.to_string()))?;
@@ -69,15 +69,15 @@ fn measures(part: &str) -> Result<ExitCode, Refusal> {
 }
 
 fn load(arguments: LoadArguments) -> Result<ExitCode, Refusal> {
-    reports::early(&arguments.output.reports, &arguments.output.abort_on, arguments.output.log.as_ref(), &[])
+    reports::check_early(&arguments.output.reports, &arguments.output.abort_on, arguments.output.log.as_ref(), &[])
         .map_err(usage)?;
     if arguments.dry_run {
         let plan = plan(&arguments)?;
         warn(&plan, usize::MAX)?;
         return dry_run(&plan);
     }
-    let interrupted = Interrupted::listen().map_err(deaf)?;
-    let (plan, requirements, notes, output) = interrupted.unless(Duration::ZERO, move |_| {
+    let interrupted = Interrupted::listen().map_err(no_signals)?;
+    let (plan, requirements, notes, output) = interrupted.run_unless_interrupted(Duration::ZERO, move |_| {
         let mut plan = plan(&arguments)?;
         let requirements = required(&mut plan, &arguments.output)?;
         if !arguments.output.reports.quiet {
@@ -120,12 +120,12 @@ fn warn(plan: &Plan, most: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn deaf(error: std::io::Error) -> Refusal {
+fn no_signals(error: std::io::Error) -> Refusal {
     Refusal(code::FAILED, format!("Ctrl-C cannot be caught: {error}"))
 }
 
 fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
-    reports::early(&arguments.output.reports, &arguments.output.abort_on, arguments.output.log.as_ref(), &[])
+    reports::check_early(&arguments.output.reports, &arguments.output.abort_on, arguments.output.log.as_ref(), &[])
         .map_err(usage)?;
     let mut plan = Plan::answering();
     plan.transport = arguments.transport;
@@ -152,7 +152,7 @@ fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
     if !arguments.output.reports.quiet {
         warn(&plan, WARNINGS)?;
     }
-    drive(plan, &arguments.output, &requirements, Vec::new(), &Interrupted::listen().map_err(deaf)?)
+    drive(plan, &arguments.output, &requirements, Vec::new(), &Interrupted::listen().map_err(no_signals)?)
 }
 
 /// Probes whether the target answers, and what limits the rate; returns sentences for the report.
@@ -228,7 +228,7 @@ fn drive(
     let document = plan.work.is_document();
     let refused = if document || plan.log.is_some() { code::USAGE } else { code::FAILED };
     let start = move |stopped: &dyn Fn() -> bool| Campaign::start(plan, stopped).map_err(|text| Refusal(refused, text));
-    let mut campaign = interrupted.unless(FAREWELL, start)?;
+    let mut campaign = interrupted.run_unless_interrupted(CLEANUP_TIME, start)?;
     for note in notes {
         campaign.note(Level::Warning, note);
     }
@@ -238,12 +238,12 @@ fn drive(
         screen.say(&format!("{} {text}", console::style("warning:").for_stderr().yellow().bold()));
     }
     let keys = if screen.is_drawn() { Keys::read() } else { None };
-    screen.has_keys(keys.is_some());
+    screen.set_keys(keys.is_some());
     let mut pressed = 0;
     loop {
         while let Some(key) = keys.as_ref().and_then(Keys::next) {
             campaign.press(key);
-            screen.is_stale();
+            screen.invalidate();
         }
         let stage = campaign.poll(Duration::from_millis(50));
         if let Some(prometheus) = &mut prometheus {
@@ -267,7 +267,7 @@ fn drive(
             }
             if waits {
                 let _ = campaign.finish();
-                return Err(Refusal(code::INTERRUPTED, NOTHING.into()));
+                return Err(Refusal(code::INTERRUPTED, NO_CALL_YET.into()));
             }
             let what = match campaign.only_answers() {
                 true => "new calls are refused, open ones may still end (--grace)",

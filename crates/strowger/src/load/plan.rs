@@ -1,4 +1,4 @@
-//! From the command line to a plan.
+//! Converts the command line to a plan.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -27,7 +27,7 @@ pub(super) fn requirements(option: &str, texts: &[String], timers: &[String]) ->
 ///
 /// # Errors
 /// A sentence.
-pub(super) fn early(
+pub(super) fn check_early(
     words: &Reports,
     abort_on: &[String],
     log: Option<&PathBuf>,

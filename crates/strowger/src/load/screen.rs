@@ -99,12 +99,12 @@ impl Screen {
     }
 
     /// Sets whether keys are read; the screen then names them.
-    pub(crate) const fn has_keys(&mut self, keys: bool) {
+    pub(crate) const fn set_keys(&mut self, keys: bool) {
         self.keys = keys;
     }
 
     /// Makes the screen redraw as soon as possible.
-    pub(crate) const fn is_stale(&mut self) {
+    pub(crate) const fn invalidate(&mut self) {
         self.drawn = None;
     }
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn() {
+    fn screens_are_drawn() {
         let text = console::strip_ansi_codes(&drawing(&live(), 80, false)).into_owned();
         assert!(text.starts_with("  00:05 of 00:10  ━"), "{text}");
         for part in [

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn who_flushes_waits_for_what_is_written_and_not_for_ever() {
+    fn a_flush_waits_for_the_writer_and_not_for_ever() {
         let (mut writer, written) = writer(1_000, 1_000);
         let queue = writer.queue.clone();
         queue.put(b"line\n");

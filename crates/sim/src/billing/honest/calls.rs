@@ -1,14 +1,14 @@
 //! Incoming calls of an honest party.
 
-use super::{Honest, Outgoing, Rung, Seen, Session, Task};
+use super::{Honest, IncomingCall, Outgoing, Session, SessionNote, Task};
 use crate::billing::T1;
 use crate::billing::ledger::TRY;
-use crate::billing::text::{Said, response, uri};
+use crate::billing::text::{Received, response, uri};
 
 impl Honest {
     /// Handles an INVITE outside any dialog.
-    pub(super) fn ring(&mut self, now: u64, said: &Said, out: &mut Vec<Outgoing>) {
-        let is_same = |rung: &Rung| {
+    pub(super) fn ring(&mut self, now: u64, said: &Received, out: &mut Vec<Outgoing>) {
+        let is_same = |rung: &IncomingCall| {
             let of = &rung.invite;
             of.call_id() == said.call_id() && of.tag("From") == said.tag("From") && of.cseq() == said.cseq()
         };
@@ -19,7 +19,7 @@ impl Honest {
             }
             return self.finally(said, 482, "", out);
         }
-        self.rung.push(Rung { invite: said.clone(), is_over: false });
+        self.rung.push(IncomingCall { invite: said.clone(), is_over: false });
         let tag = self.new_tag();
         let contact = self.contact();
         if self.random.chance(700) {
@@ -42,10 +42,10 @@ impl Honest {
         self.accept(now, &invite, &tag, out);
     }
 
-    fn accept(&mut self, now: u64, invite: &Said, own_tag: &str, out: &mut Vec<Outgoing>) {
+    fn accept(&mut self, now: u64, invite: &Received, own_tag: &str, out: &mut Vec<Outgoing>) {
         let to = invite.line("To");
         let own = if invite.tag("To").is_empty() { format!("{to};tag={own_tag}") } else { to.to_owned() };
-        self.seen.push(Seen {
+        self.notes.push(SessionNote {
             call_id: invite.call_id().to_owned(),
             own_tag: own_tag.to_owned(),
             peer_tag: invite.tag("From").to_owned(),
@@ -58,7 +58,7 @@ impl Honest {
             is_revived: !invite.tag("To").is_empty(),
         });
         self.sessions.push(Session {
-            seen: self.seen.len() - 1,
+            note: self.notes.len() - 1,
             own,
             peer: invite.line("From").to_owned(),
             target: invite.contact().unwrap_or_else(|| uri(invite.line("From"))),
@@ -88,7 +88,7 @@ impl Honest {
     }
 
     /// Handles an INVITE within a dialog.
-    pub(super) fn renew(&mut self, now: u64, said: &Said, out: &mut Vec<Outgoing>) {
+    pub(super) fn renew(&mut self, now: u64, said: &Received, out: &mut Vec<Outgoing>) {
         let Some(at) = self.session_of(said) else {
             if !self.manners.revives || self.has_called_as(said.tag("To")) {
                 return self.finally(said, 481, "", out);
@@ -105,8 +105,8 @@ impl Honest {
         self.finally(said, 200, &lines, out);
     }
 
-    pub(super) fn cancel(&mut self, said: &Said, out: &mut Vec<Outgoing>) {
-        let is_meant = |rung: &Rung| rung.invite.branch() == said.branch();
+    pub(super) fn cancel(&mut self, said: &Received, out: &mut Vec<Outgoing>) {
+        let is_meant = |rung: &IncomingCall| rung.invite.branch() == said.branch();
         let Some(at) = self.rung.iter().position(is_meant) else { return self.finally(said, 481, "", out) };
         self.finally(said, 200, "", out);
         if !std::mem::replace(&mut self.rung[at].is_over, true) {

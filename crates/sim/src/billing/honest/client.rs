@@ -1,8 +1,8 @@
 //! Requests of an honest party, and their responses.
 
-use super::{Honest, How, Outgoing, Seen, Session, Task};
+use super::{Honest, Outgoing, Session, SessionEnd, SessionNote, Task};
 use crate::billing::ledger::TRY;
-use crate::billing::text::{Request, Said, tag};
+use crate::billing::text::{Received, Request, tag};
 use crate::billing::{DOMAIN, PASSWORD, T1, T2};
 
 /// A request of this party.
@@ -85,7 +85,7 @@ impl Honest {
             uri: session.target.clone(),
             from: session.own.clone(),
             to: session.peer.clone(),
-            call_id: self.seen[session.seen].call_id.clone(),
+            call_id: self.notes[session.note].call_id.clone(),
             cseq: session.own_cseq,
             routes: session.routes.clone(),
             lines: lines.to_owned(),
@@ -96,7 +96,7 @@ impl Honest {
 
     pub(super) fn hang_up(&mut self, now: u64, at: usize, out: &mut Vec<Outgoing>) {
         if self.is_open(at) {
-            self.end(now, at, How::Own);
+            self.end(now, at, SessionEnd::Own);
             self.within(now, at, "BYE", "", out);
         }
     }
@@ -115,7 +115,7 @@ impl Honest {
     }
 
     /// Handles a response.
-    pub(super) fn hear(&mut self, now: u64, said: &Said, out: &mut Vec<Outgoing>) {
+    pub(super) fn hear(&mut self, now: u64, said: &Received, out: &mut Vec<Outgoing>) {
         let status = said.status().unwrap_or_default();
         let is_meant = |sent: &Sent| sent.request.branch == said.branch() && sent.request.method == said.method();
         let Some(at) = self.sent.iter().position(is_meant) else { return };
@@ -160,18 +160,18 @@ impl Honest {
     }
 
     /// Handles a 2xx to an INVITE of this party. The first one creates a call; a further one is ended at once.
-    fn accepted(&mut self, now: u64, at: usize, said: &Said, out: &mut Vec<Outgoing>) {
+    fn accepted(&mut self, now: u64, at: usize, said: &Received, out: &mut Vec<Outgoing>) {
         let Sent { request, try_, .. } = &self.sent[at];
         let (own_tag, peer_tag) = (tag(&request.from).to_owned(), said.tag("To").to_owned());
         let is_known = |session: &Session| {
-            let seen = &self.seen[session.seen];
-            seen.call_id == request.call_id && seen.own_tag == own_tag && seen.peer_tag == peer_tag
+            let note = &self.notes[session.note];
+            note.call_id == request.call_id && note.own_tag == own_tag && note.peer_tag == peer_tag
         };
         if let Some(known) = self.sessions.iter().find(|session| is_known(session)) {
             return self.send(known.last.clone(), out);
         }
         let (request, try_) = (request.clone(), try_.clone());
-        let is_first = !self.seen.iter().any(|seen| seen.call_id == request.call_id);
+        let is_first = !self.notes.iter().any(|note| note.call_id == request.call_id);
         let mut routes = said.record_routes();
         routes.reverse();
         let ack = Request {
@@ -184,7 +184,7 @@ impl Honest {
             ..request.clone()
         };
         self.send(ack.text(), out);
-        self.seen.push(Seen {
+        self.notes.push(SessionNote {
             call_id: request.call_id.clone(),
             own_tag,
             peer_tag,
@@ -197,7 +197,7 @@ impl Honest {
             is_revived: false,
         });
         self.sessions.push(Session {
-            seen: self.seen.len() - 1,
+            note: self.notes.len() - 1,
             own: request.from,
             peer: said.line("To").to_owned(),
             target: ack.uri.clone(),

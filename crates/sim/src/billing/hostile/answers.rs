@@ -1,11 +1,11 @@
 //! Responses of the account to requests to its phones.
 
-use super::{Hostile, Leg, Outgoing, Said, Task, response, uri};
+use super::{Hostile, Leg, Outgoing, Received, Task, response, uri};
 use crate::billing::MALLORYS;
 use crate::billing::text::tag;
 
 impl Hostile {
-    pub(super) fn take(&mut self, now: u64, phone: usize, said: &Said, out: &mut Vec<Outgoing>) {
+    pub(super) fn take(&mut self, now: u64, phone: usize, said: &Received, out: &mut Vec<Outgoing>) {
         let method = said.method().to_owned();
         if method == "ACK" {
             return;
@@ -43,7 +43,7 @@ impl Hostile {
     }
 
     /// Session timer of an answer.
-    fn timer(&mut self, said: &Said) -> String {
+    fn timer(&mut self, said: &Received) -> String {
         let offered = said.session_expires();
         let seconds = match self.random.between(0, 5) {
             0 => 1,
@@ -61,7 +61,7 @@ impl Hostile {
     }
 
     /// Handles a call to a phone of the account.
-    fn ring(&mut self, now: u64, phone: usize, said: &Said) {
+    fn ring(&mut self, now: u64, phone: usize, said: &Received) {
         let key = format!("{}INVITE", said.branch());
         if self.random.chance(100) {
             let text = response(said, *self.random.pick(&[486, 503, 603]), "m", "");
