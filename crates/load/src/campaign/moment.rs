@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_to_come_is_explained() {
+    fn wrong_and_past_times_are_explained() {
         let now = at(951_782_400);
         for (text, part) in [
             ("tomorrow", "2026-12-01T09:30:00Z"),
