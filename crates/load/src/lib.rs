@@ -43,23 +43,24 @@
 //!
 //! # Design
 //!
-//! * *Programs*: a tolerant reader accepts the documents of SIPp as SIPp does, one in ten of which is no well-formed XML. The result is
-//!   immutable and shared by all shards: labels become places, variables slots, texts templates. The workloads of `strowger load` are
-//!   such documents too, so both are measured alike.
-//! * *Pace*: calls start by the integral of the rate over time, whatever the state of earlier calls. A late start counts from its
-//!   scheduled moment.
+//! * *Programs*: a tolerant reader accepts the documents of SIPp as SIPp does, one in ten of which is no well-formed
+//!   XML. The result is immutable and shared by all shards: labels become places, variables slots, texts templates. The
+//!   workloads of `strowger load` are such documents too, so both are measured alike.
+//! * *Pace*: calls start by the integral of the rate over time, whatever the state of earlier calls. A late start
+//!   counts from its scheduled moment.
 //! * *Calls* are slots: a place in the program, variables, the last message. A call allocates nothing once warm.
-//! * *Figures*: each shard writes its own books, a page a second; a collector adds the pages and writes the raw log. All reports are
-//!   made from pages, during the run or later from the log. Delays end at the time stamp of the kernel, and the delay until the message
-//!   was read is a measure of its own (`lag.receive`). The start delay of a call is split into the wait for the limit of concurrent
-//!   calls and the lag of the generator.
-//! * *Sockets*: calls share the socket of the listener by default; `strowger_net` opens dedicated ones for each call or user.
-//! * *Sending on schedule*: a shard sleeps on a timer of the kernel to the microsecond, and sends datagrams of one size to one place in
-//!   one call.
+//! * *Figures*: each shard writes its own books, a page a second; a collector adds the pages and writes the raw log.
+//!   All reports are made from pages, during the run or later from the log. Delays end at the time stamp of the kernel,
+//!   and the delay until the message was read is a measure of its own (`lag.receive`). The start delay of a call is
+//!   split into the wait for the limit of concurrent calls and the lag of the generator.
+//! * *Sockets*: calls share the socket of the listener by default; `strowger_net` opens dedicated ones for each call or
+//!   user.
+//! * *Sending on schedule*: a shard sleeps on a timer of the kernel to the microsecond, and sends datagrams of one size
+//!   to one place in one call.
 //! * *Expressions* are those of POSIX, leftmost and longest, as in the C library, for which scenarios were written.
 //! * *Media*: one thread sends the packets of all calls by a wheel; a thread for each media socket reads and echoes.
-//! * *Registrations* of users before a run, and their removal after it, are calls on the same sockets with separate books, so they are
-//!   not measured.
+//! * *Registrations* of users before a run, and their removal after it, are calls on the same sockets with separate
+//!   books, so they are not measured.
 //!
 //! # Where is ...?
 //!

@@ -1,5 +1,5 @@
-//! A campaign: load for a target by a plan, from the first socket to the finished run. No words for people but sentences that
-//! say what is wrong and what would help.
+//! Campaign: load for a target by a plan, from the first socket to the finished run. Its only texts for people are
+//! sentences with a problem and its cure.
 
 pub mod moment;
 pub mod period;
@@ -52,92 +52,92 @@ use std::time::{Duration, Instant};
 use strowger_measure::{Books, Clock, Collector, Counter, Journal, Level, Log, Page, Run};
 use strowger_net::{Snapshot, clock};
 
-/// How far a campaign is.
+/// Progress of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The moment at which calls begin is still to come.
+    /// Before the start of the schedule.
     Waiting,
-    /// Calls are begun.
+    /// Calls begin.
     Running,
-    /// None is begun any more; those that are open end.
+    /// No more calls begin; open ones end.
     Ending,
     Over,
 }
 
-/// A campaign under way.
+/// Campaign in progress.
 pub struct Campaign {
     plan: Plan,
     journal: Journal,
     callers: Vec<Side>,
     answerer: Option<Side>,
-    /// The answering side has registered.
+    /// Registration of the answering side.
     registration: Option<Registration>,
-    /// The books of the answering side where they are not those of the campaign.
+    /// Collector of the answering side, if it is not the campaign's.
     aside: Option<Collector>,
-    /// What is seen from beside the shards.
+    /// Recorder of observations from outside the shards.
     own: Books,
     drops: u64,
     unsent: u64,
     started: Instant,
-    /// Since when no call is begun.
+    /// Time since which no call begins.
     ending: Option<Instant>,
-    /// Since when those that are open are ended.
+    /// Time since which open calls are being ended.
     leaving: Option<Instant>,
-    /// When a side that only answers was last told to take no call any more.
+    /// Time of the last command to an answering side to accept no more calls.
     closed: Option<Instant>,
-    /// When it was told to end those that are open.
+    /// Time of the command to end its open ones.
     hung_up: Option<Instant>,
-    /// How long calls may then take to end.
+    /// Time that calls may then take to end.
     drain: Duration,
     reason: &'static str,
     remarks: Remarks,
     failed_calls: FailedCalls,
     silence: Silence,
     pressed: keys::Pressed,
-    /// What is to be said while it runs.
+    /// News to report during the run.
     news: Vec<String>,
-    /// A thread has ended that should not have.
+    /// True if a thread has ended unexpectedly.
     broken: bool,
     stage: Stage,
-    /// Where messages go, resolved.
+    /// Resolved destination of messages.
     destination: Option<SocketAddr>,
 }
 
-/// A campaign that is over.
+/// Finished campaign.
 #[derive(Debug)]
 pub struct Ended {
     pub run: Run,
-    /// By step of the document, over all generators.
+    /// Counts by step of the document, over all generators.
     pub ledger: Ledger,
-    /// What the answering side counted, where both ends ran here.
+    /// Figures of the answering side, if both ends ran here.
     pub answering: Option<Page>,
-    /// What went wrong, in sentences that help; the gravest first.
+    /// Troubles, as sentences with a cure; the gravest first.
     pub advice: Vec<String>,
-    /// The generator itself broke down on the way: a fault of this program.
+    /// True if the generator itself broke down: a fault of this program.
     pub broken: bool,
 }
 
-/// How a run ended whose last calls did not end by themselves (see [`Ending`](strowger_measure::Ending)).
+/// Reason of a run whose last calls did not end by themselves (see [`Ending`](strowger_measure::Ending)).
 pub const CUT: &str = "calls that did not end were cut off";
 
-/// How a run ended that Ctrl-C cut short.
+/// Reason of a run that Ctrl-C cut short.
 pub const INTERRUPTED: &str = "interrupted";
 
-/// How a run ended that met an error with which it could not go on.
+/// Reason of a run that ended with a fatal error.
 pub const HALTED: &str = "an error ended it";
 
-/// How a run ended that a requirement ended.
+/// Reason of a run that a requirement ended.
 pub const LOST: &str = "a requirement was lost";
 
-/// Where no call is taken any more, those that ended since are kept for so long, in case the peer repeats what it said last.
+/// Time for which ended calls are kept once no more are accepted, in case the peer repeats its last message.
 const REPETITIONS: Duration = Duration::from_millis(500);
 
 impl Campaign {
-    /// Opens the sockets, registers who has to be registered, and begins. That may take half a minute if the target does not answer;
-    /// `stopped` says that it need not be waited for any more.
+    /// Opens the sockets, makes the registrations, and begins. That may take half a minute if the target does not
+    /// answer; `stopped` ends the wait.
     ///
     /// # Errors
-    /// Why it cannot begin, and what would help.
+    /// The reason why it cannot begin, with a cure.
     pub fn start(plan: Plan, stopped: &dyn Fn() -> bool) -> Result<Self, String> {
         let mut prepared = Prepared::new(&plan)?;
         let count = prepared.callers.len().max(1);
@@ -189,7 +189,7 @@ impl Campaign {
                 Some(registration) => Some(registration.watch(heard)),
                 None => heard.map(|remarks| failed_calls.watch(remarks, bound.address, clock)),
             };
-            // Registrations are the calls of the schedule if there is no caller.
+            // Without a caller, registrations are the calls of the schedule.
             let waits = callers_none && prepared.registers;
             answerer = Some(Side::start(bound, run, books, watch, waits)?);
         }
@@ -262,39 +262,39 @@ impl Campaign {
         &self.plan
     }
 
-    /// Where messages go.
+    /// Returns the destination of messages.
     pub fn destination(&self) -> Option<SocketAddr> {
         self.destination
     }
 
-    /// Where the answering side listens, if it runs here.
+    /// Returns the address of the answering side, if it runs here.
     pub fn answering_at(&self) -> Option<SocketAddr> {
         self.answerer.as_ref().map(|side| side.address)
     }
 
-    /// It makes no calls that it could end.
+    /// True if it makes no calls that it could end.
     pub fn only_answers(&self) -> bool {
         self.callers.is_empty()
     }
 
-    /// The run so far.
+    /// Returns the run so far.
     pub fn run(&self) -> &Run {
         self.journal.run()
     }
 
-    /// A sentence for the report.
+    /// Adds a sentence to the report.
     pub fn note(&mut self, level: Level, text: impl Into<String>) {
         let text: String = text.into();
         self.journal.note(clock::micros(), level, crate::printable(&text));
     }
 
-    /// What has become known since it was last asked, in sentences for the user.
+    /// Takes the news since the last call, as sentences for the user.
     pub fn news(&mut self) -> Vec<String> {
         let news = std::mem::take(&mut self.news);
         news.iter().map(|text| crate::printable(text).into_owned()).collect()
     }
 
-    /// Goes on for about so long, and says how far it is.
+    /// Continues for about `patience`. Returns the progress.
     pub fn poll(&mut self, patience: Duration) -> Stage {
         let until = Instant::now() + patience;
         if self.stage == Stage::Waiting && self.started <= Instant::now() {
@@ -346,7 +346,7 @@ impl Campaign {
             }
         }
         if stands {
-            // Its calls hear nothing any more: there is nothing to wait for.
+            // Its calls receive nothing any more: there is nothing to wait for.
             self.leave();
         }
         let receives = self.plan.workload() == Some(Workload::RegisterThenReceive);
@@ -392,20 +392,20 @@ impl Campaign {
         }
     }
 
-    /// Whether the target answers the callers.
+    /// Checks that the target answers the callers.
     fn listen(&mut self) {
         let mut counters = Snapshot::default();
         self.callers.iter().for_each(|side| counters += side.counters());
         let Some(change) = self.silence.look(self.started.elapsed(), &counters) else { return };
         let text = advice::news(change, &self.place(), self.plan.transport);
-        // What is said of a run without any answer is said by the advice.
+        // The advice reports a run without any answer.
         if !matches!(change, Change::Silent { .. }) {
             self.note(Level::Warning, text.clone());
         }
         self.news.push(text);
     }
 
-    /// The target in sentences.
+    /// Returns the target for sentences.
     fn place(&self) -> String {
         self.destination.map_or_else(|| "the target".into(), |address| address.to_string())
     }
@@ -432,7 +432,7 @@ impl Campaign {
         }
     }
 
-    /// What was lost so far on this machine: on its way in, and on its way out.
+    /// Counts the messages that this machine lost so far: inbound and outbound.
     fn count_losses(&mut self, drops: u64, unsent: u64) {
         for (counter, known, now) in
             [(Counter::SocketDrops, &mut self.drops, drops), (Counter::SendFailuresLocal, &mut self.unsent, unsent)]
@@ -442,23 +442,23 @@ impl Campaign {
         }
     }
 
-    /// How long ago the schedule began.
+    /// Returns the time since the start of the schedule.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// How long it is until the schedule begins.
+    /// Returns the time until the start of the schedule.
     pub fn begins_in(&self) -> Duration {
         self.started.saturating_duration_since(Instant::now())
     }
 
-    /// How it goes.
+    /// Returns the progress for a screen.
     pub fn live(&self) -> Live {
         Live::of(self)
     }
 }
 
-/// Messages that this machine could not send.
+/// Returns the number of messages that this machine could not send.
 const fn unsent(counters: &Snapshot) -> u64 {
     counters.datagrams_refused + counters.datagrams_dropped + counters.dedicated_refused
 }

@@ -1,16 +1,16 @@
-//! The moment at which a schedule begins, so that several generators begin together.
+//! Start time of a schedule, so that several generators begin together.
 
 use super::period;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strowger_measure::Clock;
 
-/// A moment that has passed by less than this still counts: the schedule then begins at once.
+/// Limit of a time that has just passed: the schedule then begins at once.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Reads a moment: an RFC 3339 date and time with its offset from UTC, or `+5s` for a time from `now` on.
+/// Parses a time: an RFC 3339 date and time with its offset from UTC, or `+5s` for a time from `now` on.
 ///
 /// # Errors
-/// The form that is expected, or that the moment has passed.
+/// The expected form, or that the time has passed.
 pub fn parse(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     let text = text.trim();
     if let Some(length) = text.strip_prefix('+') {
@@ -20,7 +20,7 @@ pub fn parse(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     is_to_come(moment, now).map(|_| moment)
 }
 
-/// How long it is until `moment`; nothing if it has just passed.
+/// Returns the time until `moment`; zero if it has just passed.
 ///
 /// # Errors
 /// It passed a second ago or earlier.
@@ -38,10 +38,10 @@ pub(super) fn is_to_come(moment: SystemTime, now: SystemTime) -> Result<Duration
     }
 }
 
-/// When the schedule begins by the engine's clock (µs), where `start_at` names it, and how long that is from now.
+/// Returns the start by the engine's clock (µs), if `start_at` sets it, and the time until then.
 ///
 /// # Errors
-/// The moment passed while the campaign was prepared.
+/// The time passed while the campaign was prepared.
 pub(super) fn opening(
     start_at: Option<SystemTime>,
     clock: Clock,
@@ -54,7 +54,7 @@ pub(super) fn opening(
     Ok((Some(clock.mono(microseconds(moment))).filter(|_| !left.is_zero()), left))
 }
 
-/// Microseconds since 1970-01-01 UTC.
+/// Returns the microseconds since 1970-01-01 UTC.
 pub(super) fn microseconds(moment: SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
@@ -100,7 +100,7 @@ fn date_time(text: &str) -> Result<SystemTime, String> {
     Ok(UNIX_EPOCH + Duration::new(since, nanos))
 }
 
-/// So many unsigned numbers between these signs.
+/// Parses `N` unsigned numbers between these signs.
 fn numbers<const N: usize>(text: &str, sign: char) -> Option<[i64; N]> {
     let mut parts = text.split(sign);
     let mut numbers = [0; N];
@@ -120,7 +120,8 @@ const fn days(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap day is the last of its year.
+/// Returns the days since 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap day is
+/// the last of its year.
 const fn day_number(year: i64, month: i64, day: i64) -> i64 {
     let year = if month > 2 { year } else { year - 1 };
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_to_come_is_explained() {
+    fn wrong_and_past_times_are_explained() {
         let now = at(951_782_400);
         for (text, part) in [
             ("tomorrow", "2026-12-01T09:30:00Z"),
@@ -170,7 +171,7 @@ mod tests {
         ] {
             assert!(parse(text, now).is_err_and(|error| error.contains(part)), "{text}: {:?}", parse(text, now));
         }
-        // One that has just passed begins at once.
+        // A time that has just passed begins at once.
         let just = now - Duration::from_millis(999);
         assert_eq!(is_to_come(just, now), Ok(Duration::ZERO));
         assert_eq!(parse("2000-02-28T23:59:59.5Z", now), Ok(now - Duration::from_millis(500)));
