@@ -25,8 +25,8 @@ words! {
 }
 
 section! {
-    /// What is written down of calls, and where: docs/accounting.md has the columns. An accounted call that this server stays on the way of is
-    /// tracked, whatever `dialogs.track` says.
+    /// Records of calls and their destination: docs/accounting.md has the columns. An accounted call is tracked if this server stays in its
+    /// path, also without `dialogs.track`.
     pub struct Accounting = "accounting" {
         /// Write a row for each call when it has ended, also for one that failed: table `cdr`.
         pub cdr: bool = false, ANY.fixed();

@@ -53,24 +53,23 @@ section! {
     /// How many calls there may be at a time, from their INVITE to their end, of all rules, failures and gateway groups together that name
     /// this limit; repeat the table for each.
     pub struct CallLimitTable = "call_limit" {
-        /// What rules, failures and gateway groups call it.
+        /// Name in rules, failures and gateway groups.
         pub name: Name = Name::UNSET, ANY.required();
-        /// Of what the calls are counted: the limit is for each of these. A call that has no such thing is not counted. "gateway": a call
-        /// counts under the next hop that it is led to, until it ends or goes on to another; one without room is passed over.
+        /// Property by which calls are counted: the limit applies to each value of it. A call without this property is not counted.
+        /// "gateway": a call counts under its current next hop, until it ends or is tried at another; a next hop without room is skipped.
         pub per: CountedPer = CountedPer::All, ANY;
         /// Calls at a time.
         pub most: u32 = 1, Rule::number(1, 100_000_000).required();
         /// Status of the answer to a call beyond them.
         pub status: u16 = 503, Rule::number(400, 699);
-        /// What becomes of a call beyond them by a rule, also where none of the places has room that it leads to. A failure that has no
-        /// room for it is passed over.
+        /// Result for a call of a rule beyond the limit, also if no target of the rule has room. A failure without room is skipped.
         pub over: OverLimit = OverLimit::Answer, ANY;
-        /// A `[[cache]]` by which several servers count their calls together: each stores there how many it has, and reads what the others
-        /// have, every `dialogs.count_interval`. Calls that several servers begin within that time may be more than `most`. "": this server counts alone.
+        /// A `[[cache]]` in which several servers count their calls together: each stores its number and reads those of the others, every
+        /// `dialogs.count_interval`. The calls that several servers begin within that time may exceed `most`. "": this server counts alone.
         pub cache: Option<Reference<CacheTable>> = None, ANY.or("");
         /// `server.node` of each server that counts together by `cache`, of this one too: each has another.
         pub servers: Vec<u16> = Vec::new(), Rule::number(0, 65_535);
-        /// What counts while the cache has not answered for `dialogs.count_lifetime`.
+        /// Counting while the cache has not answered for `dialogs.count_lifetime`.
         pub without_cache: WithoutCache = WithoutCache::Local, ANY;
     }
 }

@@ -32,14 +32,15 @@ section! {
         /// Shortest session timer that the server accepts in a tracked call: an INVITE or UPDATE with a shorter one is answered 422, or if its
         /// sender knows no session timers goes on with this one (RFC 4028 section 8.1).
         pub min_session_expires: Duration = SHORTEST, Rule::time(SHORTEST, LONGEST);
-        /// Folder in which answered calls are kept, made if it is missing: a process that starts with it goes on with the calls of the one before,
-        /// however that ended. They are still counted, limited, accounted and ended when their time is over. docs/running.md says what that
-        /// takes. "": they are not kept in a folder. One process at a time has it.
+        /// Folder in which answered calls are kept, made if it is missing: a process that starts with it continues the calls of the earlier
+        /// one, regardless of its end. They are still counted, limited, accounted and ended when their time is over (docs/running.md). "":
+        /// they are not kept in a folder. One process at a time has it.
         pub folder: Option<PathBuf> = None, ANY.or("").fixed();
-        /// The same in a database, in place of a folder: "sqlite:FILE", a file of its own that is made if it is missing and that one process at a time
-        /// has, or the URL of a server (see `store.subscribers`). In a server `strowger db init` makes the table, `strowger_call`; servers that
-        /// share it have each another `server.node`. It must be there at the start, when the calls are read; while it is away, locked, full or silent
-        /// later, calls go on, and what changes follows. `store.busy_timeout` says how long a group of changes may take.
+        /// The same in a database, in place of a folder: "sqlite:FILE", a file of its own that is made if it is missing and that one
+        /// process at a time has, or the URL of a server (see `store.subscribers`). In a server `strowger db init` makes the table,
+        /// `strowger_call`; servers that share it have each another `server.node`. It must be there at the start, when the calls are read;
+        /// while it is away, locked, full or silent later, calls continue, and changes are written afterwards. `store.busy_timeout` bounds
+        /// the time of a group of changes.
         pub database: Option<Database> = None, ANY.or("none").fixed();
         /// Protection of what such a server is sent and says.
         pub database_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
@@ -53,8 +54,8 @@ section! {
         pub calls: usize = 1_000_000, Rule::number(1, 100_000_000);
         /// How often servers that count calls together (`call_limit.cache`) tell each other how many they have.
         pub count_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(10), Duration::from_secs(60));
-        /// How long what a server has told counts at the others: so long the calls of one that died are counted, and so long after the last
-        /// answer of the cache those of the others. More than a few times `count_interval`.
+        /// Lifetime of the published number of calls of a server at the others: the calls of a dead server count for this time, and so do
+        /// those of the others after the last answer of the cache. More than a few times `count_interval`.
         pub count_lifetime: Duration = Duration::from_secs(5), Rule::time(Duration::from_secs(1), Duration::from_secs(3_600));
     }
 }

@@ -35,8 +35,8 @@ section! {
         /// after all others that its name, or a rule, leads to; then one request may try it again. Any answer of it ends this at once.
         /// "0s": none is set aside.
         pub set_aside: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, HOUR);
-        /// Longest time for which a next hop is set aside that says so itself, by 503 with Retry-After (RFC 3261 section 21.5.4). "0s": what it
-        /// says is believed for one request alone.
+        /// Longest time for which a next hop is set aside by its own 503 with Retry-After (RFC 3261 section 21.5.4). "0s": the 503 counts
+        /// for one request alone.
         pub retry_after: Duration = Duration::from_secs(300), Rule::time(Duration::ZERO, HOUR);
         /// Next hops that are set aside at most; of further ones nothing is remembered.
         pub set_aside_targets: usize = 4_096, Rule::number(1, 1 << 20);

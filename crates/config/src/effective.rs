@@ -115,8 +115,8 @@ pub(super) fn list<L: Listed>(parts: &[L]) -> String {
 pub fn reference() -> String {
     let mut out = String::from(
         "# All keys of the configuration\n\nOne TOML file; every key has a default, so none is needed. `strowger check --keys` writes this page, \
-         `strowger check FILE`\nfinds what is wrong in a file, `strowger check --effective FILE` shows it with all defaults filled in. \
-         `strowger reload` (or SIGHUP)\ngives the file to a running server, which then goes by it, except for the keys that need a restart: \
+         `strowger check FILE`\nfinds mistakes in a file, `strowger check --effective FILE` shows it with all defaults filled in. \
+         `strowger reload` (or SIGHUP)\ngives the file to a running server, which then uses it, except for the keys that need a restart: \
          it names those that were changed.\n\n",
     );
     let config = Config::default();
@@ -130,7 +130,7 @@ pub fn reference() -> String {
         let words = |doc: &[&str]| doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
         let _ = writeln!(
             out,
-            "## {title}\n\n{}\n\n| key | default | admits | what it does |\n|---|---|---|---|",
+            "## {title}\n\n{}\n\n| key | default | admits | effect |\n|---|---|---|---|",
             words(table.doc)
         );
         for key in table.keys {

@@ -18,10 +18,10 @@ use super::rules::UserEdit;
 use super::set::SetTable;
 
 section! {
-    /// What is done about a request that fails, for rules that name it in `on_failure`; repeat the table for each. It is used when every target
+    /// Action for a failed request, for rules that name it in `on_failure`; repeat the table for each. It is used when every target
     /// has failed and its caller has not cancelled it, once a request.
     pub struct FailureTable = "failure" {
-        /// What rules call it.
+        /// Name in rules.
         pub name: Name = Name::UNSET, ANY.required();
         /// The failures that it is for: status codes and classes of them, such as ["408", "480", "6xx"], of the response that the caller
         /// would get; 408 where no target has answered in time.
@@ -35,10 +35,11 @@ section! {
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
         /// Status codes after which the next of `to` is tried, as `rule.try_next` says it.
         pub try_next: Option<Vec<u16>> = None, Rule::number(300, 699).or("any");
-        /// Characters that the user part of the Request-URI loses at its beginning on its way to these targets. What the rules have made of
-        /// it is changed, as `rule.strip` says it: the next gateway may want numbers in another form. A URI of `to` with a user stays as it is.
+        /// Number of characters to remove from the beginning of the user part of the Request-URI for these targets. The change applies to
+        /// the user part that the rules have made, as with `rule.strip`: the next gateway may need numbers in another form. A URI of `to`
+        /// with a user stays unchanged.
         pub strip: u8 = 0, ANY;
-        /// What is then put before it, such as "+49".
+        /// Text to put before it afterwards, such as "+49".
         pub prepend: UserText = UserText::default(), ANY;
         /// Name of a `[[set]]` of texts that has another value for it; before `strip` and `prepend`.
         pub translate: Option<Reference<SetTable>> = None, ANY.or("");

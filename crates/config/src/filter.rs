@@ -12,7 +12,7 @@ section! {
     /// Requests that are refused before anything else is looked at: registrations too, and those of calls that were let through. Their
     /// senders have shown no password. Repeat the table for each; the first that holds counts.
     pub struct FilterTable = "filter" {
-        /// What the log calls it.
+        /// Name in the log.
         pub name: Name = Name::UNSET, ANY.required();
         /// When it holds, such as "header.User-Agent starts_with 'friendly-scanner'"; the fields and the language stand in docs/rules.md.
         /// `user` is not there yet.

@@ -36,9 +36,9 @@ section! {
         /// Which of them is tried first: the first of the list, the next one with each request, or the one that a hash of the Call-ID
         /// names. The others follow in the order of the list, from there on round it.
         pub pick: Pick = Pick::InOrder, ANY;
-        /// Names of `[[call_limit]]` tables that a call counts under while it is led to this group, until it ends or goes on to what
-        /// follows the group. A group without room is passed over; where nothing else is left, `over` and `status` of the limit say what
-        /// becomes of the call.
+        /// Names of `[[call_limit]]` tables under which a call counts while it is led to this group, until it ends or is tried at a target
+        /// after the group. A group without room is skipped; if no other target is left, `over` and `status` of the limit decide about the
+        /// call.
         pub call_limits: Vec<Reference<CallLimitTable>> = Vec::new(), ANY;
     }
 }

@@ -21,20 +21,19 @@ section! {
         pub connections: usize = 500_000, Rule::number(1, 10_000_000);
         /// Most connections of one source address; further ones are closed at once.
         pub connections_per_source: usize = 10_000, Rule::number(1, 10_000_000);
-        /// Bytes held for all connections beside what the kernel holds; one that would pass it is closed.
+        /// Bytes held for all connections, without those in the kernel; a connection that would exceed it is closed.
         pub connection_memory: usize = 4 << 30, Rule::bytes(1 << 20, 1 << 40);
-        /// The same for those of one source: what a connection takes (about 2 KiB; 34 KiB with TLS, more while it shakes hands), messages
-        /// whose rest has not come, and what waits for a peer that does not read. A source with more than a thousand TLS
-        /// connections, such as many phones behind one router, needs more.
+        /// The same for the connections of one source: the connections themselves (about 2 KiB each; 34 KiB with TLS, more during the
+        /// handshake), incomplete messages, and data that the peer has not read. A source with more than a thousand TLS connections, such
+        /// as many phones behind one router, needs more.
         pub connection_memory_per_source: usize = 32 << 20, Rule::bytes(128 << 10, 1 << 40);
-        /// Memory that one message takes while it is kept, a request with all its branches: of a large one fewer contacts are tried at
-        /// once, and none while silent ones leave no room; of one larger than a third of this the first alone. What is larger
-        /// than about 80 % of this is sent once, and only what an ACK or a CANCEL is made of is kept.
+        /// Memory of one kept message, of a request with all its branches. Of a large request fewer contacts are tried at once, and none
+        /// while silent ones leave no room; of one larger than a third of this only the first. A request larger than about 80 % of this is
+        /// sent once, and only the parts for ACK and CANCEL are kept.
         pub request_memory: usize = 64 << 10, Rule::bytes(4 << 10, 1 << 30);
-        /// Memory that is kept for the requests of one source: for those that have no final response yet, about 3 kB each, for those that
-        /// wait for a look-up, and of responses what goes beyond 1300 bytes. Divided among the shards that run. Further requests are
-        /// answered 503, longer responses passed on and not kept. A source with more than about 7,000 calls that ring at once, such
-        /// as another proxy, needs more.
+        /// Memory for the requests of one source: those without a final response, about 3 kB each, those that wait for a look-up, and the
+        /// part of responses beyond 1300 bytes. Divided among the running shards. Further requests are answered 503, longer responses
+        /// passed on and not kept. A source with more than about 7,000 calls that ring at once, such as another proxy, needs more.
         pub request_memory_per_source: usize = 20 << 20, Rule::bytes(128 << 10, 1 << 40);
         /// The same for the requests of all sources together; half of it is not for UDP requests that proved nothing, whose source
         /// may be forged.
@@ -61,7 +60,8 @@ section! {
         pub udp_queue: usize = 4_096, Rule::number(64, 1 << 24);
         /// Bytes that may wait for a slow peer on one connection; more close it.
         pub connection_queue: usize = 1 << 20, Rule::bytes(4 << 10, 1 << 30);
-        /// Messages that may wait on their way from one shard to another; of more, requests over connections are answered 503, those by UDP dropped, for they come again; all are counted.
+        /// Messages that may wait on their way from one shard to another; of more, requests over connections are answered 503, those by UDP
+        /// dropped, for they come again; all are counted.
         pub shard_queue: usize = 4_096, Rule::number(64, 1 << 24).fixed();
         /// Messages taken from one connection before others get their turn: a peer that sends many at once does not delay the calls of
         /// others by more than these take. What came behind them waits in the connection.
@@ -73,7 +73,8 @@ section! {
         pub lookups_per_source: usize = 1_000, Rule::number(1, 1 << 24);
         /// Bytes of all messages that wait for look-ups, divided among the shards that run; requests beyond are answered 503.
         pub lookup_memory: usize = 256 << 20, Rule::bytes(1 << 20, 1 << 40);
-        /// Messages of one call that may wait while a look-up for it is under way; of more, requests over connections are answered 503, those by UDP dropped, for they come again; all are counted.
+        /// Messages of one call that may wait while a look-up for it is under way; of more, requests over connections are answered 503,
+        /// those by UDP dropped, for they come again; all are counted.
         pub held_messages_per_call: usize = 32, Rule::number(1, 65_535);
     }
 }

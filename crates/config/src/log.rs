@@ -32,25 +32,25 @@ words! {
 }
 
 section! {
-    /// What the server says about itself, on standard error.
+    /// The log, on standard error.
     pub struct Log = "log" {
         /// Form of a line.
         pub format: LogFormat = LogFormat::Text, ANY.fixed();
         /// The least that is logged. The environment variable STROWGER_LOG wins: another level, or levels of single targets such as
         /// strowger_net=debug. Libraries log nothing unless their target is named, such as rustls=warn.
         pub level: LogLevel = LogLevel::Info, ANY;
-        /// Bytes of lines that may wait for standard error to take them. What finds no room, or cannot be written, is dropped and
-        /// counted, and the count is logged when writing works again: logging holds up nothing else. Lines that keep coming are
-        /// written five times a second: `kill -9` loses those of the last 0.2 s.
+        /// Bytes of lines that may wait for standard error to take them. Lines without room, or that cannot be written, are dropped and
+        /// counted, and the count is logged when writing works again: logging delays nothing else. Lines that keep coming are written five
+        /// times a second: `kill -9` loses those of the last 0.2 s.
         pub queue: usize = 1 << 20, Rule::bytes(64 << 10, 1 << 30).fixed();
         /// Lines a minute about single requests and connections that were refused or failed, wrong passwords above all. A source has a
         /// tenth of that for each kind of line (connections, forwarding, scanners, malformed, authentication, registrations, requests,
-        /// lookups), and half of all is kept for the kinds in equal parts. What is left out is counted by kind, and the numbers are
-        /// logged after the minute. Bans for wrong passwords are always logged.
+        /// lookups), and half of all is kept for the kinds in equal parts. Suppressed lines are counted by kind, and the numbers are logged
+        /// after the minute. Bans for wrong passwords are always logged.
         pub refusals_per_minute: u32 = 100, Rule::number(0, 1_000_000);
-        /// Calls a minute that are logged, from their beginning to their end: the number is spread over the minute, a sixth of it at
-        /// once; calls without a password leave half of that to others. What is left out is counted, and the number logged after the
-        /// minute. 0: none.
+        /// Calls a minute that are logged, from their beginning to their end: the number is spread over the minute, a sixth of it at once;
+        /// calls without a password leave half of that to others. Suppressed calls are counted, and the number is logged after the minute.
+        /// 0: none.
         pub calls_per_minute: u32 = 600, Rule::number(0, 1_000_000);
         /// Calls that are logged and have not ended; while there are so many, no other call is logged, and none without a password
         /// while there are half as many.
@@ -58,7 +58,7 @@ section! {
         /// After this a call whose BYE has not come by is forgotten: no line says that it ended.
         pub longest_call: Duration = Duration::from_secs(12 * 3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Lines a minute about registrations that were made, removed or expired, spread over the minute, a sixth of them at once;
-        /// what is left out is counted, and the number logged after the minute. Refreshed ones are logged at the level debug. 0: none.
+        /// suppressed lines are counted, and the number is logged after the minute. Refreshed ones are logged at the level debug. 0: none.
         pub registrations_per_minute: u32 = 600, Rule::number(0, 1_000_000);
         /// How often every counter and gauge is logged, those that are 0 left out; "never": only when the server ends.
         pub statistics: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).or("never");

@@ -19,7 +19,7 @@ impl Text for SocketAddr {
 }
 
 section! {
-    /// What the server counts, by HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for supervisors.
+    /// Metrics and health by HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for supervisors.
     pub struct Metrics = "metrics" {
         /// Listening address. There is no password: only the collector should reach it. A request for `/metrics` from this machine needs a `Host`
         /// that names this machine, such as "localhost:9060".

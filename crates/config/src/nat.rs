@@ -25,7 +25,7 @@ section! {
         pub force_rport: bool = false, ANY;
         /// How often the flow of a binding behind NAT or on a stream is kept open (RFC 5626 section 4.4); "never" leaves it to the phone.
         pub ping_interval: Option<Duration> = Some(Duration::from_secs(25)), Rule::time(Duration::from_secs(1), Duration::from_secs(3_600)).or("never");
-        /// What keeps it open.
+        /// Message that keeps it open.
         pub ping_method: PingMethod = PingMethod::Options, ANY;
     }
 }

@@ -33,7 +33,7 @@ words! {
 }
 
 words! {
-    /// What happens to a CANCEL that matches no INVITE.
+    /// Handling of a CANCEL that matches no INVITE.
     pub enum UnmatchedCancel {
         /// It is answered 481 (RFC 3261 section 9.2).
         Answer = "answer",
@@ -69,15 +69,15 @@ impl Text for SipUri {
 }
 
 section! {
-    /// What is forwarded, for whom and how (RFC 3261 section 16).
+    /// Forwarding of requests (RFC 3261 section 16).
     pub struct Proxy = "proxy" {
         /// Who may reach a Request-URI outside the local domains.
         pub relay_for: RelayFor = RelayFor::Authenticated, ANY;
         /// Stay in the path of later requests of a call (RFC 3261 section 16.6 step 4).
         pub record_route: bool = true, ANY;
-        /// How long what the server wrote into a call opens the way to its other party: the route token of Record-Route from when the call
-        /// was made, that of a Contact from when it was said. A refresh of the call within it (RFC 4028) makes it last; a later request
-        /// needs what a first one needs.
+        /// Lifetime of the route tokens and seals that the server writes into a call, which let later requests pass: of Record-Route from
+        /// the begin of the call, of a Contact from its message. A refresh of the call within this time (RFC 4028) renews them; a later
+        /// request needs a password like a first one.
         pub route_lifetime: Duration = Duration::from_secs(86_400), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Max-Forwards given to a request that has none (RFC 3261 section 16.6 step 3).
         pub max_forwards: u8 = 70, Rule::number(1, 255);
@@ -87,10 +87,11 @@ section! {
         pub fork_timeout: Duration = Duration::from_secs(20), Rule::time(Duration::from_secs(1), Duration::from_secs(600));
         /// Branches that one request may have at once when it says nothing itself (RFC 5393 section 5.3).
         pub max_breadth: u16 = 60, Rule::number(1, 1_024);
-        /// Branches that one request may have in all: contacts and their addresses, one after the other too, and what becomes of it where
-        /// one of them leads it back to this server. Of more contacts, those of the highest q are tried; what comes back with none left is answered 440.
+        /// Total number of branches of one request: contacts and their addresses, also sequential ones, and its further branches if one of
+        /// them leads back to this server. Of more contacts, those of the highest q are tried; a request that comes back without branches
+        /// left gets 440.
         pub max_branches: u16 = 64, Rule::number(1, 1_024);
-        /// What happens to a CANCEL that matches no INVITE.
+        /// Handling of a CANCEL that matches no INVITE.
         pub unmatched_cancel: UnmatchedCancel = UnmatchedCancel::Answer, ANY;
         /// Status of the answer to a request for a user who is known and has not registered.
         pub unregistered_status: u16 = 480, Rule::number(400, 699);
@@ -99,7 +100,7 @@ section! {
         pub method_filter: bool = false, ANY;
         /// Status of the answer where `method_filter` leaves no contact.
         pub unfit_status: u16 = 405, Rule::number(400, 699);
-        /// Refuse with 482 what comes back unchanged (RFC 3261 section 16.3 step 4, RFC 5393 section 4.2).
+        /// Refuse a request that comes back unchanged with 482 (RFC 3261 section 16.3 step 4, RFC 5393 section 4.2).
         pub loop_detection: bool = true, ANY;
         /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), and by UDP where no connection stands within 0.3 s; to such a peer
         /// it goes by UDP at once for ten minutes. Never away from the flow of a binding.

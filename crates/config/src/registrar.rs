@@ -35,7 +35,7 @@ section! {
     pub struct Registrar = "registrar" {
         /// Ask for a password before a phone is registered; false admits any user of a local domain (for experiments).
         pub authenticate: bool = true, ANY;
-        /// What a binding survives once it was acknowledged.
+        /// Events that an acknowledged binding survives.
         pub durability: Durability = Durability::Crash, ANY.fixed();
         /// Shortest life of a binding; a phone that wants less gets 423 with Min-Expires (RFC 3261 section 10.3 step 7).
         pub min_expires: Duration = Duration::from_secs(60), Rule::time(Duration::from_secs(1), Duration::from_secs(86_400));
@@ -56,7 +56,7 @@ section! {
         pub max_bindings: usize = 10_000_000, Rule::number(1, 1 << 30).fixed();
         /// Most bytes of one binding: its texts and about 60.
         pub max_binding_size: usize = 16 << 10, Rule::bytes(512, 65_535).fixed();
-        /// What becomes of the Path of edge proxies, along which calls then go (RFC 3327).
+        /// Handling of the Path of edge proxies, which later calls follow (RFC 3327).
         pub path: PathRule = PathRule::Keep, ANY;
         /// Routes told to phones in Service-Route (RFC 3608).
         pub service_route: Vec<SipUri> = Vec::new(), ANY;

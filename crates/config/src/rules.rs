@@ -29,7 +29,7 @@ use super::set::{SetTable, load};
 section! {
     /// A group of peers by their addresses, such as the gateways of a carrier: conditions know it as `source.group`; repeat the table for each.
     pub struct SourceTable = "source" {
-        /// What conditions call it.
+        /// Name in conditions.
         pub name: Name = Name::UNSET, ANY.required();
         /// Addresses and networks, such as "192.0.2.7" and "2001:db8::/32". Of overlapping ones the smallest counts.
         pub networks: Vec<String> = Vec::new(), ANY.required();
@@ -40,10 +40,10 @@ section! {
 }
 
 section! {
-    /// What becomes of requests outside dialogs for which a condition holds; repeat the table for each, in their order. Each rule that holds
-    /// adds what it says, until one answers, says where the request goes, or stops. What no rule says is as the other tables have it.
+    /// Actions for requests outside dialogs that meet a condition; repeat the table for each, in their order. Each rule that holds adds its
+    /// keys, until one answers, names a target, or stops. Everything else follows the other tables.
     pub struct RuleTable = "rule" {
-        /// What the log calls it.
+        /// Name in the log.
         pub name: Name = Name::UNSET, ANY.required();
         /// When it holds, such as "method == 'INVITE' and request.local and not exists request.user"; the fields and the language stand in
         /// docs/rules.md.
@@ -66,7 +66,7 @@ section! {
         pub relay_for: Option<RelayFor> = None, ANY.or("as-set");
         /// Status codes after which the next of `to` is tried; "any": all but 6xx. One that is silent or not reached leads on in any case.
         pub try_next: Option<Vec<u16>> = None, Rule::number(300, 699).or("any");
-        /// What is done where it fails: names of `[[failure]]` tables; the first that is for the failure counts, each once.
+        /// Names of `[[failure]]` tables for a failed request; the first one for its status is used, each once.
         pub on_failure: Vec<Reference<FailureTable>> = Vec::new(), ANY;
         /// Names of `[[call_limit]]` tables that its call counts under, from the INVITE to the end: such a call is tracked.
         pub call_limits: Vec<Reference<CallLimitTable>> = Vec::new(), ANY;
@@ -75,7 +75,7 @@ section! {
         pub redirect: bool = false, ANY;
         /// Characters that the user part of the Request-URI loses at its beginning. One that has no more than these stays as it is.
         pub strip: u8 = 0, ANY;
-        /// What is then put before the user part of the Request-URI, such as "+".
+        /// Text to put before the user part of the Request-URI afterwards, such as "+".
         pub prepend: UserText = UserText::default(), ANY;
         /// Name of a `[[set]]` of texts: the user part of the Request-URI becomes the value that the set has for it, if it has one; before
         /// `strip` and `prepend`.

@@ -33,12 +33,12 @@ section! {
         pub udp_batches: usize = 8, Rule::number(1, 1024);
         /// Where datagrams come fast, wait so long for several instead of waking for each: less CPU for up to so much more delay.
         pub udp_linger: Duration = Duration::ZERO, Rule::short_time(Duration::ZERO, Duration::from_millis(20));
-        /// What the threads do when messages wake them while another program has the processor: "batch" lets it finish its turn,
-        /// which saves up to a fifth of the CPU where peers run on the same machine; "normal" takes the processor at once.
+        /// Scheduling of threads that messages wake while another program has the processor: "batch" lets that program finish its time slice,
+        /// which saves up to a fifth of the CPU if peers run on the same machine; "normal" takes the processor at once.
         pub scheduling: Scheduling = Scheduling::Batch, ANY.fixed();
-        /// Let the kernel back memory with pages of 2 MiB (transparent huge pages), which spares a server with millions of registrations or cache
-        /// entries some of their look-up time. The memory that the process holds then grows in such steps, may be twice what it uses, and comes
-        /// back late.
+        /// Let the kernel back memory with pages of 2 MiB (transparent huge pages), which spares a server with millions of registrations or
+        /// cache entries some of their look-up time. The memory of the process then grows in such steps, may be twice the memory in use,
+        /// and is returned late.
         pub huge_pages: bool = false, ANY.fixed();
         /// Believe ICMP errors, such as "port unreachable", that quote a request to that address: its transaction ends at once
         /// (RFC 3261 section 18.4) in place of after 64 times `t1`. Who sees requests pass can forge one; false leaves them unread.
@@ -50,7 +50,7 @@ section! {
         /// Names of this server beside `domains` and `advertise`, such as that of the outbound proxy that phones are given: a Route with one of
         /// them is taken off (RFC 3261 section 16.4). Names below a domain of ours that resolve to an address of ours need not stand here.
         pub names: Vec<Domain> = Vec::new(), ANY;
-        /// What the headers Server and User-Agent say (RFC 3261 sections 20.35 and 20.41); "" for neither.
+        /// Value of the header fields Server and User-Agent (RFC 3261 sections 20.35 and 20.41); "" for neither.
         pub software: String = "Strowger".into(), ANY;
     }
 }

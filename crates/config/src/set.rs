@@ -51,7 +51,7 @@ section! {
     /// A set of data that conditions of rules ask: `number in NAME`, or with values `NAME[number] == 'west'`; repeat the table for each. Its
     /// entries stand here, in a file or in a database.
     pub struct SetTable = "set" {
-        /// What conditions call it.
+        /// Name in conditions.
         pub name: Name = Name::UNSET, ANY.required();
         /// How its keys are found.
         pub kind: SetKind = SetKind::Texts, ANY;
@@ -64,11 +64,11 @@ section! {
         pub database: Option<Database> = None, ANY.or("");
         /// What `database` is asked, such as "SELECT prefix, carrier FROM carriers": nothing is written.
         pub query: String = String::new(), ANY;
-        /// Name of the column of keys in the file, or of what the query gives.
+        /// Name of the column of keys in the file or the query.
         pub key: String = "key".into(), ANY;
-        /// Name of the column of values in the file, or of what the query gives; "": the entries have no values.
+        /// Name of the column of values in the file or the query; "": the entries have no values.
         pub value: Option<String> = None, ANY.or("");
-        /// Protection of what a database server is asked and says.
+        /// Protection of the connection to a database server.
         pub tls: DatabaseTls = DatabaseTls::Off, ANY;
         /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
         pub ca: Option<PathBuf> = None, ANY.or("system");

@@ -6,7 +6,7 @@ use super::certificate::CertificateFiles;
 use super::reader::{ANY, section};
 
 section! {
-    /// Certificates shown and demanded (RFC 3261 section 26.3, RFC 5922); what holds for every tls and wss listener.
+    /// Certificates shown and demanded by every tls and wss listener (RFC 3261 section 26.3, RFC 5922).
     pub struct Tls = "tls" {
         /// Certificate chain in PEM, the server's own first.
         pub certificate: Option<PathBuf> = None, ANY.or("");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{root, sources};
+use super::{links, root, sources};
 
 /// Looks up the places in a cell: files, and words that the last file before them has. A path begins at the root, at `crates`, beside the last
 /// file, or at `beside`. True if the cell names a file.
@@ -110,4 +110,25 @@ fn each_crate_has_its_layer() {
         }
     }
     assert_eq!(count, layers.len());
+}
+
+/// Files of the project that a document names by their path exist.
+#[test]
+fn each_file_that_a_document_names_exists() {
+    let mut seen = 0;
+    // Paths of that one may begin beside the file before them.
+    for document in links::documents().iter().filter(|document| !document.ends_with("ARCHITECTURE.md")) {
+        let text = fs::read_to_string(&document).expect("it is text");
+        for word in
+            text.split('`').skip(1).step_by(2).filter(|word| word.contains('/') && !word.contains([' ', '<', '*']))
+        {
+            if ![".rs", ".toml", ".md"].iter().any(|end| word.ends_with(end)) || word.starts_with('/') {
+                continue;
+            }
+            seen += 1;
+            let is_there = [root(), root().join("crates")].iter().any(|folder| folder.join(word).exists());
+            assert!(is_there, "{} names {word}, which does not exist", document.display());
+        }
+    }
+    assert!(seen > 30, "{seen}");
 }
