@@ -407,7 +407,6 @@ mod tests {
             ("[[listener]]\ntransport = \"wss\"", 2, "has no certificate"),
             ("[[listener]]\ntransport = \"tls\"\nkey = \"a\"", 3, "only one of certificate and key"),
             ("store.database = \"/\"", 1, "is a folder"),
-            ("store.database = \"Cargo.toml\"", 1, "is no sound SQLite database"),
             ("\nstore.subscribers = \"sqlite://u:p@h/d\"", 2, "no database server that is known"),
             ("store.subscribers = \"mysql://u:p@h\"", 1, "names no database"),
             ("store.subscribers = \"mysql://u@localhost/d\"\nstore.subscriber_table = \"a..b\"", 2, "names no table"),

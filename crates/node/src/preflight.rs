@@ -29,3 +29,21 @@ pub fn database(path: &Path) -> Option<(String, &'static str)> {
         Err(_) | Ok(()) => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_database_is_an_error_at_its_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("text"), "no database, but long enough to look at".repeat(100)).expect("it can be written");
+        std::fs::write(at("wrong.toml"), "\nstore.database = \"text\"").expect("it can be written");
+        let report = load(Some(&at("wrong.toml")), &[]).expect_err("the file is no database");
+        let fault = report.faults().iter().find(|fault| fault.message.contains("is no sound SQLite database"));
+        assert_eq!(report.position(fault.expect("it is named")).map(|(line, _)| line), Some(2), "{report}");
+        std::fs::write(at("right.toml"), "store.database = \"new\"").expect("it can be written");
+        assert!(load(Some(&at("right.toml")), &[]).is_ok(), "the server makes a file that is not there");
+    }
+}
