@@ -124,7 +124,7 @@ fn a_server_that_runs_is_sampled_by_its_login(network: &Network) {
     assert!(row.figures.largest("server.thread/").is_some(), "{}", row.to_line());
     let (said, result) = capacity(network, "10.77.0.4:5060");
     assert!(said.contains("the server is sampled on north"), "{said}");
-    let sampled = |trial: &Value| trial["figures"]["server.cpu"].as_f64().is_some_and(|share| share > 0.0);
+    let sampled = |trial: &Value| trial["figures"]["server.cpu"]["value"].as_f64().is_some_and(|share| share > 0.0);
     assert!(result["trials"].as_array().is_some_and(|trials| trials.iter().any(sampled)), "{result} {said}");
     server.kill();
     let (code, said) = network.run("gone", &words);
