@@ -13,8 +13,21 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Tables and keys above the first table.
-const KEYS: [&str; 12] =
-    ["title", "answer", "published", "call", "load", "goal", "axis", "system", "event", "profile", "figure", "gate"];
+const KEYS: [&str; 13] = [
+    "title",
+    "answer",
+    "notes",
+    "published",
+    "call",
+    "load",
+    "goal",
+    "axis",
+    "system",
+    "event",
+    "profile",
+    "figure",
+    "gate",
+];
 
 pub(super) fn read(file: &str, text: &str) -> Result<(Experiment, Report), Report> {
     let (document, errors) = DeTable::parse_recoverable(text);
@@ -65,6 +78,7 @@ fn experiment(file: &str, table: &DeTable<'_>, faults: &mut Faults) -> Experimen
         name: Path::new(file).file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         title: top.required_text("title", "\"CPU of a relayed call\"", faults),
         answer: answer(&top, faults),
+        notes: top.texts("notes", faults),
         published: published(&top, faults),
         call,
         load,
