@@ -81,8 +81,11 @@ impl Server {
     /// Entries of its own caches. None of a server that has ended.
     fn entries(&mut self) -> Result<Option<u64>, Error> {
         match self {
-            Self::System(system) if system.ended().is_none() => system.entries(),
-            Self::System(_) | Self::External(_) | Self::Floor(_) => Ok(None),
+            Self::System(system) => match system.ended() {
+                None => system.entries(),
+                Some(_) => Ok(None),
+            },
+            Self::External(_) | Self::Floor(_) => Ok(None),
         }
     }
 
