@@ -22,7 +22,7 @@ pub type PeerIndex = u16;
 /// 1. `condition` false: the step is skipped, but its `next` applies.
 /// 2. The step itself: send, match, wait.
 /// 3. `start_timer` starts, `stop_timer` is read and counted (only once a call, unless `repeat_timer`), `counter` is
-/// counted.
+///    counted.
 /// 4. `actions`, in their order. After a send they run once the message is sent.
 /// 5. `next`, if it applies, else the following step.
 #[derive(Clone, Debug)]
