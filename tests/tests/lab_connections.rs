@@ -59,11 +59,11 @@ fn connections_are_measured_by_transaction_by_dialog_and_idle() {
         ("only = { lifetime = [\"tcp-transaction\"] }", "only = { lifetime = [\"tls-transaction\"] }"),
         ("[250]", "[100]"),
     ];
+    // Memory is read once a second, and less often where that takes long.
+    let longer = [("window = \"1s\"", "window = \"3s\"")];
     std::thread::scope(|scope| {
         let tls = scope.spawn(|| run(folder.path(), "connections", &tls, servers));
         let calls = scope.spawn(|| run(folder.path(), "connections-calls", &[], servers));
-        // Memory is read once a second, and less often where that takes long.
-        let longer = [("window = \"1s\"", "window = \"3s\"")];
         let idle = scope.spawn(|| run(folder.path(), "connections-idle", &longer, &["echo", "strowger"]));
         let of = |rows: std::thread::Result<Vec<Row>>| rows.expect("it ran");
         let (tls, calls, idle) = (of(tls.join()), of(calls.join()), of(idle.join()));

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | above the first table | `title`; `answer`: the figure of the sentence at the top of the report; `notes`: sentences for its readers |
 //! | `[published]` | `source`, `machine` and `errata` of the published figures |
-//! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `hold`, `answering` sides, `transport`, `connections` |
+//! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `hold`, `answering` sides, `transport`, `connections`, `fresh` |
 //! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions`, `increase` |
 //! | `[goal]` | figures and the most that each may be, for a finder |
 //! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `figures`, `against` by value; `per_core` |
@@ -191,4 +191,6 @@ pub struct Call {
     pub transport: Transport,
     /// Owner of a socket or connection of callers.
     pub connections: Connections,
+    /// Whether each trial starts its system anew, also one that is made again.
+    pub fresh: bool,
 }

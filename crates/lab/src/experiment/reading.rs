@@ -121,17 +121,19 @@ fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
         answering: 1,
         transport: Transport::Udp,
         connections: Connections::One,
+        fresh: false,
     };
     let Some(fields) = single(top, "call", "[call]", faults) else {
         top.missing("[call]", "write [call] with document = \"call\" and answer = \"answer\"", faults);
         return call;
     };
-    fields.know(&["document", "answer", "users", "hold", "answering", "transport", "connections"], faults);
+    fields.know(&["document", "answer", "users", "hold", "answering", "transport", "connections", "fresh"], faults);
     call.document = fields.required_text("document", "\"call\"", faults);
     call.answer = fields.text("answer", faults);
     call.users = fields.count("users", 0, faults).unwrap_or(0);
     call.hold = fields.duration("hold", faults).unwrap_or_default();
     (call.transport, call.connections) = transport::of_call(&fields, faults);
+    call.fresh = fields.flag("fresh", faults).unwrap_or_default();
     call.answering = fields.count("answering", 1, faults).unwrap_or(1);
     call
 }

@@ -103,10 +103,14 @@ impl Rfc7502 {
     }
 }
 
-/// Tells whether a trial established all its sessions. One without a count of failures did not. A generator that was late and met the rate
-/// made them all the same.
-pub(crate) fn is_carried(outcome: &Outcome) -> bool {
-    outcome.value("failed") == Some(0.0) && !outcome.validity.fails(Check::Rate)
+/// Share of the rate that a trial has to reach.
+const REACHED: f64 = 0.99;
+
+/// Tells whether a trial at this rate established all its sessions. One without a count of failures did not. A generator that was late and
+/// met the rate made them all the same.
+pub(crate) fn is_carried(rate: f64, outcome: &Outcome) -> bool {
+    let is_met = outcome.value("rate.achieved").is_none_or(|achieved| achieved >= rate * REACHED);
+    outcome.value("failed") == Some(0.0) && is_met && !outcome.validity.fails(Check::Rate)
 }
 
 impl Finder for Rfc7502 {
@@ -122,7 +126,7 @@ impl Finder for Rfc7502 {
         if matches!(self.next(), Next::Done(_)) {
             return;
         }
-        let is_carried = is_carried(&outcome);
+        let is_carried = is_carried(self.rate, &outcome);
         self.trials.push((self.rate, is_carried, outcome));
         if is_carried {
             if self.rate > self.best {

@@ -338,7 +338,8 @@ impl TestBed for Laboratory {
         let outcome = measure(&mut site, order, folder)?;
         site.keep(folder)?;
         // A server that has ended, or was killed meanwhile, is started again by the next trial.
-        if site.side.ended()?.is_none() && !order.course.restarts() {
+        let is_spent = order.course.restarts() || self.experiment.call.fresh;
+        if site.side.ended()?.is_none() && !is_spent {
             self.sites.push(site);
         }
         Ok(outcome)

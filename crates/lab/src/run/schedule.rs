@@ -283,7 +283,10 @@ fn reasons(validity: &Validity) -> Vec<Reason> {
 fn confirmation(made: &[(Trial, Outcome)], limit: &Limit) -> Outcome {
     if limit.method == Method::Rfc7502 {
         let mut at = made.iter().filter(|(trial, _)| trial.load == limit.load);
-        return at.find(|(_, outcome)| is_carried(outcome)).map(|(_, outcome)| outcome.clone()).unwrap_or_default();
+        return at
+            .find(|(_, outcome)| is_carried(limit.load, outcome))
+            .map(|(_, outcome)| outcome.clone())
+            .unwrap_or_default();
     }
     let below = made.iter().filter(|(trial, _)| trial.load <= limit.load);
     let key = |trial: &Trial| (trial.duration, trial.load);

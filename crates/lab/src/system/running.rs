@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Time in which the port of a killed server becomes free.
 const FREED: Duration = Duration::from_secs(1);
 
+/// Time in which a command that counts entries succeeds.
+const ANSWERED: Duration = Duration::from_secs(20);
+
 /// Start of a system: its configuration and surroundings.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
@@ -218,7 +221,9 @@ fn host(address: IpAddr) -> String {
 fn count(of: &Entries, folder: &Path) -> Result<u64, Error> {
     let what = of.command.join(" ");
     let Some((program, others)) = of.command.split_first() else { return Ok(0) };
-    let output = run(&what, Command::new(program).args(others).current_dir(folder))?;
+    let ask = || run(&what, Command::new(program).args(others).current_dir(folder));
+    // A server may listen for calls before it listens for its commands.
+    let output = wait::look(ANSWERED, || ask().ok()).map_or_else(ask, Ok)?;
     number_behind(&output, &of.behind).ok_or_else(|| {
         let reason = format!("it prints no number behind {:?}: {output}", of.behind);
         Error::Unexpected { what, reason }

@@ -71,17 +71,20 @@ fn the_rfc_has_a_highest_and_a_lowest_rate() {
 /// All sessions are established by a generator that was late, and the rate is met: the RFC counts sessions.
 #[test]
 fn the_rfc_takes_a_late_generator_for_no_failure_and_a_missed_rate_for_one() {
-    let of = |check| {
+    let of = |check, achieved| {
         let mut finder = Rfc7502::new(Rfc7502Settings::default());
         let mut outcome = outcome(0.0, [2.0; 3]);
         outcome.validity = Validity::of(vec![Reason { check, sentence: "it was late".into() }]);
+        outcome.figures.set("rate.achieved", achieved).expect("a known figure");
         finder.take(outcome);
         match finder.next() {
             Next::Trial(trial) => trial.load,
             Next::Done(_) => 0.0,
         }
     };
-    assert_eq!((of(Check::Generator), of(Check::Rate)), (110.0, 90.0));
+    assert_eq!((of(Check::Generator, 99.5), of(Check::Rate, 99.5)), (110.0, 90.0));
+    // A short trial makes all sessions, and not in its time.
+    assert_eq!(of(Check::Generator, 30.0), 90.0);
 }
 
 /// A point: load, CPU, RRD, SRD, packet delay (ms), failed calls in per cent.
