@@ -5,7 +5,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::Once;
 use std::time::Duration;
 use strowger_lab::process;
-use strowger_measure::process::{Usage, pss_of_tree};
+use strowger_measure::process::{Memory, Usage};
 
 /// The process that started the tests may have had SIGCHLD ignored, which is inherited: then the kernel keeps nothing of a child that
 /// ended, and no process can learn how (wait(2), ECHILD). From here on children are waited for, however the tests were started.
@@ -111,7 +111,7 @@ impl Process {
 
     /// Its share of the memory of the machine in bytes, with all it started.
     pub fn pss(&self) -> u64 {
-        pss_of_tree(self.id())
+        Memory::of_tree(self.id()).pss
     }
 
     /// Processor time that its threads which still run used so far, with all it started: to the nanosecond, where

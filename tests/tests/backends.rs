@@ -50,7 +50,7 @@ fn mariadb() {
     if !Path::new(subscribers::KAMAILIO_TABLES).is_dir() {
         return lacking("the tables of Kamailio are missing: apt-get install kamailio-mysql-modules");
     }
-    subscribers::prepare(&database).expect("tables of Kamailio");
+    subscribers::prepare(&database, subscribers::USERS).expect("tables of Kamailio");
     assert_eq!(database.count("subscriber").expect("a table"), 10_000);
     let ha1 = database.execute("SELECT ha1 FROM subscriber WHERE username = 'user7'").expect("a row");
     // printf user7:stress.example:secret7 | md5sum (RFC 7616 section 3.4.2).

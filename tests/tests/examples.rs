@@ -145,7 +145,7 @@ fn subscribers() -> Option<(MariaDb, TempDir)> {
     }
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let database = MariaDb::start(folder.path()).expect("it starts");
-    subscribers::prepare(&database).expect("the tables of Kamailio");
+    subscribers::prepare(&database, subscribers::USERS).expect("the tables of Kamailio");
     Some((database, folder))
 }
 

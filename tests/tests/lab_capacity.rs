@@ -82,12 +82,13 @@ fn each_transport_and_each_kind_of_work_is_measured() {
     let _alone = alone();
     let registrar = Setup::on(&[Transport::Udp, Transport::Tcp, Transport::Tls]);
     let registrar = registrar.with(REGISTRAR).start();
-    // By UDP a trial has the contacts of the trial before it. Each connection has a contact of its own.
-    let few = Setup::on(&[Transport::Udp]).with(&format!("{REGISTRAR}\nregistrar.max_contacts = 1")).start();
+    // A trial has the contacts of the trial before it, also by connections.
+    let few = [Transport::Udp, Transport::Tcp, Transport::Tls]
+        .map(|transport| Setup::on(&[transport]).with(&format!("{REGISTRAR}\nregistrar.max_contacts = 1")).start());
     let relay = Setup::on(&[Transport::Udp, Transport::Tcp]).relay().start();
     for user in ["alice", "carol", "bob"] {
         registrar.add_user(&format!("{user}@127.0.0.1"), &format!("of {user}"));
-        few.add_user(&format!("{user}@127.0.0.1"), &format!("of {user}"));
+        few.iter().for_each(|few| few.add_user(&format!("{user}@127.0.0.1"), &format!("of {user}")));
     }
     let users = registrar.folder().join("callers.csv");
     std::fs::write(&users, "alice;of alice\ncarol;of carol\n").expect("the folder can be written");
@@ -96,8 +97,9 @@ fn each_transport_and_each_kind_of_work_is_measured() {
     let cases = [
         (format!("sip:{};transport=tcp", at(Transport::Tcp)), vec![], "tcp", "requests/s"),
         (format!("sips:{}", at(Transport::Tls)), vec![], "tls", "requests/s"),
-        (format!("tls://{}", at(Transport::Tls)), vec!["--users", &users], "tls", "registrations/s"),
-        (few.address(Transport::Udp).to_string(), vec!["--users", &users], "udp", "registrations/s"),
+        (format!("tls://{}", few[2].address(Transport::Tls)), vec!["--users", &users], "tls", "registrations/s"),
+        (format!("tcp://{}", few[1].address(Transport::Tcp)), vec!["--users", &users], "tcp", "registrations/s"),
+        (few[0].address(Transport::Udp).to_string(), vec!["--users", &users], "udp", "registrations/s"),
         (format!("sip:{};transport=tcp", relay.address(Transport::Tcp)), vec!["--pair"], "tcp", "calls/s"),
         (at(Transport::Udp).to_string(), vec!["--users", &users, "--pair", "--callee", "bob:of bob"], "udp", "calls/s"),
     ];

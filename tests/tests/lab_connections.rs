@@ -59,15 +59,22 @@ fn connections_are_measured_by_transaction_by_dialog_and_idle() {
         ("only = { lifetime = [\"tcp-transaction\"] }", "only = { lifetime = [\"tls-transaction\"] }"),
         ("[250]", "[100]"),
     ];
+    // Memory is read once a second, and less often where that takes long.
+    let longer = [("window = \"1s\"", "window = \"3s\"")];
     std::thread::scope(|scope| {
         let tls = scope.spawn(|| run(folder.path(), "connections", &tls, servers));
         let calls = scope.spawn(|| run(folder.path(), "connections-calls", &[], servers));
-        let idle = scope.spawn(|| run(folder.path(), "connections-idle", &[], &["echo", "strowger"]));
+        let idle = scope.spawn(|| run(folder.path(), "connections-idle", &longer, &["echo", "strowger"]));
         let of = |rows: std::thread::Result<Vec<Row>>| rows.expect("it ran");
         let (tls, calls, idle) = (of(tls.join()), of(calls.join()), of(idle.join()));
         assert_measured(&tls, servers, &["connect.rate", "rrd.p50", "server.cpu.call", "server.pss"]);
         assert_measured(&calls, servers, &["connect.rate", "srd.p50", "response.p50", "server.cpu.call"]);
         assert_measured(&idle, &["echo", "strowger"], &["server.pss", "rrd.p50", "rrd.p99"]);
+        // A connection of the echo takes less than the pages that its start left free.
+        let entry = |row: &Row| row.figures.value("server.entry").unwrap_or_else(|| panic!("{}", row.to_line()));
+        let [echo, ours] = ["echo", "strowger"].map(|name| idle.iter().find(|row| row.system.name == name).map(entry));
+        assert!(ours.is_some_and(|bytes| (200.0..4_000.0).contains(&bytes)), "{ours:?} bytes a connection");
+        assert!(echo < ours, "{echo:?} of {ours:?} bytes a connection");
         assert!(idle.iter().all(|row| row.figures.value("connect.rate").is_none()), "users keep their connections");
     });
 }

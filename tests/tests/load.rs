@@ -238,6 +238,7 @@ fn a_command_line_that_cannot_be_used_is_explained() {
         (&["127.0.0.1", "-m", "1,5"], "a whole number"),
         (&["127.0.0.1", "--domain", "exa mple"], "such as example.org"),
         (&["127.0.0.1", "-w", "dance"], "register-then-call"),
+        (&["127.0.0.1", "--contact", "127.0.0.1:5090"], "and call does not: give -w register"),
         (&["127.0.0.1", "--require", "srd<200ms"], "srd.p95"),
         (&["127.0.0.1", "--require", "sdr.p95<200ms"], "nearest"),
         (&["127.0.0.1", "--rate", "fast"], "calls a second such as 100"),

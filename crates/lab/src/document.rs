@@ -33,6 +33,7 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("register", include_str!("../documents/register.xml")),
     ("register-new", include_str!("../documents/register-new.xml")),
     ("register-and-call", include_str!("../documents/register-and-call.xml")),
+    ("register-with-password", include_str!("../documents/register-with-password.xml")),
 ];
 
 /// Domain of all users.

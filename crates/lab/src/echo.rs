@@ -1,4 +1,4 @@
-//! Bare echo: a server that answers each request with 200 and keeps nothing of it. Its cost is that of the transport.
+//! Bare echo: a server that answers each request with 200 and stores nothing. Its cost is the cost of the transport.
 //!
 //! Its answer copies Via, From, To, Call-ID and CSeq. Over TCP it also reads the length of the body. An idle connection has no buffer. There is one
 //! thread.

@@ -1,9 +1,9 @@
-//! What can go wrong in the laboratory.
+//! Errors of the laboratory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why an experiment, or a program that it needs, does not run.
+/// Reason why an experiment, or a program that it needs, does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program by others is missing.
@@ -17,35 +17,35 @@ pub enum Error {
     /// The kernel refuses to run a program.
     #[error("{name} does not start: {source}")]
     NotStarted {
-        /// What it is called here.
+        /// Name in the laboratory.
         name: String,
         /// The kernel's reason.
         source: std::io::Error,
     },
-    /// A program does not do in time what it is waited for.
+    /// A program does not reach a state in time.
     #[error("{name} does not {what} within {limit:?}{}\n{tail}{threads}", if *.ended { ": it has ended" } else { "" })]
     NotInTime {
-        /// What it is called here.
+        /// Name in the laboratory.
         name: String,
-        /// What it was waited for.
+        /// State, as a verb: `listen on 5060`.
         what: String,
-        /// For so long.
+        /// Time that it had.
         limit: Duration,
-        /// It will never.
+        /// Whether it has ended.
         ended: bool,
-        /// The last lines that it printed.
+        /// Last lines of its output.
         tail: String,
-        /// What its threads wait for and which sockets it has, a line for each, unless it has ended.
+        /// Its threads with their states, and its sockets, a line for each; empty where it has ended.
         threads: String,
     },
     /// A program ended with an error.
     #[error("{name} failed ({status})\n{output}")]
     Failed {
-        /// What it is called here.
+        /// Name in the laboratory.
         name: String,
-        /// How it ended.
+        /// Exit status.
         status: std::process::ExitStatus,
-        /// What it printed.
+        /// Output.
         output: String,
     },
     /// SIGINT, SIGTERM or SIGHUP came, and all programs were ended.
@@ -62,26 +62,26 @@ pub enum Error {
     /// A file or folder cannot be read or written.
     #[error("{}: {source}", .path.display())]
     File {
-        /// Which.
+        /// Path.
         path: PathBuf,
         /// The kernel's reason.
         source: std::io::Error,
     },
-    /// A file of the user's has faults.
+    /// A file of the user has faults.
     #[error("{0}")]
     Faulty(Box<strowger_config::Report>),
-    /// What a program wrote does not have the form that it should have.
+    /// Output of a program, or a file, has another form than expected.
     #[error("{what}: {reason}")]
     Unexpected {
-        /// Where it stands.
+        /// Place, such as a file or a program.
         what: String,
-        /// What is wrong with it.
+        /// Fault.
         reason: String,
     },
 }
 
 impl Error {
-    /// For `map_err` of what concerns this file.
+    /// Makes an error of this file, for `map_err`.
     pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::File { path, source }

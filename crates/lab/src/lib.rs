@@ -1,25 +1,25 @@
-//! The laboratory: it starts a system under test and the programs beside it, loads it, and measures its cost.
+//! Laboratory: starts a system under test and the programs beside it, loads the system, and measures its cost.
 //!
-//! * [`process`]: a program that runs beside this one and ends with it; [`program`]: programs by others, and where they come from.
+//! * [`process`]: a program that runs beside this one and ends with it; [`program`]: programs by others, and their packages.
 //! * [`guard`]: the end of these programs when this one was killed.
 //! * [`host`]: places of processes, and the machines that `ssh` reaches.
 //! * [`backend`]: databases and caches in temporary folders.
-//! * [`system`]: how a system under test is started; [`echo`]: the one that does nothing but answer.
+//! * [`system`]: start of a system under test; [`echo`]: a system that only answers.
 //! * [`run`]: the execution of an experiment, and the folder of its run.
 //! * [`capacity`]: the highest load of a server at an address, and the cause of the limit.
 //! * [`generator`]: trials of load, by processes of `strowger load`.
 //! * [`stack`]: the stack as a library, its rates and memory.
-//! * [`statistics`]: medians and how sure they are.
+//! * [`statistics`]: medians and their intervals.
 //!
 //! The following do no I/O and read no clock:
 //!
-//! * [`experiment`]: which trials to make and what to show; [`row`]: the result of a trial.
+//! * [`experiment`]: files with the trials to make and the figures to show; [`row`]: the result of a trial.
 //! * [`finder`]: the choice of the next trial in a search for a limit.
 //! * [`formula`]: formulas of the published measurements.
 //! * [`compare`]: two runs, and the differences that can be claimed.
 //! * [`report`]: figures, tables and the answer of a run; only its last step reads and writes files.
 //!
-//! What a sleeping child costs is close to nothing:
+//! A sleeping child costs close to nothing:
 //!
 //! ```
 //! use std::process::Command;

@@ -1,4 +1,4 @@
-//! A program that runs beside this one: its output in a file, its end with the owner's.
+//! Programs that run beside this one: their output goes to files, and they end with their owner.
 
 use crate::{Error, guard, wait};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
@@ -15,13 +15,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Process groups of all programs that run.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
-/// This process was asked to end: it starts no more programs.
+/// Whether this process was asked to end: then it starts no more programs.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// How long this process then has for its own end, such as to remove its folders.
+/// Time that this process then has for its own end, such as to remove its folders.
 const OWN_END: Duration = Duration::from_secs(5);
 
-/// From now on SIGINT, SIGTERM and SIGHUP end the programs that run, and this process after them. Without it they run on when this process is killed.
+/// Has SIGINT, SIGTERM and SIGHUP end the running programs, and this process after them. Otherwise they run on when a signal ends this process.
 ///
 /// # Errors
 /// No thread can be started.
@@ -89,7 +89,7 @@ fn groups() -> MutexGuard<'static, Vec<Pid>> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A running program. When it is dropped it is ended, together with what it started.
+/// Running program. It and its descendants end when it is dropped.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -98,11 +98,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program in a process group of its own; what it prints goes to `NAME.log` in the folder, after what is
-    /// there.
+    /// Starts a program in a process group of its own. Its output is appended to `NAME.log` in the folder.
     ///
     /// # Errors
-    /// It cannot be started, or the folder not written.
+    /// The program cannot be started, or the folder cannot be written.
     pub fn start(name: &str, folder: &Path, command: &mut Command) -> Result<Self, Error> {
         let log = folder.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log).map_err(Error::file(&log))?;
@@ -112,22 +111,22 @@ impl Process {
         Ok(Self { name: name.into(), child, log })
     }
 
-    /// What it is called here.
+    /// Name in the laboratory.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its process id.
+    /// Process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Everything it printed so far.
+    /// Output so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// The last lines it printed.
+    /// Last lines of the output.
     pub fn tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
@@ -142,10 +141,10 @@ impl Process {
         self.comes_to(&format!("listen on {port}"), limit, |this| has_bound(this.id(), port))
     }
 
-    /// Waits until it is so. `what`: what it then does, for the error.
+    /// Waits until the program reaches a state. `what`: the state as a verb, for the error.
     ///
     /// # Errors
-    /// It ended before, or it is not so in this time.
+    /// The program ended before, or did not reach the state in time.
     pub fn comes_to(&mut self, what: &str, limit: Duration, is_so: impl Fn(&Self) -> bool) -> Result<(), Error> {
         let (mut ended, mut has_come) = (false, false);
         wait::until(limit, || {
@@ -205,7 +204,7 @@ impl Process {
         ended
     }
 
-    /// Sends it a signal. None reaches what has ended and was waited for.
+    /// Sends a signal, unless the program has ended.
     pub fn signal(&mut self, signal: Signal) {
         if self.ended().is_none() {
             // It was started here and not yet waited for, so the id is still its own.
@@ -220,7 +219,7 @@ impl Process {
     /// Waits until all its threads stand, after SIGSTOP: the kernel stops one after the other.
     ///
     /// # Errors
-    /// It still goes on after ten seconds.
+    /// A thread still runs after ten seconds.
     pub fn stands(&self) -> Result<(), Error> {
         let limit = Duration::from_secs(10);
         let end = Instant::now() + limit;
@@ -251,15 +250,15 @@ impl Drop for Process {
     }
 }
 
-/// A socket on the network of this process has this port, whichever process it is of.
+/// Tells whether a socket on the network of this process has this port. It may be a socket of another process.
 fn has_bound(id: u32, port: u16) -> bool {
-    // What takes datagrams is in the state 07, what takes connections in 0A.
+    // Sockets for datagrams are in the state 07, listening ones in 0A.
     let (port, states) = (format!(":{port:04X}"), ["07", "0A"]);
     let is_it = |[own, state, _]: [&str; 3]| own.ends_with(&port) && states.contains(&state);
     PROTOCOLS.iter().any(|protocol| table(id, protocol).is_ok_and(|table| rows(&table).any(is_it)))
 }
 
-/// Of the tables of sockets in `/proc`.
+/// Protocols whose tables of sockets are in `/proc`.
 const PROTOCOLS: [&str; 4] = ["udp", "udp6", "tcp", "tcp6"];
 
 /// The table of a protocol on the network of this process.
@@ -267,7 +266,7 @@ pub(crate) fn table(id: u32, protocol: &str) -> std::io::Result<String> {
     std::fs::read_to_string(format!("/proc/{id}/net/{protocol}"))
 }
 
-/// Of each socket of a table its own address, its state and its inode, as the kernel writes them.
+/// Own address, state and inode of each socket of a table, as the kernel writes them.
 pub(crate) fn rows(table: &str) -> impl Iterator<Item = [&str; 3]> {
     table.lines().skip(1).filter_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
@@ -275,7 +274,7 @@ pub(crate) fn rows(table: &str) -> impl Iterator<Item = [&str; 3]> {
     })
 }
 
-/// For each thread of the process its name, its state, and what it does in the kernel, as far as this process may see it.
+/// Name, state and system call of each thread of a process, as far as this process may see them.
 fn threads(id: u32) -> String {
     let line = |thread: PathBuf| {
         let read = |name| std::fs::read_to_string(thread.join(name)).unwrap_or_default();
@@ -299,7 +298,7 @@ pub(crate) fn sockets_of(id: u32) -> Option<HashSet<String>> {
     Some(open.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect())
 }
 
-/// The sockets of the process by which others reach it, a line for each: protocol, own address and state as the kernel writes them. The kernel
+/// Listening sockets of a process, a line for each: protocol, own address and state as the kernel writes them. The kernel
 /// writes a table page by page: where other sockets come and go between two pages, one may be missing.
 fn sockets(id: u32) -> String {
     let own = sockets_of(id).unwrap_or_default();
@@ -321,7 +320,7 @@ fn sockets(id: u32) -> String {
 mod tests {
     use super::*;
     use std::cell::Cell;
-    use strowger_measure::process::{Usage, pss_of_tree};
+    use strowger_measure::process::{Memory, Usage};
 
     #[test]
     fn a_program_that_ends_early_is_not_waited_for() {
@@ -372,7 +371,7 @@ mod tests {
         let (busy, idle_time) = (Usage::of_tree(busy.id()), Usage::of_tree(idle.id()));
         assert!(busy.user + busy.system >= enough / 2, "{busy:?}");
         assert!(idle_time.total() < enough / 3, "{idle_time:?}");
-        assert!(pss_of_tree(idle.id()) > 50_000);
+        assert!(Memory::of_tree(idle.id()).pss > 50_000);
     }
 
     #[test]

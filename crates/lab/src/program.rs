@@ -20,7 +20,7 @@ pub const MARIADBD: Program = Program { name: "mariadbd", package: "mariadb-serv
 pub const MARIADB_INSTALL_DB: Program = Program { name: "mariadb-install-db", package: "mariadb-server" };
 /// Has a database run statements.
 pub const MARIADB: Program = Program { name: "mariadb", package: "mariadb-client" };
-/// A database. Debian keeps the programs of each version apart: what is in `PATH` chooses among them.
+/// A database. Debian keeps the programs of each version apart; the program in `PATH` chooses among them.
 pub const POSTGRESQL: Program = Program { name: "pg_ctlcluster", package: "postgresql" };
 /// A cache.
 pub const MEMCACHED: Program = Program { name: "memcached", package: "memcached" };
@@ -28,15 +28,15 @@ pub const MEMCACHED: Program = Program { name: "memcached", package: "memcached"
 pub const REDIS: Program = Program { name: "redis-server", package: "redis-server" };
 
 impl Program {
-    /// Where it is: in the folders of `PATH` and those where Debian puts programs of the administrator.
+    /// Path, from the folders of `PATH` and of programs of the administrator.
     pub fn path(&self) -> Option<PathBuf> {
         in_path(self.name)
     }
 
-    /// The same, where it must be there.
+    /// Path of a program that is needed.
     ///
     /// # Errors
-    /// It is missing; the error names its Debian package.
+    /// The program is missing; the error names its Debian package.
     pub fn find(&self) -> Result<PathBuf, Error> {
         self.path().ok_or(Error::NotInstalled { program: self.name, package: self.package })
     }

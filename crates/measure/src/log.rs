@@ -291,8 +291,7 @@ fn json<T: DeserializeOwned>(payload: &[u8]) -> Option<T> {
 mod tests {
     use super::*;
     use crate::heading::Level;
-    use std::io::Write;
-    use std::sync::{Arc, Mutex};
+    use strowger_records::disk::Disk;
 
     fn heading() -> Heading {
         Heading { title: "uac".into(), timers: vec!["1".into()], started: 7, ..Heading::default() }
@@ -389,46 +388,19 @@ mod tests {
         assert!(LogReader::open(&folder.path().join("none")).err().unwrap().to_string().contains("No such file"));
     }
 
-    /// Disk of `room` bytes that takes as much as it can of each write.
-    #[derive(Clone)]
-    struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
-
-    impl Write for Disk {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let (written, room) = &mut *self.0.lock().unwrap();
-            let takes = bytes.len().min(*room - written.len());
-            if takes == 0 {
-                return Err(io::Error::new(io::ErrorKind::StorageFull, "No space left on device"));
-            }
-            written.extend_from_slice(&bytes[..takes]);
-            Ok(takes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Medium for Disk {
-        fn cut(&mut self, length: u64) -> io::Result<()> {
-            self.0.lock().unwrap().0.truncate(length as usize);
-            Ok(())
-        }
-    }
-
     #[test]
     fn a_full_disk_loses_seconds_but_not_the_log() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.log");
         for room in [0, 5, 200, 400, 500] {
-            let disk = Disk(Arc::new(Mutex::new((vec![], room))));
+            let disk = Disk::new(room);
             let mut log = Log::on(disk.clone(), &heading());
             log.page(&second(1));
             log.page(&second(2));
-            disk.0.lock().unwrap().1 = usize::MAX;
+            disk.set_room(usize::MAX);
             log.page(&second(3));
             assert!(room == 500 || log.problem().unwrap().contains("No space left"));
-            std::fs::write(&path, &disk.0.lock().unwrap().0).unwrap();
+            std::fs::write(&path, disk.bytes()).unwrap();
             let (found, damage) = seconds(&path);
             assert_eq!(damage, None);
             assert_eq!(found.last(), Some(&3));

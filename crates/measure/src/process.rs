@@ -3,7 +3,7 @@
 //! For figures over time see [`TreeSampler`](crate::TreeSampler).
 
 use crate::proc::{PROC, Scheduled, Stat, Text, bytes, numbered, tick};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -72,11 +72,36 @@ impl Usage {
     }
 }
 
-/// Returns the proportional set size (PSS, `/proc/PID/smaps_rollup`) of a process and its descendants, bytes.
-pub fn pss_of_tree(id: u32) -> u64 {
-    let mut text = Text::default();
-    let mut of = |id| text.read(&folder(id).join("smaps_rollup")).and_then(|text| bytes(text, "Pss:")).unwrap_or(0);
-    tree(id).into_iter().map(&mut of).sum()
+/// Memory of processes, by `/proc/PID/smaps_rollup`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Proportional set size, bytes: pages that several processes share count in parts.
+    pub pss: u64,
+    /// Unbacked part, bytes: anonymous pages and shared memory (`Pss_Anon` and `Pss_Shmem`), which no file backs. Its growth is
+    /// data; pages of a program count less as soon as another process runs the same program. A kernel before 5.3 does not
+    /// divide the PSS: then this is all of it.
+    pub unbacked: u64,
+}
+
+impl Memory {
+    /// Returns the memory of this process and its descendants that still run.
+    pub fn of_tree(id: u32) -> Self {
+        let mut text = Text::default();
+        let mut of = |id| text.read(&folder(id).join("smaps_rollup")).and_then(Self::parse).unwrap_or_default();
+        tree(id).into_iter().map(&mut of).fold(Self::default(), Self::plus)
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let pss = bytes(text, "Pss:")?;
+        let parts = bytes(text, "Pss_Anon:").zip(bytes(text, "Pss_Shmem:"));
+        Some(Self { pss, unbacked: parts.map_or(pss, |(anonymous, shared)| anonymous + shared) })
+    }
+
+    /// Adds the memory of another tree.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { pss: self.pss + other.pss, unbacked: self.unbacked + other.unbacked }
+    }
 }
 
 /// Returns the memory of a process that no file backs, bytes: `RssAnon` of `/proc/PID/status`. Pages of its program are
@@ -144,10 +169,24 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_no_file_backs_is_a_part_of_the_pss() {
+        let rollup =
+            "1 [rollup]\nRss: 90 kB\nPss: 50 kB\nPss_Anon: 20 kB\nPss_File: 25 kB\nPss_Shmem: 5 kB\nAnonymous: 40 kB\n";
+        let divided = Memory::parse(rollup);
+        assert_eq!(divided, Some(Memory { pss: 50 << 10, unbacked: 25 << 10 }));
+        // An older kernel.
+        let whole = Memory { pss: 50 << 10, unbacked: 50 << 10 };
+        assert_eq!(Memory::parse("1 [rollup]\nRss: 90 kB\nPss: 50 kB\nAnonymous: 40 kB\n"), Some(whole));
+        assert_eq!(Memory::parse(""), None);
+    }
+
+    #[test]
     fn this_process_has_time_memory_and_threads() {
         let id = std::process::id();
         assert!(tree(id).contains(&id) && tasks(id).count() > 0);
-        assert!(pss_of_tree(id) > 50_000 && anonymous_memory(id) > 10_000 && !is_stopped(id));
+        let memory = Memory::of_tree(id);
+        assert!(memory.pss > memory.unbacked && memory.unbacked > 10_000, "{memory:?}");
+        assert!(anonymous_memory(id) > 10_000 && !is_stopped(id));
         let before = Usage::of_tree(id);
         assert!(before.run_time > Duration::ZERO && before.since(&before) == Usage::default());
         assert_eq!(Usage::of_process(u32::MAX), Usage::default());

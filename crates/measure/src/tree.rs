@@ -1,19 +1,21 @@
 //! Samples of a process tree: a process and its descendants.
 
-use crate::proc::{PROC, Stat, Text, bytes, resident, tick_us};
-use crate::process::descend;
+use crate::proc::{PROC, Stat, Text, resident, tick_us};
+use crate::process::{Memory, descend};
 use crate::sockets::Sockets;
 use crate::threads::{ThreadUse, Threads};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::Duration;
 
 /// Shortest interval of readings of descendants, memory and drops, µs. A sampler of one sample a second may be a little
 /// early.
 const SLOW: u64 = 950_000;
 
-/// Pause between readings of the PSS, as a multiple of the duration of the last one. The kernel walks the pages of a
-/// process for it, and the process may wait for that.
+/// Pause between readings of the PSS, as a multiple of the processor time of the last one. The kernel walks the pages of a
+/// process for it, and the process may wait for that. Time in which other programs had the processor does not count:
+/// otherwise a busy machine would leave a short window without a reading.
 const REST: u32 = 100;
 
 /// Use of a process tree in an interval.
@@ -47,6 +49,9 @@ pub struct TreeSample {
     /// often where that takes more than a hundredth of the time; a sum of samples has the latest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pss: Option<u64>,
+    /// Part of the PSS that no file backs, bytes: see [`Memory::unbacked`]. Measured with the PSS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unbacked: Option<u64>,
     /// Datagrams that the kernel dropped because a UDP socket of the tree was full; counted once a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub udp_drops: Option<u64>,
@@ -62,10 +67,17 @@ impl TreeSample {
         self.waited += next.waited;
         ThreadUse::append(&mut self.threads, next.threads);
         (self.rss, self.pss) = (next.rss.or(self.rss), next.pss.or(self.pss));
+        self.unbacked = next.unbacked.or(self.unbacked);
         self.udp_drops = match (self.udp_drops, next.udp_drops) {
             (Some(mine), Some(theirs)) => Some(mine + theirs),
             (mine, theirs) => mine.or(theirs),
         };
+    }
+
+    /// Returns the memory of the tree, if this sample has it. A sample of an earlier version has the PSS alone: then all of it
+    /// counts as unbacked.
+    pub fn memory(&self) -> Option<Memory> {
+        self.pss.map(|pss| Memory { pss, unbacked: self.unbacked.unwrap_or(pss) })
     }
 
     /// Returns the mean number of cores that the tree used.
@@ -226,14 +238,15 @@ impl TreeSampler {
         ThreadUse::sort(&mut sample.threads);
         sample.processes = self.members.len() as u32;
         if slow {
-            sample.rss = self.sum(resident, "statm");
+            sample.rss = self.sum(resident, "statm", u64::saturating_add);
             let processes: Vec<u32> = self.members.iter().map(|(id, _)| *id).collect();
             sample.udp_drops = self.sockets.look(&self.proc, &processes, now, &mut self.text);
         }
         if pss && !first {
-            let begun = Instant::now();
-            sample.pss = self.sum(|text| bytes(text, "Pss:"), "smaps_rollup");
-            self.pss_due = now + SLOW.max((begun.elapsed() * REST).as_micros() as u64);
+            let begun = processor_time();
+            let memory = self.sum(Memory::parse, "smaps_rollup", Memory::plus);
+            (sample.pss, sample.unbacked) = (memory.map(|memory| memory.pss), memory.map(|memory| memory.unbacked));
+            self.pss_due = now + SLOW.max((processor_time().saturating_sub(begun) * REST).as_micros() as u64);
         }
         let before = self.taken.replace(now)?;
         sample.interval = now.saturating_sub(before);
@@ -260,16 +273,17 @@ impl TreeSampler {
     }
 
     /// Sums a figure of all processes, from a file of each. `None`: none of them may be read.
-    fn sum(&mut self, figure: impl Fn(&str) -> Option<u64>, file: &str) -> Option<u64> {
-        let mut sum = None;
-        for (id, _) in &self.members {
-            let text = self.text.read(&self.proc.join(format!("{id}/{file}")));
-            if let Some(value) = text.and_then(&figure) {
-                *sum.get_or_insert(0) += value;
-            }
-        }
-        sum
+    fn sum<T>(&mut self, figure: impl Fn(&str) -> Option<T>, file: &str, plus: impl Fn(T, T) -> T) -> Option<T> {
+        let (proc, text) = (&self.proc, &mut self.text);
+        let values = self.members.iter().filter_map(|(id, _)| figure(text.read(&proc.join(format!("{id}/{file}")))?));
+        values.reduce(plus)
     }
+}
+
+/// Processor time of this thread so far.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(test)]
@@ -301,7 +315,8 @@ mod tests {
             );
             let write = |path: &Path, text: &str| std::fs::write(path, text).unwrap();
             write(&folder.join("stat"), &stat);
-            write(&folder.join("smaps_rollup"), "x [rollup]\nRss: 30 kB\nPss: 10 kB\n");
+            let rollup = "x [rollup]\nRss: 30 kB\nPss: 10 kB\nPss_Dirty: 7 kB\nPss_Anon: 4 kB\nPss_File: 5 kB\nPss_Shmem: 1 kB\n";
+            write(&folder.join("smaps_rollup"), rollup);
             write(&folder.join("statm"), "100 3 1 1 0 1 0");
             write(&task.join("stat"), &stat);
             write(&task.join("schedstat"), &format!("{} {} {run}\n", run * 1_000_000, waited * 1_000_000));
@@ -339,7 +354,7 @@ mod tests {
         assert_eq!((second.cpu, second.user, second.system), (51_000 + 20_000, 50_000 + 20_000, 0));
         assert_eq!((second.processes, second.interval), (2, 9 * S / 10));
         let page = rustix::param::page_size() as u64;
-        assert_eq!((second.pss, second.rss), (Some(20 << 10), Some(6 * page)));
+        assert_eq!((second.pss, second.unbacked, second.rss), (Some(20 << 10), Some(10 << 10), Some(6 * page)));
         // The root ends; its child still belongs to the tree, and a later process with the number of the root does not.
         proc.set(&Facts { started: 5_000, ..facts(10, [900, 900, 0, 0], [20_000, 0], "13") });
         proc.set(&facts(12, [9, 0, 0, 0], [90, 0], ""));
@@ -350,7 +365,7 @@ mod tests {
         all.append(second);
         all.append(third);
         assert_eq!((all.cpu, all.user, all.interval, all.at), (152_000, 140_000, 3 * S / 2, 101 * S + S / 2));
-        assert_eq!((all.pss, all.rss), (Some(10 << 10), Some(3 * page)));
+        assert_eq!((all.pss, all.unbacked, all.rss), (Some(10 << 10), Some(5 << 10), Some(3 * page)));
         assert_eq!(
             all.threads.iter().map(|thread| (thread.id, thread.cpu)).collect::<Vec<_>>(),
             [(12, 90_000), (10, 42_000)]
@@ -405,6 +420,6 @@ mod tests {
         let mut sampler = TreeSampler::of(folder.path().into(), 10);
         assert_eq!(sampler.sample(S), None);
         let sample = sampler.sample(2 * S).unwrap();
-        assert_eq!((sample.processes, sample.cpu, sample.pss, sample.rss), (0, 0, None, None));
+        assert_eq!((sample.processes, sample.cpu, sample.pss, sample.unbacked, sample.rss), (0, 0, None, None, None));
     }
 }

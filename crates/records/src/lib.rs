@@ -38,6 +38,8 @@
 #![warn(missing_docs)]
 
 mod checksum;
+#[cfg(any(test, feature = "disk"))]
+pub mod disk;
 mod format;
 mod reader;
 mod writer;

@@ -245,51 +245,25 @@ impl Records<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::Disk;
     use std::sync::{Arc, Mutex};
-
-    /// A disk of `room` bytes that takes what it can of each write.
-    #[derive(Clone)]
-    struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
-
-    impl Write for Disk {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let (written, room) = &mut *self.0.lock().unwrap();
-            let takes = bytes.len().min(*room - written.len());
-            if takes == 0 {
-                return Err(io::Error::new(io::ErrorKind::StorageFull, "No space left on device"));
-            }
-            written.extend_from_slice(&bytes[..takes]);
-            Ok(takes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Medium for Disk {
-        fn cut(&mut self, length: u64) -> io::Result<()> {
-            self.0.lock().unwrap().0.truncate(length as usize);
-            Ok(())
-        }
-    }
 
     #[test]
     fn a_full_disk_takes_whole_groups_or_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         for room in 0..150 {
-            let disk = Disk(Arc::new(Mutex::new((vec![], room))));
+            let disk = Disk::new(room);
             let mut writer = Writer::on(disk.clone(), *b"RECORDS\x01");
             let mut group = |number: u8| {
                 let two = |records: &mut Records<'_>| (0..2).for_each(|_| records.push(number, |out| out.push(number)));
                 writer.write(two).is_ok()
             };
             let mut want: Vec<u8> = (1..=3).filter(|number| group(*number)).collect();
-            disk.0.lock().unwrap().1 = usize::MAX;
+            disk.set_room(usize::MAX);
             assert!(group(4));
             want.push(4);
-            std::fs::write(&path, &disk.0.lock().unwrap().0).unwrap();
+            std::fs::write(&path, disk.bytes()).unwrap();
             let (mut reader, _) = Reader::open(&path, *b"RECORDS").unwrap();
             let mut found = Vec::new();
             while let Some((kind, payload)) = reader.next() {
@@ -354,10 +328,10 @@ mod tests {
 
     #[test]
     fn what_is_cleared_is_gone_before_anything_else_is_written() {
-        let (disk, cuts) = (Disk(Arc::new(Mutex::new((vec![], usize::MAX)))), Arc::new(Mutex::new(false)));
+        let (disk, cuts) = (Disk::new(usize::MAX), Arc::new(Mutex::new(false)));
         let mut writer = Writer::on(Stubborn(disk.clone(), cuts.clone()), *b"RECORDS\x01");
         let write = |writer: &mut Writer, kind| writer.write(|records| records.push(kind, |_| ()));
-        let bytes = || disk.0.lock().unwrap().0.clone();
+        let bytes = || disk.bytes();
         write(&mut writer, 1).unwrap();
         assert!(writer.clear().is_err() && write(&mut writer, 2).is_err());
         assert_eq!((writer.length(), writer.start(), bytes().len()), (0, 40, 53));

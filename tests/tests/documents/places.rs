@@ -118,7 +118,7 @@ fn each_file_that_a_document_names_exists() {
     let mut seen = 0;
     // Paths of that one may begin beside the file before them.
     for document in links::documents().iter().filter(|document| !document.ends_with("ARCHITECTURE.md")) {
-        let text = fs::read_to_string(&document).expect("it is text");
+        let text = fs::read_to_string(document).expect("it is text");
         for word in
             text.split('`').skip(1).step_by(2).filter(|word| word.contains('/') && !word.contains([' ', '<', '*']))
         {

@@ -1,4 +1,4 @@
-//! Backends by the names that experiments give them in `beside`.
+//! Backends by their names in experiments (`beside`).
 
 use super::cluster::{self, Cluster};
 use super::delay::Delay;
@@ -12,11 +12,12 @@ use strowger_config::nearest;
 /// Delay of `redis-1ms`, both ways together.
 const AWAY: Duration = Duration::from_millis(1);
 
-/// Backend beside a system under test, by its name. It ends when it is dropped.
+/// Database or cache of a system under test, by its name. It ends when it is dropped.
 ///
 /// | name | program | marks |
 /// |---|---|---|
 /// | `mariadb` | MariaDB with the tables of Kamailio and 10,000 users | `DATABASE`: its URL |
+/// | `mariadb-million` | the same with a million users | `DATABASE` |
 /// | `memcached` | Memcached | `CACHE`: HOST:PORT |
 /// | `redis` | Redis | `CACHE`, `CACHE_HOST`, `CACHE_PORT` |
 /// | `redis-cluster` | three Redis of one cluster | `CACHE_SERVERS`: their addresses as a TOML list |
@@ -48,8 +49,22 @@ pub enum BesideKind {
 
 impl Beside {
     /// All names.
-    pub const NAMES: &[&'static str] =
-        &["mariadb", "memcached", "redis", "redis-cluster", "redis-1ms", "none", "local", "local-kept"];
+    pub const NAMES: &[&'static str] = &[
+        "mariadb",
+        "mariadb-million",
+        "memcached",
+        "redis",
+        "redis-cluster",
+        "redis-1ms",
+        "none",
+        "local",
+        "local-kept",
+    ];
+
+    /// Tells whether a backend meets a need: `mariadb-million` is a `mariadb`.
+    pub fn meets(name: &str, need: &str) -> bool {
+        name.strip_prefix(need).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
 
     /// Starts the backend of this name in a folder of its own, which is made if it is missing; none where the name stands for no program.
     ///
@@ -68,9 +83,10 @@ impl Beside {
         }
         std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
         let program = match name {
-            "mariadb" => {
+            "mariadb" | "mariadb-million" => {
                 let database = MariaDb::start(folder)?;
-                subscribers::prepare(&database)?;
+                let users = if name == "mariadb" { subscribers::USERS } else { subscribers::MANY };
+                subscribers::prepare(&database, users)?;
                 Program::Database(Box::new(database))
             }
             "memcached" => Program::Memcached(Box::new(memcached(folder)?)),
@@ -178,5 +194,7 @@ mod tests {
         let error = Beside::start("mariabd", folder.path()).expect_err("there is none").to_string();
         assert_eq!(error, "backend mariabd: there is none: write mariadb");
         assert!(Beside::start("local", folder.path()).is_ok_and(|none| none.is_none()));
+        assert!(Beside::meets("mariadb-million", "mariadb") && Beside::meets("redis", "redis"));
+        assert!(!Beside::meets("mariadb", "mariadb-million") && !Beside::meets("redisx", "redis"));
     }
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-/// Starts a Redis that keeps nothing on disk. What it prints goes to this folder.
+/// Starts a Redis that keeps nothing on disk. Its output goes to this folder.
 ///
 /// # Errors
 /// It is not installed, or does not start.
@@ -57,7 +57,7 @@ pub fn sentinel(folder: &Path, group: &str, master: SocketAddr) -> Result<Backen
     Backend::start("sentinel", folder, port, command)
 }
 
-/// Starts a Memcached of 256 MB. What it prints goes to this folder.
+/// Starts a Memcached of 1 GB. Its output goes to this folder.
 ///
 /// # Errors
 /// It is not installed, or does not start.
@@ -72,7 +72,7 @@ pub fn memcached(folder: &Path) -> Result<Backend, Error> {
 pub fn memcached_with(folder: &Path, arguments: &[&str]) -> Result<Backend, Error> {
     let port = port::free();
     let mut command = Command::new(MEMCACHED.find()?);
-    command.args(["--listen=127.0.0.1", "--memory-limit=256", "--udp-port=0", &format!("--port={port}")]);
+    command.args(["--listen=127.0.0.1", "--memory-limit=1024", "--udp-port=0", &format!("--port={port}")]);
     command.args(arguments);
     if is_root() {
         command.arg("--user=root");

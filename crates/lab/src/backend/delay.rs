@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// Most bytes that are read at once.
 const PIECE: usize = 65_536;
 
-/// Link that holds what passes for a fixed time, in each direction. It takes no more connections once it is dropped; open ones go on until
-/// an end closes.
+/// Link that delays all bytes by a fixed time, in each direction. Once it is dropped it takes no more connections; open ones end when
+/// one of their ends closes.
 #[derive(Debug)]
 pub(super) struct Delay {
     address: SocketAddr,
@@ -67,7 +67,7 @@ fn both(near: TcpStream, far: TcpStream, delay: Duration) -> std::io::Result<()>
     one(far, near, delay)
 }
 
-/// Passes on one direction by two threads: one reads, one writes what is due.
+/// Forwards one direction by two threads: one reads, the other writes the bytes that are due.
 fn one(mut from: TcpStream, to: TcpStream, delay: Duration) -> std::io::Result<()> {
     let (sender, receiver): (Sender<(Instant, Vec<u8>)>, Receiver<_>) = channel();
     let read = move || {

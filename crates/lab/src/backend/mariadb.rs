@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A MariaDB with one empty database and one user who may do all in it. What is committed is written at once and on the disk within
+/// MariaDB with one empty database and one user who has all rights in it. A commit is written at once and on the disk within
 /// a second (`innodb_flush_log_at_trx_commit = 2`).
 #[derive(Debug)]
 pub struct MariaDb {
@@ -16,7 +16,7 @@ pub struct MariaDb {
 }
 
 impl MariaDb {
-    /// Starts one with its files in this folder.
+    /// Starts a server with its files in this folder.
     ///
     /// # Errors
     /// It is not installed, or does not start.
@@ -24,7 +24,7 @@ impl MariaDb {
         Self::start_with(folder, &[])
     }
 
-    /// The same with further options of `mariadbd`.
+    /// Starts a server with further options of `mariadbd`.
     ///
     /// # Errors
     /// It is not installed, or does not start.
@@ -96,7 +96,7 @@ impl MariaDb {
         self.server.end(Signal::TERM)
     }
 
-    /// As `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
+    /// URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
     pub fn url(&self) -> String {
         format!("mysql://{USER}:{USER}@{}/{DATABASE}", self.server.address())
     }
@@ -128,7 +128,7 @@ impl MariaDb {
         self.execute(&format!("source {}", file.display())).map(drop)
     }
 
-    /// How many rows a table has.
+    /// Number of rows of a table.
     ///
     /// # Errors
     /// There is no such table.

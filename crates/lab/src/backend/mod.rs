@@ -1,4 +1,4 @@
-//! Databases and caches beside a system under test: each in a folder of its own, on a port of loopback, and ended with its value.
+//! Databases and caches for a system under test: each has a folder and a port of loopback, and ends when its value is dropped.
 
 mod beside;
 mod caches;
@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use strowger_measure::process::{Usage, is_stopped, tree};
 
-/// How long one may take to start: MariaDB writes 20 MB first.
+/// Time to start: MariaDB writes 20 MB first.
 const START: Duration = Duration::from_secs(60);
 
 /// The user of databases, and its password.
@@ -31,13 +31,13 @@ pub const USER: &str = "strowger";
 /// The database.
 pub const DATABASE: &str = "strowger";
 
-/// How long one may take to end.
+/// Time to end.
 const END: Duration = Duration::from_secs(60);
 
-/// How long its processes may take to stand still.
+/// Time for its processes to stop.
 const STOP: Duration = Duration::from_secs(10);
 
-/// One that runs. When it is dropped it is ended.
+/// Running database or cache. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Backend {
     name: String,
@@ -48,13 +48,13 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Waits until it listens on this port of 127.0.0.1. What it prints goes to `NAME.log` in the folder.
+    /// Starts it and waits until it listens on this port of 127.0.0.1. Its output goes to `NAME.log` in the folder.
     fn start(name: &str, folder: &Path, port: u16, mut command: Command) -> Result<Self, Error> {
         let process = listening(name, folder, port, command.current_dir(folder))?;
         Ok(Self { name: name.into(), folder: folder.into(), command, process, port })
     }
 
-    /// Asks it to end by this signal, and waits until it has.
+    /// Ends it by this signal and waits for its end.
     ///
     /// # Errors
     /// It is still running after twenty seconds.
@@ -64,7 +64,7 @@ impl Backend {
         self.process.end(END).map(drop)
     }
 
-    /// Starts it once more, with what it has on disk, on the same port.
+    /// Starts it once more with its files, on the same port.
     ///
     /// # Errors
     /// It does not start.
@@ -76,7 +76,7 @@ impl Backend {
     /// Stops all its processes (SIGSTOP), and returns when they have: the kernel takes connections and bytes for them, and they answer nothing.
     ///
     /// # Panics
-    /// One of them goes on for ten seconds.
+    /// One of them still runs after ten seconds.
     pub fn freeze(&self) {
         self.signal_all(Signal::STOP);
         let end = Instant::now() + STOP;
@@ -87,7 +87,7 @@ impl Backend {
         }
     }
 
-    /// They go on.
+    /// Lets its stopped processes continue.
     pub fn thaw(&self) {
         self.signal_all(Signal::CONT);
     }
@@ -101,24 +101,24 @@ impl Backend {
         }
     }
 
-    /// Id of its process.
+    /// Process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Where it listens.
+    /// Address.
     pub const fn address(&self) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port)
     }
 
-    /// Processor time that it used so far.
+    /// Processor time so far.
     pub fn usage(&self) -> Usage {
         Usage::of_tree(self.process.id())
     }
 }
 
-/// Starts one, and waits until it listens on this port. One that hangs at its start, as a Memcached was seen to, is started a second time, and what
-/// its threads waited for is printed.
+/// Starts a program, and waits until it listens on this port. One that hangs at its start, as a Memcached was seen to, is started a second time, and
+/// the states of its threads are printed.
 fn listening(name: &str, folder: &Path, port: u16, command: &mut Command) -> Result<Process, Error> {
     let mut first = Process::start(name, folder, command)?;
     match first.listens(port, START) {
@@ -133,16 +133,16 @@ fn listening(name: &str, folder: &Path, port: u16, command: &mut Command) -> Res
     second.listens(port, START).map(|()| second)
 }
 
-/// What is stopped ends by no signal but one.
 impl Drop for Backend {
     fn drop(&mut self) {
+        // A stopped process ends by SIGKILL alone.
         if self.process.ended().is_none() {
             self.thaw();
         }
     }
 }
 
-/// Runs a program to its end and returns what it wrote to standard output.
+/// Runs a program to its end and returns its standard output.
 pub(crate) fn run(name: &str, command: &mut Command) -> Result<String, Error> {
     let output =
         command.stdin(Stdio::null()).output().map_err(|source| Error::NotStarted { name: name.into(), source })?;

@@ -8,12 +8,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the programs of all versions are.
+/// Folder of the programs of all versions.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// Whom the package runs it as: it refuses to run as root.
+/// User of the package: the server refuses to run as root.
 const SYSTEM_USER: &str = "postgres";
 
-/// A PostgreSQL with one empty database and its owner, who has a password. What is committed is on the disk within 0.6 s (`synchronous_commit = off`).
+/// PostgreSQL with one empty database and its owner, who has a password. A commit is on the disk within 0.6 s (`synchronous_commit = off`).
 #[derive(Debug)]
 pub struct PostgreSql {
     server: Backend,
@@ -21,7 +21,7 @@ pub struct PostgreSql {
 }
 
 impl PostgreSql {
-    /// Starts one with its files in this folder.
+    /// Starts a server with its files in this folder.
     ///
     /// # Errors
     /// It is not installed, or does not start.
@@ -29,7 +29,7 @@ impl PostgreSql {
         Self::start_with(folder, None)
     }
 
-    /// The same with TLS, by the files of a certificate and its key.
+    /// Starts a server with TLS, by the files of a certificate and its key.
     ///
     /// # Errors
     /// It is not installed, or does not start.
@@ -87,7 +87,7 @@ impl PostgreSql {
         &self.server
     }
 
-    /// Starts it once more, with what it has on disk, on the same port.
+    /// Starts it once more with its files, on the same port.
     ///
     /// # Errors
     /// It does not start.
@@ -112,7 +112,7 @@ impl PostgreSql {
         self.server.end(Signal::INT)
     }
 
-    /// As `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.
+    /// URL: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.
     pub fn url(&self) -> String {
         format!("postgresql://{USER}:{USER}@{}/{DATABASE}", self.server.address())
     }

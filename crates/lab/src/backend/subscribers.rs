@@ -11,11 +11,14 @@ pub const KAMAILIO_TABLES: &str = "/usr/share/kamailio/mysql";
 /// Users of the domain, see [`crate::document::user`].
 pub const USERS: u32 = 10_000;
 
-/// Makes the tables of Kamailio, with all users.
+/// Users of experiments that need very many.
+pub const MANY: u32 = 1_000_000;
+
+/// Makes the tables of Kamailio, with so many users.
 ///
 /// # Errors
 /// `kamailio-mysql-modules` is not installed, or the database refuses something.
-pub fn prepare(database: &MariaDb) -> Result<(), Error> {
+pub fn prepare(database: &MariaDb, users: u32) -> Result<(), Error> {
     for table in ["standard", "auth_db", "acc", "usrloc"] {
         let file = Path::new(KAMAILIO_TABLES).join(format!("{table}-create.sql"));
         if !file.is_file() {
@@ -31,7 +34,7 @@ pub fn prepare(database: &MariaDb) -> Result<(), Error> {
         "ALTER TABLE acc ADD caller VARCHAR(64), ADD callee VARCHAR(64);
          ALTER TABLE acc_cdrs ADD caller VARCHAR(64), ADD callee VARCHAR(64), ADD callid VARCHAR(255);
          INSERT INTO subscriber (username, domain, ha1, ha1b)
-         SELECT {name}, '{DOMAIN}', {ha1}, {ha1b} FROM seq_1_to_{USERS};"
+         SELECT {name}, '{DOMAIN}', {ha1}, {ha1b} FROM seq_1_to_{users};"
     ))?;
     Ok(())
 }

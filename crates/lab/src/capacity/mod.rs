@@ -278,9 +278,8 @@ fn relieved(outcome: &Outcome) -> Outcome {
 /// Setting of the generator.
 fn setting(order: &Order) -> Setting {
     let mut words = order.words.clone();
-    // Contacts of another port would be further ones, and a server admits so many of a user. Those of a closed connection are gone.
-    if matches!(order.work, Work::Registrations) && order.transport == Transport::Udp {
-        words.extend(["--port".into(), port::free().to_string()]);
+    if matches!(order.work, Work::Registrations) {
+        words.extend(contact(order));
     }
     Setting {
         program: order.program.clone(),
@@ -297,6 +296,19 @@ fn setting(order: &Order) -> Setting {
         patience: PATIENCE,
         thresholds: thresholds(),
         cores: Vec::new(),
+    }
+}
+
+/// Words that keep the contacts of all trials the same: further ones of a user would be refused at some time.
+fn contact(order: &Order) -> [String; 2] {
+    let port = port::free();
+    match order.transport {
+        Transport::Udp => ["--port".into(), port.to_string()],
+        // A connection has a port of its own, and over loopback an address of its own in each trial.
+        _ => {
+            let itself = SocketAddr::new(server::own_address(order.address), port);
+            ["--contact".into(), itself.to_string()]
+        }
     }
 }
 

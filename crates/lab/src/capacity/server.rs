@@ -1,11 +1,22 @@
-//! Where a server is: on this machine, in a private network, and in which process.
+//! Place of a server: this machine, a private network, a process.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
 /// Tells whether an address is one of this machine.
 pub fn is_of_this_machine(ip: IpAddr) -> bool {
     ip.is_loopback() || UdpSocket::bind(SocketAddr::new(ip, 0)).is_ok()
+}
+
+/// Returns the address from which this machine reaches another one; of a network without a way its own loopback.
+pub(super) fn own_address(to: SocketAddr) -> IpAddr {
+    let any: IpAddr = if to.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    // A socket for datagrams connects without sending any.
+    let asked = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(to)?;
+        socket.local_addr()
+    });
+    asked.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |own| own.ip())
 }
 
 /// Tells whether an address is of a private network: RFC 1918, RFC 6598, RFC 4193, or of a link.

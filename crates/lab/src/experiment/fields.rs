@@ -85,6 +85,18 @@ impl<'a> Fields<'a> {
         text
     }
 
+    /// Texts of a list, or one text.
+    pub(crate) fn texts(&self, key: &str, faults: &mut Faults) -> Vec<String> {
+        let mut texts = Vec::new();
+        for item in self.items(key) {
+            match text(item) {
+                Some(text) => texts.push(text),
+                None => self.wrong(key, item, "list of texts", "[\"...\"]", faults),
+            }
+        }
+        texts
+    }
+
     /// A text that has to be there; empty where it is not.
     pub(crate) fn required_text(&self, key: &str, example: &str, faults: &mut Faults) -> String {
         if self.value(key).is_none() {

@@ -2,6 +2,7 @@
 
 use super::Axes;
 use super::axis::Axis;
+use super::entry::{self, Entry, EntryValue};
 use super::fields::{Faults, Fields, number, text, unknown_figure};
 use super::load::word;
 use crate::finder::Criterion;
@@ -17,6 +18,8 @@ words! {
         Bars = "bars",
         /// Table of figures: a line for each system and value of an axis.
         Table = "table",
+        /// Table of labels and their values: a column for each system.
+        List = "list",
         /// Table of limits: by criterion where steps were made, with their causes.
         Limits = "limits",
         /// Table of machines and versions.
@@ -45,6 +48,8 @@ pub struct Figure {
     pub line: Option<Source>,
     /// Values of axes that its rows have.
     pub only: Axes,
+    /// Entries of a list.
+    pub entries: Vec<Entry>,
     /// Published points.
     pub points: Vec<PublishedPoint>,
     /// Published lines of a table.
@@ -90,7 +95,8 @@ pub enum Source {
 
 impl Figure {
     pub(super) fn read(fields: &Fields<'_>, before: &[Self], axes: &[Axis], faults: &mut Faults) -> Self {
-        let keys = ["name", "title", "form", "x", "y", "line", "where", "points", "rows", "erratum", "picture"];
+        let keys =
+            ["name", "title", "form", "x", "y", "line", "where", "entries", "points", "rows", "erratum", "picture"];
         fields.know(&keys, faults);
         let name = fields.required_text("name", "\"8\"", faults);
         if let Some(value) = fields.value("name").filter(|_| before.iter().any(|figure| figure.name == name)) {
@@ -103,7 +109,7 @@ impl Figure {
         if x.is_none() && fields.value("x").is_none() && matches!(form, Form::Lines | Form::Bars) {
             fields.missing("x", "write x = \"load\", \"time\", or the name of an axis", faults);
         }
-        let y = fields.figures("y", faults);
+        let mut y = fields.figures("y", faults);
         if fields.value("y").is_none() && has_figures {
             fields.missing("y", "write y = [\"server.cpu.call\"]", faults);
         }
@@ -117,16 +123,29 @@ impl Figure {
         if x == Some(Source::Time) {
             over_time(fields, form, faults);
         }
-        for key in ["x", "y", "line", "points", "rows"] {
+        let entries = entry::entries(fields, axes, faults);
+        if form == Form::List {
+            if fields.value("entries").is_none() {
+                fields.missing("entries", "write entries = [{ label = \"Rate\", figure = \"limit\" }]", faults);
+            }
+            y = figures_of(&entries);
+        }
+        for key in ["x", "y", "line", "points", "rows", "entries"] {
             // A call flow marks where the delays of its y begin and end.
             let has = !is_drawn || (form == Form::Flow && key == "y");
             if let Some(value) = fields.value(key).filter(|_| !has) {
                 faults.push(value.span(), format!("a drawing has no {key}"), "remove it");
             }
         }
-        for (key, has) in
-            [("points", matches!(form, Form::Lines | Form::Bars)), ("rows", matches!(form, Form::Table | Form::Limits))]
-        {
+        let is_list = form == Form::List;
+        for (key, has) in [
+            ("points", is_plot),
+            ("rows", matches!(form, Form::Table | Form::Limits)),
+            ("entries", is_list),
+            ("x", !is_list),
+            ("y", !is_list),
+            ("line", !is_list),
+        ] {
             if let Some(value) = fields.value(key).filter(|_| !has && !is_drawn) {
                 faults.push(value.span(), format!("the form {form} has no {key}"), "remove it");
             }
@@ -139,12 +158,26 @@ impl Figure {
             y,
             line: source(fields, "line", &["system"], axes, faults),
             only: fields.axes("where", axes, faults),
+            entries,
             points: points(fields, faults),
             rows: rows(fields, form, axes, faults),
             erratum: fields.text("erratum", faults).unwrap_or_default(),
             is_picture: fields.flag("picture", faults).unwrap_or_default(),
         }
     }
+}
+
+/// Figures of entries, each once.
+fn figures_of(entries: &[Entry]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for entry in entries {
+        if let EntryValue::Figure { name, .. } = &entry.value
+            && !names.contains(name)
+        {
+            names.push(name.clone());
+        }
+    }
+    names
 }
 
 /// Refuses forms and figures that have no values for each second.

@@ -1,7 +1,7 @@
 //! Loads of an experiment.
 
 use super::fields::{Faults, Fields, number, unknown_figure};
-use crate::finder::Goal;
+use crate::finder::{Goal, LEAST_WEIGHT};
 use crate::row::{LoadUnit, definition, words};
 use strowger_config::nearest;
 
@@ -38,6 +38,8 @@ pub struct LoadPlan {
     pub expected: f64,
     /// Sessions of a trial of RFC 7502.
     pub sessions: u32,
+    /// Weight of an increase of RFC 7502, w: the share by which the rate rises after a success.
+    pub increase: f64,
     /// Goal of a search. None for the goal of calls or registrations.
     pub goal: Option<Goal>,
 }
@@ -53,10 +55,12 @@ impl LoadPlan {
             most: 20_000.0,
             expected: 1_000.0,
             sessions: 50_000,
+            increase: LEAST_WEIGHT,
             goal: None,
         };
         let Some(fields) = load else { return plan };
-        fields.know(&["unit", "values", "finder", "start", "step", "most", "expected", "sessions"], faults);
+        let keys = ["unit", "values", "finder", "start", "step", "most", "expected", "sessions", "increase"];
+        fields.know(&keys, faults);
         plan.unit = word(&fields, "unit", LoadUnit::ALL, |unit| unit.word(), faults).unwrap_or(plan.unit);
         plan.finder = word(&fields, "finder", FinderKind::ALL, |kind| kind.word(), faults).unwrap_or(plan.finder);
         plan.values = fields.numbers("values", faults);
@@ -65,6 +69,7 @@ impl LoadPlan {
         plan.most = fields.number("most", faults).unwrap_or(plan.most);
         plan.expected = fields.number("expected", faults).unwrap_or_else(|| plan.expected.min(plan.most));
         plan.sessions = fields.count("sessions", 1, faults).unwrap_or(plan.sessions);
+        plan.increase = increase(&fields, faults).unwrap_or(plan.increase);
         let span = |key: &str| fields.value(key).map_or_else(|| fields.span(), |value| value.span());
         if plan.finder == FinderKind::Fixed && plan.values.is_empty() && fields.value("values").is_none() {
             fields.missing("values", "write values = [1000], or a finder = \"search\"", faults);
@@ -96,6 +101,15 @@ impl LoadPlan {
     pub fn goal(&self) -> Goal {
         self.goal.clone().unwrap_or_else(|| default_goal(self.unit))
     }
+}
+
+/// Weight of an increase: at least that of RFC 7502.
+pub(super) fn increase(fields: &Fields<'_>, faults: &mut Faults) -> Option<f64> {
+    let weight = fields.number("increase", faults)?;
+    if let Some(value) = fields.value("increase").filter(|_| !(LEAST_WEIGHT..=1.0).contains(&weight)) {
+        faults.push(value.span(), "a rate rises by 0.1 to 1 of itself", "write increase = 0.1");
+    }
+    Some(weight)
 }
 
 fn default_goal(unit: LoadUnit) -> Goal {

@@ -1,19 +1,19 @@
-//! Experiments: files of TOML that say which trials to make and what to show.
+//! Experiments: files of TOML with the trials to make and the figures to show.
 //!
 //! A file has these tables:
 //!
 //! | table | content |
 //! |---|---|
-//! | above the first table | `title`; `answer`: the figure of the sentence at the top of the report |
+//! | above the first table | `title`; `answer`: the figure of the sentence at the top of the report; `notes`: sentences for its readers |
 //! | `[published]` | `source`, `machine` and `errata` of the published figures |
-//! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `hold`, `answering` sides, `transport`, `connections` |
-//! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions` |
+//! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `hold`, `answering` sides, `transport`, `connections`, `fresh` |
+//! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions`, `increase` |
 //! | `[goal]` | figures and the most that each may be, for a finder |
 //! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `figures`, `against` by value; `per_core` |
 //! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip`, `step`, `expected`, `optional` |
 //! | `[[event]]` | `at`, a time or times by profile; `do`: `kill` with `silent`, `start`, or `load` with `load`; `where` |
-//! | `[profile.NAME]` | `warm_up`, `window`, `settle`, `hold`, `trial`, `confirm`, `repetitions`, `search`, `sessions`, `loads`, `only` |
-//! | `[[figure]]` | `name`, `title`, `form`, `x`, `y`, `line`, `where`; published: `points`, `rows`, `erratum`, `picture` |
+//! | `[profile.NAME]` | `warm_up`, `window`, `settle`, `hold`, `trial`, `confirm`, `repetitions`, `search`, `sessions`, `increase`, `loads`, `only` |
+//! | `[[figure]]` | `name`, `title`, `form`, `x`, `y`, `line`, `where`, `entries`; published: `points`, `rows`, `erratum`, `picture` |
 //! | `[[gate]]` | `figure`, `system`, `against`, `where`, `against_where`; `at_most`, `at_least` or `adds_at_most`; `aim`, `each`, `repetitions` |
 //!
 //! Everything that a file gets wrong is a fault with line and cure.
@@ -30,6 +30,7 @@
 //! ```
 
 mod axis;
+mod entry;
 mod event;
 pub(crate) mod fields;
 mod figure;
@@ -44,6 +45,8 @@ mod system;
 mod transport;
 
 pub use axis::Axis;
+pub(crate) use entry::marks as entry_marks;
+pub use entry::{ENTRY_MARKS, Entry, EntryValue};
 pub use event::{Action, Course, EventSpec, TrialEvent};
 pub use figure::{Figure, Form, PublishedPoint, PublishedRow, Source};
 pub use gate::{Bound, Gate};
@@ -74,6 +77,8 @@ pub struct Experiment {
     pub title: String,
     /// Figure that answers the question of the experiment. None for the limit, or the first figure.
     pub answer: Option<String>,
+    /// Sentences for readers of the report.
+    pub notes: Vec<String>,
     /// Source of the published figures. None where nothing was published.
     pub published: Option<Publication>,
     /// Calls of a trial.
@@ -186,4 +191,6 @@ pub struct Call {
     pub transport: Transport,
     /// Owner of a socket or connection of callers.
     pub connections: Connections,
+    /// Whether each trial starts its system anew, also one that is made again.
+    pub fresh: bool,
 }

@@ -1,4 +1,4 @@
-//! Values of a command line in place of those of an experiment.
+//! Overrides: values of a command line that replace values of an experiment.
 
 use super::{Axis, Experiment, Steps};
 use crate::row::{AxisValue, Profile};
@@ -23,10 +23,10 @@ use strowger_load::campaign::period;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overrides {
-    /// Values by name of their axis, in place of all.
+    /// Chosen values of axes by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub only: BTreeMap<String, Vec<String>>,
-    /// Fixed loads in place of those of the file and of a search.
+    /// Fixed loads, without a search.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<f64>,
     /// Window.

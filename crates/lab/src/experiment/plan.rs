@@ -105,6 +105,9 @@ const START: Duration = Duration::from_millis(300);
 /// Start of a system and its database.
 const START_DATABASE: Duration = Duration::from_millis(1_800);
 
+/// Start of a system and its database with a million users.
+const START_MILLION: Duration = Duration::from_secs(20);
+
 /// Start of the unread relay.
 const FLOOR_START: Duration = Duration::from_millis(100);
 
@@ -234,8 +237,13 @@ fn loads(experiment: &Experiment, steps: &Steps, axes: &Axes, repetition: u32) -
 }
 
 fn starting(system: &SystemSpec, axes: &Axes, users: u32) -> Duration {
-    let has_database = system.beside_at(axes).iter().any(|name| name == "mariadb");
-    let start = if has_database { START_DATABASE } else { START };
+    let beside = system.beside_at(axes);
+    let has = |name: &str| beside.iter().any(|beside| beside == name);
+    let start = match (has("mariadb"), has("mariadb-million")) {
+        (_, true) => START_MILLION,
+        (true, false) => START_DATABASE,
+        (false, false) => START,
+    };
     start + Duration::from_secs_f64(f64::from(users) / REGISTRATIONS)
 }
 
@@ -262,9 +270,10 @@ fn time(experiment: &Experiment, steps: &Steps, system: &str, axes: &Axes, load:
             step.mul_f64(count)
         }
         (FinderKind::Rfc7502, _) => {
-            let climb = ((plan.expected / plan.start).max(1.0).ln() / 1.1_f64.ln()).ceil();
+            let factor = 1.0 + steps.increase.unwrap_or(plan.increase);
+            let climb = ((plan.expected / plan.start).max(1.0).ln() / factor.ln()).ceil();
             // The climb sends as many sessions at each rate, and is the slower the lower the rate.
-            let climbing: f64 = (0..climb as i32).map(|n| 1.0 / (plan.start * 1.1_f64.powi(n))).sum();
+            let climbing: f64 = (0..climb as i32).map(|n| 1.0 / (plan.start * factor.powi(n))).sum();
             let sending = f64::from(steps.sessions.unwrap_or(plan.sessions)) * (climbing + REPEATS / plan.expected);
             Duration::from_secs_f64(sending) + around.mul_f64(climb + REPEATS)
         }

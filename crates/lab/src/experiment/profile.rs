@@ -27,6 +27,8 @@ pub struct Steps {
     pub search: bool,
     /// Sessions of a trial of RFC 7502. They replace those in `[load]`.
     pub sessions: Option<u32>,
+    /// Weight of an increase of RFC 7502. It replaces the one in `[load]`.
+    pub increase: Option<f64>,
     /// Fixed loads. They replace the loads in `[load]` unless the list is empty.
     pub loads: Vec<f64>,
     /// Values of axes in place of all.
@@ -59,6 +61,7 @@ impl Steps {
             repetitions,
             search: true,
             sessions: None,
+            increase: None,
             loads: Vec::new(),
             only: BTreeMap::new(),
         }
@@ -76,6 +79,7 @@ impl Steps {
                 "repetitions",
                 "search",
                 "sessions",
+                "increase",
                 "loads",
                 "only",
             ],
@@ -96,6 +100,7 @@ impl Steps {
             search: fields.flag("search", faults).unwrap_or(default.search),
             repetitions: fields.count("repetitions", 1, faults).unwrap_or(default.repetitions),
             sessions: fields.count("sessions", 1, faults),
+            increase: super::load::increase(fields, faults),
             loads: fields.numbers("loads", faults),
             only: fields.axis_lists("only", axes, faults),
         }

@@ -13,8 +13,21 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Tables and keys above the first table.
-const KEYS: [&str; 12] =
-    ["title", "answer", "published", "call", "load", "goal", "axis", "system", "event", "profile", "figure", "gate"];
+const KEYS: [&str; 13] = [
+    "title",
+    "answer",
+    "notes",
+    "published",
+    "call",
+    "load",
+    "goal",
+    "axis",
+    "system",
+    "event",
+    "profile",
+    "figure",
+    "gate",
+];
 
 pub(super) fn read(file: &str, text: &str) -> Result<(Experiment, Report), Report> {
     let (document, errors) = DeTable::parse_recoverable(text);
@@ -65,6 +78,7 @@ fn experiment(file: &str, table: &DeTable<'_>, faults: &mut Faults) -> Experimen
         name: Path::new(file).file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         title: top.required_text("title", "\"CPU of a relayed call\"", faults),
         answer: answer(&top, faults),
+        notes: top.texts("notes", faults),
         published: published(&top, faults),
         call,
         load,
@@ -107,17 +121,19 @@ fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
         answering: 1,
         transport: Transport::Udp,
         connections: Connections::One,
+        fresh: false,
     };
     let Some(fields) = single(top, "call", "[call]", faults) else {
         top.missing("[call]", "write [call] with document = \"call\" and answer = \"answer\"", faults);
         return call;
     };
-    fields.know(&["document", "answer", "users", "hold", "answering", "transport", "connections"], faults);
+    fields.know(&["document", "answer", "users", "hold", "answering", "transport", "connections", "fresh"], faults);
     call.document = fields.required_text("document", "\"call\"", faults);
     call.answer = fields.text("answer", faults);
     call.users = fields.count("users", 0, faults).unwrap_or(0);
     call.hold = fields.duration("hold", faults).unwrap_or_default();
     (call.transport, call.connections) = transport::of_call(&fields, faults);
+    call.fresh = fields.flag("fresh", faults).unwrap_or_default();
     call.answering = fields.count("answering", 1, faults).unwrap_or(1);
     call
 }

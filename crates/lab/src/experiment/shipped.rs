@@ -3,6 +3,7 @@
 /// Names and texts of the shipped experiments.
 pub const SHIPPED: &[(&str, &str)] = &[
     ("caches", include_str!("../../experiments/caches.toml")),
+    ("caches-entries", include_str!("../../experiments/caches-entries.toml")),
     ("connections", include_str!("../../experiments/connections.toml")),
     ("connections-calls", include_str!("../../experiments/connections-calls.toml")),
     ("connections-idle", include_str!("../../experiments/connections-idle.toml")),

@@ -38,7 +38,8 @@ mod staircase;
 pub use cause::{Cause, Part, cause};
 pub use goal::{Goal, Judgement};
 pub use outcome::Outcome;
-pub use rfc7502::{Rfc7502, Rfc7502Settings};
+pub(crate) use rfc7502::is_carried;
+pub use rfc7502::{LEAST_WEIGHT, Rfc7502, Rfc7502Settings};
 pub use search::{Search, Settings};
 pub use staircase::{Criteria, Criterion, Point, Staircase, StaircaseSettings, criteria};
 

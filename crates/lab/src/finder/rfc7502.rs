@@ -2,8 +2,11 @@
 //!
 //! A rate is carried when all sessions of a trial are established. The rate rises by a tenth after each success and falls by a tenth after
 //! each failure; ten successes that bring no higher rate end the search. Rates are whole numbers, so that a rate of 9 or less cannot rise.
+//!
+//! Two bounds are not of the RFC: no rate is above `most`, and a search that falls below a tenth of its first rate ends.
 
 use super::{Cause, Finder, Finding, Limit, Method, Next, Outcome, Trial, cause};
+use crate::row::Check;
 use std::time::Duration;
 
 /// Parameters of the algorithm, by their names in the RFC.
@@ -15,16 +18,21 @@ pub struct Rfc7502Settings {
     pub rate: f64,
     /// w: weight of an increase.
     pub increase: f64,
+    /// Highest rate.
+    pub most: f64,
 }
 
 impl Default for Rfc7502Settings {
     fn default() -> Self {
-        Self { sessions: 50_000, rate: 100.0, increase: LEAST_WEIGHT }
+        Self { sessions: 50_000, rate: 100.0, increase: LEAST_WEIGHT, most: f64::INFINITY }
     }
 }
 
 /// Least weight of increases and decreases.
-const LEAST_WEIGHT: f64 = 0.10;
+pub const LEAST_WEIGHT: f64 = 0.10;
+
+/// Share of the first rate below which a search ends.
+const LOWEST: f64 = 0.1;
 
 /// Successes without a higher rate that end the search.
 const REPEATS: u32 = 10;
@@ -34,6 +42,8 @@ const REPEATS: u32 = 10;
 pub struct Rfc7502 {
     sessions: u32,
     rate: f64,
+    /// Lowest and highest rate.
+    bounds: [f64; 2],
     increase: f64,
     decrease: f64,
     /// `old_r` of the RFC: highest rate that was carried.
@@ -45,11 +55,12 @@ pub struct Rfc7502 {
 impl Rfc7502 {
     /// Begins a search.
     pub fn new(settings: Rfc7502Settings) -> Self {
-        let Rfc7502Settings { sessions, rate, increase } = settings;
+        let Rfc7502Settings { sessions, rate, increase, most } = settings;
         let decrease = LEAST_WEIGHT.max(increase / 2.0);
         Self {
             sessions: sessions.max(1),
             rate: rate.floor(),
+            bounds: [(rate * LOWEST).max(1.0), most.max(rate)],
             increase,
             decrease,
             best: 0.0,
@@ -92,9 +103,19 @@ impl Rfc7502 {
     }
 }
 
+/// Share of the rate that a trial has to reach.
+const REACHED: f64 = 0.99;
+
+/// Tells whether a trial at this rate established all its sessions. One without a count of failures did not. A generator that was late and
+/// met the rate made them all the same.
+pub(crate) fn is_carried(rate: f64, outcome: &Outcome) -> bool {
+    let is_met = outcome.value("rate.achieved").is_none_or(|achieved| achieved >= rate * REACHED);
+    outcome.value("failed") == Some(0.0) && is_met && !outcome.validity.fails(Check::Rate)
+}
+
 impl Finder for Rfc7502 {
     fn next(&self) -> Next {
-        if self.repeats >= REPEATS || self.rate < 1.0 {
+        if self.repeats >= REPEATS || self.rate < self.bounds[0] {
             return Next::Done(self.limit());
         }
         let duration = Duration::from_secs_f64(f64::from(self.sessions) / self.rate);
@@ -105,8 +126,7 @@ impl Finder for Rfc7502 {
         if matches!(self.next(), Next::Done(_)) {
             return;
         }
-        // A trial without a count of failures shows no success.
-        let is_carried = outcome.value("failed") == Some(0.0) && !outcome.validity.is_limit_of_generator();
+        let is_carried = is_carried(self.rate, &outcome);
         self.trials.push((self.rate, is_carried, outcome));
         if is_carried {
             if self.rate > self.best {
@@ -114,7 +134,7 @@ impl Finder for Rfc7502 {
             } else {
                 self.repeats += 1;
             }
-            self.rate = (self.rate + self.increase * self.rate).floor();
+            self.rate = (self.rate + self.increase * self.rate).floor().min(self.bounds[1]);
         } else {
             self.rate = (self.rate - self.decrease * self.rate).floor();
             self.decrease = LEAST_WEIGHT.max(self.decrease / 2.0);

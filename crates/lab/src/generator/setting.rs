@@ -8,6 +8,9 @@ use strowger_core::Transport;
 use strowger_load::campaign::Connections;
 use strowger_measure::Thresholds;
 
+/// Time without an answer after which a call fails, unless a setting has another one.
+pub const PATIENCE: Duration = Duration::from_secs(4);
+
 /// Setting of a generator.
 #[derive(Clone, Debug)]
 pub struct Setting {
@@ -77,7 +80,7 @@ impl Setting {
             sides: Vec::new(),
             answerers: vec![Place::Here],
             answer: Answer::Ring(Duration::from_millis(50)),
-            patience: Duration::from_secs(4),
+            patience: PATIENCE,
             thresholds: Thresholds::default(),
             cores: Vec::new(),
         })

@@ -84,7 +84,7 @@ fn backend(experiment: &Experiment, of: &Description, name: &str) -> (String, Ve
     }
 }
 
-/// Number of a version in what a program says of itself, as `5.6.3` in `version: kamailio 5.6.3 (x86_64/linux)`; all of it where it has none.
+/// Version number in the output of a program, such as `5.6.3` in `version: kamailio 5.6.3 (x86_64/linux)`; the whole output where it has none.
 fn number(said: &str) -> &str {
     let is_part = |c: char| c.is_ascii_digit() || c == '.';
     let parts = said.split(|c: char| !is_part(c)).map(|part| part.trim_matches('.'));

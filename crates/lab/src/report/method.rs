@@ -47,6 +47,7 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
     if steps.search {
         sentences.extend(finder(experiment));
     }
+    sentences.extend(experiment.notes.iter().cloned());
     let all: Vec<&Row> = rows.iter().filter(|row| row.system.name == FLOOR && row.validity.is_valid()).collect();
     let (start, end) = all.split_at(all.len() / 2);
     let cost = |rows: &[&Row]| Some(show_value(COST, value_of(rows, |row| row.figures.value(COST))?));
@@ -59,7 +60,7 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
     sentences
 }
 
-/// Says what happens within each trial.
+/// Describes the events within each trial.
 fn events(experiment: &Experiment, profile: Profile) -> Option<String> {
     let of_axes = |event: &EventSpec| -> String {
         let list = |values: &[AxisValue]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");

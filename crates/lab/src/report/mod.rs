@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `lines`, `bars` | rows divided by system and by each axis that is neither x nor in `where` |
 //! | `table` | a line for each system, set of axes and fixed load; `load`, `load.scaled` and `penalty` are computed |
+//! | `list` | labels with facts of the experiment or measured values, a column for each system |
 //! | `limits` | limits by criterion of a staircase, or of a search, with their causes |
 //! | `machines` | machine and versions |
 //! | `bed` | generator, systems and backends |
@@ -24,6 +25,7 @@ mod data;
 mod flow;
 mod gate;
 mod html;
+mod list;
 mod markdown;
 mod method;
 mod plot;
@@ -192,6 +194,7 @@ fn part(
             Body::Figure(Box::new(figure))
         }
         Form::Table => Body::Table(table::values(cells, figure)),
+        Form::List => Body::Table(list::list(cells, figure, description)),
         Form::Limits => Body::Table(table::limits(cells, figure)),
         Form::Machines => Body::Table(table::machines(cells, description)),
         Form::Bed => Body::Drawing(bed::bed(cells.experiment, description, &title).draw()?),
@@ -225,7 +228,7 @@ fn without_data(figure: &Figure, title: &str, reason: &str) -> Result<strowger_r
 /// Title with the number of the publication before it.
 fn heading(experiment: &Experiment, figure: &Figure) -> String {
     let kind = match figure.form {
-        Form::Table | Form::Limits | Form::Machines => "Table",
+        Form::Table | Form::List | Form::Limits | Form::Machines => "Table",
         Form::Lines | Form::Bars | Form::Bed | Form::Flow => "Figure",
     };
     let number = figure.name.strip_prefix("table ").unwrap_or(&figure.name);

@@ -107,6 +107,7 @@ pub const DEFINITIONS: &[Definition] = &[
     figure("cache.cpu.operation", Microseconds, Lower, Cost, "CPU of the cache for an operation"),
     figure("cache.thread/", Percent, Neither, Fixed, "CPU of a thread of the cache, of one core"),
     figure("cache.entries", Count, Neither, Fixed, "Entries of the cache"),
+    figure("cache.entry", Bytes, Lower, Fixed, "Memory of the cache for an entry"),
     figure("cache.pss", Bytes, Lower, Fixed, "Memory of the cache"),
     figure("generator.thread/", Percent, Neither, Fixed, "CPU of a thread of the generator, of one core"),
     figure("generator.cpu.call", Microseconds, Lower, Cost, "CPU of the generator for a call"),

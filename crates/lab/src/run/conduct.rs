@@ -1,4 +1,4 @@
-//! Conduct of a run: it makes what is due and writes its row, until nothing is due.
+//! Conduct of a run: makes each trial that is due and writes its row, until none is due.
 
 use super::folder::Folder;
 use super::schedule::{Due, Order, Schedule};

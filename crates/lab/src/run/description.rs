@@ -20,12 +20,12 @@ pub struct Description {
     pub file: Digest,
     /// Profile.
     pub profile: Profile,
-    /// Values of the command line in place of those of the experiment.
+    /// Values of the command line that replace values of the experiment.
     #[serde(default, skip_serializing_if = "Overrides::is_empty")]
     pub overrides: Overrides,
     /// Systems under test in the order of the plan.
     pub systems: Vec<SystemUsed>,
-    /// Versions of databases and caches beside them, by name.
+    /// Versions of databases and caches, by name.
     pub versions: BTreeMap<String, String>,
     /// Machine that made the trials.
     pub machine: Machine,
@@ -86,7 +86,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Describes this machine by what `/proc` says. What it does not say stays empty.
+    /// Describes this machine by `/proc`. Facts that are missing there stay empty.
     pub fn this() -> Self {
         let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
         let (cpuinfo, meminfo) = (read("/proc/cpuinfo"), read("/proc/meminfo"));

@@ -1,4 +1,4 @@
-//! Events of a trial: the server is killed and started while the load goes on.
+//! Events of a trial: the server is killed and started under load.
 
 use super::side::ServerSide;
 use crate::experiment::{Action, TrialEvent};

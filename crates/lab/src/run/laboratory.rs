@@ -7,6 +7,7 @@ use super::side::{self, ServerSide, SideOrder, Work};
 use super::site::{Folder, Site};
 use super::trial::measure;
 use crate::Error;
+use crate::backend::Beside;
 use crate::document;
 use crate::experiment::{Axes, Course, Experiment, Place, Plan, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
 use crate::finder::Outcome;
@@ -137,7 +138,8 @@ impl Laboratory {
         let scenario = chosen.folder.scenario(&planned.configuration);
         let mut beside = chosen.spec.beside_at(&planned.axes);
         let needs = scenario.map_or_else(Vec::new, |scenario| scenario.needs.clone());
-        beside.extend(needs.into_iter().filter(|need| !chosen.spec.beside_at(&planned.axes).contains(need)));
+        let given = beside.clone();
+        beside.extend(needs.into_iter().filter(|need| !given.iter().any(|name| Beside::meets(name, need))));
         let sides = self.sides()?;
         let (system, configuration) = (Box::new(chosen.folder.clone()), planned.configuration.clone());
         let copies = self.has_other_build(chosen);
@@ -336,7 +338,8 @@ impl TestBed for Laboratory {
         let outcome = measure(&mut site, order, folder)?;
         site.keep(folder)?;
         // A server that has ended, or was killed meanwhile, is started again by the next trial.
-        if site.side.ended()?.is_none() && !order.course.restarts() {
+        let is_spent = order.course.restarts() || self.experiment.call.fresh;
+        if site.side.ended()?.is_none() && !is_spent {
             self.sites.push(site);
         }
         Ok(outcome)

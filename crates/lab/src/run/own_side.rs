@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
-use strowger_measure::process::{pss_of_tree, tree};
+use strowger_measure::process::{Memory, tree};
 use strowger_measure::{Heading, Observer};
 
 /// One of so many datagrams of callers that the floor answers: the INVITE of INVITE, ACK and BYE.
@@ -75,6 +75,17 @@ impl Server {
         match self {
             Self::System(system) => system.measuring(),
             Self::External(_) | Self::Floor(_) => None,
+        }
+    }
+
+    /// Entries of its own caches. None of a server that has ended.
+    fn entries(&mut self) -> Result<Option<u64>, Error> {
+        match self {
+            Self::System(system) => match system.ended() {
+                None => system.entries(),
+                Some(_) => Ok(None),
+            },
+            Self::External(_) | Self::Floor(_) => Ok(None),
         }
     }
 
@@ -245,12 +256,14 @@ impl ServerSide for OwnSide {
     }
 
     fn memory(&mut self) -> Result<SideMemory, Error> {
-        let sum = |ids: Vec<u32>| ids.into_iter().map(pss_of_tree).sum::<u64>();
-        let server = self.is_seen().then(|| sum(self.server.ids())).filter(|bytes| *bytes > 0);
-        let caches = || self.beside.iter().filter(|beside| beside.kind() == BesideKind::Cache);
-        let cache = caches().next().map(|_| caches().map(|cache| sum(cache.ids())).sum());
-        let entries = caches().next().and_then(|_| caches().map(Beside::entries).sum());
-        Ok(SideMemory { server, cache, entries })
+        let sum = |ids: Vec<u32>| ids.into_iter().map(Memory::of_tree).fold(Memory::default(), Memory::plus);
+        let server = self.is_seen().then(|| sum(self.server.ids())).filter(|memory| memory.pss > 0);
+        let caches: Vec<&Beside> = self.beside.iter().filter(|beside| beside.kind() == BesideKind::Cache).collect();
+        if caches.is_empty() {
+            return Ok(SideMemory { server, cache: None, entries: self.server.entries()? });
+        }
+        let cache = Some(sum(caches.iter().flat_map(|cache| cache.ids()).collect()));
+        Ok(SideMemory { server, cache, entries: caches.into_iter().map(Beside::entries).sum() })
     }
 
     fn kill(&mut self, silent: bool) -> Result<(), Error> {

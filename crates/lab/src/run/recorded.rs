@@ -42,7 +42,7 @@ pub enum FolderError {
         /// Sentence about each file.
         faults: Vec<String>,
     },
-    /// The run that is to go on is another one.
+    /// The folder has another run than the one to resume.
     #[error("{} is another run, {difference}: name another folder by --out, or resume with what it began with", .path.display())]
     OtherRun {
         /// The folder.

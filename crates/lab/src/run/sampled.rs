@@ -4,6 +4,7 @@ use super::validity::Evidence;
 use crate::row::{Figures, UnknownFigure};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use strowger_measure::process::Memory;
 use strowger_measure::{MachineSample, Observed, ThreadUse, TreeSample};
 
 /// Names of sampled process trees; a number follows where there are several.
@@ -18,8 +19,8 @@ const THREADS: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Sampled {
     parts: BTreeMap<&'static str, Part>,
-    /// Memory of the server at the end of the window, bytes.
-    pub(crate) memory: Option<u64>,
+    /// Memory of the server at the end of the window.
+    pub(crate) memory: Option<Memory>,
     machine: Option<MachineSample>,
     /// Time in which the server was to be away, µs.
     away: u64,
@@ -133,12 +134,12 @@ impl Sampled {
 }
 
 /// The last memory of each tree of the server in a window, together. None where the window has no sample of it.
-fn memory(observed: &Observed, begin: u64, end: u64) -> Option<u64> {
-    let mut last: BTreeMap<&str, u64> = BTreeMap::new();
+fn memory(observed: &Observed, begin: u64, end: u64) -> Option<Memory> {
+    let mut last: BTreeMap<&str, Memory> = BTreeMap::new();
     let of_server =
         observed.trees.iter().filter(|tree| tree.name.starts_with(SERVER) && (begin..=end).contains(&tree.at));
-    last.extend(of_server.filter_map(|tree| Some((tree.name.as_str(), tree.pss?))));
-    (!last.is_empty()).then(|| last.values().sum())
+    last.extend(of_server.filter_map(|tree| Some((tree.name.as_str(), tree.memory()?))));
+    last.into_values().reduce(Memory::plus)
 }
 
 /// The busiest threads with labels of their own: a name that several have is numbered from the busiest on.
@@ -176,6 +177,7 @@ mod tests {
             threads,
             waited: cpu / 10,
             pss: Some(at),
+            unbacked: Some(at / 2),
             udp_drops: Some(2),
             ..TreeSample::default()
         }
@@ -202,7 +204,8 @@ mod tests {
         let mut evidence = Evidence::default();
         let sampled = Sampled::of(observed, 300_000, 800_000, &mut evidence);
         assert_eq!(evidence.window, Duration::from_millis(500));
-        assert_eq!(sampled.memory, Some(800_000), "at the end of the window");
+        let memory = Memory { pss: 800_000, unbacked: 400_000 };
+        assert_eq!(sampled.memory, Some(memory), "at the end of the window");
         let times: Vec<_> = evidence.sampled.iter().map(|(name, time)| (name.as_str(), time.as_millis())).collect();
         assert_eq!(times, [("the machine", 500), ("the server", 500), ("the database", 500)]);
         let mut figures = Figures::default();
@@ -263,7 +266,7 @@ mod tests {
         let later = Sampled::of(observed.clone(), 150_000, 300_000, &mut Evidence::default());
         assert_eq!(later.memory, None);
         let sampled = Sampled::of(observed, 0, 100_000, &mut Evidence::default());
-        assert_eq!(sampled.memory, Some(200_000));
+        assert_eq!(sampled.memory, Some(Memory { pss: 200_000, unbacked: 100_000 }));
         sampled.write(None, &mut figures).expect("known figures");
         assert_eq!(figures.value("server.cpu"), Some(100.0));
         assert_eq!(figures.value("server.cpu.call"), None);

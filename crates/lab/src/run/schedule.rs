@@ -2,7 +2,8 @@
 
 use crate::experiment::{Course, Experiment, FinderKind, Place, Plan, Planned, PlannedLoad, Steps, floor_window};
 use crate::finder::{
-    Finder, Limit, Next, Outcome, Rfc7502, Rfc7502Settings, Search, Settings, Staircase, StaircaseSettings, Trial,
+    Finder, Limit, Method, Next, Outcome, Rfc7502, Rfc7502Settings, Search, Settings, Staircase, StaircaseSettings,
+    Trial, is_carried,
 };
 use crate::row::{Check, Load, LoadUnit, Profile, Reason, Row, Validity};
 use std::time::Duration;
@@ -253,7 +254,8 @@ impl Schedule {
             FinderKind::Rfc7502 => Box::new(Rfc7502::new(Rfc7502Settings {
                 sessions: steps.sessions.unwrap_or(load.sessions),
                 rate: load.start,
-                ..Rfc7502Settings::default()
+                increase: steps.increase.unwrap_or(load.increase),
+                most: load.most,
             })),
             FinderKind::Staircase => Box::new(Staircase::new(StaircaseSettings {
                 start: load.start,
@@ -276,8 +278,16 @@ fn reasons(validity: &Validity) -> Vec<Reason> {
     }
 }
 
-/// Outcome of the longest trial at or below the limit; of equally long ones that with the highest load.
+/// Outcome of the longest trial at or below the limit; of equally long ones that with the highest load. By RFC 7502 a trial is the longer the
+/// lower its rate: it is the one that carried the limit.
 fn confirmation(made: &[(Trial, Outcome)], limit: &Limit) -> Outcome {
+    if limit.method == Method::Rfc7502 {
+        let mut at = made.iter().filter(|(trial, _)| trial.load == limit.load);
+        return at
+            .find(|(_, outcome)| is_carried(limit.load, outcome))
+            .map(|(_, outcome)| outcome.clone())
+            .unwrap_or_default();
+    }
     let below = made.iter().filter(|(trial, _)| trial.load <= limit.load);
     let key = |trial: &Trial| (trial.duration, trial.load);
     let best = below.max_by(|(a, _), (b, _)| key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal));

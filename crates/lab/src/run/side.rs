@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use strowger_measure::process::Memory;
 
 /// Start of a server's side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -62,14 +63,14 @@ pub(crate) enum SideRequest {
     Versions(Vec<String>),
 }
 
-/// Memory of a side, in bytes, and the entries of its caches.
+/// Memory of a side, and the entries of its caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SideMemory {
     /// Memory of the server. None where it cannot be seen.
-    pub(super) server: Option<u64>,
-    /// Memory of the caches. None without one.
-    pub(super) cache: Option<u64>,
-    /// Entries of the caches. None without a cache, or where one does not say it.
+    pub(super) server: Option<Memory>,
+    /// Memory of external caches. None without one.
+    pub(super) cache: Option<Memory>,
+    /// Entries of external caches, or of the server's own. None without a cache, or where one does not say it.
     pub(super) entries: Option<u64>,
 }
 

@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use strowger_measure::process::Memory;
 use strowger_measure::{Counter, Observed, Run, Span};
 
 /// Step of a pause, after which a signal is looked for.
@@ -137,28 +138,34 @@ fn memory(
     site: &Site,
     order: &Order,
     [before, after]: [SideMemory; 2],
-    within: Option<u64>,
+    within: Option<Memory>,
     calls: Calls,
     figures: &mut Figures,
 ) -> Result<(), UnknownFigure> {
+    let growth = |now: Memory, before: Memory| now.unbacked.saturating_sub(before.unbacked) as f64;
     if let Some(cache) = after.cache {
-        figures.set("cache.pss", cache as f64)?;
+        figures.set("cache.pss", cache.pss as f64)?;
     }
     if let Some(entries) = after.entries {
         figures.set("cache.entries", entries as f64)?;
+        let new = entries.saturating_sub(before.entries.unwrap_or(0));
+        if let (Some(now), Some(before), true) = (after.cache, before.cache, new > 0) {
+            figures.set("cache.entry", growth(now, before) / new as f64)?;
+        }
     }
     let Some(after) = after.server else { return Ok(()) };
     let connections: u32 = site.clients.iter().map(Generator::connections).sum();
     let at_a_time = if connections > 0 { Some(connections.into()) } else { order.load.at_a_time() };
     let (server, entries) = match (at_a_time, within) {
         (Some(count), Some(within)) => (within, count),
-        (Some(count), None) => (after, count),
+        // Their memory was not read.
+        (Some(_), None) => (after, 0.0),
         (None, _) => (after, (calls.completed + calls.failed) as f64),
     };
-    figures.set("server.pss", server as f64)?;
+    figures.set("server.pss", server.pss as f64)?;
     // Two processes have no growth.
     if let (true, Some(before)) = (entries > 0.0 && !order.course.restarts(), before.server) {
-        figures.set("server.entry", server.saturating_sub(before) as f64 / entries)?;
+        figures.set("server.entry", growth(server, before) / entries)?;
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ pub struct Evidence {
     pub window: Duration,
     /// Time of the window in which the server was to be away.
     pub away: Duration,
-    /// Time of the window that has samples, by what was sampled.
+    /// Sampled time of the window, by the name of the sampled part.
     pub sampled: Vec<(String, Duration)>,
     /// Sentence about a log of samples that is not whole.
     pub log: Option<String>,

@@ -4,7 +4,7 @@ use super::layer::{Calls, Layer, Side, Stateless, Transactional};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
-use strowger_measure::process::pss_of_tree;
+use strowger_measure::process::Memory;
 
 /// Number of units at the first and the second look. Tables double once in between.
 const HELD: [u32; 2] = [1 << 14, 1 << 15];
@@ -33,7 +33,7 @@ fn arrival() -> Arrival {
 fn slope(mut hold: impl FnMut(u32)) -> f64 {
     let [before, after] = HELD.map(|count| {
         hold(count);
-        pss_of_tree(std::process::id())
+        Memory::of_tree(std::process::id()).unbacked
     });
     after.saturating_sub(before) as f64 / f64::from(HELD[1] - HELD[0])
 }

@@ -53,7 +53,7 @@ pub struct Scenario {
     pub name: String,
     /// File of the configuration in the folder. None where the words of `start` say everything.
     pub configuration: Option<String>,
-    /// Further files that are filled in and written beside it.
+    /// Further files with marks, in the same folder.
     pub files: Vec<String>,
     /// Words in place of `@WORDS@`.
     pub words: Vec<String>,
@@ -63,6 +63,17 @@ pub struct Scenario {
     pub needs: Vec<String>,
     /// Rows of accounting that it writes.
     pub rows: Option<Rows>,
+    /// Command that counts the entries of its own cache.
+    pub entries: Option<Entries>,
+}
+
+/// Command that counts the entries of a cache within a system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entries {
+    /// Words of the command.
+    pub command: Vec<String>,
+    /// Text of its output before the number.
+    pub behind: String,
 }
 
 /// Name of the file.
@@ -82,7 +93,7 @@ const KEYS: [&str; 10] =
     ["title", "program", "package", "start", "measure", "version", "check", "ready", "instances", "external"];
 
 /// Keys of a scenario.
-const SCENARIO_KEYS: [&str; 7] = ["name", "configuration", "files", "words", "first", "needs", "rows"];
+const SCENARIO_KEYS: [&str; 8] = ["name", "configuration", "files", "words", "first", "needs", "rows", "entries"];
 
 impl DriverFile {
     /// Reads a `driver.toml`. `files`: the other files of its folder, name and text.
@@ -219,6 +230,7 @@ fn scenario(fields: &Fields<'_>, driver: &DriverFile, files: &[(String, String)]
         first: commands(fields, faults),
         needs,
         rows: rows(fields, faults),
+        entries: entries(fields, faults),
     }
 }
 
@@ -254,6 +266,19 @@ fn commands(fields: &Fields<'_>, faults: &mut Faults) -> Vec<Vec<String>> {
         }
     }
     commands
+}
+
+/// `entries = { command = ["kamcmd", "htable.stats"], behind = "all: " }`
+fn entries(fields: &Fields<'_>, faults: &mut Faults) -> Option<Entries> {
+    let table = fields.table("entries", faults)?;
+    let start = fields.value("entries").map_or(fields.start, |value| value.span().start);
+    let fields = Fields { name: "entries", table, start };
+    fields.know(&["command", "behind"], faults);
+    let command = words(&fields, "command", faults);
+    if command.is_empty() {
+        fields.missing("command", "write command = [\"@PROGRAM@\", \"caches\", \"list\", \"--json\"]", faults);
+    }
+    Some(Entries { command, behind: fields.required_text("behind", "\"all: \"", faults) })
 }
 
 /// `rows = { table = "acc", per_call = 2 }`

@@ -205,7 +205,7 @@ impl SystemFolder {
         })
     }
 
-    /// First line of what the program says about its version; the address of an external system.
+    /// First line of the program's output about its version; the address of an external system.
     ///
     /// # Errors
     /// The program is missing or fails.

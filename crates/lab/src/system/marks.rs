@@ -10,7 +10,7 @@ pub(super) const OWN: [&str; 11] =
 /// Marks of a measuring command, by trial: load, and warm-up and window in seconds.
 pub(crate) const OF_TRIAL: [&str; 3] = ["LOAD", "WARM_UP", "WINDOW"];
 
-/// Marks of answering sides, and those of backends.
+/// Marks of answering sides and backends.
 const OTHERS: [&str; 7] = ["ANSWER_1", "ANSWER_2", "DATABASE", "CACHE", "CACHE_HOST", "CACHE_PORT", "CACHE_SERVERS"];
 
 fn all() -> impl Iterator<Item = &'static str> {

@@ -1,4 +1,4 @@
-//! Systems under test: folders that say how a server is started, and with which configurations.
+//! Systems under test: folders with the commands of a server and its configurations.
 //!
 //! The folder of a system has a `driver.toml` and the files of its scenarios. Files have marks such as `@PORT@`, which a start fills in.
 //!
@@ -43,7 +43,7 @@ mod ready;
 mod running;
 mod shipped;
 
-pub use driver::{DriverFile, Ready, Rows, Scenario};
+pub use driver::{DriverFile, Entries, Ready, Rows, Scenario};
 pub use folder::SystemFolder;
 pub use marks::fill;
 pub(crate) use running::Measuring;

@@ -1,7 +1,7 @@
 //! Systems that run.
 
 use super::marks::OF_TRIAL;
-use super::{Ready, Scenario, SystemFolder, certificate, fill, marks, ready};
+use super::{Entries, Ready, Scenario, SystemFolder, certificate, fill, marks, ready};
 use crate::backend::run;
 use crate::document::DOMAIN;
 use crate::process::Process;
@@ -14,6 +14,9 @@ use std::time::Duration;
 
 /// Time in which the port of a killed server becomes free.
 const FREED: Duration = Duration::from_secs(1);
+
+/// Time in which a command that counts entries succeeds.
+const ANSWERED: Duration = Duration::from_secs(20);
 
 /// Start of a system: its configuration and surroundings.
 #[derive(Clone, Debug)]
@@ -30,7 +33,7 @@ pub struct Setting<'a> {
     pub values: Vec<(&'static str, String)>,
     /// Cores that it runs on. Empty for all.
     pub cores: &'a [usize],
-    /// Starts a copy of the program. Its code lies in other pages of memory than that of the start before, and shares the caches of the processor
+    /// Starts a copy of the program: its code lies in other pages of memory than at the start before, and so uses the caches of the processor
     /// in another way.
     pub copies: bool,
     /// Address that it listens on.
@@ -80,6 +83,7 @@ pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSyst
             let words = pinned(&written.measure, setting.cores);
             running.measuring.get_or_insert_with(|| Measuring { words, folder: written.folder.clone() });
         }
+        running.counting.extend(written.entries.clone().map(|of| (of, written.folder.clone())));
         if written.start.is_empty() {
             continue;
         }
@@ -98,11 +102,11 @@ pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSyst
     Ok(running)
 }
 
-/// Has the program check the configuration of a scenario, which is written as for a start. Where the driver has no such command, only the
+/// Writes the configuration of a scenario as a start does, and has the program check it. Where the driver has no such command, only the
 /// marks are checked.
 ///
 /// # Errors
-/// As [`start`], and the program refuses the configuration; the error has what it printed.
+/// Errors of [`start`], or the program refuses the configuration; the error has its output.
 pub fn check(system: &SystemFolder, setting: &Setting<'_>) -> Result<(), Error> {
     if system.address().is_some() {
         return Ok(());
@@ -126,6 +130,7 @@ struct Written {
     start: Vec<String>,
     measure: Vec<String>,
     check: Vec<String>,
+    entries: Option<Entries>,
 }
 
 impl Written {
@@ -195,6 +200,10 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
         measure: fill_words(&system.driver().measure, &scenario.words, &with_trial)
             .map_err(|error| missing(system, scenario, "measure", &error))?,
         check: words(&system.driver().check, "check")?,
+        entries: match &scenario.entries {
+            Some(of) => Some(Entries { command: words(&of.command, "entries")?, behind: of.behind.clone() }),
+            None => None,
+        },
         folder,
         port,
     })
@@ -206,6 +215,27 @@ fn host(address: IpAddr) -> String {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),
     }
+}
+
+/// Runs a command that counts entries.
+fn count(of: &Entries, folder: &Path) -> Result<u64, Error> {
+    let what = of.command.join(" ");
+    let Some((program, others)) = of.command.split_first() else { return Ok(0) };
+    let ask = || run(&what, Command::new(program).args(others).current_dir(folder));
+    // A server may listen for calls before it listens for its commands.
+    let output = wait::look(ANSWERED, || ask().ok()).map_or_else(ask, Ok)?;
+    number_behind(&output, &of.behind).ok_or_else(|| {
+        let reason = format!("it prints no number behind {:?}: {output}", of.behind);
+        Error::Unexpected { what, reason }
+    })
+}
+
+/// First number behind a text.
+fn number_behind(output: &str, text: &str) -> Option<u64> {
+    let (_, rest) = output.split_once(text)?;
+    let rest = rest.trim_start();
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().ok()
 }
 
 /// Copies a program into a folder.
@@ -303,11 +333,31 @@ pub struct RunningSystem {
     /// Unread sockets on the UDP ports of killed servers.
     held: Vec<UdpSocket>,
     measuring: Option<Measuring>,
+    /// Commands that count the entries of caches within the servers, with their folders.
+    counting: Vec<(Entries, PathBuf)>,
 }
 
 impl RunningSystem {
     const fn new(ready: Ready) -> Self {
-        Self { servers: Vec::new(), addresses: Vec::new(), ready, held: Vec::new(), measuring: None }
+        Self {
+            servers: Vec::new(),
+            addresses: Vec::new(),
+            ready,
+            held: Vec::new(),
+            measuring: None,
+            counting: Vec::new(),
+        }
+    }
+
+    /// Number of entries in the caches of its own processes. None where it has no such cache.
+    ///
+    /// # Errors
+    /// A command fails, or prints no number; the error has its output.
+    pub fn entries(&self) -> Result<Option<u64>, Error> {
+        if self.counting.is_empty() {
+            return Ok(None);
+        }
+        self.counting.iter().map(|(of, folder)| count(of, folder)).sum::<Result<u64, Error>>().map(Some)
     }
 
     /// Command that makes the load of a trial. None where the laboratory makes calls.
@@ -341,7 +391,7 @@ impl RunningSystem {
         tails.collect::<Vec<_>>().join("\n")
     }
 
-    /// Ends it by `kill -9`, without a chance to write anything.
+    /// Ends it by SIGKILL.
     pub fn kill(&mut self) {
         for server in &mut self.servers {
             if let Some(mut process) = server.process.take() {
@@ -350,7 +400,7 @@ impl RunningSystem {
         }
     }
 
-    /// Ends it as [`RunningSystem::kill`] does, and drops the datagrams that come until it starts again. Otherwise the kernel refuses them
+    /// Ends it by [`RunningSystem::kill`], and drops the datagrams that come until it starts again. Otherwise the kernel refuses them
     /// by ICMP, which clients behind a NAT do not see.
     pub fn kill_silently(&mut self) {
         self.kill();
@@ -361,7 +411,7 @@ impl RunningSystem {
     /// Starts servers that have ended once more on the same ports, with the files that they have, and waits until they are ready.
     ///
     /// # Errors
-    /// As [`start`].
+    /// Errors of [`start`].
     pub fn start_again(&mut self) -> Result<(), Error> {
         self.held.clear();
         for server in &mut self.servers {
@@ -371,5 +421,18 @@ impl RunningSystem {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number_behind;
+
+    #[test]
+    fn entries_are_the_number_behind_a_text() {
+        let json = "{\n  \"entries\": 1000,\n  \"memory_bytes\": 7\n}";
+        assert_eq!(number_behind(json, "\"entries\":"), Some(1_000));
+        assert_eq!(number_behind("all: 12", "all: "), Some(12));
+        assert_eq!((number_behind(json, "items"), number_behind("all: none", "all: ")), (None, None));
     }
 }

@@ -59,7 +59,8 @@ fn every_experiment_names_configurations_documents_and_backends_that_exist() {
                 let beside: Vec<String> = spec.beside.iter().map(|name| fill(name, axes)).collect();
                 let known = |name: &String| strowger_lab::backend::Beside::NAMES.contains(&name.as_str());
                 assert!(beside.iter().all(known), "{place}: {beside:?}");
-                assert!(scenario.needs.iter().all(|need| beside.contains(need)), "{place}: {beside:?}, {scenario:?}");
+                let is_met = |need: &String| beside.iter().any(|name| strowger_lab::backend::Beside::meets(name, need));
+                assert!(scenario.needs.iter().all(is_met), "{place}: {beside:?}, {scenario:?}");
                 seen += 1;
             }
         }
@@ -113,6 +114,8 @@ fn faults_of_a_driver_have_a_line_and_a_cure() {
         ("relay.cfg\"", "relay.cfg\"\nneeds = [\"redi\"]", "driver.toml:7:", "write redis"),
         ("relay.cfg\"", "relay.cfg\"\nwords = [\"-x\"]", "driver.toml:7:", "put \"@WORDS@\" into start"),
         ("relay.cfg\"", "relay.cfg\"\nrows = { per_call = 2 }", "driver.toml:7:", "write table = \"acc\""),
+        ("relay.cfg\"", "relay.cfg\"\nentries = { behind = \"all\" }", "driver.toml:7:", "write command = ["),
+        ("relay.cfg\"", "relay.cfg\"\nentries = { command = [\"a\"] }", "driver.toml:7:", "write behind = "),
         ("relay.cfg\"", "relay.cfg\"\n[[scenario]]\nname = \"relay\"", "driver.toml:8:", "a name of its own"),
         ("title = \"Mine\"", "external = true", "driver.toml:1:", "write title"),
         ("title =", "external = true\ntitle =", "driver.toml:3:", "remove it"),
@@ -185,6 +188,25 @@ fn a_system_starts_is_killed_and_starts_again_on_its_port() {
     assert_eq!((running.addresses(), running.ids().len()), (&addresses[..], 2));
     drop(running);
     UdpSocket::bind(addresses[0]).expect("its port is free again");
+}
+
+/// A command of the driver counts entries within the system; its fault has its output.
+#[test]
+fn entries_within_a_system_are_counted_by_a_command() {
+    let files = tempfile::tempdir().expect("a temporary folder");
+    let started = |entries: &str| {
+        let own = stub(STUB, "");
+        let driver = own.path().join("driver.toml");
+        let text = std::fs::read_to_string(&driver).expect("it was written");
+        std::fs::write(&driver, format!("{text}{entries}\n")).expect("the folder can be written");
+        start(&open(own.path()), &Setting::new(files.path(), "relay")).unwrap_or_else(|error| panic!("{error}"))
+    };
+    assert_eq!(started("").entries().expect("nothing is asked"), None);
+    let counts = started("entries = { command = [\"echo\", \"port @PORT@, entries: 12;\"], behind = \"entries:\" }");
+    assert_eq!(counts.entries().expect("it counts"), Some(12));
+    let silent = started("entries = { command = [\"echo\", \"none\"], behind = \"entries:\" }");
+    let error = silent.entries().expect_err("it prints no number").to_string();
+    assert!(error.contains("it prints no number behind \"entries:\": none"), "{error}");
 }
 
 #[test]

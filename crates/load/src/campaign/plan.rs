@@ -94,6 +94,8 @@ pub struct Plan {
     pub patience: Option<Duration>,
     /// How long the answers to CANCEL and BYE are waited for where calls are ended before their time; 0: not at all.
     pub grace: Duration,
+    /// Address in Contact of the callers' registrations. `None`: that of the socket, another one for each connection.
+    pub contact: Option<Target>,
     /// Seconds that a registration asks for.
     pub expires: u32,
     pub mix: Mix,
@@ -166,6 +168,7 @@ impl Plan {
             hold: Distribution::Fixed(1_000.0),
             patience: None,
             grace: Duration::from_secs(5),
+            contact: None,
             expires: 3_600,
             mix: Mix::default(),
             ring: 0,

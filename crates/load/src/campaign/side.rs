@@ -242,7 +242,11 @@ impl Facts {
             domain,
             user,
             password,
-            contact: "[local_ip]:[local_port]".into(),
+            contact: match (part, &plan.contact) {
+                (Part::Caller { .. }, Some(contact)) => literal(&contact.place()),
+                // Calls to those who answer here come to their sockets.
+                _ => "[local_ip]:[local_port]".into(),
+            },
             transport: plan.transport.text(),
             expires: plan.expires,
             credentials,

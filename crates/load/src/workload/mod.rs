@@ -40,6 +40,11 @@ impl Workload {
         Self::ALL.iter().find(|(workload, ..)| *workload == self).map_or("", |(_, name, _)| name)
     }
 
+    /// Its callers register.
+    pub const fn registers(self) -> bool {
+        matches!(self, Self::Register | Self::ReRegister | Self::RegisterThenCall | Self::Mix)
+    }
+
     /// It makes calls, which need an answering side.
     pub const fn calls(self) -> bool {
         matches!(self, Self::Call | Self::RegisterThenCall | Self::Mix)

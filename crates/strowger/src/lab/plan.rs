@@ -1,4 +1,4 @@
-//! Options of a plan: its profile, and values in place of those of the experiment.
+//! Options of a plan: its profile, and values that replace values of the experiment.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use strowger_load::campaign::period;
 
 use crate::output::{Refusal, usage};
 
-/// Profile of a run, and its values in place of those of the experiment.
+/// Profile of a run, and values that replace values of the experiment.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArguments {
     /// Durations: smoke, quick, standard or paper.
@@ -18,7 +18,7 @@ pub(crate) struct PlanArguments {
     /// Values of an axis in place of all; for several axes several times.
     #[arg(long, value_name = "AXIS=VALUE,...", value_parser = values)]
     pub only: Vec<(String, Vec<String>)>,
-    /// Fixed loads in place of those of the experiment and of its search.
+    /// Fixed loads, without a search.
     #[arg(long, value_name = "LOAD,...", value_delimiter = ',', value_parser = load)]
     pub load: Vec<f64>,
     /// Length of each trial's window, such as 10s.
@@ -52,7 +52,7 @@ fn window(text: &str) -> Result<Duration, String> {
 }
 
 impl PlanArguments {
-    /// Values in place of those of the experiment.
+    /// Values that replace values of the experiment.
     pub(super) fn overrides(&self) -> Overrides {
         let mut overrides = Overrides {
             loads: self.load.clone(),

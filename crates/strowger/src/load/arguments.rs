@@ -255,6 +255,9 @@ pub(crate) struct Traffic {
     /// Expiry in seconds of a registration; those of users who are called here are removed at the end.
     #[arg(long, value_name = "SECONDS", default_value_t = 3_600, value_parser = whole::<u32>(0..=u64::from(u32::MAX)))]
     pub expires: u32,
+    /// Address in Contact of registrations [default: the address of the socket, which differs for each connection].
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "scenario")]
+    pub contact: Option<Target>,
     /// Ringing time of the answering side of --pair.
     #[arg(long, value_name = "TIME", value_parser = period::duration)]
     pub ring: Option<Duration>,

@@ -47,6 +47,13 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     plan.grace = arguments.grace;
     plan.domain.clone_from(&traffic.domain);
     plan.callee.clone_from(&traffic.callee);
+    plan.contact.clone_from(&traffic.contact);
+    if plan.contact.is_some() && !matches!(plan.work, Work::Ready(workload) if workload.registers()) {
+        return Err(usage(format!(
+            "--contact is of callers that register, and {} does not: give -w register",
+            plan.title()
+        )));
+    }
     plan.expires = traffic.expires;
     plan.ring = milliseconds(traffic.ring);
     plan.patience = traffic.timeout;

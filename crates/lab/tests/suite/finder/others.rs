@@ -7,6 +7,7 @@ use strowger_lab::finder::{
     Criterion, Finder, Finding, Method, Next, Outcome, Point, Rfc7502, Rfc7502Settings, Staircase, StaircaseSettings,
     criteria,
 };
+use strowger_lab::row::{Check, Reason, Validity};
 
 /// Rates that the search asks for, and its end.
 fn rates(mut finder: Rfc7502, server: &mut dyn Server) -> (Vec<f64>, Finding, f64) {
@@ -37,7 +38,7 @@ fn the_rfc_raises_and_lowers_by_a_tenth_until_ten_repeats() {
 
 #[test]
 fn the_rfc_sends_so_many_sessions_at_each_rate() {
-    let settings = Rfc7502Settings { sessions: 5_000, rate: 250.0, increase: 0.5 };
+    let settings = Rfc7502Settings { sessions: 5_000, rate: 250.0, increase: 0.5, ..Rfc7502Settings::default() };
     let Next::Trial(trial) = Rfc7502::new(settings).next() else { panic!("it begins with a trial") };
     assert_eq!((trial.load, trial.duration), (250.0, Duration::from_secs(20)));
     // A weight of 0.5 is halved at each failure, as is the decrease that begins with half of it.
@@ -54,6 +55,36 @@ fn the_rfc_ends_where_nothing_is_carried_or_the_rate_cannot_rise() {
     assert_eq!((rates.len(), finding, load), (11, Finding::AtLeast, 9.0));
     let found = search(&mut Rfc7502::new(Rfc7502Settings::default()), &mut Fixed(170.0));
     assert_eq!((found.limit.method, found.limit.beyond), (Method::Rfc7502, Some(173.0)));
+}
+
+/// A search neither offers more than it may, nor goes down without end.
+#[test]
+fn the_rfc_has_a_highest_and_a_lowest_rate() {
+    let settings = Rfc7502Settings { most: 150.0, ..Rfc7502Settings::default() };
+    let (found, finding, load) = rates(Rfc7502::new(settings), &mut Fixed(1_000.0));
+    assert_eq!((finding, load), (Finding::AtLeast, 150.0));
+    assert_eq!((found.iter().copied().fold(0.0, f64::max), found.len()), (150.0, 6 + 10));
+    let (found, finding, _) = rates(Rfc7502::new(Rfc7502Settings::default()), &mut Fixed(2.0));
+    assert_eq!((finding, found.iter().all(|rate| *rate >= 10.0)), (Finding::Nothing, true), "{found:?}");
+}
+
+/// All sessions are established by a generator that was late, and the rate is met: the RFC counts sessions.
+#[test]
+fn the_rfc_takes_a_late_generator_for_no_failure_and_a_missed_rate_for_one() {
+    let of = |check, achieved| {
+        let mut finder = Rfc7502::new(Rfc7502Settings::default());
+        let mut outcome = outcome(0.0, [2.0; 3]);
+        outcome.validity = Validity::of(vec![Reason { check, sentence: "it was late".into() }]);
+        outcome.figures.set("rate.achieved", achieved).expect("a known figure");
+        finder.take(outcome);
+        match finder.next() {
+            Next::Trial(trial) => trial.load,
+            Next::Done(_) => 0.0,
+        }
+    };
+    assert_eq!((of(Check::Generator, 99.5), of(Check::Rate, 99.5)), (110.0, 90.0));
+    // A short trial makes all sessions, and not in its time.
+    assert_eq!(of(Check::Generator, 30.0), 90.0);
 }
 
 /// A point: load, CPU, RRD, SRD, packet delay (ms), failed calls in per cent.

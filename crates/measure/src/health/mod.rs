@@ -1,12 +1,17 @@
 //! Health of the generator: whether it was itself the limit. Its work is compared with its settings; a run in which it
 //! fell short says nothing about the server and is invalid.
 
-use super::catalogue::{Unit, grouped};
+mod threads;
+mod warnings;
+mod windows;
+
+pub use threads::ThreadLoad;
+pub(super) use threads::{starved, thread_loads};
+pub use windows::Judged;
+
 use super::heading::{Level, ReceiveBuffer};
-use super::judge::{Case, carries};
-use super::window::is_active;
-use super::{Counter, Generator, Page, Rate, Reason, Sample, ThreadUse, Thresholds};
-use serde::{Deserialize, Serialize};
+use super::{Generator, Page, Reason, Thresholds};
+use threads::{Threads, core_loads, mean_stolen};
 
 /// Validity of a run: whether its figures are the server's.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,41 +32,6 @@ impl Verdict {
             Self::Valid => &[],
             Self::Invalid { reasons } => reasons,
         }
-    }
-}
-
-/// Load of a thread of the generator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ThreadLoad {
-    pub name: String,
-    pub id: u64,
-    /// Mean share of a core, per cent.
-    pub mean: f64,
-    /// Share of a core in its busiest sample (a second, more in runs of hours), per cent.
-    pub most: f64,
-    /// Seconds in which it was saturated.
-    pub saturated: u64,
-    /// Share of the time in which it could run but waited for a core, per cent; 0 if the kernel does not report it.
-    pub waited: f64,
-    /// Mean length of these waits, µs.
-    pub wait: f64,
-}
-
-/// Judged window of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Judged {
-    /// First wall-clock second (since 1970-01-01 UTC), and the one after the last.
-    pub from: u64,
-    pub until: u64,
-    /// True if calls were made or accepted in it.
-    pub active: bool,
-    /// Exceeded thresholds; empty: its figures are the server's.
-    pub reasons: Vec<Reason>,
-}
-
-impl Judged {
-    pub fn is_good(&self) -> bool {
-        self.reasons.is_empty()
     }
 }
 
@@ -88,77 +58,34 @@ pub struct Health {
 impl Health {
     /// Compares a generator's work with `thresholds`: each window, then the run.
     pub fn judge(generator: &Generator, thresholds: &Thresholds) -> Self {
-        let (totals, samples) = (&generator.totals, generator.samples_of_window());
-        let threads = thread_loads(samples, thresholds);
-        let seconds = samples.iter().map(|sample| sample.interval).sum::<u64>() as f64 / 1e6;
-        let saturated: Vec<&ThreadLoad> = threads
-            .iter()
-            .filter(|thread| thread.saturated as f64 > seconds * thresholds.saturated_seconds / 100.0)
-            .collect();
-        let cause = cause(&saturated, seconds, &threads, mean_stolen(samples));
-        let (windows, good) = judged_windows(generator, thresholds, &cause);
-        let mut verdict = of_run(&windows, thresholds);
+        let samples = generator.samples_of_window();
+        let (threads, stolen) = (Threads::of(samples, thresholds), mean_stolen(samples));
+        let (windows, good) = windows::judged(generator, thresholds, &threads.cause(stolen));
+        let mut verdict = windows::of_run(&windows, thresholds);
         if let Some(sentence) = generator.missing.clone() {
             let reason = Reason { threshold: LOG.into(), sentence, excess: f64::INFINITY };
             verdict = Verdict::Invalid { reasons: verdict.reasons().iter().cloned().chain([reason]).collect() };
         }
         let mut warnings = Vec::new();
         if verdict.is_valid() {
-            warnings.extend(bad_windows(&windows, generator.heading.started));
+            warnings.extend(warnings::of_windows(&windows, generator.heading.started));
         }
-        warnings.extend(limit_warning(totals, &threads));
-        let late = totals.counter(Counter::MediaLate);
-        if late > 0 {
-            warnings.push(format!(
-                "{} of {} media packets left late: a jitter that the target measures is partly the generator's.",
-                grouped(late as f64),
-                grouped(totals.counter(Counter::MediaSent) as f64),
-            ));
-        }
+        warnings.extend(warnings::of_limit(&generator.totals, &threads));
+        warnings.extend(warnings::of_media(&generator.totals));
         if verdict.is_valid() {
-            for thread in &saturated {
-                warnings.push(format!(
-                    "The generator's thread {} was saturated in {} of {seconds:.0} seconds (a core to {:.0} % on average). It \
-                     kept its times, but has nothing left: the next step of the rate would measure the generator.",
-                    thread.name, thread.saturated, thread.mean
-                ));
-            }
+            warnings.extend(warnings::of_threads(&threads));
         }
-        if totals.counter(Counter::SocketDrops) == 0
-            && let Some(buffer) = generator.receive_buffers.iter().find(|buffer| buffer.got < buffer.asked)
-        {
-            warnings.push(format!(
-                "Receive buffers are smaller than asked for: {} instead of {}. No datagram was dropped; for more load, sysctl \
-                 net.core.rmem_max={}.",
-                Unit::Bytes.show(buffer.got as f64),
-                Unit::Bytes.show(buffer.asked as f64),
-                buffer.asked
-            ));
-        }
-        let busy = samples.iter().filter(|sample| {
-            let cores = sample.cores.len().max(1) as f64;
-            sample.cores.iter().sum::<f64>() / cores * 100.0 > thresholds.saturated
-        });
-        let busy = busy.map(|sample| sample.interval).sum::<u64>() as f64 / 1e6;
-        if busy > seconds * thresholds.saturated_seconds / 100.0 {
-            warnings.push(format!(
-                "All cores of the generator's machine were busy for {} of {}. If the server runs on it too, they took the cores \
-                 from each other.",
-                Unit::Seconds.show(busy),
-                Unit::Seconds.show(seconds)
-            ));
-        }
-        if let Some((name, most)) = remote_failures(totals) {
-            warnings.push(format!("The target refused {most} messages ({name})."));
-        }
+        warnings.extend(warnings::of_buffers(generator));
+        warnings.extend(warnings::of_machine(samples, thresholds, threads.seconds));
+        warnings.extend(warnings::of_target(&generator.totals));
         let notes = generator.notes.iter().filter(|note| note.level >= Level::Warning);
         warnings.extend(notes.map(|note| note.text.clone()));
         Self {
             verdict,
             warnings,
-            threads,
+            threads: threads.all,
             cores: core_loads(samples),
-            stolen: mean_stolen(samples),
+            stolen,
             resident: samples.iter().map(|sample| sample.resident).max().unwrap_or_default(),
             receive_buffers: generator.receive_buffers.clone(),
             windows,
@@ -170,200 +97,10 @@ impl Health {
 /// Name of the reason of an incomplete log; no setting.
 pub const LOG: &str = "log";
 
-/// Returns a sentence about the probable cause of an exceeded threshold, or nothing.
-fn cause(saturated: &[&ThreadLoad], seconds: f64, threads: &[ThreadLoad], stolen: f64) -> String {
-    if let Some(thread) = saturated.first() {
-        return format!(
-            " Its thread {} was saturated in {} of {seconds:.0} seconds (a core to {:.0} % on average): more generator threads or \
-             machines, or a lower rate, help.",
-            thread.name, thread.saturated, thread.mean
-        );
-    }
-    if stolen > STOLEN {
-        return format!(" The host of this virtual machine gave {stolen:.0} % of its cores to others.");
-    }
-    match starved(threads).filter(|thread| thread.waited > WAITED) {
-        Some(thread) => format!(
-            " Its thread {} waited for a core in {:.0} % of the time: other programs use its cores.",
-            thread.name, thread.waited
-        ),
-        None => String::new(),
-    }
-}
-
-/// Shares of the time from which on they are named as a cause, per cent.
-const STOLEN: f64 = 2.0;
-const WAITED: f64 = 5.0;
-
-/// Returns the thread with the longest mean wait for a core, among those that carry the load and waited for more than a
-/// hundredth of the time.
-pub(super) fn starved(threads: &[ThreadLoad]) -> Option<&ThreadLoad> {
-    let waited = threads.iter().filter(|thread| carries(&thread.name) && thread.waited > 1.0);
-    waited.max_by(|a, b| a.wait.total_cmp(&b.wait))
-}
-
-/// Judges each window. Also returns the sum of the good ones, if some are not.
-fn judged_windows(generator: &Generator, thresholds: &Thresholds, cause: &str) -> (Vec<Judged>, Option<Box<Page>>) {
-    let timers = generator.totals.timers().len();
-    let (mut page, mut good) = (Page::new(timers), Box::new(Page::new(timers)));
-    let mut samples = generator.samples_of_window();
-    let mut judged = Vec::new();
-    let all = generator.windows.all();
-    for (place, window) in all.iter().enumerate() {
-        window.page(&mut page);
-        // A sample is taken when its second is over, and the last one at the end of the run.
-        let last = place + 1 == all.len();
-        let of_window = samples.iter().take_while(|sample| last || sample.second <= window.until).count();
-        let (own, later) = samples.split_at(of_window);
-        samples = later;
-        let case =
-            Case { page: &page, behind: window.behind, samples: own, receive_buffers: &generator.receive_buffers };
-        let reasons = case.reasons(thresholds, cause);
-        if reasons.is_empty() {
-            good.add_after(&page);
-        }
-        judged.push(Judged { from: window.from, until: window.until, active: is_active(&page), reasons });
-    }
-    let some_are_bad = judged.iter().any(|window| !window.is_good());
-    (judged, Some(good).filter(|_| some_are_bad))
-}
-
-/// Judges the run: invalid if more of its windows are bad than allowed. Each exceeded setting gives one reason, by its
-/// worst window.
-fn of_run(windows: &[Judged], thresholds: &Thresholds) -> Verdict {
-    let bad: Vec<&Judged> = windows.iter().filter(|window| !window.is_good()).collect();
-    let all = windows.iter().filter(|window| window.active || !window.is_good()).count();
-    if bad.is_empty() || bad.len() as f64 * 100.0 <= all as f64 * thresholds.bad_windows {
-        return Verdict::Valid;
-    }
-    let mut reasons: Vec<(Reason, usize)> = Vec::new();
-    for reason in bad.iter().flat_map(|window| &window.reasons) {
-        match reasons.iter_mut().find(|(known, _)| known.threshold == reason.threshold) {
-            Some((known, times)) => {
-                *times += 1;
-                if reason.excess > known.excess {
-                    *known = reason.clone();
-                }
-            }
-            None => reasons.push((reason.clone(), 1)),
-        }
-    }
-    let reasons = reasons.into_iter().map(|(reason, times)| {
-        let several = if all > 1 { format!(" In {times} of {all} windows.") } else { String::new() };
-        Reason { sentence: reason.sentence + &several, ..reason }
-    });
-    Verdict::Invalid { reasons: reasons.collect() }
-}
-
-/// Describes the bad windows of a run that is valid as a whole.
-fn bad_windows(windows: &[Judged], started: u64) -> Vec<String> {
-    let bad = windows.iter().filter(|window| !window.is_good());
-    let after = |second: u64| Unit::Seconds.show(second.saturating_sub(started / 1_000_000) as f64);
-    bad.map(|window| {
-        let sentences: Vec<&str> = window.reasons.iter().map(|reason| reason.sentence.as_str()).collect();
-        format!(
-            "From {} to {} the figures are not the server's: {}",
-            after(window.from),
-            after(window.until),
-            sentences.join(" ")
-        )
-    })
-    .collect()
-}
-
-/// Warns that the limit of concurrent calls reduced the load. The user wants the limit, and the wait for it is the
-/// server's time; but the server had less load. The sentence names this machine too if the generator waited for a core.
-fn limit_warning(totals: &Page, threads: &[ThreadLoad]) -> Option<String> {
-    let limited = totals.counter(Counter::CallsLimited);
-    if limited == 0 && totals.waiting == 0 {
-        return None;
-    }
-    let wanted = totals.counter(Counter::CallsIntended);
-    let started = totals.counter(Counter::CallsOutgoing).min(wanted);
-    let (intended, achieved) = (Rate::Intended.of(totals)?, Rate::Achieved.of(totals)?);
-    let short = (wanted - started) as f64 / wanted.max(1) as f64 * 100.0;
-    let missing = match wanted - started {
-        0 => String::new(),
-        missing => format!(
-            " {} of {} were not started at all ({short:.1} %).",
-            grouped(missing as f64),
-            grouped(wanted as f64)
-        ),
-    };
-    let waited = threads.iter().filter(|thread| carries(&thread.name)).map(|thread| thread.waited).fold(0.0, f64::max);
-    let or_this = match waited > WAITED {
-        true => format!(" or this machine (the generator waited for a core in {waited:.0} % of the time)"),
-        false => String::new(),
-    };
-    Some(format!(
-        "The limit of concurrent calls held {} calls back: the server{or_this} was slower than the schedule, or the limit is too low \
-         for rate times call length. It saw {achieved:.1} calls a second instead of {intended:.1}; the figures from the intended time contain \
-         the wait.{missing}",
-        grouped(limited as f64),
-    ))
-}
-
-/// Returns the mean share of its cores that the machine's host gave to others, per cent.
-fn mean_stolen(samples: &[Sample]) -> f64 {
-    let whole: u64 = samples.iter().map(|sample| sample.interval).sum();
-    let stolen: f64 = samples.iter().map(|sample| sample.stolen * sample.interval as f64).sum();
-    if whole == 0 { 0.0 } else { stolen / whole as f64 * 100.0 }
-}
-
-fn remote_failures(totals: &Page) -> Option<(&'static str, String)> {
-    let refused = totals.counter(Counter::SendFailuresRemote);
-    (refused > 0).then(|| ("port closed, or connection refused or reset", grouped(refused as f64)))
-}
-
-/// Returns the sum of each thread over all samples, the busiest first.
-pub(super) fn thread_loads(samples: &[Sample], thresholds: &Thresholds) -> Vec<ThreadLoad> {
-    let whole: u64 = samples.iter().map(|sample| sample.interval).sum();
-    // Each with its use, and the time in which it was saturated, µs.
-    let mut threads: Vec<(f64, ThreadUse, u64)> = Vec::new();
-    for sample in samples {
-        for used in &sample.threads {
-            let share = sample.share(used) * 100.0;
-            let place = threads.iter().position(|(_, thread, _)| thread.id == used.id).unwrap_or_else(|| {
-                threads.push((0.0, ThreadUse { id: used.id, name: used.name.clone(), ..ThreadUse::default() }, 0));
-                threads.len() - 1
-            });
-            let (most, thread, saturated) = &mut threads[place];
-            *most = most.max(share);
-            *saturated += if share >= thresholds.saturated { sample.interval } else { 0 };
-            thread.cpu += used.cpu;
-            thread.waited += used.waited;
-            thread.turns += used.turns;
-        }
-    }
-    threads.sort_by_key(|(_, thread, _)| std::cmp::Reverse(thread.cpu));
-    let of = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-    let load = |(most, thread, saturated): (f64, ThreadUse, u64)| ThreadLoad {
-        mean: of(thread.cpu, whole) * 100.0,
-        most,
-        saturated: (saturated as f64 / 1e6).round() as u64,
-        waited: of(thread.waited, whole) * 100.0,
-        wait: of(thread.waited, thread.turns),
-        name: thread.name,
-        id: thread.id,
-    };
-    threads.into_iter().map(load).collect()
-}
-
-fn core_loads(samples: &[Sample]) -> Vec<f64> {
-    let cores = samples.iter().map(|sample| sample.cores.len()).max().unwrap_or_default();
-    let whole: u64 = samples.iter().map(|sample| sample.interval).sum();
-    (0..cores)
-        .map(|core| {
-            let busy = samples.iter().map(|sample| sample.cores.get(core).unwrap_or(&0.0) * sample.interval as f64);
-            if whole == 0 { 0.0 } else { busy.sum::<f64>() / whole as f64 * 100.0 }
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Delay, Delays, Heading};
+    use crate::{Counter, Delay, Delays, Heading, Sample, ThreadUse};
 
     /// Creates a page of ten seconds of a thousand calls each; all begun 300 µs late and answered within 4 ms.
     fn page(second: u64) -> Page {
