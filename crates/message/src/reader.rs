@@ -43,14 +43,21 @@ fn past_quotes(text: &[u8], from: usize) -> Option<usize> {
 /// Reads a whole value; only white space may follow.
 #[inline]
 pub(crate) fn whole<'a, T: Field<'a>>(text: &'a [u8]) -> Result<T, Error> {
+    whole_at(text, 0)
+}
+
+/// The same of a text that stands at `start` in a message, from whose start an error counts.
+#[inline]
+pub(crate) fn whole_at<'a, T: Field<'a>>(text: &'a [u8], start: usize) -> Result<T, Error> {
     let mut scan = Reader::new(text);
     scan.ws();
-    match T::read(&mut scan) {
-        Some(value) => {
-            scan.ws();
-            if scan.is_done() { Ok(value) } else { Err(scan.error()) }
-        }
-        None => Err(scan.error()),
+    let value = T::read(&mut scan);
+    if value.is_some() {
+        scan.ws();
+    }
+    match value {
+        Some(value) if scan.is_done() => Ok(value),
+        _ => Err(Error::new(Reason::Malformed, start + scan.at)),
     }
 }
 

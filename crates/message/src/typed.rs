@@ -5,7 +5,7 @@ use crate::name_addr::NameAddr;
 use crate::reader::Field;
 use crate::uri::Uri;
 use crate::values::Values;
-use crate::{Error, Message, Name, Reason};
+use crate::{Error, Line, Message, Name, Reason};
 use std::ops::Range;
 
 impl<'a> Message<'a> {
@@ -174,7 +174,11 @@ impl<'a> Message<'a> {
     /// [`Reason::Malformed`].
     #[inline]
     pub fn mandatory<T: Field<'a>>(&self, name: Name) -> Result<T, Error> {
-        self.optional(name)?.ok_or_else(|| Error::new(missing(name), self.index().headers_end()))
+        // Not by way of `optional`: each step would copy the value.
+        match self.only_line(name)? {
+            Some(line) => crate::reader::whole_at(self.value(line), line.value as usize),
+            None => Err(Error::new(missing(name), self.index().headers_end())),
+        }
     }
 
     /// Value of a header field that may occur once.
@@ -183,18 +187,24 @@ impl<'a> Message<'a> {
     /// [`Reason::Repeated`] (unless the values are equal), [`Reason::Malformed`].
     #[inline]
     pub fn optional<T: Field<'a>>(&self, name: Name) -> Result<Option<T>, Error> {
+        match self.only_line(name)? {
+            Some(line) => crate::reader::whole_at(self.value(line), line.value as usize).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The line of a header field that may stand once.
+    #[inline]
+    fn only_line(&self, name: Name) -> Result<Option<&'a Line>, Error> {
         let Some(number) = crate::values::first_number(self, name) else { return Ok(None) };
         let line = &self.index().lines()[number];
-        let text = self.value(line);
-        if self.index().repeated(name)
-            && let Some(other) = self.index().lines_of(name).find(|l| self.value(l) != text)
-        {
-            return Err(Error::new(Reason::Repeated, other.start as usize));
+        if self.index().repeated(name) {
+            let text = self.value(line);
+            if let Some(other) = self.index().lines_of(name).find(|l| self.value(l) != text) {
+                return Err(Error::new(Reason::Repeated, other.start as usize));
+            }
         }
-        match crate::reader::whole(text) {
-            Ok(value) => Ok(Some(value)),
-            Err(e) => Err(Error::new(e.reason, line.value as usize + e.offset)),
-        }
+        Ok(Some(line))
     }
 
     /// Position of `part`, a slice that a view of this message returned. An empty slice has a position too (see

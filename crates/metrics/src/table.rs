@@ -121,6 +121,8 @@ macro_rules! metrics {
     ) => {
         $(#[$live_meta])*
         #[derive(Debug, Default)]
+        // Alone on its cache lines: each thread that writes has one, and they may lie side by side.
+        #[repr(align(128))]
         $live_vis struct $live { $($(#[doc = $doc])+ $live_vis $name: $crate::Count,)* }
 
         impl $live {

@@ -6,7 +6,9 @@ use std::task::Waker;
 
 /// The bell of one shard. The thread that put something into one of its queues rings; the shard, before it sleeps,
 /// says so and looks into its queues once more.
+// Alone on its cache lines, which those who ring read.
 #[derive(Default)]
+#[repr(align(128))]
 pub(crate) struct Bell {
     asleep: AtomicBool,
     waker: Mutex<Option<Waker>>,

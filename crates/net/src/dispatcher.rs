@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use strowger_core::call::{self, BUCKETS};
@@ -19,7 +20,8 @@ use strowger_core::{Arrival, Flow, Now, Outbox, Target, Transport};
 use strowger_message::scan;
 
 pub(crate) struct Dispatcher<S: Service, X: Extension<S>> {
-    pub(crate) process: Arc<Process<S>>,
+    /// Cloned within the shard alone: to count another holder of the process costs each shard the cache line of that count.
+    pub(crate) process: Rc<Arc<Process<S>>>,
     pub(crate) index: usize,
     pub(crate) service: S,
     pub(crate) out: Outbox,
@@ -95,7 +97,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
             clocks: process.settings.scheduling.timestamps.then(Clocks::default),
             arrival: (0, 0),
             extension: PhantomData,
-            process,
+            process: Rc::new(process),
         }
     }
 

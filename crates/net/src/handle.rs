@@ -68,7 +68,8 @@ impl<S: Service> std::ops::Deref for Process<S> {
     }
 }
 
-/// What others reach of one shard.
+/// Entry of one shard for other threads, alone on its cache lines: the shard writes it in each round.
+#[repr(align(128))]
 pub(crate) struct ShardEntry<S: Service> {
     pub(crate) bell: Bell,
     pub(crate) counters: Arc<Counters>,

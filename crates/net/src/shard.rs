@@ -240,7 +240,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                     }
                 };
                 if let Some(watch) = udp.watch_errors(wake) {
-                    let process = self.dispatcher.process.clone();
+                    let process = Arc::clone(&self.dispatcher.process);
                     tokio::task::spawn_local(or_fail(process, "a task that waits for ICMP errors", watch));
                 }
             }
@@ -253,7 +253,11 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 shard.streams.dialled(dial.slot, dial.generation, result, clock::now());
                 shard.wake();
             };
-            tokio::task::spawn_local(or_fail(self.dispatcher.process.clone(), "a task that makes a connection", make));
+            tokio::task::spawn_local(or_fail(
+                Arc::clone(&self.dispatcher.process),
+                "a task that makes a connection",
+                make,
+            ));
         }
         while let Some((slot, generation)) = self.streams.without_task.pop() {
             if let Some(connection) = self.streams.same(slot, generation) {

@@ -51,17 +51,19 @@ impl<'m> Asking<'m> {
 
 impl UserAgent {
     pub(super) fn requested(&mut self, round: &mut Round<'_>, arrival: &Arrival, message: &Message<'_>) {
-        let mandatory = match MandatoryHeaders::of(message) {
+        let mandatory = MandatoryHeaders::of(message);
+        // By reference: it is large.
+        let mandatory = match &mandatory {
             Ok(mandatory) => mandatory,
             Err(error) => return self.refuse(arrival, message, error.status(), round.out),
         };
         let method = message.method().unwrap_or(Method::Other);
         let call_hash = call::hash(self.call_secret, mandatory.call_id.text);
-        let asking = |server| Asking { message, mandatory: &mandatory, method, arrival, server, call_hash };
+        let asking = |server| Asking { message, mandatory, method, arrival, server, call_hash };
         match round.tx.request(round.now, message, arrival, call_hash, round.out) {
             Incoming::Absorbed => (),
             Incoming::Full => self.refuse(arrival, message, 503, round.out),
-            Incoming::Ack => self.acknowledged(round, message, &mandatory),
+            Incoming::Ack => self.acknowledged(round, message, mandatory),
             Incoming::New(server) => {
                 round.tx.set_reply(server, via::reply_target(&mandatory.via, arrival));
                 let asking = asking(server);

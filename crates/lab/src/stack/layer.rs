@@ -184,9 +184,10 @@ impl Layer for Stateless {
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> Tally {
         let parsed = self.index.parse(bytes, &self.limits);
         let message = Message::new(bytes, &self.index);
-        let (Ok(()), Ok(mandatory)) = (parsed, MandatoryHeaders::of(&message)) else { return Tally::default() };
+        let mandatory = MandatoryHeaders::of(&message);
+        let (Ok(()), Ok(mandatory)) = (parsed, &mandatory) else { return Tally::default() };
         if message.is_request() {
-            let range = self.writer.ok(&message, &mandatory, arrival, out);
+            let range = self.writer.ok(&message, mandatory, arrival, out);
             out.send(via::reply_target(&mandatory.via, arrival), range, 0);
         }
         Tally { completed: u32::from(message.status().is_some_and(|status| status >= 200)), failed: 0 }
@@ -238,12 +239,13 @@ impl Layer for Transactional {
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> Tally {
         let parsed = self.index.parse(bytes, &self.limits);
         let message = Message::new(bytes, &self.index);
-        let (Ok(()), Ok(mandatory)) = (parsed, MandatoryHeaders::of(&message)) else { return Tally::default() };
+        let mandatory = MandatoryHeaders::of(&message);
+        let (Ok(()), Ok(mandatory)) = (parsed, &mandatory) else { return Tally::default() };
         if message.is_request() {
             let call_hash = call::hash(self.writer.secret, mandatory.call_id.text);
             if let Incoming::New(server) = self.table.request(now, &message, arrival, call_hash, out) {
                 self.table.set_reply(server, via::reply_target(&mandatory.via, arrival));
-                let range = self.writer.ok(&message, &mandatory, arrival, out);
+                let range = self.writer.ok(&message, mandatory, arrival, out);
                 self.table.respond(now, server, 200, range, out);
             }
             return Tally::default();

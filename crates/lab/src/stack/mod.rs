@@ -2,7 +2,7 @@
 //!
 //! `strowger lab stack` is the program of the system `strowger-stack`. A calling and an answering side have shards of their own and
 //! go as fast as they can: each completed exchange begins the next, and as many as [`Setting::outstanding`] are under way.
-//! An application is on one of these layers:
+//! By TCP each has a connection of its own, whatever the number of threads. An application is on one of these layers:
 //!
 //! | [`Work`] | request | work of both sides |
 //! |---|---|---|

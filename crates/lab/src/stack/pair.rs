@@ -26,7 +26,7 @@ pub(super) struct Pair {
     calling: Node<Party>,
     /// None where the calling side answers itself.
     answering: Option<Node<Party>>,
-    counts: Arc<Counts>,
+    counts: Arc<[Counts]>,
 }
 
 /// Measurement of a window.
@@ -60,7 +60,7 @@ struct Moment {
 impl Pair {
     /// Starts both sides.
     pub(super) fn start(setting: &Setting) -> Result<Self, Error> {
-        let counts = Arc::new(Counts::default());
+        let counts: Arc<[Counts]> = (0..setting.threads).map(|_| Counts::default()).collect();
         if setting.is_itself {
             let calling = side(setting, None, &counts)?;
             return Ok(Self { calling, answering: None, counts });
@@ -83,10 +83,9 @@ impl Pair {
         std::thread::sleep(window);
         let after = self.moment();
         (0..setting.threads).for_each(|shard| handle.mailbox(shard).send(Order::Stop));
-        let count = |of: &AtomicU64| of.load(Relaxed);
-        let ended = || count(&self.counts.completed) + count(&self.counts.failed);
-        wait_until(Instant::now() + DRAIN, || ended() == count(&self.counts.begun));
-        let lost = count(&self.counts.begun).saturating_sub(ended());
+        let ended = || self.count(|of| &of.completed) + self.count(|of| &of.failed);
+        wait_until(Instant::now() + DRAIN, || ended() == self.count(|of| &of.begun));
+        let lost = self.count(|of| &of.begun).saturating_sub(ended());
         if after.completed == before.completed || lost > u64::from(setting.outstanding) / LOST {
             let reason = format!(
                 "{lost} of {} exchanges under way were lost: raise net.core.rmem_max, or keep fewer under way",
@@ -99,11 +98,16 @@ impl Pair {
         let answering = after.answering.zip(before.answering).map(|(after, before)| spent(after, before));
         Ok(Measured {
             completed: after.completed - before.completed,
-            failed: lost + count(&self.counts.failed),
+            failed: lost + self.count(|of| &of.failed),
             time: after.at - before.at,
             calling: answering.map(|_| both),
             answering: answering.or(Some(both)),
         })
+    }
+
+    /// Count of all shards.
+    fn count(&self, of: impl Fn(&Counts) -> &AtomicU64) -> u64 {
+        self.counts.iter().map(|counts| of(counts).load(Relaxed)).sum()
     }
 
     fn moment(&self) -> Moment {
@@ -113,7 +117,7 @@ impl Pair {
         };
         Moment {
             at: Instant::now(),
-            completed: self.counts.completed.load(Relaxed),
+            completed: self.count(|of| &of.completed),
             answering: self.answering.as_ref().map(busy),
             calling: busy(&self.calling),
         }
@@ -121,7 +125,7 @@ impl Pair {
 }
 
 /// Starts a side that calls this peer, or itself.
-fn side(setting: &Setting, peer: Option<SocketAddr>, counts: &Arc<Counts>) -> Result<Node<Party>, Error> {
+fn side(setting: &Setting, peer: Option<SocketAddr>, counts: &Arc<[Counts]>) -> Result<Node<Party>, Error> {
     let failed = |source| Error::NotStarted { name: "a side of the stack".into(), source };
     let bounds = Bounds { connection_memory_per_source: CONNECTION_MEMORY, ..Bounds::default() };
     let settings = NetSettings { shards: Shards::Fixed(setting.threads), bounds, ..NetSettings::default() };

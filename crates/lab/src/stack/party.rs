@@ -9,8 +9,9 @@ use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::dedicated::{DedicatedSockets, SocketRequest};
 use strowger_net::{Handle, Service, ServiceWithSockets};
 
-/// Connections of a shard that calls. The kernel gives their other ends to any shard, so that several share them evenly.
-const CONNECTIONS: usize = 16;
+/// Most connections of a side that calls: both ends are in one process, which may have no more than 1,024 descriptors. The kernel gives
+/// their other ends to any shard, so that several share them evenly.
+const CONNECTIONS: usize = 256;
 
 /// Order to a shard.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +28,9 @@ pub(super) struct Record {
     endpoint: Option<EndpointRecord>,
 }
 
-/// Exchanges of the calling side.
+/// Exchanges of a shard that calls. Alone on its cache lines: other shards count theirs at the same time.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(super) struct Counts {
     pub(super) begun: AtomicU64,
     pub(super) completed: AtomicU64,
@@ -42,7 +44,8 @@ pub(super) struct Party {
     pub(super) shard: usize,
     pub(super) transport: Transport,
     pub(super) peer: SocketAddr,
-    pub(super) counts: Arc<Counts>,
+    /// Counts of all shards.
+    pub(super) counts: Arc<[Counts]>,
     pub(super) calling: Calling,
 }
 
@@ -52,7 +55,7 @@ pub(super) struct Calling {
     is_running: bool,
     sockets: Option<DedicatedSockets>,
     targets: Vec<Target>,
-    /// Target of the next exchange.
+    /// Target of the next exchange that follows none.
     next: usize,
     /// Exchanges of this round: begun, and ended.
     begun: u64,
@@ -60,36 +63,46 @@ pub(super) struct Calling {
 }
 
 impl Party {
-    fn begin(&mut self, now: Now, count: u32, out: &mut Outbox) {
+    /// Begins exchanges: over the connection of the one that they follow, else over each connection in turn.
+    fn begin(&mut self, now: Now, count: u32, follows: Option<Flow>, out: &mut Outbox) {
         for _ in 0..count {
             let Some(target) = self.calling.targets.get(self.calling.next) else { return };
-            self.layer.begin(now, target, out);
+            if follows.is_some() {
+                self.layer.begin(now, &Target { flow: follows, ..*target }, out);
+            } else {
+                self.layer.begin(now, target, out);
+                self.calling.next = (self.calling.next + 1) % self.calling.targets.len();
+            }
             self.calling.begun += 1;
-            self.calling.next = (self.calling.next + 1) % self.calling.targets.len();
         }
     }
 
-    /// Counts exchanges that ended, and begins as many.
+    /// Counts exchanges that ended, and begins as many. `over`: the connection by which they ended.
     #[inline]
-    fn tally(&mut self, now: Now, ended: Tally, out: &mut Outbox) {
+    fn tally(&mut self, now: Now, ended: Tally, over: Option<Flow>, out: &mut Outbox) {
         let count = ended.completed + ended.failed;
         if count > 0 {
             self.calling.tally.completed += ended.completed;
             self.calling.tally.failed += ended.failed;
             if self.calling.is_running {
-                self.begin(now, count, out);
+                let is_own = |flow: &Flow| usize::from(flow.shard) == self.shard;
+                self.begin(now, count, over.filter(is_own), out);
             }
         }
     }
 
-    /// Finds where exchanges go: the listener of the peer, or connections of this shard.
-    fn aim(&mut self) {
+    /// Finds the targets of so many exchanges: the listener of the peer, or a connection for each, as telephones have. Exchanges that share a
+    /// connection share its system calls: where one thread works on all of them at the same time, a call costs half. The figures would
+    /// compare that, not threads.
+    fn aim(&mut self, exchanges: u32) {
         let target = Target::new(self.transport, ListenerId(0), self.peer);
         if self.transport == Transport::Udp {
             self.calling.targets = vec![target];
             return;
         }
-        let sockets = DedicatedSockets::new(&self.handle, self.shard, CONNECTIONS);
+        let most = (CONNECTIONS / self.counts.len()).max(1);
+        let connections = most.min(exchanges as usize);
+        let sockets = DedicatedSockets::new(&self.handle, self.shard, connections);
         let sockets = self.calling.sockets.insert(sockets);
         let request = SocketRequest {
             transport: self.transport,
@@ -99,7 +112,7 @@ impl Party {
             name: None,
         };
         let open = |_| sockets.open(request).ok().map(|opened| Target { flow: Some(opened.flow), ..target });
-        self.calling.targets = (0..CONNECTIONS).filter_map(open).collect();
+        self.calling.targets = (0..connections).filter_map(open).collect();
     }
 }
 
@@ -113,20 +126,21 @@ impl Service for Party {
         let ended = std::mem::take(&mut calling.tally);
         let begun = std::mem::take(&mut calling.begun);
         if begun > 0 || ended != Tally::default() {
-            self.counts.begun.fetch_add(begun, Relaxed);
-            self.counts.completed.fetch_add(ended.completed.into(), Relaxed);
-            self.counts.failed.fetch_add(ended.failed.into(), Relaxed);
+            let counts = &self.counts[self.shard];
+            counts.begun.fetch_add(begun, Relaxed);
+            counts.completed.fetch_add(ended.completed.into(), Relaxed);
+            counts.failed.fetch_add(ended.failed.into(), Relaxed);
         }
     }
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         let ended = self.layer.receive(now, arrival, bytes, out);
-        self.tally(now, ended, out);
+        self.tally(now, ended, arrival.flow, out);
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
         let ended = self.layer.poll(now, out);
-        self.tally(now, ended, out);
+        self.tally(now, ended, None, out);
     }
 
     fn deadline(&mut self) -> Option<u64> {
@@ -137,8 +151,8 @@ impl Service for Party {
         match order {
             Order::Begin(count) => {
                 self.calling.is_running = true;
-                self.aim();
-                self.begin(now, count, out);
+                self.aim(count);
+                self.begin(now, count, None, out);
             }
             Order::Stop => self.calling.is_running = false,
         }
@@ -146,7 +160,7 @@ impl Service for Party {
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
         let ended = self.layer.failed(now, token, out);
-        self.tally(now, ended, out);
+        self.tally(now, ended, None, out);
     }
 
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}

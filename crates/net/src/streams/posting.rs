@@ -130,9 +130,10 @@ impl Streams {
     /// Whether this flow is a connection to the peer that the target means: of its transport, to its address, and where a name is to be
     /// proved, of that name. Wherever the flow was read, no message goes to another peer by it. To a peer that said that it will say
     /// no more only responses go.
-    fn leads_to(&mut self, flow: Flow, target: &Target, message: &[u8]) -> bool {
-        let names = self.network.names.clone();
-        let Some(connection) = self.same(flow.slot, flow.generation) else { return false };
+    fn leads_to(&self, flow: Flow, target: &Target, message: &[u8]) -> bool {
+        let place = self.slots.get(flow.slot as usize).filter(|place| place.generation == flow.generation);
+        let Some(connection) = place.and_then(|place| place.connection.as_deref()) else { return false };
+        let names = &self.network.names;
         // Of a link-local address the zone is not always known.
         let meant =
             |address: SocketAddr| (address.ip(), address.port()) == (target.address.ip(), target.address.port());
@@ -141,7 +142,7 @@ impl Streams {
             alias
                 .certificate
                 .as_ref()
-                .is_some_and(|certificate| certificate.is_valid_for(target.name, target.address.ip(), &names))
+                .is_some_and(|certificate| certificate.is_valid_for(target.name, target.address.ip(), names))
         };
         let finished = connection.half_closed && (connection.closing || !message.starts_with(b"SIP/2.0 "));
         !finished
