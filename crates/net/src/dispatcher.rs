@@ -20,7 +20,8 @@ use strowger_core::{Arrival, Flow, Now, Outbox, Target, Transport};
 use strowger_message::scan;
 
 pub(crate) struct Dispatcher<S: Service, X: Extension<S>> {
-    /// Cloned within the shard alone: to count another holder of the process costs each shard the cache line of that count.
+    /// State of all shards. Its clones stay within the shard, so that they do not write the reference count that all shards share.
+    #[expect(clippy::redundant_allocation, reason = "a second count, of this shard alone")]
     pub(crate) process: Rc<Arc<Process<S>>>,
     pub(crate) index: usize,
     pub(crate) service: S,
