@@ -207,7 +207,7 @@ fn documents_say_what_they_meet() {
     let ran = run("200", "<nop><action><exec play_dtmf=\"1\"/></action></nop>");
     ran.all_successful(3);
     ran.ended_with(0);
-    assert!(ran.said.contains("call.xml:12:") && ran.said.contains("a second time"), "{}", ran.said);
+    assert!(ran.said.contains("call.xml:12:") && ran.said.contains("is repeated here"), "{}", ran.said);
     assert!(ran.said.contains("3 × audio cannot be sent"), "{}", ran.said);
 
     let ran = run("486", "");

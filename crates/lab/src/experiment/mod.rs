@@ -191,6 +191,6 @@ pub struct Call {
     pub transport: Transport,
     /// Owner of a socket or connection of callers.
     pub connections: Connections,
-    /// Whether each trial starts its system anew, also one that is made again.
+    /// Whether the system is restarted before each trial, also before a repeated one.
     pub fresh: bool,
 }

@@ -61,7 +61,7 @@ fn warnings_name_the_place() {
         );
     };
     has(8, 22, "is `rtd` meant?");
-    has(8, 37, "second time");
+    has(8, 37, "is repeated here");
     has(9, 15, "&lt;");
     has(9, 15, "&amp;");
     has(9, 15, "&quot;");
