@@ -48,7 +48,8 @@ fn asked() -> Asked {
             let mut add = |spec: &SystemSpec| {
                 let scenario = experiment.configuration(spec, &axes);
                 let beside = spec.beside.iter().map(|name| fill(name, &axes)).collect();
-                asked.insert((spec.driver.clone(), scenario, document.clone()), (beside, has_users));
+                // The first value of an axis names the smaller database.
+                asked.entry((spec.driver.clone(), scenario, document.clone())).or_insert((beside, has_users));
             };
             experiment.systems.iter().filter(|spec| spec.has(&axes)).for_each(&mut add);
         }

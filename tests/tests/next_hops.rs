@@ -174,16 +174,14 @@ fn a_frozen_name_server_and_a_dead_host_slow_one_call() {
     names.freeze(true);
     let asked = names.askers().len();
     let begun = Instant::now();
-    let mut slow = Vec::new();
+    let mut took = Vec::new();
     while begun.elapsed() < Duration::from_secs(5) {
-        let took = reaches(&mut caller, URI, &second);
-        if !took.is_below(AT_ONCE) {
-            slow.push(took);
-        }
+        took.push(reaches(&mut caller, URI, &second));
         // Ten calls a second: the name is in use.
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert_eq!(slow.len(), 1, "{slow:?}");
+    let slow = took.iter().filter(|took| !took.is_below(AT_ONCE)).count();
+    assert!(slow <= 1 && took.iter().any(|took| took.is_at_least(SLOW)), "{took:?}");
     assert!(names.askers().len() > asked, "it was asked on");
     assert!(metric(&server, "strowger_names_stale_total") > 1.0);
     // A name that it has never said anything about is not waited for by those who use another.
