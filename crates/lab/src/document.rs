@@ -76,16 +76,14 @@ pub fn text(name: &str, parties: &Parties) -> Result<String, Error> {
         None => own(name)?,
     };
     let Parties { users, answer, hold } = parties;
+    // The bracket of an IPv6 address is no keyword.
+    let answer = answer.to_string().replace('[', "\\x5b");
     let uri = match users {
         0 => format!("sip:service@{answer}"),
         _ => format!("sip:[field2]@{DOMAIN}"),
     };
-    let values = [
-        ("DOMAIN", DOMAIN.to_owned()),
-        ("URI", uri),
-        ("ANSWER", answer.to_string()),
-        ("HOLD", hold.as_millis().to_string()),
-    ];
+    let values =
+        [("DOMAIN", DOMAIN.to_owned()), ("URI", uri), ("ANSWER", answer), ("HOLD", hold.as_millis().to_string())];
     fill(&text, &values).map_err(|error| match error {
         Error::Unexpected { reason, .. } => Error::Unexpected {
             what: format!("document {name}"),

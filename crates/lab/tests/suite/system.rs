@@ -40,6 +40,14 @@ fn stub(script: &str, more: &str) -> TempDir {
 }
 
 #[test]
+fn the_bracket_of_an_address_in_a_document_is_no_keyword() {
+    let answer = "[fd77::3]:5060".parse().expect("an address");
+    let parties = Parties { users: 0, answer, hold: Duration::ZERO };
+    let text = document::text("call", &parties).unwrap_or_else(|error| panic!("{error}"));
+    assert!(text.contains("sip:service@\\x5bfd77::3]:5060"), "{text}");
+}
+
+#[test]
 fn every_experiment_names_configurations_documents_and_backends_that_exist() {
     let parties = Parties { users: 1, answer: ([127, 0, 0, 1], 9).into(), hold: Duration::from_millis(100) };
     let mut seen = 0;
