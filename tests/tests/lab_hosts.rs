@@ -177,7 +177,7 @@ fn what_cannot_be_used_is_said_before(network: &Network) {
         let (code, said) = network.run("refused", &words);
         assert!(code == Some(2) && said.contains(part), "{words:?}: {code:?}: {said}");
     }
-    let words = ["--system", "strowger", "--only", "letter=F", "--caller", "west"];
+    let words = ["--system", "strowger", "--only", "letter=H1", "--caller", "west"];
     let output = network.command_of("stress", "", "refused", &words).output().expect("it runs");
     let (code, said_of) = (output.status.code(), said(&output));
     assert!(code == Some(2) && said_of.contains("leave out --caller"), "{code:?}: {said_of}");
