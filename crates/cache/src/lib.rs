@@ -1,7 +1,7 @@
-//! A cache of bytes with lives and counters: what the server may forget, and what several servers may share.
+//! Caches of byte strings with lives and counters: data that the server may lose, and data that several servers share.
 //!
-//! The one rule of use: no shard waits. An [`Engine`](engine::Engine) answers a request at once or under a [`ticket`]; a fetch that finds
-//! nothing and one that fails are both answers that the caller lives with.
+//! The one rule of use: no shard waits. An [`Engine`](engine::Engine) answers a request at once or with a [`ticket`]. A fetch may find
+//! nothing or fail; the caller must work without it.
 //!
 //! ```
 //! use strowger_cache::local::LocalCache;
@@ -21,36 +21,27 @@
 //! # Ok::<(), strowger_cache::error::CacheError>(())
 //! ```
 //!
-//! * [`request`]: what a cache is asked and what it answers, in the words of no engine in particular; [`error`], why it did not.
-//! * [`engine`]: engines of either kind; [`ticket`], how a later answer comes back.
-//! * [`local`]: the engine in this process; [`log`], by which its entries outlive it; [`settings`] and [`gauges`] of both.
-//! * [`servers`]: where caches in other processes are, whose engines are in `remote`, a feature of this crate; [`waiting`], for threads that
-//!   may wait.
+//! * [`request`]: requests and answers, the same for all engines; [`error`]: failures.
+//! * [`engine`]: the engines behind one type; [`ticket`]: later answers.
+//! * [`local`]: the engine in this process; [`log`]: its entries on disk; [`settings`] and [`gauges`] of both.
+//! * [`servers`]: addresses of cache servers, whose clients are the feature `remote`; [`waiting`]: requests of threads that may wait.
 //!
-//! # Why the local engine is code of our own
-//!
-//! A cache for millions of subscribers has to meet all of these: a bound in bytes, a life for each entry, eviction by frequency, an entry of
-//! 80 bytes in at most 168, and entries that outlive a kill. The libraries meet some. `quick_cache` (S3-FIFO) has weights but no lives and
-//! no disk, and an entry is an allocation for the key and one for the value beside its slot. `moka` has lives, weights and frequency, at several
-//! pointers, timer nodes and a reference count for each entry, and threads or callers that do its housekeeping; no disk. `foyer` has a disk, as
-//! a second level of blocks that may lose what was stored last, and needs a runtime. A database of key and value (`sled`, `redb`) keeps
-//! entries and evicts none. What was built here instead is small: cells, two queues and a wheel, under one lock for each partition.
+//! The decisions 16 and 17 in `docs/decisions` have the reasons for engines of our own.
 //!
 //! # Memory
 //!
-//! A partition has cells of 64 bytes; an entry is a chain of them, its head in the first. So an entry of 80 bytes takes 128 and 7 to 11
-//! of the index, a chain is freed without leaving a hole of its own size, and the bound counts all that is there. The price is paid by
-//! large values, which are copied in pieces of 60 bytes: the cache takes values of a megabyte and is made for those of some kilobytes.
-//! Cells come from the allocator of the program in chunks of a little less than a power of two: a chunk of 64 KiB that begins at a line of
-//! memory would take 85 KiB of mimalloc's.
+//! A partition has cells of 64 bytes; an entry is a chain of cells. So an entry of 80 bytes takes 128 bytes and 7 to 11 of the index, a freed
+//! chain leaves no hole of its own size, and the bound counts all memory. Large values are copied in pieces of 60 bytes: the cache accepts
+//! values of a megabyte and is made for kilobytes. Cells come from the allocator of the program in chunks of a little less than a power
+//! of two: a chunk of 64 KiB at the start of a line of memory would take 85 KiB of mimalloc's.
 //!
 //! # Speed
 //!
-//! A fetch waits for memory twice: for a line of the index, and for the entry, whose cells are side by side. Among ten million entries a wait
-//! is a quarter of a microsecond, and nearly all that a fetch costs. Two things help. The allocator of the server has the kernel give memory
-//! in pages of 2 MB where it can, so less is looked up on the way; the cache does nothing for it. And a fetch is short, some 320 instructions
-//! where a processor looks ahead by 500, and branches as expected: so one that follows at once begins to wait while the first still does, the
-//! locks of two partitions between them notwithstanding. What is rare in a fetch stands in functions of its own for that.
+//! A fetch waits for memory twice: for a line of the index, and for the entry, whose cells are adjacent. Among ten million entries a wait takes
+//! a quarter of a microsecond, nearly all of the fetch. Two things help. The allocator of the server can use pages of 2 MB, which
+//! shortens address translation. And a fetch has about 320 instructions with predictable branches, fewer than the 500 by which a
+//! processor looks ahead: the next fetch begins to wait while the first still does, despite the locks of two partitions. Rare code of a
+//! fetch is in functions of its own for that reason.
 //!
 //! # Where is ...?
 //!

@@ -1,20 +1,19 @@
 //! Subscribers, the location table, kept calls and rows of accounting: their tables and writers, and the contracts of the engines that keep
 //! them.
 //!
-//! The one rule of use: no shard waits. What takes time is asked for with a [`ticket`], which comes back with the result; what a 200
-//! promises is kept only when its ticket has come back.
+//! The one rule of use: no shard waits. A slow operation has a [`ticket`], which comes back with the result; a 200 leaves only when its ticket
+//! has come back.
 //!
-//! The store speaks bytes, texts and numbers; it knows no SIP. What a contact means, which of two URIs are equal, who may
-//! replace which is the registrar's to say (`strowger-core`); the store keeps what it decided, in order, and says when it
-//! is kept.
+//! The store knows bytes, texts and numbers, but no SIP. The registrar (`strowger-core`) decides about Contacts, equal URIs and
+//! replacements; the store keeps its decisions in order, and reports when they are durable.
 //!
 //! * [`location`]: the table that every call reads.
-//! * [`journal`]: from that table to a database, in groups, with tickets; [`clock`]: by which time bindings end.
-//! * [`group`]: the writer under it, for any kind of row; [`lasting_failure`]: when one is worth a line of the log.
-//! * [`subscriber`]: users and their HA1s; [`cached_subscribers`], the users of any database; [`read_through`], the cache before it, for
-//!   any kind of question; [`second_level`], one more that several servers may share; [`credential_cache`], where users who are registered stand
-//!   alone.
-//! * [`calls`]: the call store, which keeps the state of calls beyond the process; [`accounting`]: rows that are written of calls.
+//! * [`journal`]: changes of that table on their way to a database, in groups, with tickets; [`clock`]: the time by which bindings end.
+//! * [`group`]: the writer of groups of any row; [`lasting_failure`]: log lines about a failure that lasts.
+//! * [`subscriber`]: users and their HA1s; [`cached_subscribers`]: users of any database; [`read_through`]: the cache before it, for
+//!   any question; [`second_level`]: a further cache that several servers share; [`credential_cache`]: credentials of registered users in a
+//!   cache alone.
+//! * [`calls`]: the call store, which keeps the state of calls beyond the process; [`accounting`]: rows of calls.
 //!
 //! Engines implement [`journal::BindingEngine`], [`read_through::Engine`], [`subscriber::SubscriberWatch`], [`calls::Engine`] and
 //! [`accounting::sink::Sink`]. They are in `strowger-backend`; [`database_url`] says where a database server is.

@@ -1,4 +1,4 @@
-//! Places of behaviours: the tables "Where is ...?" of ARCHITECTURE.md and of the front pages of the crates.
+//! Places of behaviours: the tables "Where is ...?" of ARCHITECTURE.md and of the pages of crates and modules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn section<'a>(text: &'a str, heading: &str) -> Option<&'a str> {
     Some(rest.split(&format!("\n{level} ")).next().unwrap_or_default())
 }
 
-/// The files of "Where is ...?" are there, and hold the words behind them; so do those of the front pages of the crates.
+/// The files of "Where is ...?" are there, and hold the words behind them; so do those of the pages of crates and modules.
 #[test]
 fn each_behaviour_is_where_the_architecture_says() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there");
@@ -60,9 +60,6 @@ fn each_behaviour_is_where_the_architecture_says() {
     );
     let mut behaviours = nouns;
     for (path, text) in sources(&["crates"]) {
-        if !path.ends_with("src/lib.rs") && !path.ends_with("src/main.rs") {
-            continue;
-        }
         let page: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("//!")).collect();
         let page: Vec<&str> = page.into_iter().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
         let page = page.join("\n");

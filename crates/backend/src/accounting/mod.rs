@@ -34,9 +34,9 @@
 //!
 //! | behaviour | file |
 //! |---|---|
-//! | rows and columns | `record.rs` |
-//! | writer thread, spool, quarantine | `writer.rs`; `spool.rs`; `quarantine.rs` |
-//! | masks | `mask.rs` |
+//! | rows and columns; masks | `store/src/accounting/record.rs`; `mask.rs` |
+//! | writer thread; halving of a refused group | `writer.rs`; `work.rs`; `halving.rs` |
+//! | spool; quarantine | `backend/src/files/spool.rs`; `quarantine.rs` |
 
 mod counts;
 mod halving;

@@ -11,7 +11,7 @@
 //! use strowger_cache::waiting::WaitingCache;
 //! use strowger_cache::remote::{RemoteCache, RemoteSettings};
 //!
-//! // No server is needed to begin with.
+//! // It starts without a server.
 //! let servers = vec!["127.0.0.1:1".parse()?];
 //! let remote = RemoteCache::start(RemoteSettings::new(Service::Memcached, servers))?;
 //! let mut cache = WaitingCache::new(Engine::Remote(Arc::new(remote)));
@@ -20,27 +20,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Asking* queues a request, with its bytes, for the thread of the engine, or for the tasks of a shard that has [connections of its
-//! own](RemoteCache::local): no other thread is woken for what that asks. Requests of a round leave together when it is
-//! [flushed](RemoteCache::flush), many on one connection without waiting for one another.
+//! *Queue.* A request is queued with its bytes for the thread of the engine, or for the tasks of a shard with [connections of its
+//! own](RemoteCache::local), which wakes no other thread. Requests of a round leave together on [`flush`](RemoteCache::flush), many on one
+//! connection without waiting for one another.
 //!
-//! *Order.* Requests of one thread for one key keep their order, and so do changes of it by several threads: while one is under way all requests
-//! for the key go by the connections that it went by.
+//! *Order.* Requests of one thread for one key keep their order, and so do changes of a key by several threads: while a change is in progress,
+//! all requests for the key use its connections.
 //!
-//! *Answers.* Each request has one answer within its deadline: what the server says, [`TimedOut`](CacheError::TimedOut), or
-//! [`Unavailable`](CacheError::Unavailable) at once where the server is not reached. A change that timed out may have been made.
-//! Replies come in the order of requests, and one that does not fit (another type, another key or token where the protocol repeats them)
-//! ends the connection: no request is answered by the reply to another one.
+//! *Answers.* Each request has one answer within its deadline: the reply of the server, [`TimedOut`](CacheError::TimedOut), or
+//! [`Unavailable`](CacheError::Unavailable) at once if the server is not reached. A change that timed out may have been made.
+//! Replies arrive in the order of requests. A reply that does not fit (another type, another key or token if the protocol repeats them)
+//! ends the connection: no request gets the reply to another one.
 //!
-//! *A server that is silent* is waited for by a few requests. Then its connection is given up, and until one that answers can be made, which
-//! is tried again and again after growing pauses, requests fail at once.
-//!
-//! # Why code of our own
-//!
-//! `redis` (redis-rs) multiplexes one connection, and knows clusters and Sentinels. A request there is a future with a channel for its
-//! reply, and brings a parser for each type that Redis has and 20 crates; what its connection does with requests that were given up, and how
-//! often it connects again, is its own affair. Memcached has no client that speaks the meta commands and pipelines. What both need is the
-//! same: a queue, connections with deadlines, replies in order. It stands here once, and the protocols are a file each.
+//! *Silent servers.* A few requests wait for a silent server. Then its connection is closed, and requests fail at once until a new
+//! connection answers; attempts follow each other after growing pauses.
 //!
 //! # Where is ...?
 //!
