@@ -39,7 +39,9 @@ fn shows_every_figure(name: &str, folder: &Path) {
     command.args(["lab", "run", name, "--profile", "smoke", "--out"]).arg(&run).current_dir(folder);
     let output = command.output().expect("it runs");
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{name}: {said}");
+    // The reason is at its end, and a reader of a long log sees the first lines.
+    let last: Vec<&str> = said.lines().rev().take(12).collect();
+    assert_eq!(output.status.code(), Some(0), "{name}: the last lines first: {last:#?}\n{said}");
     let found = report::of_folder(&run, |report| Ok(report.shapes())).unwrap_or_else(|error| panic!("{name}: {error}"));
     let experiment = shipped(name);
     let promised = expected(&experiment, Profile::Smoke, &plan(&experiment, Profile::Smoke, &[]));

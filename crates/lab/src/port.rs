@@ -1,20 +1,25 @@
 //! Ports of loopback that no program uses.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ops::Range;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as LocalAddress, UnixDatagram};
+use std::sync::{Mutex, PoisonError};
 
 /// Below the ports that Linux gives to clients, so that no connection made meanwhile takes one.
-const FIRST: u32 = 12_000;
-const COUNT: u32 = 20_000;
+static LONG: Mutex<Ports> = Mutex::new(Ports::new(12_000..32_000));
+/// Ports of four digits.
+static SHORT: Mutex<Ports> = Mutex::new(Ports::new(9_000..9_900));
 
-static NEXT: AtomicU32 = AtomicU32::new(u32::MAX);
+/// Ports in a block. A process owns whole blocks.
+const BLOCK: u16 = 20;
 
 /// A port of 127.0.0.1 that is free for UDP and TCP, and that this process was not given before.
 ///
 /// # Panics
 /// There is none.
 pub fn free() -> u16 {
-    next(&NEXT, FIRST, COUNT, 1)
+    next(&LONG, 1)
 }
 
 /// The same of an address of this machine.
@@ -35,7 +40,7 @@ pub fn free_at(ip: IpAddr) -> u16 {
 /// # Panics
 /// There is none.
 pub fn pair() -> u16 {
-    next(&NEXT, FIRST, COUNT, 2)
+    next(&LONG, 2)
 }
 
 /// The same of four digits, 9000 to 9899, for programs that write no more.
@@ -43,22 +48,72 @@ pub fn pair() -> u16 {
 /// # Panics
 /// There is none.
 pub fn short() -> u16 {
-    static SHORT: AtomicU32 = AtomicU32::new(u32::MAX);
-    next(&SHORT, 9_000, 900, 1)
+    next(&SHORT, 1)
 }
 
-/// The first of `wanted` ports that follow each other.
-fn next(next: &AtomicU32, first: u32, count: u32, wanted: u32) -> u16 {
-    // Test programs that run side by side start in different places.
-    let start = std::process::id().wrapping_mul(97) % count;
-    let _ = next.compare_exchange(u32::MAX, start, Ordering::Relaxed, Ordering::Relaxed);
-    for _ in 0..count {
-        let port = (first + next.fetch_add(wanted, Ordering::Relaxed) % count) as u16;
-        if (port..port + wanted as u16).all(is_free) {
-            return port;
-        }
+fn next(ports: &Mutex<Ports>, wanted: u16) -> u16 {
+    let port = ports.lock().unwrap_or_else(PoisonError::into_inner).next(wanted);
+    port.expect("a port of 127.0.0.1 is free")
+}
+
+/// Ports of a range that this process gives. It owns the blocks of which it holds a socket with their name: otherwise two processes that look
+/// for a port take the same one, or the look of one has the bind of the other refused.
+#[derive(Debug)]
+struct Ports {
+    range: Range<u16>,
+    held: Vec<UnixDatagram>,
+    /// Ports of the blocks that it owns, in their order.
+    owned: Vec<Range<u16>>,
+    /// Number of the block from which it gives, and how many of it were given.
+    at: (usize, u16),
+}
+
+impl Ports {
+    const fn new(range: Range<u16>) -> Self {
+        Self { range, held: Vec::new(), owned: Vec::new(), at: (0, 0) }
     }
-    panic!("no port of 127.0.0.1 is free");
+
+    /// The first of `wanted` free ports that follow each other. None if there are none.
+    fn next(&mut self, wanted: u16) -> Option<u16> {
+        // Enough for each block to be taken, given and left.
+        for _ in 0..=2 * self.range.len() {
+            let (block, given) = self.at;
+            match self.owned.get(block) {
+                None => {
+                    if !self.claim() {
+                        // All blocks are taken: those of this process serve once more.
+                        self.at = (0, 0);
+                    }
+                }
+                Some(_) if given + wanted > BLOCK => self.at = (block + 1, 0),
+                Some(range) => {
+                    self.at.1 += wanted;
+                    let port = range.start + given;
+                    if (port..port + wanted).all(is_free) {
+                        return Some(port);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes a block that no process owns. False: there is none.
+    fn claim(&mut self) -> bool {
+        let starts: Vec<u16> = self.range.clone().step_by(BLOCK.into()).collect();
+        // Processes that follow one another begin in different places: a server that was ended leaves connections behind for a minute.
+        let begin = (std::process::id().wrapping_mul(97) % starts.len() as u32) as usize;
+        let claim = |first: u16| {
+            let address = LocalAddress::from_abstract_name(format!("strowger-ports-{first}")).ok()?;
+            Some((UnixDatagram::bind_addr(&address).ok()?, first))
+        };
+        let Some((socket, first)) = starts[begin..].iter().chain(&starts[..begin]).copied().find_map(claim) else {
+            return false;
+        };
+        self.held.push(socket);
+        self.owned.push(first..first + BLOCK);
+        true
+    }
 }
 
 /// Tells whether no program has this port of 127.0.0.1, by UDP or TCP.
@@ -93,5 +148,22 @@ mod tests {
             askers.into_iter().flat_map(|asker| asker.join().expect("there are ports")).collect()
         });
         assert_eq!(given.iter().collect::<BTreeSet<_>>().len(), given.len());
+    }
+
+    /// Two of these are as two processes.
+    #[test]
+    fn no_two_processes_own_a_block_and_the_last_ports_are_given_again() {
+        let mut both = [(); 2].map(|()| Ports::new(8_000..8_000 + 3 * BLOCK));
+        let [mut one, mut other] = both.each_mut().map(|ports| BTreeSet::from([ports.next(1).expect("a port")]));
+        for _ in 0..200 {
+            one.extend(both[0].next(2));
+            other.extend(both[1].next(1));
+        }
+        assert!(one.is_disjoint(&other), "{one:?} {other:?}");
+        // One of them took the third block.
+        let blocks: Vec<usize> = both.iter().map(|ports| ports.held.len()).collect();
+        assert_eq!(blocks.iter().sum::<usize>(), 3);
+        drop(both);
+        assert!(Ports::new(8_000..8_000 + BLOCK).next(1).is_some(), "what ended owns nothing");
     }
 }

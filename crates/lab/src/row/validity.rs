@@ -24,6 +24,8 @@ words! {
         Clock = "clock",
         /// The server ran from begin to end.
         Restart = "restart",
+        /// Each event was made at its time.
+        Events = "events",
     }
 }
 

@@ -10,13 +10,18 @@ use std::time::{Duration, Instant, SystemTime};
 /// Step of a wait, after which the end of the trial is looked for.
 const STEP: Duration = Duration::from_millis(20);
 
+/// Lateness of an event that a trial bears.
+const LATE: Duration = Duration::from_millis(500);
+
 /// Events that were made.
 #[derive(Debug, Default)]
 pub(super) struct Made {
     /// Time in which the server was to be away.
     pub(super) away: Duration,
-    /// Sentence about a server that did not start again, or an event that was not made.
+    /// Sentence about a server that did not start again.
     pub(super) fault: Option<String>,
+    /// Sentence about an event that was not made at its time.
+    pub(super) late: Option<String>,
 }
 
 /// Makes the events of a trial. `begins`: the begin of its window; `is_over`: whether it has ended.
@@ -36,8 +41,12 @@ pub(super) fn make(
     let mut killed = None;
     for event in own {
         if !wait(begin + event.at, is_over) {
-            made.fault = Some(format!("the trial ended before the event at {:?}", event.at));
+            made.late = Some(format!("the trial ended before the event at {:?}", event.at));
             return made;
+        }
+        let late = SystemTime::now().duration_since(begin + event.at).unwrap_or_default();
+        if late > LATE {
+            made.late = Some(format!("the event at {:?} was made {late:.1?} later", event.at));
         }
         if let Err(fault) = one(event, side, &mut killed, &mut made.away) {
             made.fault = Some(fault);

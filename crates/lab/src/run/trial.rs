@@ -52,7 +52,7 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
         None => site.side.ended()?.or(lost),
     };
     let (away, busiest, clock) = (happened.away, watched.busiest, watched.clock);
-    let mut evidence = Evidence { ended, away, busiest, clock, ..Evidence::default() };
+    let mut evidence = Evidence { ended, late: happened.late, away, busiest, clock, ..Evidence::default() };
     let made = match made {
         Ok(made) => made,
         Err(gone @ Error::Host { .. }) => return Err(gone),

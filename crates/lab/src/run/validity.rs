@@ -28,6 +28,8 @@ pub struct Evidence {
     pub clock: Option<String>,
     /// Sentence about a server that ended or was started again.
     pub ended: Option<String>,
+    /// Sentence about an event that was not made at its time.
+    pub late: Option<String>,
     /// Rows of accounting.
     pub accounting: Option<Accounting>,
     /// Window.
@@ -69,6 +71,9 @@ pub fn reasons(evidence: &Evidence, figures: &Figures) -> Vec<Reason> {
             Check::Restart,
             format!("{ended}: look into the log of the system in the folder of the trial"),
         ));
+    }
+    if let Some(late) = &evidence.late {
+        found.push(reason(Check::Events, format!("{late}: the machine is too busy")));
     }
     if let Some(accounting) = evidence.accounting.filter(|accounting| !accounting.is_complete()) {
         let Accounting { written, wanted, .. } = accounting;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use strowger_measure::process::tree;
 
 /// Time that a system has until it is ready.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(60);
 
 /// Time that an external system has for an answer, and between two requests.
 const ANSWER: Duration = Duration::from_secs(5);

@@ -49,7 +49,7 @@ fn an_ordered_restart_is_no_fault() {
 #[test]
 fn each_planted_fault_is_found_by_its_check_alone() {
     type Plant = fn(&mut Evidence, &mut Figures);
-    let faults: [(Check, &str, Plant); 12] = [
+    let faults: [(Check, &str, Plant); 13] = [
         (Check::Generator, "late", |evidence, _| {
             evidence.generator.push(Reason { check: Check::Generator, sentence: "it was 20 ms late".into() });
         }),
@@ -61,6 +61,7 @@ fn each_planted_fault_is_found_by_its_check_alone() {
         }),
         (Check::Clock, "by 40 ms", |evidence, _| evidence.clock = Some("north: its clock moved by 40 ms".into())),
         (Check::Restart, "signal: 9", |evidence, _| evidence.ended = Some("strowger ended (signal: 9)".into())),
+        (Check::Events, "at 2s", |evidence, _| evidence.late = Some("the trial ended before the event at 2s".into())),
         (Check::Accounting, "99 rows", |evidence, _| {
             evidence.accounting = Some(Accounting { written: 99, wanted: 100, allowed: 2 });
         }),
