@@ -56,7 +56,7 @@ impl Claim {
 }
 
 /// What calls count under, by its hash.
-type Calls = HashMap<u64, Entry>;
+type Calls = HashMap<u64, Entry, foldhash::fast::RandomState>;
 
 #[derive(Debug)]
 struct Entry {
