@@ -31,6 +31,7 @@ use crate::output::{self, Refusal, code, usage};
 Examples:
   strowger lab run relay                                     all systems of the experiment
   strowger lab run relay --system strowger --profile smoke   a first look
+  strowger lab run relay --without kamailio                  all but this one
   strowger lab run stress --profile standard --out stress    rows, logs and reports in the folder stress
   strowger lab run stress --profile standard --out stress --resume
   strowger lab run relay --system strowger --system baseline=/tmp/strowger
@@ -58,6 +59,9 @@ pub(crate) struct RunArguments {
     /// the address of a server that runs.
     #[arg(long, value_name = "NAME[=PATH]", value_parser = system)]
     pub system: Vec<(String, Option<String>)>,
+    /// System to leave out, by its name or its driver's; several are possible. An experiment that does not have it runs as it is.
+    #[arg(long, value_name = "NAME", conflicts_with = "system")]
+    pub without: Vec<String>,
     #[command(flatten)]
     pub plan: PlanArguments,
     /// Folder of the run [default: EXPERIMENT-PROFILE].
@@ -87,6 +91,7 @@ fn system(text: &str) -> Result<(String, Option<String>), String> {
 
 pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
     let (mut experiment, text) = read(&arguments.experiment)?;
+    leave_out(&mut experiment, &arguments.without)?;
     let program = std::env::current_exe().map_err(|error| failed(format!("this program has no path: {error}")))?;
     process::end_by_signals().map_err(|error| failed(format!("Ctrl-C cannot be caught: {error}")))?;
     let mut command = std::process::Command::new(&program);
@@ -136,6 +141,22 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
         (Err(error), _) => (code::FAILED, format!("{error}\n")),
     };
     Err(Refusal(code, format!("{reason}{kept}, --resume goes on with them")))
+}
+
+/// Removes systems from an experiment.
+fn leave_out(experiment: &mut Experiment, names: &[String]) -> Result<(), Refusal> {
+    let own = experiment.systems.iter().map(|spec| spec.name.as_str());
+    let known: Vec<&str> = own.chain(strowger_lab::system::SHIPPED.iter().map(|(name, _)| *name)).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        let near = strowger_config::nearest(unknown, known.iter().copied());
+        let cure = near.map_or_else(|| format!("write one of {}", known.join(", ")), |near| format!("write {near}"));
+        return Err(usage(format!("--without {unknown}: there is no such system: {cure}")));
+    }
+    experiment.systems.retain(|spec| ![&spec.name, &spec.driver].iter().any(|own| names.contains(own)));
+    if experiment.systems.iter().all(|spec| spec.is_optional) {
+        return Err(usage(format!("--without: {} has no other system", experiment.name)));
+    }
+    Ok(())
 }
 
 /// Experiment of a file, or the shipped one of this name, and its text.
