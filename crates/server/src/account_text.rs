@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn parties_are_named_without_what_is_not_theirs() {
+    fn parties_are_named_without_passwords_and_parameters() {
         let masks = Masks { digits: 3, addresses: true };
         for (uri, plain, masked) in [
             (

@@ -412,8 +412,8 @@ impl Engine {
     /// Tells whether the call that begins with a request is accounted.
     pub(crate) fn accounts(&self, handling: &Handling<'_, '_>) -> bool {
         let accounting = &self.policy.config.accounting;
-        let said = || handling.progress.decision.as_ref().and_then(|decision| decision.account);
-        accounting.is_on() && said().unwrap_or(accounting.all)
+        let by_rules = || handling.progress.decision.as_ref().and_then(|decision| decision.account);
+        accounting.is_on() && by_rules().unwrap_or(accounting.all)
     }
 
     /// Returns the account that rules name for the call of a request.

@@ -15,7 +15,7 @@ strowger_metrics::metrics! {
 
     /// Messages that could not be parsed and not be answered.
     unreadable: Counter as "messages_unreadable";
-    /// Requests refused for what is wrong with them (400, 403, 405, 413, 414, 416, 420, 421, 422, 423, 440, 482, 483, 489, 501, 505, 513, and 500
+    /// Requests refused for a fault of their own (400, 403, 405, 413, 414, 416, 420, 421, 422, 423, 440, 482, 483, 489, 501, 505, 513, and 500
     /// to a REGISTER out of order).
     refused: Counter as "requests_refused";
     /// Messages of banned sources and of scanners, dropped unread.
@@ -100,7 +100,7 @@ strowger_metrics::metrics! {
     retransmissions: Counter;
     /// Transactions that ended without an answer.
     timeouts: Counter as "transaction_timeouts";
-    /// Times that a next hop was set aside: it was not reached, said nothing, or said 503 with Retry-After.
+    /// Times that a next hop was set aside: it was not reached, was silent, or answered 503 with Retry-After.
     set_aside: Counter as "target_failures";
 }
 

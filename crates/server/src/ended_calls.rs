@@ -33,11 +33,11 @@ struct Partition {
 /// Knowledge about a call that is not in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
-    /// It has ended here.
+    /// Ended here.
     Ended,
-    /// It has not ended here since its route token was made.
+    /// Not ended here since its route token was made.
     Unknown,
-    /// It may have ended here, before the oldest call that is remembered.
+    /// Perhaps ended here, before the oldest call that is remembered.
     Forgotten,
 }
 

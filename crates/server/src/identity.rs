@@ -158,8 +158,8 @@ impl Engine {
         if is_withheld {
             edit.remove_all(index, Name::PAssertedIdentity);
         } else if (has_preferred || has_asserted) && !(has_asserted && may_show(Name::PAssertedIdentity)) {
-            let mut said = values(Name::PPreferredIdentity).chain(values(Name::PAssertedIdentity)).flatten();
-            let asserted = said.find_map(|value| identity(&value.uri)).unwrap_or_else(|| default_identity(account));
+            let mut named = values(Name::PPreferredIdentity).chain(values(Name::PAssertedIdentity)).flatten();
+            let asserted = named.find_map(|value| identity(&value.uri)).unwrap_or_else(|| default_identity(account));
             edit.remove_all(index, Name::PAssertedIdentity);
             edit.append(index, Name::PAssertedIdentity, |out| write_bracketed(&asserted, out));
         }
@@ -275,14 +275,15 @@ impl Engine {
         }
         let domain = account.map_or(&host[..], |account| account.domain);
         let (names, from) = ([Name::PPreferredIdentity, Name::PAssertedIdentity], request.mandatory.from.uri);
-        let said = names.into_iter().flat_map(|name| request.message.values::<NameAddr<'_>>(name)).flatten();
-        let mut said = said.map(|value| value.uri).chain([from]).filter(|_| may_choose);
+        let named = names.into_iter().flat_map(|name| request.message.values::<NameAddr<'_>>(name)).flatten();
+        let mut named = named.map(|value| value.uri).chain([from]).filter(|_| may_choose);
         // The account's own list includes its address of record, the list of a rule does not.
         let (list, own) = match (list, account) {
             (Some(list), _) => (list, None),
             (None, account) => (account?.list, account),
         };
-        said.find_map(|uri| self.identity_of(list, own, domain, &uri))
+        named
+            .find_map(|uri| self.identity_of(list, own, domain, &uri))
             .or_else(|| list.first().map(|entry| of_entry(entry, domain)))
             .or_else(|| account.map(default_identity))
     }

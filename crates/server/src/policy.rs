@@ -22,7 +22,7 @@ pub struct Policy {
     pub config: Config,
     /// Identity of this server, and the keys of its route tokens and seals.
     pub(crate) router: Arc<Router>,
-    /// Single hosts that a `[[source]]` names, except this machine.
+    /// Networks of every `[[source]]`: peers may name addresses in them.
     pub(crate) source_networks: Box<[Network]>,
     pub(crate) limits: Limits,
     /// Issuer and verifier of nonces. The table of used nonces belongs to the process: all policies share it.

@@ -35,12 +35,12 @@ impl Realms {
         if header == ChallengeHeader::WwwAuthenticate {
             return self.of_uri(identity, &request.mandatory.to.uri).unwrap_or(&self.others);
         }
-        let said = || {
+        let stated = || {
             let values = |name| request.message.values::<NameAddr<'_>>(name).flatten();
             let mut named = values(Name::PPreferredIdentity).chain(values(Name::PAssertedIdentity));
             named.find_map(|value| self.of_uri(identity, &value.uri))
         };
-        self.of_uri(identity, &request.mandatory.from.uri).or_else(said).unwrap_or(&self.others)
+        self.of_uri(identity, &request.mandatory.from.uri).or_else(stated).unwrap_or(&self.others)
     }
 
     /// Appends its domain to the name of a user if that distinguishes it from users of the same name: if domains have

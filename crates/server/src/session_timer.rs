@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_agreed_on() {
+    fn agreed_session_timers() {
         const TIMER: &str = "Supported: timer\r\n";
         for (lines, most, expected) in [
             ("", None, ("", 0)),

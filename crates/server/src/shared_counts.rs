@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_none() {
+    fn values_that_cannot_be_read_are_none() {
         let parts = encode([(scope("line", "a".into()), 7)].iter());
         for cut in 0..parts[0].len() {
             let is_head = cut == 3;
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_stored_is_stored_again() {
+    fn a_store_without_an_answer_is_repeated() {
         let config = config(1);
         let mut member = Member::new(caches(&config)[0].clone(), 1, 0);
         let mut turn = |now, calls: u32, result: Result<Answer, CacheError>| {

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_bounded_and_what_is_held_stays_longest() {
+    fn the_table_is_bounded_and_held_entries_stay_longest() {
         let tally = Tally::new(PARTS * 4);
         for _ in 0..3 {
             tally.fails(u32::MAX, 0, RULE);

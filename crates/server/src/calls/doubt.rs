@@ -52,7 +52,7 @@ const SPREAD: u64 = 2;
 /// State of a party of a doubted dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Standing {
-    /// It may have left: its silence is a loss.
+    /// Perhaps it has left: its silence is a loss.
     Suspected,
     Confirmed,
     /// Nothing says that it has left, but the process began after the call.

@@ -203,7 +203,7 @@ impl Engine {
         }
         let way = if call.tracked { way(&self.policy.router, response) } else { None };
         let session_end = if call.tracked { session_end(now, response, call.offer) } else { SessionEnd::Never };
-        // Otherwise its BYE will not pass here.
+        // Without this the BYE of the call will not pass here.
         let stays = call.stays;
         let by = self.calls.responded;
         let source = by.map(Source::of).unwrap_or_default();
@@ -285,10 +285,10 @@ impl Engine {
             let renewal = dialog.end_renewal().filter(|renewal| renewal.sender == sender);
             let offer = renewal.as_ref().map_or_else(SessionOffer::default, |renewal| renewal.offer);
             session_end(now, response, offer).apply(dialog);
-            let said = renewal.as_ref().and_then(|renewal| renewal.contact.as_deref());
+            let renewed = renewal.as_ref().and_then(|renewal| renewal.contact.as_deref());
             let (caller, callee) = match sender {
-                Party::Caller => (said, contact),
-                Party::Callee => (contact, said),
+                Party::Caller => (renewed, contact),
+                Party::Callee => (contact, renewed),
             };
             if let Some(contact) = callee {
                 dialog.set_contact(contact);

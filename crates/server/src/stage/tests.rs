@@ -471,7 +471,7 @@ fn domains_may_share_a_realm() {
 /// Covers a caller that withholds its identity (RFC 3323) or shows another's (RFC 3325): From does not tell whose user
 /// it is.
 #[test]
-fn who_names_itself_beside_from_is_judged_by_that() {
+fn a_caller_named_outside_from_is_judged_by_that_name() {
     let mut engine = engine_of(TWO, "");
     let header = ChallengeHeader::ProxyAuthenticate;
     let hidden = "sip:anonymous@anonymous.invalid";
@@ -488,7 +488,7 @@ fn who_names_itself_beside_from_is_judged_by_that() {
 }
 
 #[test]
-fn where_a_request_goes() {
+fn destinations_of_requests() {
     let engine = engine("");
     let to = |uri: &str, answers: Answers| says(&engine, Stage::Route, answers, &text("MESSAGE", uri, ALICE, ""));
     let targets = |addresses: &[&str]| addresses.iter().map(|address| target(address)).collect();

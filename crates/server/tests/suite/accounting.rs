@@ -480,7 +480,7 @@ fn a_call_that_moves_has_its_record_elsewhere() {
 }
 
 #[test]
-fn a_process_that_ends_writes_what_it_knows_of_calls_that_go_on() {
+fn a_process_that_ends_writes_records_of_calls_that_continue() {
     let mut site = with_bob("");
     answered(&mut site, 1);
     site.receive(ALICE, &invite(2, 1, ""));

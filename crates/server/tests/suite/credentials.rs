@@ -201,7 +201,7 @@ fn a_200_leaves_when_the_cache_has_the_credentials() {
 }
 
 #[test]
-fn who_is_registered_is_verified_from_the_cache_alone() {
+fn registered_users_are_verified_from_the_cache_alone() {
     let (mut site, remote) = site("");
     site.registers(1, "phone", 600);
     site.hears(&remote, Ok(()));
@@ -218,7 +218,7 @@ fn who_is_registered_is_verified_from_the_cache_alone() {
 }
 
 #[test]
-fn who_is_not_registered_is_challenged_and_not_banned() {
+fn unregistered_users_are_challenged_and_not_banned() {
     let (mut site, remote) = site("");
     for number in 0..30 {
         assert_eq!(site.calls(number, PASSWORD.as_bytes()), "", "it waits for the cache");

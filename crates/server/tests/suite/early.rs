@@ -253,7 +253,7 @@ fn a_late_answer_is_of_the_call_while_there_is_one() {
 
 /// A phone that was given up for its silence may still ring, before its CANCEL arrives.
 #[test]
-fn a_phone_that_rings_when_it_was_given_up_ends_with_what_it_says_last() {
+fn a_phone_that_rings_after_it_was_given_up_ends_with_its_final_response() {
     let mut site = site(&format!("to = [\"sip:{GATEWAY}\", \"sip:{SECOND}\"]\nanswer_timeout = \"2s\"\n"));
     let sent = call(&mut site, 1);
     let next = waits(&mut site, 2_100);
@@ -266,7 +266,7 @@ fn a_phone_that_rings_when_it_was_given_up_ends_with_what_it_says_last() {
 }
 
 #[test]
-fn what_rings_ends_with_its_branch_in_another_shard_too() {
+fn early_dialogs_end_with_their_branch_in_another_shard_too() {
     let mut site = site("on_failure = [\"mailbox\"]\n");
     site.register(&format!("<sip:desk@{DESK}>"));
     let sent = call(&mut site, 1);

@@ -231,7 +231,7 @@ fn fails_as_planned(site: &mut Site, plan: &PlanView, source: &str, sent: &[(Str
 /// Compares explanation and work for each request: the engine explains it by its counts, an engine without calls by
 /// cases, and the log tells the work that was done.
 #[test]
-fn what_explain_says_of_a_thousand_requests_is_what_happens() {
+fn explain_agrees_with_a_thousand_requests() {
     let (mut site, mut offline) = (site(&everything()), site(&everything()));
     for site in [&mut site, &mut offline] {
         site.register("<sip:bob@198.51.100.8:5060>;methods=\"INVITE,ACK,BYE\"");

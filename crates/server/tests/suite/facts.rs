@@ -38,7 +38,7 @@ fn allocations(rules: &str, spelled: &str) -> u64 {
 }
 
 #[test]
-fn what_rules_ask_of_a_request_allocates_nothing() {
+fn facts_of_a_request_allocate_nothing() {
     for spelled in ["alice", "al\\ice"] {
         let (without, with) = (allocations("", spelled), allocations(RULES, spelled));
         assert_eq!(with, without, "of 200 requests of {spelled}");

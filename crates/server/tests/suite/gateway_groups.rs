@@ -175,7 +175,7 @@ fn a_group_without_room_is_passed_over() {
 
 /// Keys `over` and `status` of the limit decide about a call without any place left.
 #[test]
-fn where_nothing_has_room_the_limit_says_what_becomes_of_the_call() {
+fn a_limit_without_room_decides_about_the_call() {
     let groups = limit("west", "all", 1, "status = 486")
         + &limit("east", "all", 1, "status = 600")
         + &group("west", &[GATEWAY], "call_limits = [\"west\"]")
@@ -333,7 +333,7 @@ fn bye(n: u32, at: &str, ok: &str) -> String {
 
 /// Limits under which the call counts to its end are not given back with the gateway.
 #[test]
-fn what_counts_to_the_end_stays_where_the_gateway_is_left() {
+fn limits_to_the_end_of_a_call_outlast_its_gateway() {
     // The limit of the rule, and that of a failure that is used when the call leaves the group.
     let west = limit("west", "all", 1, "") + &group("west", &[GATEWAY], "call_limits = [\"west\"]");
     let failure = format!(

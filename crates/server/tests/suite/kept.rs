@@ -233,7 +233,7 @@ fn a_call_counts_in_the_next_process_by_the_failure_that_led_it_on() {
 }
 
 #[test]
-fn what_is_kept_is_written_once_a_round_and_when_it_has_changed() {
+fn kept_calls_are_written_once_a_round_and_when_changed() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());
     let sent = site.receive(ALICE, &invite(1, 1, ""));
     let forwarded = request(&sent, "INVITE").to_owned();

@@ -90,7 +90,7 @@ fn a_peer_that_takes_no_connection_costs_one_request_its_wait() {
 }
 
 #[test]
-fn what_this_machine_could_not_send_says_nothing_of_the_peer() {
+fn a_failure_of_this_machine_says_nothing_about_the_peer() {
     let mut site = site();
     let (_, token, ..) = ask(&mut site, 0);
     assert_eq!(fails(&mut site, token, false).0.transport, Transport::Udp);

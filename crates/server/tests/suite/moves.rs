@@ -207,7 +207,7 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
 }
 
 #[test]
-fn what_is_under_way_goes_on_in_another_process() {
+fn work_in_progress_continues_in_another_process() {
     let lines = Lines::catch();
     let calls = in_the_middle();
     go_on(&calls, &calls.bytes, lines);

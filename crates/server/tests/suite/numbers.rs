@@ -64,7 +64,7 @@ fn no_spelling_of_a_barred_number_reaches_the_gateway() {
 }
 
 #[test]
-fn what_a_user_asks_of_its_own_state_is_answered_with_the_packages_of_the_server() {
+fn a_subscription_of_a_user_to_its_own_state_is_answered_by_the_server() {
     let mut site = Site::new("auth.calls = false\n");
     site.register("<sip:bob@198.51.100.8:5060>");
     for method in ["SUBSCRIBE", "PUBLISH"] {

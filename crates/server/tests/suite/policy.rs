@@ -15,7 +15,7 @@ fn site(settings: &str) -> Site {
 }
 
 #[test]
-fn what_comes_goes_by_the_new_one() {
+fn new_requests_use_the_new_policy() {
     let mut site = site(ONE);
     let before = site.receive(ALICE, &invite(1, 1, ""));
     assert_eq!(line(&before, "Server"), "one");
@@ -66,7 +66,7 @@ fn a_request_that_waits_keeps_its_own_in_another_shard() {
 }
 
 #[test]
-fn what_waits_is_not_counted_again_in_another_shard() {
+fn waiting_messages_are_not_counted_again_in_another_shard() {
     let mut site = site(ONE);
     let challenged = site.receive(ALICE, &invite(0, 1, ""));
     let text = authorized(1, &challenged, 1);

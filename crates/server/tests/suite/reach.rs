@@ -185,7 +185,7 @@ fn no_refused_address_is_tried_after_others() {
 }
 
 #[test]
-fn who_is_in_a_network_names_its_addresses() {
+fn peers_in_a_network_name_its_addresses() {
     let mut site = site("");
     for (from, reached, refused) in [
         (LAN, &["10.1.2.8:5060", "192.168.7.7:5060", "203.0.113.9:5060"][..], &["10.1.2.3:22", "169.254.0.9:80"][..]),

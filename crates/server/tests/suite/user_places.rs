@@ -234,7 +234,7 @@ fn calls_are_forwarded_always_on_busy_and_on_no_answer() {
 }
 
 #[test]
-fn where_no_user_is_registered_the_next_failure_has_its_turn() {
+fn without_a_registered_user_the_next_failure_has_its_turn() {
     let absent = "[\"sip:dora@example.org\", \"sip:erik@example.org\"]";
     let mut alone = office(&rule("sales", absent, ""));
     ends(&calls(&mut alone, 1, "sales"), 480);

@@ -58,7 +58,7 @@ fn copies_of_a_request_that_is_held_back_are_one_request() {
 }
 
 #[test]
-fn a_copy_of_what_failed_fails_too() {
+fn a_copy_of_a_failed_request_fails_too() {
     let (mut site, challenged) = with_bob();
     let text = authorized(1, &challenged, 1);
     // One request waits; a copy of it comes before the answer and one after it.
