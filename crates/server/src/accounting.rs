@@ -150,7 +150,7 @@ pub(crate) const NORMAL: u16 = 16;
 const UNSPECIFIED: u16 = 31;
 const TIMER: u16 = 102;
 
-/// Number of events of a call from which on refused BYEs add no more.
+/// Number of events of a call after which refused BYEs add none.
 const MOST_REFUSALS: u16 = 64;
 
 impl Account {

@@ -50,7 +50,7 @@ impl Engine {
     }
 
     /// Ends sessions that no party has refreshed in time. The parties should send a BYE themselves (RFC 4028 section
-    /// 10), but one that does not gets a BYE of the server, since the call is no longer counted or recorded.
+    /// 10), but the call is no longer counted or recorded afterwards. So the server sends one to each of them.
     fn end_sessions(&mut self, now: Now, key: u64, out: &mut Outbox) {
         let is_over =
             |dialog: &Dialog| dialog.ending().is_none() && dialog.session_end().is_some_and(|at| at <= moment(now));

@@ -88,8 +88,8 @@ impl Engine {
         }
     }
 
-    /// Puts targets that are set aside behind the others of one candidate. `may_try`: the first of them is tried now, and its answer shows
-    /// whether it lives. Returns whether that one is not set aside.
+    /// Puts targets that are set aside behind the others of one candidate. `may_try`: the first of them is tried now,
+    /// and its response shows whether it lives. Returns whether the first target is then not set aside.
     pub(crate) fn order_targets(&self, handling: &Handling<'_, '_>, targets: &mut Targets, may_try: bool) -> bool {
         let table = &self.shared.set_aside;
         if !table.holds_any() {
