@@ -1,4 +1,4 @@
-//! What an account keeps of messages: the cause of a failure, parties, encodings, the text of header fields.
+//! Parts of messages that an account stores: cause of a failure, parties, encodings, text of header fields.
 
 use strowger_message::header::ReasonValue;
 use strowger_message::sdp::{Codec, Sdp};
@@ -6,26 +6,26 @@ use strowger_message::uri::sip::{escape_user, unescaped};
 use strowger_message::{Message, Name, Uri};
 use strowger_store::accounting::mask::Masks;
 
-/// Bytes of a text of a peer that are kept.
+/// Maximum bytes of a stored text of a peer.
 const LONGEST: usize = 512;
 
-/// Encodings that are named.
+/// Maximum number of named encodings.
 const MOST_CODECS: usize = 8;
 
-/// Why a call failed that was answered so: the cause of its Reason (RFC 3326), else that of its status (RFC 3398 section 7.2.4.1 the other
-/// way, as section 8.2.6.1 lists it).
+/// Returns the cause of the failure of a call that was answered so: the cause of its Reason (RFC 3326), else that of
+/// its status (RFC 3398 section 7.2.4.1 in reverse, as section 8.2.6.1 lists it).
 pub(crate) fn cause(status: u16, response: &Message<'_>) -> u16 {
     reason(response).unwrap_or_else(|| cause_of(status))
 }
 
-/// The cause of Q.850 that a message names.
+/// Returns the Q.850 cause that a message names.
 pub(crate) fn reason(message: &Message<'_>) -> Option<u16> {
     let mut reasons = message.values::<ReasonValue<'_>>(Name::Reason).flatten();
     let cause = reasons.find(|reason| reason.protocol.eq_ignore_ascii_case(b"Q.850"))?.cause?;
     u16::try_from(cause).ok().filter(|cause| *cause < 128)
 }
 
-/// The cause that stands for a status.
+/// Returns the cause that stands for a status.
 pub(crate) const fn cause_of(status: u16) -> u16 {
     match status {
         400 | 481 | 500 | 503 => 41,
@@ -46,7 +46,7 @@ pub(crate) const fn cause_of(status: u16) -> u16 {
     }
 }
 
-/// A text of a peer, as far as it is kept.
+/// Returns the stored part of a text of a peer.
 pub(crate) fn kept(bytes: &[u8]) -> String {
     cut(String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned())
 }
@@ -56,7 +56,7 @@ pub(crate) fn cut(mut text: String) -> String {
     text
 }
 
-/// A URI without password, parameters and headers.
+/// Writes a URI without password, parameters and headers.
 pub(crate) fn party(text: &[u8], masks: Masks) -> String {
     match Uri::parse(text) {
         Ok(Uri::Sip(uri)) => {
@@ -72,7 +72,8 @@ pub(crate) fn party(text: &[u8], masks: Masks) -> String {
     }
 }
 
-/// A user part of a URI. Where numbers are masked, one is read as rules and gateways read it, and written plainly.
+/// Writes the user part of a URI. If numbers are masked, a number is read as rules and gateways read it, and written in
+/// plain form.
 fn masked_user(user: &[u8], masks: Masks) -> String {
     if masks.digits == 0 {
         return kept(user);
@@ -83,7 +84,7 @@ fn masked_user(user: &[u8], masks: Masks) -> String {
     cut(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The values of a header field.
+/// Returns the values of a header field.
 pub(crate) fn values<'a>(message: &Message<'a>, name: &str) -> impl Iterator<Item = &'a [u8]> {
     let known = Name::of(name.as_bytes());
     let other = (known == Name::Other).then(|| message.header_named(name.as_bytes())).flatten();
@@ -91,7 +92,7 @@ pub(crate) fn values<'a>(message: &Message<'a>, name: &str) -> impl Iterator<Ite
     of_known.into_iter().flatten().chain(other)
 }
 
-/// The encodings that an answer names, of all its media.
+/// Returns the encodings that an answer names, of all its media.
 pub(crate) fn codecs(response: &Message<'_>) -> String {
     let Ok(sdp) = Sdp::parse(response.body()) else { return String::new() };
     let mut names: Vec<String> = Vec::new();
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn parties_are_named_without_what_is_not_theirs() {
+    fn parties_are_named_without_passwords_and_parameters() {
         let masks = Masks { digits: 3, addresses: true };
         for (uri, plain, masked) in [
             (

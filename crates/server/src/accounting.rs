@@ -1,8 +1,8 @@
-//! Accounting: what is written down of a call, from its INVITE to its end.
+//! Accounting: the records of calls, from their INVITE to their end.
 //!
-//! A call that is accounted has an [`Account`] in the table of calls, which hears what becomes of its requests. The call leaves the table when
-//! nothing of it is left; then its account is closed, so each call has one record, however it ended. What a row says is masked before it
-//! leaves the shard.
+//! An accounted call has an [`Account`] in the table of calls, which hears the outcome of its requests. When the call
+//! leaves the table its account is closed, so each call has one record, however it ended. Rows are masked before they
+//! leave the shard.
 
 use crate::account_text::{cause_of, codecs, cut, kept, party, values};
 use crate::calls::dialog::{Bye, Party};
@@ -24,42 +24,44 @@ use strowger_message::Message;
 use strowger_store::accounting::mask::Masks;
 use strowger_store::accounting::{Cdr, Event, Row};
 
-/// What is known of a call that is accounted.
+/// Facts about an accounted call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Account {
     identity: [u64; 2],
     writes_cdr: bool,
     writes_events: bool,
     mask_addresses: bool,
-    /// Of its INVITE, UTC in milliseconds. Later moments are counted from there by a clock that no step of the system's moves: a record
-    /// never ends before it begins.
+    /// Moment of its INVITE, UTC in milliseconds. Later moments are counted from there by a clock without steps: a
+    /// record never ends before it begins.
     setup: u64,
-    /// The same moment as [`crate::calls::Call::began`] has it.
+    /// Same moment, on the clock of [`crate::calls::Call::began`].
     pub(crate) began: i64,
     ring: Option<After>,
     answer: Option<After>,
-    /// How it ended last: one of several dialogs, or its INVITE.
+    /// Last end: of one of several dialogs, or of its INVITE.
     end: Option<End>,
     attempts: u16,
-    /// Events that were written.
+    /// Number of events that were written.
     events: u16,
-    /// The last target that failed has said so itself.
+    /// Set if the last target that failed has sent a response.
     is_refused: bool,
     cancelled: bool,
-    /// The server ends it: for this reason.
+    /// Reason for which the server ends it.
     ends: Option<Ender>,
     status: u16,
     cause: u16,
-    /// Texts that are the same in the call, and stored there alone: a bit for each of [`CallNames`]. Those of a tracked call never change.
+    /// Texts that equal those of the call, and are stored there alone: a bit for each of [`CallNames`]. The texts of a
+    /// tracked call never change.
     of_call: u8,
-    /// In one piece of memory: there is one account for each call. Behind those with a name name and value of each field.
+    /// Texts in one piece of memory, since there is one account for each call. Behind the named ones follow name and
+    /// value of each field.
     texts: Texts,
 }
 
-/// Bytes of an account, which are a size class of the allocator.
+/// Size of an account in bytes: a size class of the allocator.
 const _: () = assert!(size_of::<Account>() == 80);
 
-// As [`CallNames`] has them.
+// Order of [`CallNames`].
 const CALL_ID: usize = 0;
 const CALLER: usize = 1;
 const CALLEE: usize = 2;
@@ -71,12 +73,13 @@ const GATEWAY: usize = 7;
 const ACCOUNT: usize = 8;
 const FIELDS: usize = 9;
 
-/// Milliseconds after the INVITE, in four bytes though there may be none. `dialogs.lifetime` has 30 days at most, and here is room for 49.
+/// Milliseconds after the INVITE, in four bytes even if optional. `dialogs.lifetime` has 30 days at most, and here is
+/// room for 49.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct After(NonZeroU32);
 
 impl After {
-    /// The moment of the INVITE if `milliseconds` are negative.
+    /// Makes a moment. Negative `milliseconds` count as the moment of the INVITE.
     fn new(milliseconds: i64) -> Self {
         Self(NonZeroU32::MIN.saturating_add(u32::try_from(milliseconds.max(0)).unwrap_or(u32::MAX)))
     }
@@ -97,7 +100,7 @@ struct End {
 pub(crate) enum Ender {
     Caller,
     Callee,
-    /// It has lasted too long.
+    /// End of the lifetime of the call.
     Lifetime,
     SessionTimer,
     /// A party no longer knew the call when the server asked, or no party confirmed it.
@@ -108,7 +111,7 @@ pub(crate) enum Ender {
 }
 
 impl Ender {
-    /// As the log and the records name it.
+    /// Returns the name in the log and the records.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Caller => "caller",
@@ -123,7 +126,7 @@ impl Ender {
 }
 
 impl Ender {
-    /// The party that has ended the call.
+    /// Returns the party that has ended the call.
     pub(crate) const fn party(self) -> Option<Party> {
         match self {
             Self::Caller => Some(Party::Caller),
@@ -142,22 +145,22 @@ impl From<Party> for Ender {
     }
 }
 
-/// Of a normal end, of one by an operator, of one since a time was over.
+/// Q.850 causes: of a normal end, of an end by an operator, of an end by a timer.
 pub(crate) const NORMAL: u16 = 16;
 const UNSPECIFIED: u16 = 31;
 const TIMER: u16 = 102;
 
-/// Events of a call beyond which refused BYEs make no more.
+/// Number of events of a call after which refused BYEs add none.
 const MOST_REFUSALS: u16 = 64;
 
 impl Account {
-    /// A ring.
+    /// Notes a ring.
     pub(crate) fn rang(&mut self, now: Now) {
         let after = self.after(now);
         self.ring.get_or_insert(after);
     }
 
-    /// A next hop came to nothing.
+    /// Notes the failure of a next hop.
     pub(crate) fn failed_at(&mut self, target: Option<SocketAddr>, is_refused: bool) {
         if self.answer.is_none() {
             self.attempts = self.attempts.saturating_add(1);
@@ -170,12 +173,12 @@ impl Account {
         self.cancelled = true;
     }
 
-    /// The server ends it, if nothing has before.
+    /// Notes the reason for which the server ends the call; the first counts.
     pub(crate) fn is_ended_by(&mut self, by: Ender) {
         self.ends.get_or_insert(by);
     }
 
-    /// A 2xx of this next hop; the first counts. Returns the row of that event.
+    /// Notes a 2xx of this next hop; the first counts. Returns the row of that event.
     pub(crate) fn answered(
         &mut self,
         now: Now,
@@ -196,7 +199,7 @@ impl Account {
         self.event("invite", after, Party::Callee.text(), (status, 0), names)
     }
 
-    /// Where its INVITE went last, if that is known, and the encodings of its answer.
+    /// Stores the last next hop of its INVITE, if known, and the encodings of its answer.
     fn note(&mut self, gateway: Option<SocketAddr>, codecs: Option<&str>) {
         let gateway = gateway.map(|gateway| self.masks().socket(gateway));
         let texts = [(GATEWAY, gateway.as_deref()), (CODECS, codecs)];
@@ -205,7 +208,7 @@ impl Account {
         self.texts = self.texts.with(&others);
     }
 
-    /// The final response of an INVITE that failed. One that asks for a password is the end of no call.
+    /// Notes the final response to an INVITE that failed. A response that asks for a password ends no call.
     pub(crate) fn refused(&mut self, now: Now, status: u16, cause: u16) {
         if self.answer.is_some() {
             return;
@@ -221,14 +224,14 @@ impl Account {
         self.end = (!is_challenge).then(|| End { by, after: self.after(now) });
     }
 
-    /// A BYE of this party has ended a dialog; 408: it has no response. Returns the row of that event.
+    /// Notes that a BYE of this party has ended a dialog; 408: it has no response. Returns the row of that event.
     pub(crate) fn bye_ended(&mut self, by: Party, bye: Bye, status: u16, names: CallNames<'_>) -> Option<Box<Row>> {
         let after = self.ended(by.into(), bye.at, bye.cause);
         self.event("bye", after, by.text(), (status, bye.cause), names)
     }
 
-    /// A BYE of this party was refused, and ends nothing. Returns the row of that event; one that is to show a password has none, and a party
-    /// that has very many refused no more.
+    /// Notes the refusal of a BYE of this party, which ends nothing. Returns the row of that event. There is none if
+    /// the response asks for a password, and no more after very many refusals.
     pub(crate) fn bye_refused(&mut self, by: Party, bye: Bye, status: u16, names: CallNames<'_>) -> Option<Box<Row>> {
         if matches!(status, 401 | 407) || self.events >= MOST_REFUSALS {
             return None;
@@ -246,14 +249,14 @@ impl Account {
         self.event("bye", after, Ender::Server.text(), (status, UNSPECIFIED), names)
     }
 
-    /// A dialog of it ended at this moment, by no party of it. Returns the row of that event.
+    /// Notes the end of a dialog at this moment, by neither party. Returns the row of that event.
     pub(crate) fn dialog_ended(&mut self, at: i64, by: Ender, names: CallNames<'_>) -> Option<Box<Row>> {
         let cause = if by == Ender::Operator { UNSPECIFIED } else { TIMER };
         let after = self.ended(by, at, cause);
         self.event("bye", after, by.text(), (0, cause), names)
     }
 
-    /// A dialog of it ended at this moment. The last end counts.
+    /// Notes the end of a dialog at this moment. The last end counts.
     fn ended(&mut self, by: Ender, at: i64, cause: u16) -> After {
         let after = self.after_moment(at);
         if self.end.is_none_or(|end| end.after <= after) {
@@ -262,19 +265,20 @@ impl Account {
         after
     }
 
-    /// Its caller was asked for a password, and has come again: the call began before that.
+    /// Takes the beginning of the call from the account before, since its caller was asked for a password and has come
+    /// again.
     pub(crate) fn began_as(&mut self, before: &Self) {
         (self.setup, self.began, self.attempts) = (before.setup, before.began, before.attempts);
     }
 
-    /// No dialog of it comes by: its end is not known.
+    /// Tells whether the end of the call is unknown, since no dialog of it passes here.
     fn is_lost_sight_of(&self) -> bool {
         self.answer.is_some() && self.end.is_none()
     }
 
-    /// The rows of a call of which nothing is left.
+    /// Returns the rows of a call that has left the table.
     pub(crate) fn close(mut self, names: CallNames<'_>) -> impl Iterator<Item = Box<Row>> {
-        // None where the caller was asked for a password, and has not come back.
+        // None if the caller was asked for a password, and has not come back.
         let end = self.end;
         let event = match end {
             Some(End { by, after }) if self.answer.is_none() => {
@@ -299,13 +303,13 @@ impl Account {
         event.into_iter().chain(cdr)
     }
 
-    /// The rows of a call that goes on when the process ends: what becomes of it is not known.
+    /// Returns the row of a call that continues when the process ends: its outcome is not known.
     fn cut_off(self, names: CallNames<'_>) -> Option<Box<Row>> {
         let outcome = if self.answer.is_some() { "answered" } else { "unfinished" };
         self.writes_cdr.then(|| self.cdr(outcome, "shutdown", None, names))
     }
 
-    /// It rang and was not answered, or the callee could not or would not.
+    /// Tells whether it rang and was not answered, or the callee could not or would not answer.
     fn is_missed(&self) -> bool {
         self.ring.is_some() || matches!(self.status, 408 | 480 | 486 | 600 | 603)
     }
@@ -405,28 +409,28 @@ impl Account {
 }
 
 impl Engine {
-    /// Whether the call of a request is accounted that begins with it.
+    /// Tells whether the call that begins with a request is accounted.
     pub(crate) fn accounts(&self, handling: &Handling<'_, '_>) -> bool {
         let accounting = &self.policy.config.accounting;
-        let said = || handling.progress.decision.as_ref().and_then(|decision| decision.account);
-        accounting.is_on() && said().unwrap_or(accounting.all)
+        let by_rules = || handling.progress.decision.as_ref().and_then(|decision| decision.account);
+        accounting.is_on() && by_rules().unwrap_or(accounting.all)
     }
 
-    /// What rules account the call of a request as.
+    /// Returns the account that rules name for the call of a request.
     pub(crate) fn account_of<'h>(&self, handling: &'h Handling<'_, '_>) -> Option<&'h str> {
         handling.progress.decision.as_ref()?.account_as.as_deref()
     }
 
-    /// The account of a call that begins with this request. `names`: of the call, if it is tracked.
+    /// Opens the account of a call that begins with this request. `names`: texts of the call, if it is tracked.
     pub(crate) fn open_account(&mut self, handling: &Handling<'_, '_>, names: Option<CallNames<'_>>) -> Box<Account> {
         self.account_with(handling, names.unwrap_or_default(), "")
     }
 
-    /// The same for a call that is refused for this reason; empty: it is not.
+    /// Opens an account. `refusal`: reason for the refusal of the call; empty: it is not refused.
     fn account_with(&mut self, handling: &Handling<'_, '_>, names: CallNames<'_>, refusal: &str) -> Box<Account> {
         let (request, config) = (handling.request, &self.policy.config);
         let masks = config.accounting_masks();
-        // Not To, which any caller writes as it likes.
+        // Not To: any caller writes it as it likes.
         let ((caller, _), callee) = (parties(request), request.message.request_uri());
         let dialled = handling.progress.decision.as_ref().and_then(|decision| decision.dialled.as_deref());
         let fields = config.accounting.fields.iter().filter_map(|field| {
@@ -455,7 +459,7 @@ impl Engine {
             own(CALL_ID, masks.addresses(&kept(request.call_id))),
             own(CALLER, party(caller, masks)),
             own(CALLEE, party(callee, masks)),
-            // The answer says the encodings, and the next hop is known later.
+            // The encodings come with the answer, and the next hop is known later.
             String::new(),
             kept(&user.unwrap_or_default()),
             masks.socket(request.arrival.remote),
@@ -486,8 +490,8 @@ impl Engine {
         })
     }
 
-    /// An INVITE that its sender may have forwarded is answered by this server, and its call comes to nothing. Of one that has proved
-    /// nothing, and whose source may be forged, no row is written: each copy of it would make one.
+    /// Accounts the call of an admitted INVITE that this server answers itself. An INVITE that proved nothing, and
+    /// whose source may be forged, gets no row: each copy of it would make one.
     pub(crate) fn account_refusal(&mut self, handling: &Handling<'_, '_>, status: u16, why: Why) {
         let request = handling.request;
         let is_admitted = matches!(handling.progress.stage, Stage::Decide | Stage::Route);
@@ -499,12 +503,13 @@ impl Engine {
         if !(handling.is_proven() && self.accounts(handling)) {
             return;
         }
-        // Here on its way a second time. One that was asked for a password has come as a call of its own.
+        // The INVITE is here a second time on its way. A caller that was asked for a password comes with a call of its
+        // own.
         let call = self.calls.get(self.key_of_call(request.call_id, request.from_tag));
         if call.is_some_and(|call| !call.is_left()) {
             return;
         }
-        // Refused calls without a password cost bounded rows.
+        // The rows of refused calls without a password are bounded.
         let (source, now) = (request.arrival.remote.ip(), handling.now.mono);
         let is_unproven = !handling.progress.proof.is_any() && !self.is_trusted(source);
         if is_unproven && !self.shared.refusal_rows.allow(Kind::Request, source, now) {
@@ -518,7 +523,8 @@ impl Engine {
         self.effects.extend(account.close(names).map(Effect::Account));
     }
 
-    /// The process ends: of calls that go on a record is written without their end. Those that are kept go on in the next process.
+    /// Writes rows without an end for the calls that continue when the process ends. Kept calls continue in the next
+    /// process.
     pub fn cut_off_accounts(&mut self, now: Now) {
         self.keep_changed(now);
         let cut_off = self.calls.take_accounts(|account, names| account.cut_off(names));

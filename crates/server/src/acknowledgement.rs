@@ -1,4 +1,4 @@
-//! The stage of an ACK for a 2xx: forwarded without a transaction, under the rules of other requests; never answered.
+//! Stage of an ACK for a 2xx: forwarded without a transaction, under the rules of other requests; never answered.
 
 use crate::contacts::Contacts;
 use crate::engine::Engine;
@@ -12,7 +12,7 @@ use strowger_core::routing::Routing;
 use strowger_message::{Method, Uri};
 
 impl Engine {
-    /// Whether an ACK may go on, and where.
+    /// Decides whether an ACK is forwarded, and where.
     pub(crate) fn acknowledge(
         &self,
         handling: &Handling<'_, '_>,
@@ -20,7 +20,7 @@ impl Engine {
         contacts: &mut Contacts,
     ) -> Verdict {
         let request = handling.request;
-        // It acknowledges an answer of ours, by any branch: it has arrived.
+        // It acknowledges a response of this server, by any branch: it has arrived.
         let is_ours = self.policy.router.own_tag().is(request.to_tag, request.call_id);
         if is_ours || request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
             return Verdict::Drop;
@@ -32,12 +32,12 @@ impl Engine {
             OwnName::TooMany => return Verdict::Drop,
         }
         let local = routing.route.is_none() && self.is_local(&routing.uri);
-        // To a user without a tag it acknowledges nothing: the 2xx of a user agent has one (section 12.1.1).
+        // An ACK for a user without a To tag acknowledges nothing: the 2xx of a user agent has a tag (section 12.1.1).
         if local && request.to_tag.is_empty() {
             return Verdict::Drop;
         }
-        // Where our Record-Route stands in a call, so does our route token in its ACK. Without it the ACK of a 2xx whose Contact is the
-        // user's own address comes here all the same.
+        // If this server is in the Record-Route of a call, its route token is in the ACK. Otherwise the ACK for a 2xx
+        // whose Contact is the user's own address comes here all the same.
         let passes = routing.in_dialog
             || (local && !self.policy.config.proxy.record_route)
             || match self.policy.config.proxy.relay_for {
@@ -45,7 +45,7 @@ impl Engine {
                 RelayFor::LocalDomains => !self.policy.config.auth.calls && self.is_local(&request.mandatory.from.uri),
                 RelayFor::Authenticated => false,
             };
-        // What a rule answers or drops in another request is dropped in an ACK, but not in one of a call that was let through.
+        // A rule that answers or drops other requests drops an ACK, but not one of an admitted call.
         let passes = passes && (routing.in_dialog || self.refused_by_rules(handling, routing).is_none());
         if routing.malformed || !passes || self.is_unknown_here(routing) {
             self.counters().relay_denied.one();

@@ -1,4 +1,4 @@
-//! The first stage: whom a request is for (RFC 3261 sections 16.3 and 16.4).
+//! First stage: whom a request is for (RFC 3261 sections 16.3 and 16.4).
 
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -13,7 +13,7 @@ use strowger_message::uri::sip::unescaped;
 use strowger_message::{Index, Message, Method, Name, SipUri, Uri};
 
 impl Engine {
-    /// Whom a request is for, and whether it can go on at all.
+    /// Decides whom a request is for, and whether it can be forwarded at all.
     pub(crate) fn address(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         let request = handling.request;
         if let Uri::Other(_) = request.uri {
@@ -28,7 +28,7 @@ impl Engine {
         if routing.route.is_none() && self.names_server(&routing.uri) {
             return self.serve_by_rules(handling, routing);
         }
-        // Extensions that a proxy must understand, and we understand none (section 16.3 item 5).
+        // Extensions that a proxy must understand: this server understands none (section 16.3 item 5).
         if request.message.has(Name::ProxyRequire) {
             return Reply::refused(420).with(Lines::UnsupportedByProxy).into();
         }
@@ -54,7 +54,7 @@ impl Engine {
         Verdict::Next(Stage::Authorize)
     }
 
-    /// A request whose first Route, or its Request-URI, names this server by a name that was looked up.
+    /// Handles a request whose first Route, or its Request-URI, names this server by a name that was looked up.
     pub(crate) fn arrived(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         let request = handling.request;
         if routing.route.is_some() {
@@ -69,13 +69,13 @@ impl Engine {
         }
     }
 
-    /// A request for this server itself.
+    /// Answers a request for this server itself, unless a rule does.
     fn serve_by_rules(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         self.refused_by_rules(handling, routing).unwrap_or_else(|| self.serve(handling.request).into())
     }
 
-    /// Starts a request again without the Routes that name this server by names that were looked up. Apart: what it needs room for, most requests
-    /// have no use for.
+    /// Starts a request again without the Routes that name this server by names that were looked up. Kept out of line:
+    /// most requests have no use for the room that it needs.
     #[inline(never)]
     pub(crate) fn take_off_routes(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
         let request = handling.request;
@@ -99,32 +99,32 @@ impl Engine {
         self.advance(&mut Handling { now, request: &request, server: *server, progress, out });
     }
 
-    /// What this server answers to a request for itself.
+    /// Returns the response of this server to a request for itself.
     fn serve(&self, request: &Request<'_>) -> Reply {
         if self.unsupported(request).next().is_some() {
             return Reply::refused(420).with(Lines::Unsupported);
         }
         match request.method {
-            // What the server can do (section 11.2).
+            // Capabilities of the server (section 11.2).
             Method::Options => Reply::new(200).with(Lines::Capabilities),
             Method::Other => Reply::refused(501).with(Lines::Allow),
             _ => Reply::refused(405).with(Lines::Allow),
         }
     }
 
-    /// Extensions that a request for this server itself requires, and it does not know.
+    /// Returns the extensions that a request for this server requires, and this server does not know.
     pub(crate) fn unsupported<'m>(&self, request: &Request<'m>) -> impl Iterator<Item = &'m [u8]> + use<'m> {
         let with_path = self.takes_paths();
         let is_known = move |tag: &Token<'_>| with_path && tag.is(b"path");
         request.message.require().flatten().filter(move |tag| !is_known(tag)).map(|tag| tag.text)
     }
 
-    /// Registrations may come by other proxies (RFC 3327).
+    /// Tells whether registrations may come by other proxies (RFC 3327).
     pub(crate) fn takes_paths(&self) -> bool {
         self.policy.registrar.path != PathRule::Ignore
     }
 
-    /// A REGISTER for the registrar: for a domain of ours, or for this server by its address.
+    /// Tells whether a REGISTER is for the registrar: for a local domain, or for this server by its address.
     pub(crate) fn is_for_registrar(&self, now: Now, request: &Request<'_>) -> bool {
         let stays = || !request.message.has(Name::Route) || self.policy.router.route(now, request).route.is_none();
         let is_here = self.is_for_local(request, &request.uri)
@@ -132,47 +132,51 @@ impl Engine {
         is_here && stays()
     }
 
-    /// A URI that names a user of ours, or this server: by a name or alias of a domain, or by an address of a listener.
+    /// Tells whether a URI names a local user, or this server: by a name or alias of a domain, or by an address of a
+    /// listener.
     pub(crate) fn is_local(&self, uri: &Uri<'_>) -> bool {
         uri.sip().is_some_and(|uri| self.policy.is_local(uri))
     }
 
-    /// A request whose Request-URI, or what takes its place, names a user of ours, or this server. Outside of a dialog an address of this server
-    /// does so without a port: as a domain. Within one it is where a party is, such as another program of this machine on the default port.
+    /// Tells whether the Request-URI, or its replacement, names a local user or this server. Outside a dialog an
+    /// address of this server without a port does so, as a domain. Within a dialog such an address is the place of a
+    /// party, for example another program of this machine on the default port.
     pub(crate) fn is_for_local(&self, request: &Request<'_>, uri: &Uri<'_>) -> bool {
         self.is_local(uri) || (request.to_tag.is_empty() && self.is_party_local(uri))
     }
 
-    /// A URI of From or To that names a user of ours, with no port or one of ours.
+    /// Tells whether a URI of From or To names a local user, with no port or a port of this server.
     pub(crate) fn is_party_local(&self, uri: &Uri<'_>) -> bool {
         uri.sip().is_some_and(|uri| self.policy.identity().domain_at(uri.host, uri.port).is_some())
     }
 
-    /// Writes the address-of-record that a URI names ([`Identity::write_aor`](strowger_core::routing::Identity::write_aor)).
+    /// Writes the address of record that a URI names
+    /// ([`Identity::write_aor`](strowger_core::routing::Identity::write_aor)).
     pub(crate) fn write_aor(&self, uri: &Uri<'_>, out: &mut Vec<u8>) {
         self.policy.identity().write_aor(uri, out);
     }
 
-    /// The address-of-record that a URI names.
+    /// Returns the address of record that a URI names.
     pub(crate) fn aor_of(&self, uri: &Uri<'_>) -> Vec<u8> {
         let mut aor = Vec::new();
         self.write_aor(uri, &mut aor);
         aor
     }
 
-    /// A URI without a user that names this server itself.
+    /// Tells whether a URI without a user names this server itself.
     pub(crate) fn names_server(&self, uri: &Uri<'_>) -> bool {
         let Uri::Sip(sip) = uri else { return false };
         sip.user.is_none() && self.policy.router.is_own(sip)
     }
 
-    /// A user of ours, whose contacts stand in the location table.
+    /// Tells whether a URI names a local user, whose contacts are in the location table.
     pub(crate) fn names_user(&self, uri: &Uri<'_>) -> bool {
         let has_user = |sip: &SipUri<'_>| sip.user.is_some() && sip.params.maddr().is_none();
         uri.sip().is_some_and(has_user) && self.is_local(uri)
     }
 
-    /// A user at an address of ours that is of no domain alone: it would come back to us again and again.
+    /// Tells whether the target is a user at an address of this server that is no domain: the request would come back
+    /// again and again.
     pub(crate) fn is_unknown_here(&self, routing: &Routing<'_>) -> bool {
         let Uri::Sip(uri) = &routing.uri else { return false };
         let leads_on = routing.route.is_some() || routing.device.is_some() || uri.params.maddr().is_some();
@@ -180,7 +184,8 @@ impl Engine {
     }
 }
 
-/// Whether the user part has an escaped control character. No user and no number has one, and gateways differ in how they read it.
+/// Tells whether the user part has an escaped control character. No user and no number has one, and gateways differ in
+/// how they read it.
 fn has_control(uri: &Uri<'_>) -> bool {
     let user = match uri {
         Uri::Sip(uri) => uri.user.unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Who sent this? Digest challenges and their answers (RFC 3261 section 22, RFC 7616).
+//! Authentication: digest challenges and credentials (RFC 3261 section 22, RFC 7616).
 
 use crate::ban::Account;
 use crate::credentials::{Found, Registrant};
@@ -22,8 +22,9 @@ use strowger_store::error::StoreError;
 use strowger_store::subscriber::{self, Answer, CredentialView, parts_of};
 
 impl Engine {
-    /// Whether the sender is a subscriber and, unless the configuration says otherwise, the one that `party` names: what it has shown, and whose
-    /// credentials are to be kept while it is registered; or what else is to be done.
+    /// Verifies that the sender is a subscriber and, unless the configuration says otherwise, the one whom `party`
+    /// names. Returns the proof, and the registrant if its credentials are to be stored while it is registered. The
+    /// error is the next step without a proof.
     pub(crate) fn authenticate(
         &self,
         handling: &Handling<'_, '_>,
@@ -69,7 +70,7 @@ impl Engine {
             algorithms: policy.algorithms(request.arrival.listener),
         };
         let refusal = Refusal { header, credentials: &credentials, realm, party };
-        // A nonce that was good when the request came is not too old because the request waited.
+        // The nonce was to be fresh when the request came, however long the request has waited since.
         let checked = policy
             .authenticator
             .check(handling.progress.began, realm.as_bytes(), &attempt, &credentials)
@@ -77,7 +78,7 @@ impl Engine {
         let sent = refusal.user();
         let account = self.account(&sent, realm);
         if policy.bans.is_suspect(request.arrival.remote.ip(), account, handling.now.mono) {
-            // Nothing tells it from a nonce that is too old.
+            // The sender cannot tell this from a stale nonce.
             if self.may_say(handling, Kind::Authentication) {
                 let (call_id, source) = (shown(request.call_id), request.arrival.remote);
                 tracing::info!(%call_id, %source, user = %shown(&sent), %realm, "not judged: this source failed while the user's password is being guessed");
@@ -85,7 +86,7 @@ impl Engine {
             return Err(Reply::challenge(header, true).into());
         }
         let whose = Whose { username: &sent, realm: realm.as_bytes() };
-        // By the database a REGISTER is judged; where those who are registered are in a cache, by that all else.
+        // The database verifies a REGISTER. If registered users are in a cache, the cache verifies all else.
         let cache = self.credentials();
         let only_cache = cache.filter(|_| header == ChallengeHeader::ProxyAuthenticate);
         let found = match only_cache {
@@ -94,7 +95,7 @@ impl Engine {
             }
             None => self.find_credential(handling, whose)?.map_err(|error| error.to_string()),
         };
-        // Others of its source may have failed while it waited, or stood behind one that did.
+        // Other requests of its source may have failed while this one waited.
         if self.is_banned(request.arrival, handling.now) {
             return Err(Unproven::Drop);
         }
@@ -108,7 +109,8 @@ impl Engine {
                 return Err(Reply { why: Why::Logged, ..Reply::new(500) }.into());
             }
         };
-        // A password may be left from a time when the domain of its user had this realm; now it proves nothing to the users of another.
+        // A password may be left from a time when the domain of its user had this realm. Now it proves nothing to the
+        // users of another domain.
         let subscriber = found.view(scratch, whose);
         let is_missing = only_cache.is_some() && subscriber.is_none();
         let domain = subscriber.as_ref().map(|found| identity.canonical_domain(found.domain.as_bytes()));
@@ -117,8 +119,8 @@ impl Engine {
         let subscriber = subscriber.filter(|_| !is_elsewhere);
         let secrets = subscriber.as_ref().map(ha1_set);
         let verdict = policy.authenticator.decide(handling.now, &checked, &attempt, &credentials, secrets.as_ref());
-        // A REGISTER has no transaction: this may be a copy of one that was served, which gets its answer again. Of a datagram: by
-        // a stream none comes twice, and its nonce may be another source's.
+        // A REGISTER has no transaction: this may be a copy of one that was served, which gets its response again. Only
+        // by UDP: a stream delivers no copies, and its nonce may be that of another source.
         let replayed = verdict == digest::Verdict::Replay
             && header == ChallengeHeader::WwwAuthenticate
             && !request.arrival.transport.is_reliable();
@@ -148,8 +150,8 @@ impl Engine {
         Ok((Proof { user: Some(user), replayed, in_dialog: false }, registrant))
     }
 
-    /// Whose password credentials with this user name show, or try to. It may be an address: the domain says no more than the realm then, in upper
-    /// or lower case.
+    /// Returns the account of credentials with this user name, whether or not it exists. The name may be an address:
+    /// its domain, in upper or lower case, then only repeats the realm.
     pub(crate) fn account<'a>(&self, username: &'a [u8], realm: &'a str) -> Account<'a> {
         let (name, domain) = parts_of(username);
         let is_of_realm = |domain: &[u8]| {
@@ -160,7 +162,7 @@ impl Engine {
         Account { name: if is_address { name } else { username }, realm }
     }
 
-    /// What the subscribers say of this user.
+    /// Returns the answer of the subscribers about the credential of this user.
     fn find_credential(
         &self,
         handling: &Handling<'_, '_>,
@@ -182,8 +184,9 @@ impl Engine {
         }))
     }
 
-    /// The cache of those who are registered has no credentials of this user. It is challenged again, as an unknown user is, and no failure is
-    /// counted: the cache may have lost what it had, and a phone that is right must not be banned for that.
+    /// Challenges a user again whose credentials are not in the cache of registered users, as an unknown user. No
+    /// failure is counted: the cache may have lost them, and a phone with the right password must not be banned for
+    /// that.
     fn not_registered(&self, handling: &Handling<'_, '_>, refusal: &Refusal<'_>) -> Reply {
         let request = handling.request;
         self.counters().credentials_missing.one();
@@ -198,7 +201,7 @@ impl Engine {
         Reply::challenge(refusal.header, false)
     }
 
-    /// Challenges again after a verdict; `why` says what was wrong with a response that was judged.
+    /// Challenges again after a verdict. `why`: fault of a response that was judged.
     fn deny(&self, handling: &Handling<'_, '_>, refusal: &Refusal<'_>, verdict: digest::Verdict, why: &str) -> Reply {
         let request = handling.request;
         let source = request.arrival.remote;
@@ -229,11 +232,11 @@ impl Engine {
             }
             _ => (),
         }
-        // A phone set up for another algorithm gets what it needs to do better.
+        // The challenge tells a phone that was set up for another algorithm which ones it can use.
         Reply::challenge(refusal.header, verdict.stale())
     }
 
-    /// A response was wrong. What it was stands in the log alone: the sender must not learn it.
+    /// Counts a wrong response. Only the log has the reason: the sender must not learn it.
     fn count_failure(&self, handling: &Handling<'_, '_>, refusal: &Refusal<'_>, why: &str) {
         let request = handling.request;
         let source = request.arrival.remote;
@@ -262,7 +265,7 @@ impl Engine {
         }
     }
 
-    /// Credentials, but none for the realm in which the request is judged.
+    /// Logs credentials that are not for the realm in which the request is judged.
     fn log_realm(&self, handling: &Handling<'_, '_>, realm: &[u8], expected: &str) {
         if self.may_say(handling, Kind::Authentication) {
             let request = handling.request;
@@ -277,7 +280,7 @@ impl Engine {
         }
     }
 
-    /// The right password of a user who says to be another.
+    /// Refuses a user with the right password who claims to be another.
     fn refuse_claim(
         &self,
         handling: &Handling<'_, '_>,
@@ -287,7 +290,7 @@ impl Engine {
     ) -> Reply {
         let reply = Reply::refused(403);
         let identity = self.policy.router.identity();
-        // What a phone has for its domain is wrong: no setting of ours about users would help it.
+        // The phone has a wrong domain: no setting of this server about users would help it.
         let is_register = handling.request.method == Method::Register;
         let is_domain = party.sip().is_some_and(|uri| {
             (is_register || identity.is_own_host(uri.host)) && identity.domain_of(uri.host).is_none()
@@ -314,7 +317,7 @@ impl Engine {
         Reply { why: Why::Logged, ..reply }
     }
 
-    /// The source of which a nonce is made, in one form.
+    /// Returns the source that a nonce contains, in one form.
     pub(crate) fn source_bytes(&self, ip: IpAddr) -> [u8; 16] {
         match counted(ip, self.policy.config.limits.ipv6_prefix) {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
@@ -323,13 +326,13 @@ impl Engine {
     }
 }
 
-/// Credentials that are not enough.
+/// Credentials that do not suffice.
 struct Refusal<'a> {
     header: ChallengeHeader,
     credentials: &'a Credentials<'a>,
-    /// In which they were judged.
+    /// Realm in which they were judged.
     realm: &'a str,
-    /// To of a REGISTER, From of anything else.
+    /// To of a REGISTER, From of any other request.
     party: &'a Uri<'a>,
 }
 
@@ -347,10 +350,10 @@ impl Refusal<'_> {
     }
 }
 
-/// The password may be right; its user is of a domain with another realm.
+/// Reason for a password that may be right, but whose user is of a domain with another realm.
 const OF_ANOTHER_DOMAIN: &str = "the user who has this realm is of another domain (strowger user list)";
 
-/// Why a response that was judged is wrong.
+/// Returns the fault of a response that was judged.
 fn why(checked: &CheckedCredentials, secrets: Option<&Ha1Set>) -> &'static str {
     match secrets {
         None => "unknown user",
@@ -361,7 +364,7 @@ fn why(checked: &CheckedCredentials, secrets: Option<&Ha1Set>) -> &'static str {
     }
 }
 
-/// Digests as the authenticator takes them.
+/// Converts the digests of a credential for the authenticator.
 fn ha1_set(credential: &CredentialView<'_>) -> Ha1Set {
     let ha1 = &credential.ha1;
     let parts: [(Hash, Option<&[u8]>); 3] = [

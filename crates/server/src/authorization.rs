@@ -1,4 +1,4 @@
-//! The second stage: whether the sender of a request may have it forwarded.
+//! Second stage: right of the sender to have a request forwarded.
 
 use crate::dialog_access::DialogAccess;
 use crate::engine::Engine;
@@ -11,7 +11,7 @@ use strowger_core::routing::{Request, Routing};
 use strowger_message::Uri;
 
 impl Engine {
-    /// Whether a request may go where it wants.
+    /// Decides whether a request may be forwarded.
     pub(crate) fn authorize(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         match self.dialog_access(handling, routing) {
             DialogAccess::Granted => return Verdict::Admit(Proof { in_dialog: true, ..Proof::default() }),
@@ -26,7 +26,7 @@ impl Engine {
         let from_local = self.is_from_local(request);
         let to_local = routing.route.is_none() && self.is_for_local(request, &routing.uri);
         let relay_for = self.policy.config.proxy.relay_for;
-        // A caller that names itself a user of ours must show it, wherever it calls.
+        // A caller that claims to be a local user must prove it, whatever it calls.
         let must_authenticate =
             (from_local && self.policy.config.auth.calls) || (!to_local && relay_for == RelayFor::Authenticated);
         if must_authenticate {
@@ -40,8 +40,9 @@ impl Engine {
         Verdict::Admit(Proof::default())
     }
 
-    /// What is to be done before a request may go to places that a rule names, outside of our domains; none: it may. `relay_for`: what the rule
-    /// says. That the Request-URI is of a domain of ours, which needs no password, says nothing of where a rule leads.
+    /// Checks whether a request may go to places of a rule outside the local domains; `None`: it may. `relay_for`:
+    /// setting of the rule. A local domain in the Request-URI, which needs no password, says nothing about the places
+    /// of a rule.
     pub(crate) fn authorize_places(
         &self,
         handling: &Handling<'_, '_>,
@@ -58,7 +59,7 @@ impl Engine {
             || handling.progress.proof.user.is_some()
             || !to.iter().any(is_outside)
             || self.is_trusted(request.arrival.remote.ip())
-            // Where such a caller needs a password it has shown one.
+            // Where such a caller needs a password, it has shown one.
             || (relay_for == RelayFor::LocalDomains && self.is_from_local(request));
         if may_go {
             return None;
@@ -71,8 +72,9 @@ impl Engine {
         Some(shown.map_or_else(Verdict::from, |(proof, _)| Verdict::Admit(proof)))
     }
 
-    /// A From that names a user of ours. With any port: a person who reads it looks at the name before it. An address with a port that is none of
-    /// ours is another program if the request comes from that address. So is a loopback address without a port, from loopback, that no domain has.
+    /// Tells whether From names a local user. The port does not matter: a person who reads it looks at the name before
+    /// it. But an address with a foreign port is another program if the request comes from that address. So is a
+    /// loopback address without a port, from loopback, unless it is a local domain.
     pub(crate) fn is_from_local(&self, request: &Request<'_>) -> bool {
         let Some(uri) = request.mandatory.from.uri.address() else { return false };
         let (identity, source) = (self.policy.identity(), request.arrival.remote.ip().to_canonical());

@@ -1,8 +1,9 @@
-//! Sources that fail to authenticate too often, and scanners, are not listened to for a while.
+//! Bans: sources that fail to authenticate too often, and scanners, are ignored for a while.
 //!
-//! Passwords of one account may also be guessed from many sources, none of which fails too often. Then the account itself is
-//! noticed, and each source that fails for it once is not judged again for it until the guessing has been over for a while. A
-//! right password is always heard from a source that has not failed, so no user can be locked out of an account this way.
+//! Many sources may guess the password of one account, none of which fails too often. Then the account itself is
+//! noticed, and each source that fails for it once is not judged again for it until the guessing has been over for a
+//! while. A right password is always accepted from a source that has not failed, so no user can be locked out of an
+//! account this way.
 
 use crate::tally::{Count, Rule, Tally};
 use aho_corasick::AhoCorasick;
@@ -13,49 +14,49 @@ use std::time::Duration;
 use strowger_config as config;
 use strowger_core::source::counted;
 
-/// The ban list of the process, under settings that may change. Times are milliseconds of [`strowger_core::Now::mono`].
+/// Ban list of the process, under settings that may change. Times are milliseconds of [`strowger_core::Now::mono`].
 pub struct Bans {
     settings: config::Ban,
     scanners: Option<AhoCorasick>,
     counts: Arc<Counts>,
 }
 
-/// What was counted, under any settings.
+/// Counts that outlast a change of settings.
 struct Counts {
     ipv6_prefix: u8,
     sources: Tally<IpAddr>,
     accounts: Tally<AccountKey>,
-    /// Sources that failed for an account which is being guessed.
+    /// Sources that failed for an account while it was being guessed.
     suspects: Tally<(IpAddr, AccountKey)>,
     hasher: foldhash::quality::RandomState,
 }
 
-/// Whose password a source tried to show: that of a user or of none, which are treated alike.
+/// Account whose password a source tried to show. Unknown users are treated like existing ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Account<'a> {
-    /// User name of the credentials, without a domain of this realm behind it: no spelling is an account of its own.
+    /// User name of the credentials, without a domain of this realm behind it: all spellings are one account.
     pub name: &'a [u8],
-    /// Realm of the password: two realms may have a user of this name each.
+    /// Realm of the password. Each realm may have a user of this name.
     pub realm: &'a str,
 }
 
-/// An account, hashed.
+/// Hash of an account.
 type AccountKey = u64;
 
-/// What a failure came to.
+/// Result of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// With this failure its source is banned.
+    /// True: this failure bans its source.
     pub banned: bool,
-    /// With this failure the account counts as being guessed.
+    /// True: with this failure the account begins to count as being guessed.
     pub guessed: bool,
 }
 
-/// Bytes of a User-Agent in which a scanner is looked for: their names stand in front.
+/// Bytes of a User-Agent in which a scanner is looked for: scanners have their names in front.
 const LOOKED_AT: usize = 256;
 
 impl Bans {
-    /// `ipv6_prefix`: bits of an IPv6 address that make a source.
+    /// Creates an empty list. `ipv6_prefix`: bits of an IPv6 address that make a source.
     pub fn new(settings: config::Ban, ipv6_prefix: u8) -> Self {
         let entries = settings.sources;
         let counts = Counts {
@@ -68,7 +69,8 @@ impl Bans {
         Self::of(settings, Arc::new(counts))
     }
 
-    /// The same list under other settings: a source that is banned stays banned, as long as was set then. `sources` stays as it was.
+    /// Returns the same list under other settings. A banned source stays banned, as long as was set then. `sources`
+    /// stays as it was.
     #[must_use]
     pub fn with_settings(&self, settings: config::Ban) -> Self {
         Self::of(settings, self.counts.clone())
@@ -77,26 +79,26 @@ impl Bans {
     fn of(settings: config::Ban, counts: Arc<Counts>) -> Self {
         let names: Vec<&String> = settings.scanners.iter().filter(|name| !name.is_empty()).collect();
         let scanners = AhoCorasick::builder().ascii_case_insensitive(true).build(&names);
-        // None to look for, or more than a machine can hold.
+        // No names to look for, or more than an automaton can hold.
         let scanners = scanners.ok().filter(|_| settings.enabled && !names.is_empty());
         Self { settings, scanners, counts }
     }
 
-    /// Is this source banned at `now`?
+    /// Tells whether this source is banned at `now`.
     #[inline]
     pub fn is_banned(&self, source: IpAddr, now: u64) -> bool {
-        // One that is exempt may share its network with one that is banned.
+        // An exempt source may share its network with a banned one.
         self.counts.sources.is_held(&counted(source, self.counts.ipv6_prefix), now) && !self.is_exempt(source)
     }
 
-    /// Whether this source failed for this account, which is being guessed: it is not to be judged again.
+    /// Tells whether this source failed for this account, which is being guessed: it is not to be judged again.
     #[inline]
     pub fn is_suspect(&self, source: IpAddr, account: Account<'_>, now: u64) -> bool {
         let key = || (counted(source, self.counts.ipv6_prefix), self.key(account));
         self.counts.suspects.holds_any() && self.counts.suspects.is_held(&key(), now) && !self.is_exempt(source)
     }
 
-    /// One more failed authentication of this source, as this user.
+    /// Counts one more failed authentication of this source, as this user.
     pub fn failed(&self, source: IpAddr, account: Account<'_>, now: u64) -> Failure {
         if self.is_exempt(source) {
             return Failure { banned: false, guessed: false };
@@ -111,30 +113,31 @@ impl Bans {
         Failure { banned, guessed: false }
     }
 
-    /// A scanner: banned at once. Whether it was not before.
+    /// Bans a scanner at once. Returns whether it was not banned before.
     pub fn scanner(&self, source: IpAddr, now: u64) -> bool {
         !self.is_exempt(source)
             && self.counts.sources.fails(counted(source, self.counts.ipv6_prefix), now, self.rule(1)) == Count::Begins
     }
 
-    /// Is this the User-Agent of a scanner?
+    /// Tells whether this is the User-Agent of a scanner.
     pub fn is_scanner(&self, user_agent: &[u8]) -> bool {
         let start = &user_agent[..user_agent.len().min(LOOKED_AT)];
         self.scanners.as_ref().is_some_and(|names| names.is_match(start))
     }
 
-    /// How many sources are banned, or were until now.
+    /// Returns the number of sources that are banned, or were until now.
     pub fn banned(&self) -> usize {
         self.counts.sources.held()
     }
 
-    /// The banned sources, with the moments ([`Now::mono`](strowger_core::Now)) at which their bans end: the first `most` from `from` on, by
-    /// address. An IPv6 network stands as its first address.
+    /// Lists the banned sources by address, with the moments ([`Now::mono`](strowger_core::Now)) at which their bans
+    /// end: the first `most` from `from` on. An IPv6 network is listed by its first address.
     pub fn list(&self, now: u64, from: Option<IpAddr>, most: usize) -> Vec<(IpAddr, u64)> {
         self.counts.sources.list(now, from, most)
     }
 
-    /// Forgets the ban of this source, or of all, and the failures that led to it. Returns how many bans were lifted.
+    /// Lifts the ban of this source, or all bans, and forgets the failures that led to them. Returns the number of
+    /// lifted bans.
     pub fn lift(&self, source: Option<IpAddr>, now: u64) -> usize {
         let source = source.map(|source| counted(source, self.counts.ipv6_prefix));
         let is_meant = |key: &IpAddr| source.is_none_or(|source| source == *key);
@@ -142,7 +145,7 @@ impl Bans {
         self.counts.sources.forget(is_meant, now)
     }
 
-    /// Forgets what is over. Returns how many sources are banned.
+    /// Removes expired entries. Returns the number of banned sources.
     pub fn tidy(&self, now: u64) -> usize {
         let window = milliseconds(self.settings.window);
         self.counts.accounts.tidy(now, window);
@@ -221,7 +224,7 @@ mod tests {
             bans.failed(of(address), BOB, 0);
         }
         assert!(bans.is_banned(of("2001:db8::4"), 1) && !bans.is_banned(of("2001:db8:0:1::1"), 1));
-        // IPv4 as a socket for both families shows it.
+        // An IPv4 address as a socket for both families shows it.
         for _ in 0..3 {
             bans.failed(of("::ffff:192.0.2.1"), BOB, 0);
         }
@@ -237,7 +240,7 @@ mod tests {
         let after = before.with_settings(config::Ban { failures: 3, scanners, ..before.settings.clone() });
         assert!(after.is_banned(ip(1), 1) && !after.is_banned(ip(2), 1));
         assert!(after.is_scanner(b"probe/1") && !before.is_scanner(b"probe/1"));
-        // What was counted counts, to the new number.
+        // Earlier failures count, towards the new number.
         assert!(!after.failed(ip(2), BOB, 1).banned && after.failed(ip(2), BOB, 1).banned);
         assert!(before.is_banned(ip(2), 2), "requests that came before see it too");
         let off = after.with_settings(config::Ban { enabled: false, ..after.settings.clone() });
@@ -250,7 +253,7 @@ mod tests {
         assert!(!exempt.scanner("127.0.0.1".parse().unwrap(), 0));
         assert!(exempt.is_scanner(b"Friendly-Scanner/1") && !exempt.is_scanner(b"Linphone"));
         assert!(exempt.is_scanner(b"Linphone (sipcli/1)") && !exempt.is_scanner(b""));
-        // The start of what is written alone is looked at.
+        // Only the start of the text is examined.
         let hidden = [&[b'x'; 250][..], b"sipcli"].concat();
         assert!(exempt.is_scanner(&hidden) && !exempt.is_scanner(&[&b"x"[..], &hidden].concat()));
         let bans = bans(config::Ban::default());
@@ -261,7 +264,7 @@ mod tests {
         assert!(!none.is_scanner(b"sipcli"));
     }
 
-    /// Each of many sources may guess; together they get little more than one guess each, and no user is locked out.
+    /// Lets each of many sources guess: together they get little more than one guess each, and no user is locked out.
     #[test]
     fn an_account_that_many_sources_guess_hears_each_of_them_once() {
         let bans = bans(config::Ban { failures: 10, account_failures: 20, ..config::Ban::default() });
@@ -277,11 +280,11 @@ mod tests {
                 .count()
         };
         assert_eq!([1, 2, 3, 4].map(|source| judged(source, BOB)), [10, 10, 1, 1]);
-        // Other accounts are not meant, nor is a source that has not failed, nor bob of another domain.
+        // Other accounts are not affected, nor a source that has not failed, nor bob of another domain.
         assert!(bans.is_suspect(ip(3), BOB, 5) && !bans.is_suspect(ip(3), Account { realm: "example.net", ..BOB }, 5));
         assert!(!bans.is_suspect(ip(3), Account { name: b"ann", ..BOB }, 5));
         assert!(!bans.is_suspect(ip(5), BOB, 5));
-        // It is over when it has been over for a while.
+        // The state ends when the guessing has been over for a while.
         assert!(bans.is_suspect(ip(3), BOB, 60_000) && !bans.is_suspect(ip(3), BOB, 60_005));
         assert!(!bans.failed(ip(6), BOB, 60_006).guessed);
     }

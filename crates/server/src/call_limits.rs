@@ -1,7 +1,8 @@
-//! Calls that are counted under the limits of rules and failures, in all shards together.
+//! Counts of calls under the limits of rules and failures, in all shards together.
 //!
-//! A call counts from when it is put into the table of calls of its shard until it leaves that, however it ended. A call on its way to another shard
-//! counts in neither. What other servers count under the same limits is heard from beside, and counts as well.
+//! A call counts from its entry into the table of calls of its shard until it leaves the table, however it ended. A
+//! call on its way to another shard counts in neither. Counts of other servers under the same limits come from outside,
+//! and are added.
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
@@ -11,21 +12,21 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use strowger_config::CallLimitTable;
 
-/// A limit, and of which of the things that it is for: what a call counts under.
+/// Scope of a limit: the limit, and the user, group or URI whose calls it counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LimitScope {
     /// Name of the limit.
     pub name: Box<str>,
-    /// The user, group or URI that it is for; empty: all calls.
+    /// User, group or URI; empty: all calls.
     pub value: Box<[u8]>,
 }
 
-/// A call is to be counted, if there are not too many.
+/// Request of a call to count under a limit, if there is room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claim {
     pub(crate) counted: LimitScope,
     pub(crate) most: u32,
-    /// Of the answer to one that is too many.
+    /// Status of the response if there is no room.
     pub(crate) status: u16,
 }
 
@@ -35,17 +36,17 @@ impl Claim {
         Self { counted, most: limit.most, status: limit.status }
     }
 
-    /// Written down, to come back as a question; never empty.
+    /// Encodes claims, to come back as a question; never empty.
     pub(crate) fn write_all(claims: &[Self]) -> Vec<u8> {
         postcard::to_extend(claims, Vec::new()).expect("a vector takes all, and every sequence knows its length")
     }
 
-    /// What [`Claim::write_all`] wrote; of nothing, none.
+    /// Decodes the bytes of [`Claim::write_all`]. Empty bytes hold no claims.
     pub(crate) fn read_all(bytes: &[u8]) -> Option<Vec<Self>> {
         if bytes.is_empty() { Some(Vec::new()) } else { postcard::from_bytes(bytes).ok() }
     }
 
-    /// Adds these: a call counts once under each limit and value.
+    /// Adds claims: a call counts once under each limit and value.
     pub(crate) fn add(claims: &mut Vec<Self>, more: impl IntoIterator<Item = Self>) {
         for claim in more {
             if !claims.iter().any(|other| other.counted == claim.counted) {
@@ -55,7 +56,7 @@ impl Claim {
     }
 }
 
-/// What calls count under, by its hash.
+/// Entries by the hash of their scope.
 type Calls = HashMap<u64, Entry, foldhash::fast::RandomState>;
 
 #[derive(Debug)]
@@ -63,7 +64,7 @@ struct Entry {
     counted: LimitScope,
     /// Calls of this server.
     own: u32,
-    /// Calls of others.
+    /// Calls of other servers.
     elsewhere: u32,
 }
 
@@ -77,24 +78,25 @@ impl Entry {
     }
 }
 
-/// Calls by what they count under. All shards share one.
+/// Counts of calls by scope. All shards share one table.
 #[derive(Debug)]
 pub struct CallLimits {
     partitions: Box<[Mutex<Calls>]>,
     hash: foldhash::quality::FixedState,
-    /// Limits under which no call has room, as long as it is not known what others count.
+    /// Limits under which no call has room, as long as the counts of other servers are unknown.
     closed: Mutex<Vec<Box<str>>>,
-    /// There are such.
+    /// Set if there are any.
     any_closed: AtomicBool,
 }
 
-/// So many that one is looked through in no time: each is, under its lock, for who asks what calls count under.
+/// Number of partitions. A reader of the counts walks each of them under its lock, which takes little time with so
+/// many.
 const PARTITIONS: usize = 256;
-/// Entries of a partition for which memory stays.
+/// Number of entries of a partition whose memory stays.
 const RESERVE: usize = 7;
 
 impl CallLimits {
-    /// `seed`: known to no peer.
+    /// Creates an empty table. `seed`: known to no peer.
     pub(crate) fn new(seed: u64) -> Self {
         let partitions = (0..PARTITIONS).map(|_| Mutex::default()).collect();
         let (closed, any_closed) = Default::default();
@@ -120,13 +122,13 @@ impl CallLimits {
             && self.closed.lock().expect("nothing panics while it holds this").contains(&counted.name)
     }
 
-    /// Whether one more call would be too many now.
+    /// Tells whether one more call would be too many now.
     pub(crate) fn is_full(&self, claim: &Claim) -> bool {
         self.is_closed(&claim.counted)
             || self.with(&claim.counted, |key, calls| calls.get(&key).is_some_and(|entry| entry.all() >= claim.most))
     }
 
-    /// Counts a call under all of these, or under none: then that which has too many is returned.
+    /// Counts a call under all of these claims, or under none. The error is a claim without room.
     pub(crate) fn take<'a>(&self, claims: &'a [Claim]) -> Result<(), &'a Claim> {
         for (n, claim) in claims.iter().enumerate() {
             let is_counted = !self.is_closed(&claim.counted)
@@ -144,19 +146,19 @@ impl CallLimits {
         Ok(())
     }
 
-    /// Counts a call that counted elsewhere before, however many there are.
+    /// Counts a call that has counted elsewhere before, even above the limit.
     pub(crate) fn take_over(&self, counted: &LimitScope) {
         self.with(counted, |key, calls| calls.entry(key).or_insert_with(|| Entry::of(counted)).own += 1);
     }
 
-    /// A call has ended.
+    /// Counts one call less.
     pub(crate) fn give_back(&self, counted: &LimitScope) {
         self.with(counted, |key, calls| {
             let Some(entry) = calls.get_mut(&key) else { return };
             entry.own -= 1;
             if entry.all() == 0 {
                 calls.remove(&key);
-                // Not where calls come one by one.
+                // Memory of single calls, which come and go one by one, is kept.
                 if calls.is_empty() && calls.capacity() > RESERVE {
                     calls.shrink_to(RESERVE);
                 }
@@ -164,25 +166,25 @@ impl CallLimits {
         });
     }
 
-    /// The calls that count under this now.
+    /// Returns the number of calls in this scope.
     pub fn calls(&self, counted: &LimitScope) -> u32 {
         self.with(counted, |key, calls| calls.get(&key).map_or(0, Entry::all))
     }
 
-    /// Into how many parts what calls count under is cut.
+    /// Returns the number of partitions.
     pub const fn parts(&self) -> usize {
         self.partitions.len()
     }
 
-    /// Shows what calls count under now in a part, with their number. Calls that begin and end meanwhile wait for `visit`: it is to be short.
+    /// Shows each scope of a partition, with its number of calls. Calls that begin and end meanwhile wait for `visit`,
+    /// so it must be short.
     pub fn each(&self, part: usize, visit: &mut dyn FnMut(&LimitScope, u32)) {
         let Some(partition) = self.partitions.get(part) else { return };
         let calls = partition.lock().expect("nothing panics while it holds this");
         calls.values().for_each(|entry| visit(&entry.counted, entry.all()));
     }
 
-    /// From now on these calls of other servers count, in place of those that were heard of before, and no call has room under the limits
-    /// with these names.
+    /// Replaces the counts of other servers, and the names of the limits under which no call has room.
     pub fn hear(&self, elsewhere: &std::collections::HashMap<LimitScope, u32>, closed: Vec<Box<str>>) {
         for partition in &self.partitions {
             let mut calls = partition.lock().expect("nothing panics while it holds this");
@@ -200,7 +202,7 @@ impl CallLimits {
         *self.closed.lock().expect("nothing panics while it holds this") = closed;
     }
 
-    /// What calls of this server count under now, with their number, by name and value.
+    /// Lists the scopes in which this server has calls, with their number, by name and value.
     pub fn list(&self) -> Vec<(LimitScope, u32)> {
         let of = |partition: &Mutex<Calls>| {
             let calls = partition.lock().expect("nothing panics while it holds this");
@@ -232,7 +234,7 @@ mod tests {
         assert!(limits.is_full(&alice[0]) && limits.take(&alice).is_err());
         assert!(limits.is_full(&bob[0]) && limits.take(&bob).is_err());
         assert_eq!(limits.list(), [(alice[0].counted.clone(), 1)], "those of this server");
-        // One of them ends here, and there all of them.
+        // One call ends here, and all of them there.
         limits.give_back(&alice[0].counted);
         assert!(!limits.is_full(&alice[0]));
         limits.hear(&Default::default(), Vec::new());

@@ -1,7 +1,7 @@
-//! Calls in the log: begun, answered, ended, and those that came to nothing.
+//! Log of calls: begun, answered, ended, failed.
 //!
-//! A call is logged whole or not at all: `log.calls_per_minute` decides when it begins. What is needed to go on stands in the table of
-//! calls ([`crate::calls`]) until it ends.
+//! A call is logged whole or not at all: `log.calls_per_minute` decides when it begins. The state for its further lines
+//! is in the table of calls ([`crate::calls`]).
 
 use crate::calls::dialog::CallAnswer;
 use crate::calls::{Call, moment, parties};
@@ -12,12 +12,13 @@ use strowger_core::shown::shown;
 use tracing::level_filters::LevelFilter;
 
 impl Engine {
-    /// Whether calls are logged at all.
+    /// Tells whether calls are logged at all.
     pub(crate) fn may_log_calls(&self) -> bool {
         self.shared.call_lines.is_on() && LevelFilter::current() >= LevelFilter::INFO
     }
 
-    /// An INVITE outside a dialog is forwarded. Returns whether its call is logged from now on.
+    /// Logs the beginning of a call, as its INVITE outside a dialog is forwarded. Returns whether the call is logged
+    /// from now on.
     pub(crate) fn log_call_begun(&self, handling: &Handling<'_, '_>) -> bool {
         let (request, now, lines) = (handling.request, handling.now, &self.shared.call_lines);
         // Each shard has its share.
@@ -27,7 +28,7 @@ impl Engine {
         if !may_log || !is_wanted() {
             return false;
         }
-        // Callers without a password leave room to those with one.
+        // Callers without a password leave room for those with one.
         let most = if authenticated { most } else { most.div_ceil(2) };
         if self.calls.counts().logged >= most {
             self.counters().calls_unlogged.one();
@@ -35,7 +36,7 @@ impl Engine {
         }
         let (caller, callee) = parties(request);
         let uri = request.message.request_uri();
-        // Most callers write the same twice.
+        // Most callers write the same URI twice.
         let uri = (uri != callee).then(|| tracing::field::display(shown(uri)));
         tracing::info!(
             caller = %shown(caller),
@@ -61,7 +62,7 @@ impl Engine {
     }
 }
 
-/// Logs the end of a dialog at this moment: by a BYE of this party, or by what else it says.
+/// Logs the end of a dialog at this moment. `by`: party that sent the BYE, or another cause.
 pub(crate) fn log_ended(at: i64, call: &Call, by: &str, answer: Option<CallAnswer>, call_id: &[u8]) {
     tracing::info!(
         caller = %shown(call.caller()),
@@ -74,7 +75,7 @@ pub(crate) fn log_ended(at: i64, call: &Call, by: &str, answer: Option<CallAnswe
     );
 }
 
-/// The final response of its INVITE goes upstream.
+/// Logs the final response to its INVITE, which goes upstream.
 pub(crate) fn log_outcome(now: Now, call: &Call, code: u16, call_id: &[u8]) {
     let event = match code {
         ..300 => "call answered",
@@ -95,7 +96,7 @@ fn seconds_between(from: i64, to: i64) -> f64 {
     to.saturating_sub(from) as f64 / 1000.0
 }
 
-/// Whether the log takes lines about calls.
+/// Tells whether the log takes lines about calls.
 pub(crate) fn is_wanted() -> bool {
     tracing::enabled!(tracing::Level::INFO)
 }

@@ -1,10 +1,11 @@
-//! The calls of a shard that are tracked or logged: from the INVITE that begins one to the end of its last dialog.
+//! Calls of a shard that are tracked or logged: from the INVITE that begins one to the end of its last dialog.
 //!
-//! A call hangs on what becomes of its requests, as the proxy tells it ([`notices`]), and on the requests in its dialogs that pass
-//! ([`within`]). The log of calls ([`crate::call_log`]) is one user of that.
+//! A call follows the notices of the proxy about its requests ([`notices`]), and the requests that pass in its dialogs
+//! ([`within`]). The log of calls ([`crate::call_log`]) is one user of this.
 //!
-//! A peer chooses all that it writes. So a call is known by Call-ID and caller's tag together, and its dialogs by the callee's tag besides
-//! (RFC 3261 section 12); who its parties are says the INVITE alone, and that it ends a BYE that our own route token lets through.
+//! A peer chooses all that it writes. So a call is identified by Call-ID and caller's tag together, and its dialogs by
+//! the callee's tag in addition (RFC 3261 section 12). The INVITE alone names the parties, and the call ends only by a
+//! BYE that a route token of this server admits.
 
 pub(crate) mod answers;
 mod context;
@@ -51,51 +52,54 @@ use table::Ended;
 use texts::Texts;
 pub(crate) use times::CallTimes;
 
-/// A call that is tracked, or logged, or both.
+/// Call that is tracked, or logged, or both.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Call {
-    /// By which it is found.
+    /// Key in the table.
     key: u64,
     call_hash: u32,
     texts: Texts,
-    /// [`Now::mono`] of its INVITE, negative if that came before this process began; on its way to another shard the milliseconds since.
+    /// [`Now::mono`] of its INVITE, negative if that came before this process began. On its way to another shard:
+    /// milliseconds since the INVITE.
     pub(crate) began: i64,
-    /// The CSeq of its INVITE.
+    /// CSeq of its INVITE.
     cseq: u32,
     /// Source of its INVITE.
     source: Source,
-    /// In the context of its requests: what becomes of those of an earlier call of its Call-ID and tag is nothing to this one. No peer
-    /// knows it.
+    /// Salt in the context of its requests, which no peer knows. It keeps notices away that belong to an earlier call
+    /// with this Call-ID and tag.
     salt: u16,
     pub(crate) logged: bool,
-    /// Its dialogs are known, with what a request to either party must have.
+    /// Set if its dialogs are known, with the parts that a request to either party needs.
     pub(crate) tracked: bool,
-    /// Later requests of it come by: this server is in its route sets.
+    /// Set if its later requests pass here: this server is in its route sets.
     pub(crate) stays: bool,
-    /// Its INVITE had a To tag: the caller has chosen the tag of the callee, who may have another dialog with the same tags.
+    /// Set if its INVITE had a To tag: the caller has chosen the tag of the callee, who may have another dialog with
+    /// the same tags.
     chose_tag: bool,
-    /// An emergency call, of which no 2xx is refused.
+    /// Set for an emergency call: no 2xx of it is refused.
     #[serde(skip)]
     urgent: bool,
-    /// INVITEs of it without a final response: it may pass here again and again, through servers that try one target after another.
+    /// INVITEs of it without a final response. It may pass here repeatedly, through servers that try one target after
+    /// another.
     pub(crate) open: u16,
-    /// The caller has cancelled it.
+    /// Set once the caller has cancelled it.
     pub(crate) cancelled: bool,
-    /// A server behind this one has asked for credentials: the INVITE comes again.
+    /// Set once a server behind this one has asked for credentials: the INVITE comes again.
     pub(crate) challenged: bool,
     /// Session timer that its last INVITE offered.
     offer: SessionOffer,
     pub(crate) dialogs: SmallVec<[Dialog; 1]>,
-    /// Limits that it counts under. None: under none.
+    /// Limits under which it counts; `None`: it counts under none.
     scopes: Option<Box<CallScopes>>,
-    /// What is to be written down of it.
+    /// Data for its accounting.
     pub(crate) account: Option<Box<Account>>,
-    /// Its state was given out, or is in a moment: the next process is to go on with it.
+    /// Set once its state was given to the owner, or is about to be: the next process continues the call.
     kept: bool,
-    /// What is kept of it is out of date.
+    /// Set while its kept state is out of date.
     #[serde(skip)]
     changed: bool,
-    /// Deadline in steps of [`table::STEP`]. 0: it has none.
+    /// Deadline in steps of [`table::STEP`]; 0: there is none.
     #[serde(skip)]
     deadline: u32,
     /// Caller and callee whose shares of the table it uses. A call that moved here from another shard uses none.
@@ -109,7 +113,7 @@ const _: () = assert!(size_of::<Option<Call>>() == 192);
 /// Texts of a call as its INVITE has them: Call-ID, caller, callee. Empty where the table does not store them.
 pub(crate) type CallNames<'a> = [&'a [u8]; 3];
 
-/// What the call with a key counts under where it is led.
+/// Key of a call, and the limits of the gateway or group to which it is led.
 pub type LedScopes = (u64, Box<[LedScope]>);
 
 const CALLER: usize = 0;
@@ -121,7 +125,8 @@ const CALLER_ROUTES: usize = 5;
 /// Tag hashes of ended dialogs of a call that continues.
 const ENDED_TAGS: usize = 6;
 
-/// Bytes of a Contact, of a route set, and of Call-ID and both URIs together, that are kept. A call with more is not begun ([`endable`]).
+/// Maximum bytes of a stored Contact, of a stored route set, and of Call-ID and both URIs together. A call with more is
+/// refused ([`endable`]).
 const LONGEST_WAY: usize = 2_048;
 
 /// Longest tag that the table stores, in bytes. A longer one, in a call that is only logged or an emergency call, is stored as its hash.
@@ -131,11 +136,12 @@ const LONGEST_TAG: usize = 256;
 /// this server: none of them looks old to a party.
 const LAST_CSEQ: u32 = i32::MAX as u32 - 1_024;
 
-/// Begins what is kept of a tag that is too long. No tag has it.
+/// First byte of the stored form of a tag that is too long. No tag begins with it.
 const HASHED: u8 = 0;
 
 impl Call {
-    /// `tag`: the caller's, as it is kept. Of `salt` some bits count.
+    /// Creates a call from its INVITE. `tag`: stored form of the caller's tag. `salt`: random, some of its bits are
+    /// used.
     fn begun(request: &Request<'_>, now: Now, tracked: bool, tag: &[u8], salt: u64) -> Self {
         let (caller, callee) = parties(request);
         let shown = |text: &[u8]| text.len().min(LONGEST + 1);
@@ -172,27 +178,27 @@ impl Call {
         }
     }
 
-    /// Texts that its account need not repeat.
+    /// Returns the texts that its account need not repeat.
     pub(crate) fn names(&self) -> CallNames<'_> {
         names(&self.texts)
     }
 
-    /// It is tracked from now on, as this one that has just begun.
+    /// Makes the call tracked from now on, with the texts of `begun`.
     fn track(&mut self, begun: Self) {
         (self.tracked, self.texts) = (true, begun.texts);
     }
 
-    /// The URI of From in its INVITE; of a call that is not tracked as far as a line shows it.
+    /// Returns the URI of From in its INVITE; for an untracked call, as much as a log line shows.
     pub(crate) fn caller(&self) -> &[u8] {
         self.texts.get(CALLER)
     }
 
-    /// The URI of To.
+    /// Returns the URI of To.
     pub(crate) fn callee(&self) -> &[u8] {
         self.texts.get(CALLEE)
     }
 
-    /// Empty if it is not tracked, or says too much of itself.
+    /// Returns the Call-ID; empty if the call is not tracked, or if its names are too long.
     pub fn call_id(&self) -> &[u8] {
         self.texts.get(CALL_ID)
     }
@@ -224,7 +230,7 @@ impl Call {
         self.dialogs.iter_mut().find(|dialog| dialog.tag() == tag)
     }
 
-    /// The log knows nothing of it any more.
+    /// Ends the logging of the call.
     fn forget_log(&mut self) {
         self.logged = false;
         self.dialogs.iter_mut().for_each(|dialog| dialog.logged = false);
@@ -235,19 +241,19 @@ impl Call {
         }
     }
 
-    /// What becomes of its INVITEs is of interest to its account alone.
+    /// Stops counting its INVITEs, unless its account waits for their outcome.
     pub(crate) fn forget_invites(&mut self) {
         if self.account.is_none() {
             self.open = 0;
         }
     }
 
-    /// An INVITE of it has a final response, or was not forwarded after all.
+    /// Notes that an INVITE of it has a final response, or was not forwarded after all.
     pub(crate) fn conclude(&mut self) {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// An INVITE of it was answered by no callee.
+    /// Notes that no callee answered an INVITE of it.
     pub(crate) fn fail(&mut self) {
         // A dialog of an earlier process outlasts the failure of an INVITE within it: its call does not count as ended.
         self.stays &= !self.dialogs.iter().any(Dialog::is_resumed);
@@ -255,35 +261,36 @@ impl Call {
         self.end_early();
     }
 
-    /// After the last of its INVITEs, what rings cannot answer any more.
+    /// Removes the early dialogs after the last INVITE: their callees cannot answer any more.
     pub(crate) fn end_early(&mut self) {
         if self.open == 0 {
             self.dialogs.retain(|dialog| dialog.answer.is_some());
         }
     }
 
-    /// The context of its INVITEs.
+    /// Returns the context of its INVITEs.
     fn context(&self) -> u64 {
         self.context_with(self.salt, Purpose::Invite)
     }
 
-    /// A line is to follow.
+    /// Tells whether a log line is still to follow.
     fn is_in_log(&self) -> bool {
         self.logged && (self.open > 0 || self.challenged || self.dialogs.iter().any(|dialog| dialog.logged))
     }
 
-    /// Nothing of it goes on. Once its INVITE has a final response, a callee that rings does not hold it: its branch is being cancelled, or
-    /// it lost to another behind the next hop, and if it answers all the same (RFC 3261 section 13.2.2.4), that passes without the call.
+    /// Tells whether the call is over. After the final response to its INVITE a ringing callee does not keep it: its
+    /// branch is being cancelled, or it lost to another behind the next hop. If it answers all the same (RFC 3261
+    /// section 13.2.2.4), the answer passes without the call.
     fn is_over(&self) -> bool {
         self.open == 0 && !self.challenged && !self.has_answer()
     }
 
-    /// Its caller was asked for credentials, and may come again.
+    /// Tells whether the call only waits for its caller to come again with credentials.
     pub(crate) fn is_left(&self) -> bool {
         self.challenged && self.open == 0 && !self.has_answer()
     }
 
-    /// A callee has answered its last INVITE.
+    /// Tells whether a callee has answered its last INVITE.
     fn is_invite_answered(&self) -> bool {
         self.dialogs.iter().any(|dialog| dialog.answer.is_some() && dialog.last_of_caller() >= self.cseq)
     }
@@ -292,7 +299,7 @@ impl Call {
         self.dialogs.iter().any(|dialog| dialog.answer.is_some())
     }
 
-    /// Makes ages at this moment of its moments, and moments of its ages.
+    /// Turns its moments into ages at `now`, or its ages into moments.
     fn turn(&mut self, now: i64) {
         let turn = |at: &mut i64| *at = now.saturating_sub(*at);
         turn(&mut self.began);
@@ -301,11 +308,11 @@ impl Call {
     }
 }
 
-/// How long a caller may take to come again with credentials, in milliseconds.
+/// Time for a caller to come again with credentials, in milliseconds.
 const CHALLENGE: u64 = 32_000;
 
 impl Engine {
-    /// What is kept of a tag: by that dialogs are told apart.
+    /// Returns the stored form of a tag, by which dialogs are distinguished.
     pub(crate) fn kept_tag<'a>(&self, tag: &'a [u8]) -> Cow<'a, [u8]> {
         if tag.len() <= LONGEST_TAG {
             return Cow::Borrowed(tag);
@@ -314,7 +321,7 @@ impl Engine {
         Cow::Owned([&[HASHED][..], &hash].concat())
     }
 
-    /// The same in all shards, and known to no peer.
+    /// Returns the key of a call. It is the same in all shards, and no peer knows it.
     pub(crate) fn key_of_call(&self, call_id: &[u8], caller_tag: &[u8]) -> u64 {
         let seed = u64::from_le_bytes(self.shared.seed[CALL_SEED].try_into().expect("eight of thirty-two bytes"));
         let mut hasher = foldhash::quality::FixedState::with_seed(seed).build_hasher();
@@ -334,7 +341,7 @@ pub(crate) const fn moment(now: Now) -> i64 {
     now.mono.cast_signed()
 }
 
-/// What From and To of a request name.
+/// Returns the URIs of From and To.
 pub(crate) fn parties<'a>(request: &Request<'a>) -> (&'a [u8], &'a [u8]) {
     (request.mandatory.from.addr.uri_text, request.mandatory.to.addr.uri_text)
 }

@@ -1,4 +1,4 @@
-//! The stage of rules: it asks the rules of the configuration about a request outside of a call.
+//! Stage of rules: it asks the rules of the configuration about a request outside a call.
 
 use crate::call_limits::Claim;
 use crate::calls::Call;
@@ -23,8 +23,8 @@ use strowger_message::{Index, Message};
 use strowger_rules::Rule;
 
 impl Engine {
-    /// What becomes of a request by the rules; the next stage if none answers it. Where they lead it outside, its sender may have to show a
-    /// password first; then they are asked again, about the user that it is.
+    /// Decides about a request by the rules; the next stage if none answers it. If they lead it outside, its sender may
+    /// have to show a password first. Then they are asked again, about that user.
     pub(crate) fn decide(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         match self.consult_rules(handling, routing) {
             Verdict::Decide(mut decision) if !decision.redirect => {
@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// What the rules say.
+    /// Returns the verdict of the rules.
     pub(crate) fn consult_rules(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         let facts = RequestFacts::of(self, handling, routing);
         let inquiry = handling.progress.inquiry.as_deref();
@@ -46,7 +46,7 @@ impl Engine {
         self.decide_with_reasons(&facts, routing, inquiry)
     }
 
-    /// The same, with the rules that were asked: for a person who inquires, else for the log.
+    /// Returns the same verdict, and records the rules that were asked: for the inquiry of a person, else for the log.
     #[cold]
     fn decide_with_reasons(
         &self,
@@ -66,8 +66,8 @@ impl Engine {
         verdict
     }
 
-    /// Asks the rules in their order until one decides. `full`: limits that are taken for full. `hear` may ask what was heard of each rule
-    /// that holds.
+    /// Asks the rules in order until one decides. `full`: limits that are assumed to be full. `hear` is called for each
+    /// rule that holds.
     fn ask_rules(
         &self,
         facts: &RequestFacts<'_, '_>,
@@ -127,7 +127,7 @@ impl Engine {
             self.assert_by(source, facts, &mut decision);
         }
         if let Some(part) = decision.user.as_deref().or(part).filter(|_| !changing.is_empty()) {
-            // What one of them makes of it is nothing to the others.
+            // The edit of one failure does not affect the others.
             for (place, failure) in decision.on_failure.iter_mut().enumerate() {
                 let action = changing.iter().find(|(changed, _)| *changed == place);
                 let edit = action.and_then(|(_, action)| action.user.as_ref());
@@ -151,7 +151,7 @@ impl Engine {
         }
     }
 
-    /// What becomes of a request that goes nowhere, or needs no answer, if a rule answers or drops it.
+    /// Returns the refusal of a request that goes nowhere, or needs no response, if a rule answers or drops it.
     pub(crate) fn refused_by_rules(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Option<Verdict> {
         if !self.has_rules() {
             return None;
@@ -160,8 +160,9 @@ impl Engine {
             .filter(|verdict| matches!(verdict, Verdict::Reply(_) | Verdict::Drop))
     }
 
-    /// What a call would count under by this rule, and at each place where that leads; an error where that would be too many, or no place
-    /// has room: the limit. `full`: limits that are taken for full.
+    /// Returns the limits under which a call would count by this rule, and those at each of its places. The error is a
+    /// limit without room, of the rule or, if no place has room, of the first place. `full`: limits that are assumed to
+    /// be full.
     fn claims<'a>(
         &self,
         facts: &RequestFacts<'_, '_>,
@@ -173,14 +174,14 @@ impl Engine {
         if claims.is_empty() && places.is_empty() {
             return Ok((claims, places));
         }
-        // One that comes again may count already; for one more target there must be room.
+        // A repeated INVITE may count already; a forked one needs room for one more target.
         let is_fork = |call: &Call| self.passes_again(facts.request, facts.user.is_some(), call) == Some(Again::Forked);
         let before = self.call_of(facts.request).filter(|call| !is_fork(call));
         let counts = |claim: &Claim| before.is_some_and(|call| call.counts_under(claim));
         let is_full = |claim: &&Claim| !counts(claim) && self.is_full(claim, full);
         let of_places = || {
             let has_room = self.has_room_at_any(&places, full, counts);
-            // The first of them says what becomes of the call.
+            // The first of them decides about the call.
             places.first().filter(|_| !has_room)?.iter().find(is_full)
         };
         let limit = claims.iter().find(is_full).or_else(of_places);
@@ -190,22 +191,23 @@ impl Engine {
         }
     }
 
-    /// Whether one more call would be too many now. `full`: limits that are taken for full.
+    /// Tells whether one more call would be too many now. `full`: limits that are assumed to be full.
     pub(crate) fn is_full(&self, claim: &Claim, full: &[String]) -> bool {
         full.iter().any(|name| **name == *claim.counted.name) || self.shared.call_limits.is_full(claim)
     }
 
-    /// The call that a request is of, if it is known already.
+    /// Returns the call of a request, if it is known already.
     fn call_of(&self, request: &Request<'_>) -> Option<&Call> {
         self.calls.get(self.key_of_call(request.call_id, request.from_tag))
     }
 
-    /// What rules say of a request that fails with this status before it goes anywhere; none: nothing.
+    /// Returns the action of rules for a request that fails with this status before it is forwarded; `None`: there is
+    /// none.
     pub(crate) fn after_failure(&self, handling: &Handling<'_, '_>, status: u16) -> Option<AfterFailure> {
         self.after_failures(handling, handling.progress.decision.as_deref()?, status, 0)
     }
 
-    /// The same, of the failures from this place on.
+    /// Returns the same, of the failures from this place on.
     fn after_failures(
         &self,
         handling: &Handling<'_, '_>,
@@ -215,7 +217,7 @@ impl Engine {
     ) -> Option<AfterFailure> {
         let full = handling.progress.inquiry.as_deref().map_or(&[][..], |inquiry| &inquiry.full);
         let call = self.call_of(handling.request);
-        // Under what it counts already it counts no second time.
+        // A call counts only once under a limit.
         let counts = |claim: &Claim| {
             decision.claims.iter().any(|other| other.counted == claim.counted)
                 || call.is_some_and(|call| call.counts_under(claim))
@@ -228,13 +230,14 @@ impl Engine {
         decision.after_failure(status, from, has_room)
     }
 
-    /// What becomes of a request that a failure leads whose limits have no room any more.
+    /// Returns the response to a request that a failure leads whose limits have no room any more, and the next action
+    /// of rules.
     pub(crate) fn after_full(&self, handling: &Handling<'_, '_>, led: &Led) -> (Reply, Option<AfterFailure>) {
         let reply = Reply::not_found(led.status).because("the failure that leads it on is at a limit of calls");
         (reply, self.after_failures(handling, &led.before, led.status, led.place + 1))
     }
 
-    /// Whether a filter ends this request, which is then answered or dropped.
+    /// Answers or drops a request if a filter holds. Returns whether one does.
     pub(crate) fn is_filtered(&mut self, handling: &mut Handling<'_, '_>) -> bool {
         let Some((place, answer)) = self.filter(handling) else { return false };
         match answer {
@@ -249,7 +252,8 @@ impl Engine {
         true
     }
 
-    /// The first filter that holds, by its place, and the status that it answers with; none: it drops.
+    /// Returns the place of the first filter that holds, and the status of its response; without a status it drops the
+    /// request.
     pub(crate) fn filter(&self, handling: &Handling<'_, '_>) -> Option<(usize, Option<u16>)> {
         if self.policy.config.decisions.filters.is_empty() { None } else { self.filter_by_facts(handling) }
     }
@@ -268,7 +272,7 @@ impl Engine {
         found.break_value()
     }
 
-    /// A request goes on by this: from the stage of routes on, with the user part of its Request-URI that it gets.
+    /// Continues a request by this decision: from the stage of routes on, with the new user part of its Request-URI.
     #[inline(never)]
     pub(crate) fn go_on_by(
         &mut self,
@@ -296,19 +300,19 @@ impl Engine {
         }
     }
 
-    /// Whether rules are asked at all.
+    /// Tells whether there are rules to ask.
     pub(crate) fn has_rules(&self) -> bool {
         !self.policy.config.decisions.rules.is_empty()
     }
 
-    /// Whether the source of a request needs no password.
+    /// Tells whether the source of a request needs no password.
     pub(crate) fn is_trusted(&self, source: IpAddr) -> bool {
         let decisions = &self.policy.config.decisions;
         decisions.group_of(source.to_canonical()).is_some_and(|group| decisions.trusts(group))
     }
 }
 
-/// What the call of a request would count under by these limits.
+/// Returns the claims of the call of a request under these limits.
 pub(crate) fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTable>]) -> Vec<Claim> {
     let mut claims = Vec::new();
     if facts.begins_call {
@@ -319,12 +323,12 @@ pub(crate) fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTab
 }
 
 impl InForce {
-    /// The filter at this place.
+    /// Returns the filter at this place.
     pub(crate) fn filter(&self, place: usize) -> Option<&Rule<FilterAction>> {
         self.config.decisions.filters.iter().nth(place)
     }
 
-    /// The rule at this place.
+    /// Returns the rule at this place.
     pub(crate) fn rule(&self, place: usize) -> Option<&Rule<Action>> {
         self.config.decisions.rules.iter().nth(place)
     }

@@ -1,5 +1,5 @@
-//! The contacts of a user: what has registered, and in place of an address of this server (a user who forwards calls by
-//! registering another one) the contacts of the user there.
+//! Contacts of a user: its own bindings and, in place of an address of this server (a user who forwards calls by
+//! registering another one), the contacts of the user there.
 
 use crate::engine::Engine;
 use crate::methods::takes;
@@ -12,48 +12,50 @@ use strowger_core::routing::{Identity, Scope};
 use strowger_core::{ListenerId, Now, Target};
 use strowger_message::{Method, SipUri, Uri};
 
-/// The contacts collected for one request; kept between requests.
+/// Contacts collected for one request. The memory is kept between requests.
 #[derive(Debug, Default)]
 pub(crate) struct Contacts {
     pub(crate) text: Vec<u8>,
-    /// Those to be tried first stand first.
+    /// Contacts in the order of trying.
     pub(crate) entries: Vec<Contact>,
-    /// The users whose contacts they are.
+    /// Users to whom they belong.
     users: Vec<Range<usize>>,
-    /// A user was met again that calls were forwarded from.
+    /// Set if the contacts led to the same user twice.
     pub(crate) looped: bool,
-    /// A contact was passed over whose device does not take the method.
+    /// Set if a contact was passed over because its device does not take the method.
     pub(crate) unfit: bool,
 }
 
-/// When a contact is tried: equal ones together, lower ones first. By how much the q of the contact, and before it that of each
-/// one that led to it, is below the best of its user; zeros at the end are left out.
+/// Rank of a contact: equal ones are tried together, lower ones first. Each element tells by how much a q is below the
+/// best of its user: first those of the contacts that led here, then that of the contact itself. Zeros at the end are
+/// left out.
 type Order = SmallVec<[u16; 4]>;
 
 #[derive(Debug)]
 pub(crate) struct Contact {
     pub(crate) uri: Range<usize>,
     pub(crate) path: Range<usize>,
-    /// Where its REGISTER came from, if that is the way to it.
+    /// Source of its REGISTER, if that is the way to it.
     pub(crate) target: Option<Target>,
-    /// Where older flows of the same device come from, and the Contact of each (RFC 5626 section 7).
+    /// Sources of older flows of the same device, each with its Contact (RFC 5626 section 7).
     pub(crate) older: SmallVec<[(Target, Range<usize>); 1]>,
     /// `+sip.instance` of a flow; empty for anything else.
     instance: Range<usize>,
-    /// When the REGISTER came, in milliseconds since 1970 UTC.
+    /// Moment of the REGISTER, in milliseconds since 1970 UTC.
     updated_at: u64,
     pub(crate) listener: ListenerId,
-    /// Scope of the address that its REGISTER came from.
+    /// Scope of the source address of its REGISTER.
     pub(crate) sender: Scope,
     order: Order,
-    /// It names another user of ours.
+    /// True: it names another local user.
     leads_on: bool,
-    /// A sips URI led to it.
+    /// True: a sips URI led to it.
     secure: bool,
 }
 
 impl Contacts {
-    /// Contacts of this order are tried together with those before them or after all of them.
+    /// Returns the group of each contact, in the order of trying. Contacts of equal rank share a group and are tried
+    /// together.
     pub(crate) fn groups(&self) -> impl Iterator<Item = u16> {
         let mut group = 0;
         self.entries.iter().enumerate().map(move |(n, contact)| {
@@ -64,7 +66,7 @@ impl Contacts {
         })
     }
 
-    /// The first URI of the contact's Path, or its own.
+    /// Returns the first URI of the contact's Path, or its own.
     pub(crate) fn uri(&self, contact: &Contact) -> Option<Uri<'_>> {
         let path = &self.text[contact.path.clone()];
         let own = Uri::parse(&self.text[contact.uri.clone()]).ok();
@@ -78,8 +80,8 @@ impl Contacts {
         }
     }
 
-    /// The next contact that leads to a user of ours, taken out: its order, whether by a sips URI, and the user if no other user led
-    /// there.
+    /// Takes out the next contact that leads to a local user. Returns its rank, whether a sips URI led there, and the
+    /// user unless another contact led there before.
     fn take_leading(&mut self, identity: &Identity) -> Option<(Order, bool, Option<Range<usize>>)> {
         let at = self.entries.iter().position(|contact| contact.leads_on)?;
         let contact = self.entries.remove(at);
@@ -97,7 +99,7 @@ impl Contacts {
 }
 
 impl Engine {
-    /// The user's contacts, best first. Of a sips URI, those alone that are reached by TLS.
+    /// Looks up the user's contacts, best first. For a sips URI only those count that are reached by TLS.
     pub(crate) fn lookup_contacts(&self, now: Now, method: Method, uri: &Uri<'_>, contacts: &mut Contacts) {
         contacts.text.clear();
         contacts.entries.clear();
@@ -107,13 +109,13 @@ impl Engine {
         let user = 0..contacts.text.len();
         self.add_contacts(now, method, user, &[], uri.is_sips(), contacts);
         while let Some((order, secure, user)) = contacts.take_leading(self.policy.identity()) {
-            // Each user costs a look-up as each branch does.
+            // Each user costs a look-up, as each branch does.
             if let Some(user) = user.filter(|_| contacts.users.len() < self.proxy.settings().max_branches.into()) {
                 self.add_contacts(now, method, user, &order, secure, contacts);
             }
         }
         contacts.entries.sort_by(|a, b| a.order.cmp(&b.order));
-        // No more can be tried: their names need not be resolved.
+        // No more can be tried, so their names need no look-up.
         contacts.entries.truncate(self.proxy.settings().max_branches.into());
     }
 
@@ -180,7 +182,8 @@ impl Engine {
     }
 }
 
-/// A device with several flows gets a request by one of them: the newest, or another if that fails (RFC 5626 section 7).
+/// Merges the contacts of a device with several flows. It gets a request by one of them: the newest, or another if that
+/// fails (RFC 5626 section 7).
 fn ring_once(text: &[u8], first: usize, entries: &mut Vec<Contact>) {
     let mut n = first + 1;
     while n < entries.len() {
@@ -200,16 +203,17 @@ fn ring_once(text: &[u8], first: usize, entries: &mut Vec<Contact>) {
     }
 }
 
-/// The first URI of a Path as the registrar keeps it: each in angle brackets.
+/// Returns the first URI of a Path as the registrar stores it: each in angle brackets.
 pub(crate) fn first_hop(path: &[u8]) -> Option<Uri<'_>> {
     let open = path.iter().position(|&b| b == b'<')? + 1;
     let close = path[open..].iter().position(|&b| b == b'>')? + open;
     Uri::parse(&path[open..close]).ok()
 }
 
-/// Whether the promise of a sips URI is kept by this contact, reached there (RFC 3261 sections 16.6 step 7 and 26.2.2, RFC 5630 section
-/// 5.3). `secure`: a sips Request-URI led to it, which may become another one or a connection by TLS. What is registered by a sips
-/// Contact is reached by TLS too; by WebSocket it may be as far as a server in front of this one.
+/// Tells whether this contact, reached at `target`, keeps the promise of a sips URI (RFC 3261 sections 16.6 step 7 and
+/// 26.2.2, RFC 5630 section 5.3). `secure`: a sips Request-URI led to it, which demands another sips URI or a
+/// connection by TLS. A sips Contact is reached by TLS too. A WebSocket may be secure up to a server in front of this
+/// one.
 fn is_kept(contact: &[u8], target: Option<Target>, secure: bool) -> bool {
     match target {
         None => !secure || is_sips(contact),

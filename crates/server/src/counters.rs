@@ -1,4 +1,4 @@
-//! What the server counts, one set a shard: written by its shard alone, read from any thread.
+//! Counters of the server, one set for each shard: written by its shard alone, read from any thread.
 
 use strowger_message::Method;
 use strowger_message::status::KNOWN;
@@ -15,7 +15,7 @@ strowger_metrics::metrics! {
 
     /// Messages that could not be parsed and not be answered.
     unreadable: Counter as "messages_unreadable";
-    /// Requests refused for what is wrong with them (400, 403, 405, 413, 414, 416, 420, 421, 422, 423, 440, 482, 483, 489, 501, 505, 513, and 500
+    /// Requests refused for a fault of their own (400, 403, 405, 413, 414, 416, 420, 421, 422, 423, 440, 482, 483, 489, 501, 505, 513, and 500
     /// to a REGISTER out of order).
     refused: Counter as "requests_refused";
     /// Messages of banned sources and of scanners, dropped unread.
@@ -100,27 +100,27 @@ strowger_metrics::metrics! {
     retransmissions: Counter;
     /// Transactions that ended without an answer.
     timeouts: Counter as "transaction_timeouts";
-    /// Times that a next hop was set aside: it was not reached, said nothing, or said 503 with Retry-After.
+    /// Times that a next hop was set aside: it was not reached, was silent, or answered 503 with Retry-After.
     set_aside: Counter as "target_failures";
 }
 
 impl Counts {
-    /// Something is under way that a caller waits for.
+    /// Tells whether anything is in progress that a caller waits for.
     pub const fn busy(&self) -> bool {
         self.waiting > 0 || self.unanswered > 0
     }
 }
 
-/// How long things took that one shard saw, in microseconds, exact to the millisecond.
+/// Durations that one shard measured, in microseconds, exact to the millisecond.
 #[derive(Debug, Default)]
 pub struct Durations {
-    /// See [`Durations::TABLE`], as for the others.
+    /// Set-up time of calls. [`Durations::TABLE`] describes all fields.
     pub call_setup: Histogram,
-    /// Of requests that wait for the database.
+    /// Wait of requests for the database.
     pub subscriber_lookup: Histogram,
-    /// Of requests that wait for a name.
+    /// Wait of requests for a name.
     pub name_lookup: Histogram,
-    /// Of the turns of a shard in which it takes another configuration.
+    /// Turns of a shard in which it takes another configuration.
     pub reload: Histogram,
 }
 
@@ -130,7 +130,7 @@ impl Durations {
         Metric { field, family, kind, unit, help, labels: &[], by: &[] }
     }
 
-    /// What each is, in the order of [`Durations::observed`].
+    /// Descriptions, in the order of [`Durations::observed`].
     pub const TABLE: [Metric; 4] = [
         Self::metric(
             "call_setup",
@@ -150,7 +150,7 @@ impl Durations {
         Self::metric("reload", "reload_seconds", "How long a shard was held up by taking another configuration."),
     ];
 
-    /// What was seen so far.
+    /// Returns the durations so far.
     pub fn observed(&self) -> [Observed; 4] {
         [&self.call_setup, &self.subscriber_lookup, &self.name_lookup, &self.reload].map(Histogram::observed)
     }
@@ -173,7 +173,7 @@ const METHODS: usize = Method::KNOWN.len();
 /// Known status codes.
 pub const CODES: usize = KNOWN.len();
 
-/// A number for each known method, and one for all others.
+/// Counter for each known method, and one for all others.
 #[derive(Debug)]
 pub struct ByMethod([Count; METHODS + 1]);
 
@@ -191,18 +191,18 @@ impl ByMethod {
         self.0[place].one();
     }
 
-    /// Adds the numbers to these, in the order of [`method_names`].
+    /// Adds the counts to these sums, in the order of [`method_names`].
     pub fn add_to(&self, sums: &mut [u64; METHODS + 1]) {
         sums.iter_mut().zip(&self.0).for_each(|(sum, count)| *sum += count.value());
     }
 
-    /// All together.
+    /// Returns the sum of all counts.
     pub fn total(&self) -> u64 {
         self.0.iter().map(Count::value).sum()
     }
 }
 
-/// Label values of a [`ByMethod`].
+/// Returns the label values of a [`ByMethod`].
 pub fn method_names() -> impl Iterator<Item = &'static str> {
     let known = Method::KNOWN.iter().map(|method| std::str::from_utf8(method.text()).unwrap_or(OTHER));
     known.chain([OTHER])
@@ -211,7 +211,7 @@ pub fn method_names() -> impl Iterator<Item = &'static str> {
 /// Label value of unknown methods and status codes: a peer adds no time series.
 pub const OTHER: &str = "other";
 
-/// A number for each known status code, and one for all others.
+/// Counter for each known status code, and one for all others.
 #[derive(Debug)]
 pub struct ByCode([Count; CODES + 1]);
 
@@ -228,12 +228,12 @@ impl ByCode {
         self.0[place_of(code)].one();
     }
 
-    /// Adds the numbers to these: the codes of [`KNOWN`] in its order, then all others.
+    /// Adds the counts to these sums: the codes of [`KNOWN`] in its order, then all others.
     pub fn add_to(&self, sums: &mut [u64; CODES + 1]) {
         sums.iter_mut().zip(&self.0).for_each(|(sum, count)| *sum += count.value());
     }
 
-    /// All together.
+    /// Returns the sum of all counts.
     pub fn total(&self) -> u64 {
         self.0.iter().map(Count::value).sum()
     }
@@ -244,7 +244,7 @@ pub type MethodSums = [u64; METHODS + 1];
 /// Sums of [`ByCode::add_to`].
 pub type CodeSums = [u64; CODES + 1];
 
-/// Place of a status code among [`KNOWN`]; behind the last: it is not there.
+/// Returns the place of a status code among [`KNOWN`]; [`CODES`] if it is not there.
 #[inline]
 pub fn place_of(code: u16) -> usize {
     static PLACES: [u8; 700] = {

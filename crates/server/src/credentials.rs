@@ -1,5 +1,5 @@
-//! Credentials that stand in a cache alone (`auth.credential_cache`). A REGISTER that was verified stores those of its user, for as long as the
-//! registration lasts; what else the user sends is verified from there, by each server that shares the cache.
+//! Credentials in a cache alone (`auth.credential_cache`). A verified REGISTER stores those of its user, for as long as
+//! the registration lasts. Each server that shares the cache verifies all other requests of the user with them.
 
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -20,10 +20,10 @@ use strowger_store::credential_cache::{CredentialCache, Scratch, Whose, read};
 use strowger_store::location::{ExistingBindings, Step};
 use strowger_store::subscriber::{Credential, CredentialView, parts_of};
 
-/// Who has registered: a user who has shown its password.
+/// User who has registered and shown its password.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Registrant {
-    /// As the phone writes it in its credentials.
+    /// User name as the phone writes it in its credentials.
     pub(crate) username: Box<[u8]>,
     pub(crate) credential: Arc<Credential>,
 }
@@ -33,7 +33,8 @@ impl Registrant {
         Whose { username: &self.username, realm: self.credential.realm.as_bytes() }
     }
 
-    /// The names under which there may be credentials of this user: its own where that means no user of another domain, and its address.
+    /// Returns the names under which there may be credentials of this user: its own, if no user of another domain has
+    /// it, and its address.
     fn names(&self, config: &Config, identity: &Identity) -> impl Iterator<Item = Vec<u8>> {
         let Credential { username, realm, domain, .. } = &*self.credential;
         let domain = identity.canonical_domain(domain.as_bytes());
@@ -42,14 +43,14 @@ impl Registrant {
         let name = is_alone.then(|| username.as_bytes().to_vec());
         let (_, sent) = parts_of(&self.username);
         let address = |domain: &[u8]| [username.as_bytes(), b"@", domain].concat();
-        // Also one that only the machine knows, as the phone wrote it.
+        // Also a domain that only the machine knows, as the phone wrote it.
         let sent = sent.get(1..).filter(|sent| !sent.is_empty()).map(<[u8]>::to_ascii_lowercase);
         let mut names: Vec<_> = identity.names_of(domain).map(address).collect();
         names.extend(sent.as_deref().map(address).filter(|sent| !names.contains(sent)));
         name.into_iter().chain(names)
     }
 
-    /// Whether this is the user's own address-of-record.
+    /// Tells whether this is the user's own address of record.
     fn owns(&self, aor: &[u8], identity: &Identity) -> bool {
         let Credential { username, domain, .. } = &*self.credential;
         let rest = aor.strip_prefix(username.as_bytes()).and_then(|rest| rest.strip_prefix(b"@"));
@@ -57,12 +58,12 @@ impl Registrant {
     }
 }
 
-/// What is known of a user who authenticates.
+/// Result of the look-up of a user who authenticates.
 pub(crate) enum Found {
     Absent,
-    /// By the database.
+    /// Credential of the database.
     Credential(Arc<Credential>),
-    /// By the cache: its value is in the scratch.
+    /// Credential of the cache: its value is in the scratch.
     InScratch,
 }
 
@@ -76,45 +77,45 @@ impl Found {
     }
 }
 
-/// What the cache does about a registration.
+/// Work of the cache for a registration.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Keeping {
-    /// Nothing.
+    /// No work.
     #[default]
     None,
-    /// It stores or removes; what it answers comes under the ticket of the registration.
+    /// Store or removal in progress; the answers come under the ticket of the registration.
     Later {
-        /// It stores.
+        /// True: it is a store.
         stores: bool,
-        /// How many answers come: one for each name that is removed.
+        /// Number of answers: one for each name that is removed.
         answers: u8,
     },
-    /// It has stored or removed.
+    /// Finished store or removal.
     Done,
-    /// It has not stored.
+    /// Failed store.
     Failed(CacheError),
 }
 
 impl Keeping {
-    /// Whether it stores, and answers later.
+    /// Tells whether a store is in progress.
     pub(crate) const fn stores(&self) -> bool {
         matches!(self, Self::Later { stores: true, .. })
     }
 
-    /// How many answers are still to come.
+    /// Returns the number of answers that are still to come.
     pub(crate) const fn answers(&self) -> u8 {
         if let Self::Later { answers, .. } = self { *answers } else { 0 }
     }
 }
 
-/// Fetching.
+/// Look-up of credentials.
 impl Engine {
-    /// The cache of credentials, if the server has one.
+    /// Returns the cache of credentials, if the server has one.
     pub(crate) fn credentials(&self) -> Option<(&CredentialCache, ReceiverId)> {
         self.cached.as_ref().map(|(cache, receiver)| (cache, *receiver))
     }
 
-    /// What the cache has of this user: at once where it is in this process or was asked before.
+    /// Looks up this user in the cache: at once if the cache is in this process or was asked before.
     pub(crate) fn find_registered(
         &self,
         handling: &Handling<'_, '_>,
@@ -131,7 +132,7 @@ impl Engine {
             Some(Err(error)) => Err(*error),
             None if cache.is_local() => match cache.fetch(whose, Ticket::NONE, handling.now.mono, scratch) {
                 CacheReply::Now(answer) => answer.map(|answer| answer == CacheAnswer::Found),
-                // One in this process answers a fetch at once.
+                // A cache in this process answers a fetch at once.
                 CacheReply::Later => Err(CacheError::Unavailable),
             },
             None => {
@@ -139,7 +140,7 @@ impl Engine {
                 return Err(Unproven::Ask(Question::Registered { username, realm }));
             }
         };
-        // Of a name that no key has room for there is no entry.
+        // There is no entry for a name that is too long for a key.
         let is_found = if is_found == Err(CacheError::Refused) { Ok(false) } else { is_found };
         Ok(is_found.map(|is_found| match is_found && read(&scratch.value, whose).is_some() {
             true => Found::InScratch,
@@ -147,7 +148,7 @@ impl Engine {
         }))
     }
 
-    /// Asks the cache, and lets the request wait. Where it takes no question the stage has its answer at once.
+    /// Asks the cache, and suspends the request. If the cache takes no question, the stage has its answer at once.
     pub(crate) fn ask_credentials(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -185,7 +186,7 @@ impl Engine {
         self.advance(handling);
     }
 
-    /// The cache answered a request that waits, or a registration.
+    /// Handles the answer of the cache to a suspended request, or to a registration.
     pub(crate) fn hear_cache(&mut self, now: Now, answered: Answered, out: &mut Outbox) {
         let Answered { ticket, result, value } = answered;
         match self.suspended.get(Id::from_u64(ticket)) {
@@ -199,11 +200,12 @@ impl Engine {
     }
 }
 
-/// Keeping.
+/// Storage of credentials.
 impl Engine {
-    /// Has the cache keep the credentials of one who registers as long as its last binding lasts, and remove those by any of its names when a
-    /// change of its own address-of-record leaves none. Under the lock of the bindings, so that the cache hears of registrations in their order.
-    /// `bindings`: when the last of them ends, and whether the request names any.
+    /// Has the cache store the credentials of a registrant until its last binding ends, and remove those by any of its
+    /// names when a change of its own address of record leaves no binding. The caller holds the lock of the bindings,
+    /// so that the cache hears of registrations in order. `bindings`: end of the last one, and whether the request
+    /// names any.
     pub(crate) fn keep_credentials(
         &self,
         now: Now,
@@ -229,7 +231,7 @@ impl Engine {
                 let mut answers = 0;
                 for username in registrant.names(&self.policy.config, self.policy.identity()) {
                     let whose = Whose { username: &username, ..whose };
-                    // What is not removed is gone when its life ends.
+                    // An entry that is not removed expires.
                     answers += u8::from(cache.remove(whose, ticket, now.mono, scratch) == CacheReply::Later);
                 }
                 if answers == 0 { Keeping::Done } else { Keeping::Later { stores: false, answers } }
@@ -238,14 +240,15 @@ impl Engine {
         }
     }
 
-    /// Counts that the credentials of a registration are not in the cache. Each line of a phone would bury what the cache says of itself.
+    /// Counts that the credentials of a registration are not in the cache. A warning for each phone would bury the
+    /// cache's own lines.
     pub(crate) fn credentials_not_kept(&self, aor: &str, error: CacheError) {
         self.counters().credentials_not_stored.one();
         tracing::debug!(aor, %error, "credentials not stored");
     }
 }
 
-/// When the last binding ends that there is after these steps.
+/// Returns the moment when the last binding ends after these steps.
 pub(crate) fn last_end(current: &ExistingBindings<'_>, steps: &[Step<'_>]) -> Option<u64> {
     let is_gone = |id| {
         let goes = |step: &Step<'_>| matches!(step, Step::Remove(other) | Step::Replace(other, _) if *other == id);

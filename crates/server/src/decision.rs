@@ -1,4 +1,4 @@
-//! What rules and failures decide of a request: it goes with the request.
+//! Decisions of rules and failures about a request. They move with the request.
 
 use crate::call_limits::Claim;
 use crate::consultation::claims_by;
@@ -14,82 +14,83 @@ use strowger_core::record::header_names;
 use strowger_core::routing::{Request, Routing};
 use strowger_message::{Edit, Name};
 
-/// What the rules that hold say together. It goes with its request, also where the rules have changed since.
+/// Joint decision of the rules that hold. It stays with its request, even if the rules have changed since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Decision {
-    /// Where it goes; empty: the rules do not say.
+    /// Places to which it goes; empty: the rules name none.
     pub(crate) to: Places,
-    /// Who may go there, until that is judged.
+    /// Setting that tells who may go there, until that is judged.
     #[serde(skip)]
     pub(crate) relay_for: Option<RelayFor>,
     pub(crate) try_next: Option<Vec<u16>>,
-    /// What is done where it fails, in order.
+    /// Actions after failures, in order.
     pub(crate) on_failure: Vec<FailureDecision>,
-    /// Limits that its call counts under, each once.
+    /// Limits under which its call counts, each once.
     pub(crate) claims: Vec<Claim>,
-    /// The failure by which it goes where it goes, if that has limits and nothing was tried before.
+    /// Failure that leads it to its places, if that has limits and nothing was tried before.
     pub(crate) led: Option<Box<Led>>,
-    /// It is answered with where it would go.
+    /// True: the response names the places, and the request is not forwarded.
     pub(crate) redirect: bool,
-    /// The user part that its Request-URI gets; none: it stays, or has been changed.
+    /// New user part of its Request-URI; `None`: it stays, or has been changed.
     pub(crate) user: Option<Vec<u8>>,
-    /// It was changed.
+    /// True: the Request-URI was changed.
     pub(crate) has_other_uri: bool,
-    /// The Request-URI before rules changed it. A request that waits while it moves to another process loses it.
+    /// Request-URI before rules changed it. A request that moves to another process while it waits loses it.
     #[serde(skip)]
     pub(crate) dialled: Option<Box<[u8]>>,
-    /// Header lines that it gets.
+    /// Header lines to be added.
     pub(crate) add: Vec<u8>,
-    /// Header fields that it loses.
+    /// Header fields to be removed.
     #[serde(with = "header_names")]
     pub(crate) remove: Vec<Name>,
     /// List of `rule.identity`, which adds to the identities of the account. A request that moves to another process while it waits loses it.
     #[serde(skip)]
     pub(crate) identity: Option<IdentitySource>,
-    /// How many octets of those lines, and how many of those names, the rules say; what follows is of the failure that leads it.
+    /// Octets of `add` and number of names in `remove` that come from rules. The rest comes from the failure that leads
+    /// the request.
     pub(crate) own_edits: (usize, usize),
     record_route: Option<bool>,
     pub(crate) track: Option<bool>,
     pub(crate) account: Option<bool>,
     pub(crate) account_as: Option<Box<str>>,
-    /// Milliseconds.
+    /// Time in milliseconds.
     pub(crate) ring_timeout: Option<u64>,
-    /// Milliseconds.
+    /// Time in milliseconds.
     pub(crate) answer_timeout: Option<u64>,
 }
 
-/// What is done about some failures of a request.
+/// Action after some failures of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FailureDecision {
-    /// The first and the last status code of each range that it is for.
+    /// First and last status code of each range that it is for.
     pub(crate) statuses: Vec<(u16, u16)>,
-    /// Where the request goes then; empty: it is answered.
+    /// Places to which the request goes then; empty: it is answered.
     pub(crate) to: Places,
-    /// The answer in place of the failure.
+    /// Status of the response in place of the failure.
     pub(crate) answer: Option<u16>,
-    /// Statuses that lead on there; none: any but 6xx.
+    /// Statuses at which the next place is tried; `None`: any but 6xx.
     pub(crate) try_next: Option<Vec<u16>>,
-    /// The user part that its Request-URI gets then; none: it stays.
+    /// New user part of its Request-URI then; `None`: it stays.
     pub(crate) user: Option<Vec<u8>>,
-    /// Header lines that it gets.
+    /// Header lines to be added.
     pub(crate) add: Vec<u8>,
-    /// Header fields that it loses then.
+    /// Header fields to be removed.
     #[serde(with = "header_names")]
     pub(crate) remove: Vec<Name>,
-    /// Milliseconds.
+    /// Time in milliseconds.
     pub(crate) ring_timeout: Option<u64>,
-    /// Milliseconds.
+    /// Time in milliseconds.
     pub(crate) answer_timeout: Option<u64>,
-    /// Limits that its call counts under then, each once: where one is full, this is passed over.
+    /// Limits under which its call counts then, each once. If one is full, this action is passed over.
     pub(crate) claims: Vec<Claim>,
 }
 
-/// A failure with limits that leads a request on which has gone nowhere yet.
+/// Failure with limits that leads a request which was forwarded nowhere yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Led {
-    /// Of the failure that it is used for.
+    /// Status of the failure that it is used for.
     pub(crate) status: u16,
-    /// Its place among those of the decision before.
+    /// Its place among the failures of the decision before.
     pub(crate) place: usize,
     pub(crate) claims: Vec<Claim>,
     pub(crate) before: Decision,
@@ -102,7 +103,7 @@ impl FailureDecision {
             to: Places::of(&action.to, claims_at(facts, &action.to, &action.call_limits)),
             answer: action.answer,
             try_next: action.try_next.as_ref().map(|statuses| statuses.to_vec()),
-            // It changes what all rules together make of it.
+            // It edits the joint result of all rules, which is known later.
             user: None,
             add: action.add.to_vec(),
             remove: action.remove.to_vec(),
@@ -116,12 +117,13 @@ impl FailureDecision {
         self.statuses.iter().any(|(first, last)| (*first..=*last).contains(&status))
     }
 
-    /// Its call counts under limits if it is used.
+    /// Tells whether its call counts under limits if it is used.
     fn may_count(&self) -> bool {
         !self.claims.is_empty() || self.to.may_count()
     }
 
-    /// Its limits for [`Engine::consider`](crate::engine::Engine::consider), which is asked before it is used; empty: it has none.
+    /// Encodes its limits for [`Engine::consider`](crate::engine::Engine::consider), which is asked before it is used;
+    /// empty: it has none.
     pub(crate) fn question(&self) -> Vec<u8> {
         if !self.may_count() {
             return Vec::new();
@@ -131,33 +133,33 @@ impl FailureDecision {
     }
 }
 
-/// The limits of a failure, when its turn has come.
+/// Limits of a failure whose turn has come.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Question {
-    /// What the call counts under to its end.
+    /// Limits under which the call counts to its end.
     pub(crate) claims: Vec<Claim>,
-    /// What it counts under at each place.
+    /// Limits at each place.
     pub(crate) places: Vec<Vec<Claim>>,
 }
 
 impl Question {
-    /// What [`FailureDecision::question`] wrote.
+    /// Reads the bytes of [`FailureDecision::question`].
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         postcard::from_bytes(bytes).ok()
     }
 }
 
-/// What becomes of a request that fails before it goes anywhere.
+/// Next step of a request that fails before it is forwarded.
 #[derive(Debug)]
 pub(crate) enum AfterFailure {
-    /// It is answered with this status.
+    /// Response with this status.
     Answer(u16),
-    /// It goes on by this.
+    /// Continuation by this decision.
     Try(Box<Decision>),
 }
 
 impl Decision {
-    /// Decision for an emergency call: it goes to these targets, counts under no limit, and has a record.
+    /// Makes the decision for an emergency call: it goes to these targets, counts under no limit, and has a record.
     pub(crate) fn of_emergency(to: &Targets) -> Self {
         let to = Places::of(to, Vec::new());
         let answer_timeout = (to.uris.len() > 1).then_some(EMERGENCY_ANSWER);
@@ -165,7 +167,8 @@ impl Decision {
         Self { to, track: Some(true), account: Some(true), account_as, answer_timeout, ..Self::default() }
     }
 
-    /// Decision for a call that began in an earlier process: these rules count and record it, and lead it nowhere.
+    /// Makes the decision for a call that began in an earlier process: these rules count and record it, and lead it
+    /// nowhere.
     pub(crate) fn resumed(self) -> Self {
         let Self { claims, track, account, account_as, .. } = self;
         Self { claims, track, account, account_as, record_route: Some(true), ..Self::default() }
@@ -178,7 +181,8 @@ impl Decision {
         self.own_edits = (self.add.len(), self.remove.len());
     }
 
-    /// What is done where its target fails with this status before the request goes there, of the failures from this place on; none: nothing.
+    /// Returns the next step if its target fails with this status before the request is forwarded, by the failures from
+    /// this place on; `None`: there is none.
     pub(crate) fn after_failure(
         &self,
         status: u16,
@@ -187,7 +191,7 @@ impl Decision {
     ) -> Option<AfterFailure> {
         let is_used = |failure: &FailureDecision| failure.is_for(status) && has_room(failure);
         let place = (from..self.on_failure.len()).find(|place| is_used(&self.on_failure[*place]))?;
-        // What led here had no address: its limits are not taken.
+        // The failure that led here found no address: its limits are not taken.
         let mut next = Self { led: None, ..self.clone() };
         let failure = next.on_failure.remove(place);
         if let Some(status) = failure.answer {
@@ -207,12 +211,12 @@ impl Decision {
         Some(AfterFailure::Try(Box::new(next)))
     }
 
-    /// The limits of the failure that leads it.
+    /// Returns the limits of the failure that leads it.
     pub(crate) fn led_claims(&self) -> &[Claim] {
         self.led.as_ref().map_or(&[][..], |led| &led.claims)
     }
 
-    /// All that its call counts under as it goes on: by its rules, and by the failure that leads it.
+    /// Returns all limits under which its call counts: those of its rules, and of the failure that leads it.
     pub(crate) fn all_claims(&self) -> Cow<'_, [Claim]> {
         let Some(led) = &self.led else { return Cow::Borrowed(&self.claims) };
         let mut all = self.claims.clone();
@@ -220,7 +224,7 @@ impl Decision {
         Cow::Owned(all)
     }
 
-    /// Its call counts under limits, or may do so yet: it is tracked for that.
+    /// Tells whether its call counts under limits, or may do so later. Then it is tracked.
     pub(crate) fn may_count(&self) -> bool {
         !self.claims.is_empty()
             || self.to.may_count()
@@ -228,22 +232,23 @@ impl Decision {
             || self.on_failure.iter().any(FailureDecision::may_count)
     }
 
-    /// Its call may count under something where it is led, and no more where it is led then.
+    /// Tells whether its call may count under limits only while it is led to a place.
     pub(crate) fn may_count_at_places(&self) -> bool {
         self.to.may_count() || self.on_failure.iter().any(|failure| failure.to.may_count())
     }
 
-    /// Whether later requests of its call come by, if that is said. What counts is followed to its end.
+    /// Tells whether later requests of its call pass here, if rules say so. A call that counts is followed to its end.
     pub(crate) fn stays(&self) -> Option<bool> {
         if self.may_count() { Some(true) } else { self.record_route }
     }
 
-    /// How many octets of its header lines, and how many of the names that go, are of the failure that leads it.
+    /// Returns how many octets of its header lines, and how many of the removed names, come from the failure that leads
+    /// it.
     pub(crate) fn of_failure(&self) -> (usize, usize) {
         (self.add.len() - self.own_edits.0, self.remove.len() - self.own_edits.1)
     }
 
-    /// What one more rule says counts where none before it has said so.
+    /// Adds one more rule. Its actions count where no rule before it has set them.
     pub(crate) fn hear(&mut self, action: &Action, facts: &RequestFacts<'_, '_>, places: Vec<Vec<Claim>>) {
         if self.to.is_empty() {
             self.to = Places::of(&action.to, places);
@@ -264,7 +269,7 @@ impl Decision {
         self.answer_timeout = self.answer_timeout.or_else(|| milliseconds(action.answer_timeout));
     }
 
-    /// The request with the user part that it gets.
+    /// Returns the request with its new user part.
     pub(crate) fn change_user(&mut self, request: &Request<'_>, routing: &Routing<'_>) -> Vec<u8> {
         let (mut edit, mut bytes) = (Edit::new(), Vec::new());
         if let (Some(user), Some(part)) = (self.user.take(), user_part(&routing.uri)) {
@@ -276,12 +281,12 @@ impl Decision {
         bytes
     }
 
-    /// The Request-URI is to be changed.
+    /// Tells whether the Request-URI is to be changed.
     pub(crate) fn edits_uri(&self) -> bool {
         self.user.is_some()
     }
 
-    /// Statuses that lead on; none: any but 6xx.
+    /// Returns the statuses at which the next place is tried; `None`: any but 6xx.
     pub(crate) fn statuses(&self) -> Option<&[u16]> {
         self.try_next.as_deref()
     }
@@ -291,7 +296,7 @@ impl Decision {
     }
 }
 
-/// Milliseconds that one of several targets of an emergency call may say nothing before the next is tried.
+/// Silence, in milliseconds, after which the next of several targets of an emergency call is tried.
 const EMERGENCY_ANSWER: u64 = 4_000;
 
 fn milliseconds(time: Option<Duration>) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! Access by dialog: which requests pass without a password because they belong to a dialog that this server let through.
+//! Access by dialog: requests pass without a password if they belong to a dialog that this server admitted.
 //!
 //! The proof is a route token or a seal, whose usage must fit the method. An INVITE needs more. If its call is tracked, the table of calls
 //! must have an answered dialog with its tags. If not, the token must state an answered INVITE. Any other INVITE begins a call, with
@@ -23,15 +23,15 @@ use strowger_store::subscriber;
 
 /// Decision about a request that claims to be within a dialog.
 pub(crate) enum DialogAccess {
-    /// It passes.
+    /// Access.
     Granted,
-    /// It is treated as a request outside of any dialog.
+    /// No access: the request is treated as one outside any dialog.
     Refused,
-    /// The database of subscribers must answer first.
+    /// Question that the database of subscribers must answer first.
     Ask(Question),
 }
 
-/// Age of a token in seconds; negative if a clock was set back.
+/// Returns the age of a token in seconds; negative if a clock was set back.
 const fn age(now: Now, made: u32) -> i32 {
     seconds(now).wrapping_sub(made).cast_signed()
 }
@@ -177,8 +177,8 @@ impl Engine {
         })
     }
 
-    /// Account of the sender of a request, for the route token of the dialog that it makes: the one whose password it has shown, or that its
-    /// route token states, else the one that From names.
+    /// Returns the account of the sender of a request, for the route token of the dialog that it makes: the one whose
+    /// password it has shown, or that its route token states, else the one that From names.
     pub(crate) fn account_of_sender(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> AccountHash {
         let (proof, router) = (&handling.progress.proof, &self.policy.router);
         match &proof.user {

@@ -19,8 +19,8 @@ use strowger_core::{Arrival, Now};
 use strowger_message::uri::sip::unescaped;
 use strowger_message::{Form, Host, Index, Message, Method, SipUri, Uri};
 
-/// Whether a URI has nothing behind its number but `phone-context` (RFC 3966 section 5.1.5): a gateway may dial or route by what else
-/// stands there, such as `rn` (RFC 4694).
+/// Returns whether a URI has nothing behind its number but `phone-context` (RFC 3966 section 5.1.5). A gateway may dial
+/// or route by other parameters, such as `rn` (RFC 4694).
 fn is_bare_number(uri: &Uri<'_>) -> bool {
     let is_context = |parameter: &[u8]| parameter.to_ascii_lowercase().starts_with(b"phone-context=");
     match uri {
@@ -39,8 +39,9 @@ fn is_bare_number(uri: &Uri<'_>) -> bool {
 const OF_CALLS: [&[u8]; 7] = [b"INVITE ", b"ACK ", b"CANCEL ", b"BYE ", b"PRACK ", b"UPDATE ", b"SIP/2.0 "];
 
 impl Engine {
-    /// Whether a request is an emergency call: a request for an emergency service URN (RFC 5031), or an INVITE of a known caller for one of
-    /// `emergency.numbers`. A CANCEL, and the ACK of a failure, have the Request-URI of their INVITE and count as well.
+    /// Returns whether a request is an emergency call: a request for an emergency service URN (RFC 5031), or an INVITE
+    /// of a known caller for one of `emergency.numbers`. A CANCEL, and the ACK of a failure, have the Request-URI of
+    /// their INVITE and count as well.
     pub(crate) fn is_emergency(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         let is_set = !self.policy.config.decisions.emergency.uris.is_empty();
         if !is_set || routing.route.is_some() || routing.device.is_some() {
@@ -71,13 +72,14 @@ impl Engine {
         numbers.any(|own| number.clone().eq(own.as_str().bytes()))
     }
 
-    /// A local domain, or an address of this server.
+    /// Returns whether a host is a local domain, or an address of this server.
     fn is_host_here(&self, host: Host<'_>) -> bool {
         let identity = self.policy.router.identity();
         identity.domain_of(host).is_some() || identity.is_own_host(host)
     }
 
-    /// Whether From names a user of this server or is anonymous, or the source is trusted or a registered phone.
+    /// Returns whether From names a user of this server or is anonymous, or the source is trusted or a registered
+    /// phone.
     fn knows_caller(&self, now: Now, request: &Request<'_>) -> bool {
         let from = request.mandatory.from.uri;
         self.is_from_local(request)
@@ -87,7 +89,7 @@ impl Engine {
             || self.is_from_binding(now, request)
     }
 
-    /// Whether the user in Contact has a binding that was registered from the address of this request.
+    /// Returns whether the user in Contact has a binding that was registered from the address of this request.
     fn is_from_binding(&self, now: Now, request: &Request<'_>) -> bool {
         let Some(Ok(contact)) = request.message.contacts().next() else { return false };
         let Some(user) = contact.addr.uri.sip().and_then(|uri| uri.user) else { return false };
@@ -106,7 +108,8 @@ impl Engine {
         is_there
     }
 
-    /// Whether the source of an emergency call is not forged, as far as can be seen: it has a connection, is trusted, or is a registered phone.
+    /// Returns whether the source of an emergency call is genuine, as far as can be seen: it has a connection, is
+    /// trusted, or is a registered phone.
     pub(crate) fn is_known_source(&self, now: Now, request: &Request<'_>) -> bool {
         let arrival = request.arrival;
         arrival.transport.is_reliable() || self.is_trusted(arrival.remote.ip()) || self.is_from_binding(now, request)
@@ -145,7 +148,7 @@ impl Engine {
         Box::new(decision)
     }
 
-    /// User in From, if its domain is local.
+    /// Returns the user in From, if its domain is local.
     fn named_caller(&self, request: &Request<'_>) -> Option<User> {
         let from = request.mandatory.from.uri.address().filter(|_| self.is_from_local(request))?;
         let mut user = User { name: Default::default(), domain: Default::default() };
@@ -167,7 +170,8 @@ impl Engine {
         (is_set && urn.is_emergency() && routing.route.is_none()).then(|| to.iter().map(route).collect())
     }
 
-    /// Whether a message of a banned source passes: an emergency call, a request within a dialog that this server let through, or a response.
+    /// Returns whether a message of a banned source passes: an emergency call, a request within a dialog that this
+    /// server admitted, or a response.
     #[cold]
     pub(crate) fn is_heard_though_banned(&self, now: Now, arrival: &Arrival, bytes: &[u8]) -> bool {
         let is_set = !self.policy.config.decisions.emergency.uris.is_empty();

@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use strowger_core::Now;
 
-/// Partitions: shards seldom wait for each other.
+/// Number of partitions, so that shards seldom wait for each other.
 const PARTITIONS: usize = 8;
 
 /// Calls of the younger of two generations, in each partition.
@@ -33,11 +33,11 @@ struct Partition {
 /// Knowledge about a call that is not in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
-    /// It has ended here.
+    /// Ended here.
     Ended,
-    /// It has not ended here since its route token was made.
+    /// Not ended here since its route token was made.
     Unknown,
-    /// It may have ended here, before the oldest call that is remembered.
+    /// Perhaps ended here, before the oldest call that is remembered.
     Forgotten,
 }
 
@@ -85,7 +85,7 @@ impl Partition {
     }
 }
 
-/// A key is a hash already.
+/// Hasher for keys, which are hashes already.
 #[derive(Debug, Default)]
 struct KeyHasher(u64);
 
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(ended.recall(now, keys + 1, age - 2), Memory::Unknown);
         // A wall clock that was stepped since changes nothing.
         assert_eq!(ended.recall(Now { wall: 1 << 40, ..now }, 1, age), Memory::Forgotten);
-        // Each that ended since is there.
+        // Each call that ended since is there.
         let first = (since / 1_000 + 1 - 1_000) * 10;
         assert!((first..=keys).all(|key| ended.is_there(key)));
         assert_eq!(ended.recall(now, 1 << 32, age), Memory::Unknown, "another partition");

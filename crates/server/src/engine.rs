@@ -1,8 +1,8 @@
-//! The engine of one shard: it decides about every message that the shard owns, and does nothing itself.
+//! Engine of one shard. It decides about every message that the shard owns, and performs no I/O.
 //!
-//! Its owner gives it the time and one input (a message, an answer to a question, a timer, a flow that ended). It writes messages into
-//! the [`Outbox`], and what else it wants of the world as [`Effect`]s, which its owner carries out. It holds no socket, no clock, no
-//! runtime and no other shard.
+//! Its owner gives it the time and one input (message, answer to a question, timer, closed flow). The engine writes
+//! messages into the [`Outbox`]. All other actions are [`Effect`]s, which the owner carries out. The engine has no
+//! socket, clock or runtime, and knows no other shard.
 
 mod bans;
 mod failed_targets;
@@ -43,99 +43,100 @@ use strowger_store::error::StoreError;
 use strowger_store::subscriber;
 use strowger_store::ticket::SinkId;
 
-/// What comes back to an engine from beside it.
+/// Answer from outside the engine.
 #[derive(Debug)]
 pub enum Answer {
-    /// Bindings are kept, or not.
+    /// Results of commits of bindings, by ticket.
     Written(Vec<(u64, Result<(), StoreError>)>),
-    /// Subscribers were looked up.
+    /// Results of subscriber look-ups, by ticket.
     Subscribers(Vec<(u64, Result<subscriber::Answer, StoreError>)>),
-    /// The cache of credentials answered.
+    /// Answers of the credential cache.
     Credentials(Vec<Answered>),
-    /// For the first shard: bindings that want pings were made.
+    /// News for the first shard: there are new bindings that need pings.
     Pings,
-    /// A name was resolved: to nothing if it could not be.
+    /// Resolved name, without targets if the look-up failed.
     Resolved {
-        /// That of the [`Effect::Resolve`].
+        /// Ticket of the [`Effect::Resolve`].
         ticket: u64,
-        /// What was asked for.
+        /// Name that was looked up.
         name: HostKey,
-        /// Where it leads.
+        /// Targets of the name.
         to: Resolved,
     },
-    /// The configuration has changed: what comes from now on goes by this.
+    /// New policy, for all requests from now on.
     Policy(Arc<Policy>),
 }
 
-/// What an engine wants of the world besides the messages that it sends; carried out when its call returns.
+/// Action that an engine requests, other than sending a message. The owner carries it out when the call of the engine
+/// returns.
 #[derive(Debug)]
 pub enum Effect {
-    /// Messages to this address go over that connection, while it lives (RFC 5923).
+    /// Connection for messages to this address, while it lives (RFC 5923).
     Alias {
-        /// The connection that the request came by.
+        /// Connection of the request.
         flow: Flow,
-        /// Its transport.
+        /// Transport of the connection.
         transport: Transport,
-        /// The address that the peer sent from, with the port that its Via names.
+        /// Source address of the peer, with the port of its Via.
         address: SocketAddr,
     },
-    /// What came last from this address by UDP was of the peer that is there.
+    /// UDP address whose last message is proved to come from the peer there.
     Confirm(SocketAddr),
-    /// A name is to be resolved for a request of this source: [`Answer::Resolved`] comes back.
+    /// Name look-up for a request; the answer is [`Answer::Resolved`].
     Resolve {
-        /// Names the request that waits.
+        /// Ticket of the suspended request.
         ticket: u64,
-        /// The address that it came from, by which lines about failed look-ups are counted.
+        /// Source of the request, by which log lines about failed look-ups are counted.
         source: IpAddr,
-        /// What to resolve.
+        /// Name to look up.
         name: HostKey,
     },
-    /// The first shard is to look for bindings that want pings.
+    /// Order to the first shard to look for bindings that need pings.
     WakePings,
-    /// A row of accounting is to be written.
+    /// Row of accounting to be written.
     Account(Box<Row>),
-    /// This is what the next process needs to go on with a call ([`Engine::take_over`]), in place of what was said of it before.
+    /// State of a call for the next process ([`Engine::take_over`]). It replaces earlier state of the call.
     Keep {
-        /// The call, by a number that means the same in all shards.
+        /// Key of the call, equal in all shards.
         call: u64,
-        /// Read by [`read_kept`](crate::calls::read_kept).
+        /// State, read by [`read_kept`](crate::calls::read_kept).
         state: Box<[u8]>,
     },
-    /// A call that may have been kept is over, and its rows are on their way.
+    /// End of a call that may have been kept. Its rows are on their way to the writer.
     Close {
-        /// The call.
+        /// Key of the call.
         call: u64,
-        /// The rows, should they be lost on their way: read by [`Row::read_all`].
+        /// Copy of the rows, in case they are lost on their way; read by [`Row::read_all`].
         rows: Box<[u8]>,
     },
-    /// A call that was kept is over.
+    /// End of a kept call.
     Forget {
-        /// The call.
+        /// Key of the call.
         call: u64,
     },
-    /// Much less is under way than before: memory may go back to the system.
+    /// Hint that memory may go back to the system: the load has dropped much.
     GiveBack,
 }
 
-/// What is so around an engine, while it decides.
+/// State of the process around an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
-    /// The process is about to end: what is under way goes on, nothing new begins.
+    /// True: the process is about to end. Calls in progress continue, nothing new begins.
     pub draining: bool,
     /// Shards among which calls are divided.
     pub shards: usize,
 }
 
-/// What waits in an engine, and what it counts of that.
+/// Counts of suspended requests and held messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitingCounts {
     /// Requests that wait for an answer or a commit.
     pub requests: usize,
     /// Messages held back behind others of their call and sender.
     pub held: usize,
-    /// The most of them of one call and sender.
+    /// Length of the longest queue of held messages of one call and sender.
     pub longest: usize,
-    /// Calls and senders of which anything waits, those that hold something back counted twice.
+    /// Pairs of call and sender with suspended requests, plus pairs with held messages.
     pub lines: usize,
     /// Sources of requests that wait for a name.
     pub sources: usize,
@@ -144,83 +145,83 @@ pub struct WaitingCounts {
 }
 
 impl WaitingCounts {
-    /// Requests and messages that wait.
+    /// Returns the number of suspended requests and held messages.
     pub fn messages(&self) -> usize {
         self.requests + self.held
     }
 
-    /// Nothing waits, and nothing is left of what did.
+    /// Tells whether all counts are zero.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The machines of one shard and what they need.
+/// State machines of one shard, with their settings and scratch memory.
 pub struct Engine {
-    /// What the engines of the process have in common.
+    /// State that the engines of the process share.
     pub shared: Arc<ProcessState>,
-    /// That of new requests; while one that came before is looked at, its own.
+    /// Policy of new requests. While an earlier request is handled: the policy of that request.
     pub(crate) policy: Arc<InForce>,
     pub(crate) number: usize,
     pub(crate) transactions: Transactions,
     pub(crate) proxy: Proxy,
     pub(crate) registrar: Registrar,
     pub(crate) entropy: Entropy,
-    /// To be brought up to date before each call.
+    /// State of the process. The owner updates it before each call.
     pub circumstances: Circumstances,
-    /// What the calls so far want of the world, in order; the owner takes it out.
+    /// Actions that the calls so far requested, in order. The owner takes them out.
     pub effects: Vec<Effect>,
-    /// This shard among the receivers of commits; none where nothing is kept on disk.
+    /// Sink of this shard for commits; `None`: nothing is stored on disk.
     pub written: Option<SinkId>,
-    /// The same for subscribers; none where the server has no users.
+    /// Sink of this shard for subscriber answers; `None`: the server has no users.
     pub found: Option<SinkId>,
-    /// The cache of credentials as this shard asks it, and the shard among its receivers; none where there is none.
+    /// Credential cache as this shard asks it, and the receiver number of the shard; `None`: there is no such cache.
     pub cached: Option<(CredentialCache, ReceiverId)>,
-    /// Subscribers were asked in this round: what they are asked leaves when it ends.
+    /// Set when subscribers were asked in this round: the questions leave at its end.
     pub has_asked: bool,
-    /// The same for the cache of credentials.
+    /// Set when the credential cache was asked in this round.
     pub has_asked_cache: bool,
-    /// What became of the INVITEs that begin calls, for an owner that sets this, and takes it out whenever a call of the engine returns:
-    /// the messages of that call stand in the outbox still.
+    /// Notices about INVITEs that begin calls, for an owner that sets this. The owner takes them out after each call of
+    /// the engine, while the messages of that call are still in the outbox.
     pub heard: Option<Vec<Notice>>,
     pub(crate) suspended: Slots<Suspended>,
-    /// Memory of requests that waited, for the next ones.
+    /// Memory of resumed requests, reused for the next ones.
     #[expect(clippy::vec_box, reason = "they go into slots as they are")]
     pub(crate) spare: Vec<Box<SuspendedRequest>>,
-    /// Messages of calls that wait, in order.
+    /// Held messages by call and sender, in order of arrival.
     pub(crate) held: HashMap<HoldKey, VecDeque<Held>>,
-    /// How many requests of a call wait.
+    /// Number of suspended requests by call and sender.
     pub(crate) waiting: HashMap<HoldKey, usize>,
-    /// How many requests of a source wait for a name.
+    /// Number of requests that wait for a name, by source.
     pub(crate) resolving: HashMap<IpAddr, usize>,
     /// Bytes of all that waits.
     pub(crate) waiting_bytes: usize,
-    /// Shards among which the bounds of kept bytes were last divided.
+    /// Number of shards at the last division of the memory bounds.
     divided_among: usize,
     pub(crate) index: Index,
-    /// Scratch: a message that was written loosely, as it goes on; one whose top Via was completed.
+    /// Scratch: canonical form of a loosely written message; message with a completed top Via.
     canonical: Vec<u8>,
     completed: Vec<u8>,
     pub(crate) edit: Edit,
-    /// Scratch: a request without what it must not say of its caller.
+    /// Scratch: message without the identities that must not be forwarded.
     pub(crate) concealed: (Vec<u8>, Index),
     events: Vec<Event>,
     pub(crate) pings: Pings,
     pub(crate) calls: Calls,
     pub(crate) contacts: crate::contacts::Contacts,
     pub(crate) local_addresses: LocalAddresses,
-    /// Scratch of registrations: the address-of-record and the header lines of the 200.
+    /// Scratch of registrations: address of record, and header lines of the 200.
     pub(crate) aor: Vec<u8>,
     pub(crate) lines: Vec<u8>,
-    /// Scratch: what is asked of the cache of credentials, and what it has at once.
+    /// Scratch: question to the credential cache, and its immediate answer.
     pub(crate) scratch: Cell<Scratch>,
     /// Scratch: header lines of a reply.
     pub(crate) reply_lines: Vec<u8>,
-    /// Transactions alive at most since they last became few.
+    /// Highest number of live transactions since the last drop of the load.
     most_transactions: u64,
-    /// They became few: memory is to be given back so many times more, or until the tables rest.
+    /// Remaining steps that return memory to the system; zero once the tables rest.
     gives_left: u32,
-    /// [`Now::mono`] when memory was last given back.
+    /// [`Now::mono`] of the last such step.
     gave_back: u64,
 }
 
@@ -243,22 +244,22 @@ impl Engine {
         }
     }
 
-    /// For a look from outside: how many there are, and what they keep.
+    /// Returns the transaction table, for a look at its counts.
     pub fn transactions(&self) -> &Transactions {
         &self.transactions
     }
 
-    /// Requests that are forwarded and not answered to the end.
+    /// Returns the number of forwarded requests without a final response.
     pub fn contexts(&self) -> usize {
         self.proxy.contexts()
     }
 
-    /// Under how many limits its calls count, those of each call together.
+    /// Returns the number of places that its calls take under limits.
     pub fn counted(&self) -> usize {
         self.calls.counts().counted
     }
 
-    /// Messages that wait, for a look-up or behind others of their call.
+    /// Returns the counts of suspended requests and held messages.
     pub fn waiting(&self) -> WaitingCounts {
         WaitingCounts {
             requests: self.suspended.len(),
@@ -271,7 +272,7 @@ impl Engine {
     }
 }
 
-/// The status code of a response that begins so.
+/// Reads the status code at the start of a response.
 #[inline]
 fn status_code(bytes: &[u8]) -> Option<u16> {
     let digits = bytes.strip_prefix(b"SIP/2.0 ")?.first_chunk::<3>()?;
@@ -279,15 +280,15 @@ fn status_code(bytes: &[u8]) -> Option<u16> {
     Some(a * 100 + b * 10 + c)
 }
 
-/// What comes in.
+/// Inputs of the engine.
 impl Engine {
-    /// A whole message of a call whose bucket this shard owns.
+    /// Handles a whole message of a call whose bucket this shard owns.
     pub fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.read(now, arrival, bytes, out);
         self.hear_notices(now, out);
     }
 
-    /// Runs the timers that are due. To be called when [`Engine::deadline`] has passed.
+    /// Runs the timers that are due. The owner calls this when [`Engine::deadline`] has passed.
     pub fn poll(&mut self, now: Now, out: &mut Outbox) {
         self.divide_bounds();
         self.transactions.poll(now, out, &mut self.events);
@@ -301,13 +302,13 @@ impl Engine {
         self.give_memory_back(now);
     }
 
-    /// When [`Engine::poll`] must be called at the latest, as [`Now::mono`]; none while nothing is under way.
+    /// Returns the latest moment for the next [`Engine::poll`], as [`Now::mono`]; `None` while nothing is in progress.
     pub fn deadline(&mut self) -> Option<u64> {
         let of_messages = sooner(self.transactions.deadline(), self.proxy.deadline());
         sooner(of_messages, sooner(self.calls.deadline(), self.pings.deadline()))
     }
 
-    /// What came back from beside it. An answer to a request that waits no more is dropped.
+    /// Takes an answer from outside. An answer to a request that no longer waits is dropped.
     pub fn answered(&mut self, now: Now, answer: Answer, out: &mut Outbox) {
         match answer {
             Answer::Written(results) => {
@@ -332,7 +333,8 @@ impl Engine {
         self.hear_notices(now, out);
     }
 
-    /// A message with this token did not leave. `by_peer`: its peer took no connection; otherwise this machine could not send it.
+    /// Handles the failure to send the message with this token. `by_peer`: the peer took no connection; otherwise this
+    /// machine could not send.
     pub fn unsent(&mut self, now: Now, token: u64, reason: &str, by_peer: bool, out: &mut Outbox) {
         self.transactions.failed(now, token, out, &mut self.events);
         self.run_events(now, reason, out);
@@ -343,17 +345,19 @@ impl Engine {
         self.show_gauges();
     }
 
-    /// The connection has ended by which went what has this token: no answer comes by it (RFC 3261 section 18.4).
+    /// Handles the end of the connection that carried the message with this token: no response arrives by it (RFC 3261
+    /// section 18.4).
     pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
         self.transactions.cut_off(now, token, out, &mut self.events);
         self.run_events(now, "connection lost", out);
-        // It took the connection. Perhaps it did not like the request.
+        // The peer took the connection, and may have closed it because of the request.
         self.excuse_targets();
         self.hear_notices(now, out);
         self.show_gauges();
     }
 
-    /// A datagram to this address was unreachable, as ICMP says; `quoted` is how it began. Believed only where that names a transaction.
+    /// Handles an ICMP error about a datagram to this address. `quoted` is the start of the datagram. The error counts
+    /// only if that start names a transaction.
     pub fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
         if self.transactions.unreachable(now, to, quoted, out, &mut self.events) {
             self.run_events(now, "unreachable (ICMP error)", out);
@@ -362,13 +366,13 @@ impl Engine {
         }
     }
 
-    /// A connection of this shard has ended: no binding is reached by it any more.
+    /// Notes that a connection of this shard has closed: no binding is reachable by it any more.
     pub fn closed(&self, flow: Flow) {
         self.shared.flows.closed(flow);
     }
 }
 
-/// What becomes of transactions.
+/// Results of transactions.
 impl Engine {
     fn response(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
         match self.transactions.response(now, message, out) {
@@ -415,7 +419,7 @@ impl Engine {
         self.concealed = (bytes, index);
     }
 
-    /// `reason`: why what could not be sent could not be.
+    /// Handles the events of transactions. `reason`: cause of a failure to send.
     fn run_events(&mut self, now: Now, reason: &str, out: &mut Outbox) {
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
@@ -434,7 +438,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// The engine of the shard with this number, counted from 0. The first one sends pings, if bindings are there that want them.
+    /// Creates the engine of the shard with this number, from 0. The first one sends pings if there are bindings that
+    /// need them.
     pub fn new(now: Now, shared: Arc<ProcessState>, number: usize, circumstances: Circumstances) -> Self {
         let policy = InForce::new(shared.policy());
         let config = &policy.config;

@@ -1,4 +1,4 @@
-//! Whether a local user exists: its row may stand under any name of its domain.
+//! Existence of a local user: its row may be stored under any name of its domain.
 
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -9,8 +9,9 @@ use strowger_store::error::StoreError;
 use strowger_store::subscriber::{self, Answer};
 
 impl Engine {
-    /// What the subscribers say of the user whom a URI names, under the canonical name of the domain first and then under its others; the next
-    /// question if that is not known yet. `unasked`: the answer where the database of subscribers has no say.
+    /// Returns the answer of the subscribers about the user of a URI, under the canonical name of the domain first and
+    /// then under its others, or the next question if an answer is missing. `unasked`: answer where the database is not
+    /// asked.
     pub(crate) fn exists(
         &self,
         handling: &Handling<'_, '_>,
@@ -29,7 +30,7 @@ impl Engine {
         let names = identity.names_of(identity.domain_of(uri.host).unwrap_or(&written));
         for (domain, place) in names.zip(0..=u8::MAX) {
             let known = match &handling.progress.answers.user {
-                // It was absent: that was said before the next was asked.
+                // The user was absent there, or the next name would not have been asked.
                 Some((asked, _)) if place < *asked => continue,
                 Some((asked, answer)) if place == *asked => Some(answer.clone()),
                 _ if is_explained => None,

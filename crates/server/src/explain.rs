@@ -1,7 +1,7 @@
-//! What an engine would do with a request, and why: it passes the same stages, and nothing is done.
+//! Explanation of a request: it passes the same stages as any other, and nothing is carried out.
 //!
-//! Whether a limit of calls has room is not known before. So a request that counts under limits is followed again for each of them, as if
-//! it were full.
+//! The load of limits is not known in advance. So a request that counts under limits is followed again for each of
+//! them, as if it were full.
 
 use crate::contacts::Contacts;
 use crate::engine::Engine;
@@ -25,26 +25,26 @@ use strowger_store::subscriber;
 pub use crate::judgement::Judgement;
 pub use crate::plan_view::{FailureView, GroupView, LimitView, PlaceView, PlanView};
 
-/// What becomes of a request, and why.
+/// Explanation of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explained {
-    /// The filters that were asked, in their order, up to the one that ends it.
+    /// Filters that were asked, in order, up to the one that ends it.
     pub filters: Vec<Judgement>,
-    /// What becomes of it while the limits that it meets have room.
+    /// Course while the limits that it meets have room.
     #[serde(flatten)]
     pub course: Course,
-    /// What becomes of it where limits are full.
+    /// Courses where limits are full.
     pub if_full: Vec<IfFull>,
-    /// There are more such cases.
+    /// True: there are more such cases.
     pub more: bool,
 }
 
-/// What becomes of a request where these limits are full, and others that it meets have room.
+/// Course of a request where these limits are full, and others that it meets have room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IfFull {
-    /// Their names.
+    /// Names of the limits.
     pub limits: Vec<String>,
-    /// What becomes of it then.
+    /// Course in this case.
     #[serde(flatten)]
     pub course: Course,
 }
@@ -52,57 +52,57 @@ pub struct IfFull {
 /// The course of a request through the stages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Course {
-    /// The rules that were asked, up to the last that counts.
+    /// Rules that were asked, up to the last that counts.
     pub rules: Vec<Judgement>,
-    /// The Request-URI that rules have made of its own.
+    /// Request-URI that rules have made of the original one.
     pub uri: Option<String>,
-    /// Failures before it has gone anywhere, for which rules say what is done.
+    /// Failures before it is forwarded, for which rules have an action.
     pub failed: Vec<FailedView>,
     /// Names that were not looked up.
     pub names: Vec<String>,
-    /// Users whom the database was not asked for: taken to exist, the server answers 404 where one does not.
+    /// Users about whom the database was not asked. They are assumed to exist; the server answers 404 if one does not.
     pub users: Vec<String>,
-    /// What becomes of it.
+    /// Outcome of the request.
     pub outcome: Outcome,
 }
 
-/// A request fails before it has gone anywhere.
+/// Failure of a request before it is forwarded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FailedView {
-    /// The status that its sender would get.
+    /// Status that its sender would get.
     pub status: u16,
-    /// Why.
+    /// Reason of the failure.
     pub because: String,
 }
 
-/// What becomes of a request.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "does", rename_all = "snake_case")]
 pub enum Outcome {
-    /// It is answered.
+    /// Response of the server.
     Answer {
         /// Status code.
         status: u16,
-        /// The rule or filter that says so, or another reason.
+        /// Rule or filter that answers so, or another reason.
         because: String,
     },
-    /// It ends without an answer.
+    /// End without a response.
     Drop,
-    /// The registrar takes it.
+    /// Work of the registrar.
     Register,
-    /// It is answered with where it would go.
+    /// Redirection to the places where it would go.
     Redirect {
-        /// In order of trying.
+        /// Contacts in the order of trying.
         contacts: Vec<String>,
     },
-    /// It goes on.
+    /// Forwarding.
     Forward(Box<PlanView>),
 }
 
-/// The most cases of full limits that are followed.
+/// Maximum number of cases of full limits that are followed.
 const CASES: usize = 32;
 
-/// A request that a person asks about.
+/// Request that a person asks about.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     now: Now,
@@ -112,15 +112,15 @@ struct Asked<'a> {
     users: Users<'a>,
 }
 
-/// Whether a domain has a user, by the name of either; none: it is not known.
+/// Function that tells whether a domain has a user, by the names of user and domain; `None`: it is not known.
 pub type Users<'a> = &'a dyn Fn(&[u8], &[u8]) -> Option<bool>;
 
 impl Engine {
-    /// What this engine would do with a request that comes in here. `proven`: its sender has shown the password of the user whom its
-    /// credentials name. `users`: asked in place of the subscribers.
+    /// Explains the treatment of a request that comes in here. `proven`: its sender has shown the password of the user
+    /// whom its credentials name. `users`: asked in place of the subscribers.
     ///
     /// # Errors
-    /// What is no request that begins something: the text says why.
+    /// The request cannot be read, or begins nothing. The text has the reason.
     pub fn explain(
         &self,
         now: Now,
@@ -138,7 +138,8 @@ impl Engine {
         Ok(explained)
     }
 
-    /// Follows a request again with each of these limits full in turn. `full`: those that are in any case. `free`: those that are not.
+    /// Follows a request again with each of these limits full in turn. `full`: limits that are full in any case.
+    /// `free`: limits that have room.
     fn explain_full(
         &self,
         asked: Asked<'_>,
@@ -164,7 +165,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What becomes of a request where limits with these names are full.
+    /// Returns the course of a request while limits with these names are full.
     fn course(&self, asked: Asked<'_>, full: &[String], filters: &mut Vec<Judgement>) -> Result<Course, String> {
         let inquiry = Inquiry { full: full.to_vec(), ..Inquiry::default() };
         let mut progress = Progress { inquiry: Some(Box::new(inquiry)), ..Progress::new(asked.now) };
@@ -197,7 +198,7 @@ impl Engine {
             course.uri = Some(String::from_utf8_lossy(routing.uri_text).into_owned());
         }
         if handling.progress.stage == Stage::Address {
-            // It is dropped before anything is asked of it.
+            // A scanner is dropped before any filter.
             let agent = request.message.header(Name::UserAgent);
             if agent.is_some_and(|agent| self.policy.bans.is_scanner(agent)) {
                 return Ok(());
@@ -217,7 +218,7 @@ impl Engine {
             }
             verdict => verdict,
         };
-        // What a failure says comes before its stage is asked again.
+        // The action after a failure comes before its stage is asked again.
         let mut decided = None;
         loop {
             let verdict = if let Some(verdict) = decided.take() {
@@ -323,13 +324,14 @@ impl Engine {
                     };
                     return Ok(());
                 }
-                // No name was looked up, so none of its Routes leads here by one.
+                // No name was looked up, so no Route leads here by a name.
                 Verdict::TakeOffRoutes | Verdict::Drop => return Ok(()),
             }
         }
     }
 
-    /// The user that the credentials of a request name, whether or not there is one. A name without a domain is of that of From.
+    /// Returns the user that the credentials of a request name, whether or not it exists. A name without a domain
+    /// belongs to the domain of From.
     fn named_user(&self, request: &Request<'_>) -> User {
         let realm = self.policy.realms.judging(self.policy.identity(), request, ChallengeHeader::ProxyAuthenticate);
         let shown = request.message.headers(Name::ProxyAuthorization);
@@ -345,7 +347,7 @@ impl Engine {
         User { name: name.into(), domain: self.policy.identity().canonical_domain(&domain[1..]).into() }
     }
 
-    /// What becomes of a request whose sender has shown the password of this user, and names another.
+    /// Returns the outcome for a request whose sender has shown the password of this user, and names another.
     fn claims_another(&self, request: &Request<'_>, user: &User) -> Option<Outcome> {
         if !self.policy.config.auth.user_must_match {
             return None;
@@ -357,7 +359,7 @@ impl Engine {
         Some(Outcome::Answer { status: 403, because })
     }
 
-    /// What the filters say that end a request.
+    /// Asks the filters. Returns the outcome if one ends the request.
     fn explain_filters(
         &self,
         filters: &mut Vec<Judgement>,
@@ -403,11 +405,11 @@ impl Engine {
     }
 }
 
-/// The limits that a call counts under on this course, but for those that are `free`.
+/// Returns the limits under which a call counts on this course, except those that are `free`.
 fn limits_of(course: &Course, free: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let of_rules = course.rules.iter().flat_map(|rule| &rule.limits);
-    // Also those of a failure that leads it on.
+    // The limits of a failure that leads it count too.
     let plan = if let Outcome::Forward(plan) = &course.outcome { &plan.limits[..] } else { &[] };
     for name in of_rules.chain(plan.iter().map(|limit| &limit.name)) {
         if !names.contains(name) && !free.contains(name) {
@@ -417,18 +419,18 @@ fn limits_of(course: &Course, free: &[String]) -> Vec<String> {
     names
 }
 
-/// Whether a request has nowhere to go since names were not looked up.
+/// Tells whether a request has nowhere to go because names were not looked up.
 fn lacks_names(course: &Course, destination: &Destination) -> bool {
     !course.names.is_empty() && destination.unreachable().is_some()
 }
 
-/// Whether a request goes to a user whom a rule names.
+/// Tells whether a request goes to a user whom a rule names.
 fn leads_to_user(destination: &Destination) -> bool {
     let is_user = |targets: &PlaceTargets| matches!(targets, PlaceTargets::User(_));
     matches!(destination, Destination::Places(places) if places.iter().any(is_user))
 }
 
-/// The places of a destination.
+/// Returns the places of a destination.
 fn places(
     engine: &Engine,
     handling: &Handling<'_, '_>,
@@ -457,7 +459,7 @@ impl fmt::Display for Explained {
                 others => (format!("{} and {last}", others.join(", ")), "are"),
             };
             writeln!(f, "\nif {all} {verb} full:")?;
-            // The rules before the first that then says something else say the same.
+            // The rules before the first difference are the same.
             let is_same = |(rule, other): &(&Judgement, &Judgement)| rule == other;
             course.write(f, course.rules.iter().zip(&self.course.rules).take_while(is_same).count())?;
         }
@@ -466,7 +468,7 @@ impl fmt::Display for Explained {
 }
 
 impl Course {
-    /// Without its first rules.
+    /// Writes the course without its first rules.
     fn write(&self, f: &mut fmt::Formatter<'_>, without: usize) -> fmt::Result {
         self.rules.iter().skip(without).try_for_each(|judgement| writeln!(f, "rule    {judgement}"))?;
         self.uri.iter().try_for_each(|uri| writeln!(f, "uri     becomes {uri}"))?;

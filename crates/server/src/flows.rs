@@ -1,29 +1,29 @@
-//! Which connections that a phone registered over are still open (RFC 5626 section 3.2: a flow that failed is not used).
+//! Closed connections of registered phones (RFC 5626 section 3.2: a flow that failed is not used).
 //!
-//! A binding outlives its connection, and its flow then leads nowhere: to dial where the connection came from reaches a port
-//! that no peer listens on. So each shard says here which of its connections have ended. That one is open is said nowhere: the
-//! REGISTER may be handled by another shard when its connection has ended already.
+//! A binding outlives its connection. Its flow then leads nowhere: no peer listens on the source port of the
+//! connection. So each shard notes here which of its connections have closed. Open connections are not noted: another
+//! shard may handle the REGISTER when its connection has closed already.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use strowger_core::Flow;
 
-/// Process-wide; 4 bytes for each slot of a connection. A lock is held for one look alone.
+/// Closed connections of the process; 4 bytes for each slot. A lock is held for one look-up alone.
 #[derive(Debug)]
 pub(crate) struct Flows {
     node: u16,
     process: u16,
-    /// Of each shard: the generation of the connection in a slot that ended last. A shard begins once in a process, so those of
-    /// a slot only grow, from 1.
+    /// Generation of the connection that closed last, by shard and slot. A shard begins once in a process, so the
+    /// generations of a slot only grow, from 1.
     shards: Box<[Mutex<Vec<u32>>]>,
 }
 
 impl Flows {
-    /// For the connections of this process on this node, and of so many shards.
+    /// Creates the table for the connections of this process on this node, with this number of shards.
     pub(crate) fn new(node: u16, process: u16, shards: usize) -> Self {
         Self { node, process, shards: (0..shards).map(|_| Mutex::default()).collect() }
     }
 
-    /// This connection has ended; those that its slot held before have ended before.
+    /// Notes that this connection has closed. The earlier ones of its slot have closed before.
     pub(crate) fn closed(&self, flow: Flow) {
         let Some(mut slots) = self.shard(flow) else { return };
         let slot = flow.slot as usize;
@@ -33,8 +33,8 @@ impl Flows {
         slots[slot] = flow.generation;
     }
 
-    /// Whether a connection that a request came by has not ended. Those of another process have: of this server before it was
-    /// started again.
+    /// Tells whether the connection of a request is still open. Those of another process are closed: of this server
+    /// before its restart.
     pub(crate) fn is_open(&self, flow: Flow) -> bool {
         let Some(slots) = self.shard(flow) else { return false };
         let ended = slots.get(flow.slot as usize).copied().unwrap_or(0);
@@ -68,7 +68,7 @@ mod tests {
         }
         flows.closed(flow);
         assert!(!flows.is_open(flow), "also for the first look after it has ended");
-        // The slot serves another connection; one between the two was never made.
+        // The slot serves another connection; the generation between the two was never used.
         let next = Flow { generation: 3, ..flow };
         assert!(flows.is_open(next) && !flows.is_open(flow));
         flows.closed(next);

@@ -1,4 +1,5 @@
-//! A request goes on: to the proxy of `core`, with its targets and without what it must not say (RFC 3261 section 16.6).
+//! Forwarding of a request to the proxy of `core`, with its targets and without concealed identities (RFC 3261 section
+//! 16.6).
 
 use crate::calls::within::Context;
 use crate::contacts::{Contact, Contacts};
@@ -19,27 +20,27 @@ use strowger_core::transaction::ServerId;
 use strowger_core::{Round, Target};
 use strowger_message::{Message, Method, Name};
 
-/// The addresses of one target, in the order in which they are tried.
+/// Addresses of one target, in the order of trying.
 pub(crate) type Targets = SmallVec<[Target; 2]>;
 
-/// The Request-URIs of a contact by its older flows.
+/// Request-URIs of a contact by its older flows.
 pub(crate) type OlderUris<'a> = Vec<(Target, &'a [u8])>;
 
-/// Where a request goes.
+/// Destination of a request.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Destination {
-    /// To the contacts that were looked up, each with its targets.
+    /// Contacts that were looked up, each with its targets.
     Contacts(SmallVec<[Targets; 2]>),
-    /// To the first of them: an ACK, of which there is one.
+    /// First of the contacts, for an ACK, which is sent once.
     FirstContact(Target),
-    /// Where rules say, each place with its targets.
+    /// Places of rules, each with its targets.
     Places(Vec<PlaceTargets>),
-    /// Next hop by Route or Request-URI; status of the answer if it has no address.
+    /// Next hop by Route or Request-URI; status of the response if it has no address.
     NextHop { targets: Targets, otherwise: u16 },
 }
 
 impl Destination {
-    /// The answer where none of its targets has an address; none: one has.
+    /// Returns the status of the response if no target has an address; `None`: one has.
     pub(crate) fn unreachable(&self) -> Option<u16> {
         match self {
             Self::Contacts(targets) => targets.iter().all(|targets| targets.is_empty()).then_some(480),
@@ -54,20 +55,20 @@ impl Destination {
     }
 }
 
-/// What becomes of a request whose destination is known.
+/// Next step of a request whose destination is known.
 #[derive(Debug)]
 pub(crate) enum Onward {
-    /// It is answered.
+    /// Response of this server.
     Reply(Reply),
-    /// It is answered with where it would go.
+    /// Redirection to the destination.
     Redirect,
-    /// Its destination has no address; in place of this answer it goes on by what rules say of that.
+    /// Continuation by a decision of rules, since the destination has no address; without it this reply is sent.
     Decide(Box<Decision>, Reply),
-    /// It goes there.
+    /// Forwarding to the destination.
     Forward(SessionTimer),
 }
 
-/// What changes in the header of a request on its way.
+/// Changes in the header of a request on its way.
 #[derive(Default)]
 pub(crate) struct Edits {
     pub(crate) add: Vec<u8>,
@@ -84,7 +85,8 @@ impl Edits {
         Self { add, remove }
     }
 
-    /// The same with those of a failure, in place of so many of the failure that leads the request now ([`Decision::of_failure`]).
+    /// Returns these changes with those of a failure, which replace the last `added` octets and `removed` names: those
+    /// of the failure that leads the request now ([`Decision::of_failure`]).
     pub(crate) fn with(&self, (added, removed): (usize, usize), failure: &FailureDecision) -> Self {
         let add = &self.add[..self.add.len() - added];
         let remove = &self.remove[..self.remove.len() - removed];
@@ -92,14 +94,14 @@ impl Edits {
     }
 }
 
-/// A request has failed before it went anywhere, and goes on by what rules say of that.
+/// Logs that a request has failed before it was forwarded, and continues by rules.
 pub(crate) fn log_failed(handling: &Handling<'_, '_>, status: u16) {
     let call_id = shown(handling.request.call_id);
     tracing::debug!(status, %call_id, "failed before it was forwarded");
 }
 
 impl Engine {
-    /// What becomes of a request now that its destination is known.
+    /// Returns the next step of a request whose destination is known.
     pub(crate) fn onward(
         &self,
         handling: &Handling<'_, '_>,
@@ -137,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// Forwards a request, or answers it if no way leads anywhere.
+    /// Forwards a request, or answers it if its destination has no address.
     pub(crate) fn forward(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -164,7 +166,7 @@ impl Engine {
                 self.forward_ack(handling, routing, &candidate);
             }
             Destination::NextHop { mut targets, .. } => {
-                // Where a second Route of ours says it, or a seal, there the dialog began.
+                // Otherwise a second Route of this server, or a seal, names the listener where the dialog began.
                 if routing.listener.is_none() && routing.device.is_none() {
                     let shared = &self.shared;
                     for target in &mut targets {
@@ -174,7 +176,7 @@ impl Engine {
                 }
                 let is_ack = handling.request.method == Method::Ack;
                 if routing.device.is_none() {
-                    // No answer says what became of an ACK.
+                    // An ACK has no response that would tell whether its target lives.
                     self.order_targets(handling, &mut targets, !is_ack);
                 }
                 if is_ack {
@@ -192,7 +194,7 @@ impl Engine {
                     remove: &edits.remove,
                     fixed: routing.device.is_some(),
                     translated: routing.device.is_some(),
-                    // A party of a call that is no next hop of this server's has no other address.
+                    // A party of a call that is no next hop of this server has no other address.
                     watched: routing.device.is_none(),
                     rerouting: Rerouting::None,
                     asks: b"",
@@ -241,7 +243,7 @@ impl Engine {
                 q: 1_000_u16.saturating_sub(rank(fork, n, group)),
                 add: &edits.add,
                 remove: &edits.remove,
-                // What registered by UDP may listen nowhere else (section 18.1.1 is for servers).
+                // A phone that registered by UDP may listen nowhere else (section 18.1.1 is for servers).
                 fixed: contact.path.is_empty(),
                 translated: contact.target.is_some(),
                 watched: false,
@@ -252,7 +254,7 @@ impl Engine {
         self.send(handling, routing, &candidates, &[], timer.session, &edits);
     }
 
-    /// `places`: the numbers that the candidates have as places of rules; empty: they are none.
+    /// Sends a request to these candidates. `places`: their numbers as places of rules; empty: they are none.
     pub(crate) fn send(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -304,11 +306,11 @@ impl Engine {
             }
             Context::PassedOver => return self.pass_over(handling, routing),
         };
-        // Those before it have no room.
+        // The candidates before it have no room.
         let (mut candidates, mut places) = (&candidates[first..], places.get(first..).unwrap_or_default());
         let tracked = self.begins_tracked_call(context);
         if tracked && !handling.request.to_tag.is_empty() {
-            // Two that answer would have the tag that the caller has chosen, and one dialog in the table.
+            // Two callees that answer would have the tag that the caller has chosen, and one dialog in the table.
             (candidates, places) = (candidates.get(..1).unwrap_or_default(), places.get(..1).unwrap_or_default());
         }
         self.trying(handling);
@@ -338,7 +340,8 @@ impl Engine {
         }
     }
 
-    /// The failure that leads a request on has no room for its call: the next that is for what failed has its turn.
+    /// Passes over the failure that leads a request on, since it has no room for the call. The next one for the same
+    /// status has its turn.
     fn pass_over(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
         let Some(led) = handling.progress.decision.take().and_then(|decision| decision.led) else { return };
         let (reply, after) = self.after_full(handling, &led);
@@ -350,7 +353,7 @@ impl Engine {
         }
     }
 
-    /// How the proxy is to forward a request of which rules say this; what it does about failures aside.
+    /// Returns the plan of the proxy for a request with this decision, without its actions after failures.
     pub(crate) fn plan<'a>(&self, decision: Option<&'a Decision>) -> Plan<'a> {
         let set = self.policy.config.plan();
         let Some(decision) = decision else { return set };
@@ -364,7 +367,7 @@ impl Engine {
         }
     }
 
-    /// Forwards the request without what it must not say of its caller. False: nothing was sent.
+    /// Forwards the request without identities that its sender may not show. False: nothing was sent.
     pub(crate) fn forward_concealed(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -395,7 +398,7 @@ impl Engine {
         self.conceal_and_pass(handling, routing, pass)
     }
 
-    /// Apart: most requests say nothing that is to be concealed, and take no room for a second message.
+    /// Kept out of line: most requests have nothing to conceal, and need no room for a second message.
     #[inline(never)]
     fn conceal_and_pass<'m, T>(
         &mut self,
@@ -421,7 +424,7 @@ impl Engine {
         passed
     }
 
-    /// 100 at once: the caller need not send again (section 17.2.1).
+    /// Sends a 100 at once: the caller need not send again (section 17.2.1).
     pub(crate) fn trying(&mut self, handling: &mut Handling<'_, '_>) {
         let request = handling.request;
         if request.method != Method::Invite || handling.progress.trying {
@@ -436,8 +439,9 @@ impl Engine {
         self.transactions.respond(handling.now, server, 100, range, handling.out);
     }
 
-    /// A CANCEL: answered here, and each branch cancelled (section 16.10). One that matches nothing is answered 481, or dropped: what
-    /// we forward has a branch of its own, which no stateless copy of it would match.
+    /// Answers a CANCEL, and cancels each branch (section 16.10). A CANCEL that matches nothing is answered 481, or
+    /// dropped: an INVITE that this server forwards has a branch of its own, which no stateless copy of the CANCEL
+    /// would match.
     pub(crate) fn cancel(&mut self, handling: &mut Handling<'_, '_>, invite: Option<ServerId>) {
         let Some(invite) = invite else {
             if self.policy.config.proxy.unmatched_cancel == UnmatchedCancel::Answer {

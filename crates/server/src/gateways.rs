@@ -1,7 +1,8 @@
-//! Gateways of rules, as metrics show them: their calls by outcome, and which of their addresses are set aside.
+//! Gateways of rules in the metrics: their calls by outcome, and their addresses that are set aside.
 //!
-//! A gateway is the host and port of a URI in `to` of a rule, a failure or a `[[gateway_group]]`, unless the host is a local domain. Its addresses are those that its name had when
-//! a call was led there. An address of two gateways counts for the first of them.
+//! A gateway is the host and port of a URI in `to` of a rule, a failure or a `[[gateway_group]]`, unless the host is a
+//! local domain. Its addresses are those that its name had when a call was led there. An address of two gateways counts
+//! for the first of them.
 
 use crate::counters::{CODES, OTHER, place_of};
 use crate::engine::Engine;
@@ -18,10 +19,10 @@ use strowger_core::proxy::NoticeEvent;
 use strowger_message::Uri;
 use strowger_message::status::KNOWN;
 
-/// Addresses of gateways, at most: names of gateways may lead to others with each look-up.
+/// Maximum number of addresses of gateways: names may lead to other addresses with each look-up.
 const MOST_ADDRESSES: usize = 4_096;
 
-/// Label value of a call that a gateway did not answer at all.
+/// Label value of a call without a response of its gateway.
 const NONE: &str = "none";
 
 /// Places of [`Calls`]: known status codes, others, no response.
@@ -30,12 +31,12 @@ const OUTCOMES: usize = CODES + 2;
 /// Calls of one gateway by outcome. Shards share them: each adds atomically.
 type Calls = [AtomicU64; OUTCOMES];
 
-/// The gateways of a process.
+/// Gateways of a process.
 #[derive(Debug, Default)]
 pub struct Gateways {
     /// Calls by address. Read for each outcome of a call, written when a call is led to an address for the first time.
     addresses: RwLock<HashMap<SocketAddr, Gateway>>,
-    /// How many addresses there are: without any, an outcome costs one load.
+    /// Number of addresses. Without any, an outcome costs one load.
     count: AtomicU64,
 }
 
@@ -48,7 +49,7 @@ struct Gateway {
 /// Calls and addresses of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatewayCalls {
-    /// Calls by outcome: a status code, [`OTHER`] or "none". Those that are not 0, and "none".
+    /// Calls by outcome: a status code, [`OTHER`] or "none". Zeros are left out, except for "none".
     pub calls: Vec<(String, u64)>,
     /// Its addresses to which calls were led.
     pub addresses: Vec<SocketAddr>,
@@ -122,7 +123,7 @@ fn outcomes(calls: &[u64; OUTCOMES]) -> Vec<(String, u64)> {
     codes.zip(calls.iter().copied()).filter(|(code, count)| *count > 0 || code == NONE).collect()
 }
 
-/// The gateway that a URI names; none where it names a user of this server.
+/// Returns the gateway that a URI names; `None`: it names a user of this server.
 fn name(uri: &str, config: &Config) -> Option<String> {
     let Ok(Uri::Sip(sip)) = Uri::parse(uri.as_bytes()) else { return None };
     let mut host = Vec::new();
@@ -131,7 +132,7 @@ fn name(uri: &str, config: &Config) -> Option<String> {
     gateway(uri).filter(|_| !is_local).map(|name| String::from_utf8_lossy(&name).into_owned())
 }
 
-/// The gateways that a configuration names.
+/// Returns the gateways that a configuration names.
 fn names(config: &Config) -> impl Iterator<Item = String> + '_ {
     let of_action = move |action: &Action| {
         let failures = action.on_failure.iter().flat_map(|failure| &failure.to.uris);
@@ -142,7 +143,7 @@ fn names(config: &Config) -> impl Iterator<Item = String> + '_ {
 }
 
 impl Engine {
-    /// Notes where a call may be led: each of these gateways with its targets.
+    /// Notes the gateways to which a call may be led, each with its targets.
     pub(crate) fn note_gateways(&self, uris: &[String], targets: &[PlaceTargets]) {
         for (uri, targets) in uris.iter().zip(targets) {
             if let PlaceTargets::NextHop(targets) = targets {
@@ -151,7 +152,7 @@ impl Engine {
         }
     }
 
-    /// Counts what became of an INVITE that begins a call: at its caller, and at a gateway.
+    /// Counts the outcome of an INVITE that begins a call: for its caller, and for a gateway.
     pub(crate) fn count_outcome(&self, event: &NoticeEvent) {
         let (calls, gateways) = (&self.messages().calls, &self.shared.gateways);
         match event {

@@ -1,4 +1,4 @@
-//! A request while the engine handles it, and how far it came.
+//! Request in the hands of an engine, and its progress.
 
 use crate::decision::Decision;
 use crate::judgement::Inquiry;
@@ -12,40 +12,41 @@ use strowger_core::routing::Request;
 use strowger_core::transaction::ServerId;
 use strowger_core::{Now, Outbox};
 
-/// A request in the hands of an engine.
+/// Request that an engine handles.
 pub(crate) struct Handling<'t, 'm> {
     pub(crate) now: Now,
     pub(crate) request: &'t Request<'m>,
-    /// Its transaction; none for a REGISTER and an ACK.
+    /// Server transaction; none for a REGISTER and an ACK.
     pub(crate) server: Option<ServerId>,
     pub(crate) progress: &'t mut Progress,
     pub(crate) out: &'t mut Outbox,
 }
 
-/// How far a request came. It stays with the request while that waits, and moves with it to another shard.
+/// Progress of a request. It is kept while the request waits, and moves with it to another shard.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Progress {
-    /// The stage that looks at it.
+    /// Current stage.
     pub(crate) stage: Stage,
-    /// When its first stage began. Whether a route token or seal is too old is judged by this moment, however long the request waits.
-    /// It moves as an age ([`crate::engine::EngineRecord::Suspended`]).
+    /// Moment when the first stage began. It decides whether a route token or seal is too old, however long the request
+    /// waits. It moves as an age ([`crate::engine::EngineRecord::Suspended`]).
     #[serde(skip)]
     pub(crate) began: Now,
     pub(crate) answers: Answers,
     pub(crate) proof: Proof,
-    /// What rules say of it.
+    /// Decision of the rules.
     pub(crate) decision: Option<Box<Decision>>,
     /// List of `rule.identity`, set when the request is forwarded.
     #[serde(skip)]
     pub(crate) rule_identity: Option<IdentitySource>,
     /// Notice context of a request that the server sends itself; 0 for none, and for requests of peers.
     pub(crate) context: u64,
-    /// A 100 was sent.
+    /// Set once a 100 was sent.
     pub(crate) trying: bool,
-    /// While it waits: what it goes by. Bytes do not have it: read back, the request goes on by the policy where it comes to.
+    /// Policy of a suspended request. It is not part of the bytes: a request read from bytes continues under the policy
+    /// of its new engine.
     #[serde(skip)]
     pub(crate) policy: Option<Arc<InForce>>,
-    /// Nothing of it is done: a person inquires what would be.
+    /// Inquiry of a person: the request is only explained, and nothing is carried out.
     #[serde(skip)]
     pub(crate) inquiry: Option<Box<Inquiry>>,
 }
@@ -66,39 +67,39 @@ impl Progress {
         }
     }
 
-    /// Takes it out; what is left behind is a beginning.
+    /// Takes the progress out, and leaves that of a new request.
     pub(crate) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(self.began))
     }
 }
 
-/// A user as the database has it: credentials may spell one in many ways.
+/// User as the database spells it; credentials may spell it in many ways.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct User {
     pub(crate) name: Text,
     pub(crate) domain: Text,
 }
 
-/// What a request has shown of its sender.
+/// Proof of identity that a request has given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Proof {
-    /// Its credentials were right: those of this user.
+    /// User of the verified credentials.
     pub(crate) user: Option<User>,
-    /// The credentials were right, but had been used before: nothing may change.
+    /// Set if the credentials were right, but had been used before: the request must change nothing.
     pub(crate) replayed: bool,
-    /// Its route token or seal: it goes to the other party of a call that was let through.
+    /// Set if the route token or seal is right: the request goes to the other party of an admitted call.
     pub(crate) in_dialog: bool,
 }
 
 impl Proof {
-    /// A password was shown, or a route token or seal.
+    /// Tells whether a password, a route token or a seal was shown.
     pub(crate) const fn is_any(&self) -> bool {
         self.user.is_some() || self.in_dialog
     }
 }
 
 impl Handling<'_, '_> {
-    /// Its sender is there, or was.
+    /// Tells whether the sender is known to be at its source address.
     pub(crate) fn is_proven(&self) -> bool {
         self.request.arrival.transport.is_reliable() || self.progress.proof.is_any()
     }

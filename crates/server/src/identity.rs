@@ -16,10 +16,10 @@ use strowger_message::uri::sip::escape_user;
 use strowger_message::{Edit, Message, Name, NameAddr, Uri};
 use strowger_rules::Case;
 
-/// A header field that names another than the user.
+/// Identity in a header field that is not the user's own.
 pub(crate) struct Claim {
     pub(crate) header: Name,
-    /// The address-of-record that it names, or the value as it stands if that cannot be read.
+    /// Address of record that it names, or the value itself if that cannot be read.
     pub(crate) names: Vec<u8>,
 }
 
@@ -30,12 +30,12 @@ const NAMING: [Name; 5] =
 /// Header fields with identities of the callee.
 const NAMING_CALLEE: [Name; 3] = [Name::PAssertedIdentity, Name::RemotePartyId, Name::PPreferredIdentity];
 
-/// Whether a request has identities in header fields other than From.
+/// Tells whether a request has identities in header fields other than From.
 pub(crate) fn names_caller(message: &Message<'_>) -> bool {
     NAMING.iter().any(|name| message.has(*name))
 }
 
-/// Whether a response has identities of the callee.
+/// Tells whether a response has identities of the callee.
 pub(crate) fn names_callee(message: &Message<'_>) -> bool {
     NAMING_CALLEE.iter().any(|name| message.has(*name))
 }
@@ -64,7 +64,7 @@ struct Account<'a> {
 }
 
 impl Account<'_> {
-    /// Its address-of-record as a URI.
+    /// Returns its address of record as a URI.
     fn own(&self) -> Vec<u8> {
         let mut uri = b"sip:".to_vec();
         escape_user(self.name, &mut uri);
@@ -85,10 +85,10 @@ enum Sender<'a> {
 }
 
 impl Engine {
-    /// Whether the request names no other than this subscriber.
+    /// Verifies that the request names no other user than this subscriber.
     ///
-    /// To of a REGISTER must be the user. So must From of anything else, unless it says that the caller withholds its identity
-    /// (RFC 3323 section 4.1.1.3), or names a number that the account may show.
+    /// To of a REGISTER must name the user. So must From of any other request, unless From says that the caller
+    /// withholds its identity (RFC 3323 section 4.1.1.3), or names a number that the account may show.
     pub(crate) fn claims_only(&self, header: ChallengeHeader, party: &Uri<'_>, user: &User) -> Result<(), Claim> {
         let (name, domain, own) = (&user.name[..], &user.domain[..], self.policy.identity());
         if header == ChallengeHeader::WwwAuthenticate {
@@ -137,7 +137,8 @@ impl Engine {
         conceals
     }
 
-    /// Removes identities that neither this account nor the list of the rule may show; P-Asserted-Identity gets one that may be shown.
+    /// Removes identities that neither this account nor the list of the rule may show. P-Asserted-Identity gets one
+    /// that may be shown.
     fn conceal_others(
         &self,
         message: &Message<'_>,
@@ -157,8 +158,8 @@ impl Engine {
         if is_withheld {
             edit.remove_all(index, Name::PAssertedIdentity);
         } else if (has_preferred || has_asserted) && !(has_asserted && may_show(Name::PAssertedIdentity)) {
-            let mut said = values(Name::PPreferredIdentity).chain(values(Name::PAssertedIdentity)).flatten();
-            let asserted = said.find_map(|value| identity(&value.uri)).unwrap_or_else(|| default_identity(account));
+            let mut named = values(Name::PPreferredIdentity).chain(values(Name::PAssertedIdentity)).flatten();
+            let asserted = named.find_map(|value| identity(&value.uri)).unwrap_or_else(|| default_identity(account));
             edit.remove_all(index, Name::PAssertedIdentity);
             edit.append(index, Name::PAssertedIdentity, |out| write_bracketed(&asserted, out));
         }
@@ -196,12 +197,13 @@ impl Engine {
         Sender::Account(Account { name, domain, list: self.list_of(name, domain) })
     }
 
-    /// Whether identities in messages from this source are trusted (RFC 3325 section 5): a trusted `[[source]]`, or calls need no password.
+    /// Tells whether identities in messages from this source are trusted (RFC 3325 section 5): it is a trusted
+    /// `[[source]]`, or calls need no password.
     pub(crate) fn believes(&self, source: std::net::IpAddr) -> bool {
         !self.policy.config.auth.calls || self.is_trusted(source)
     }
 
-    /// List of `auth.identities` for an account.
+    /// Returns the list of `auth.identities` for an account.
     fn list_of(&self, name: &[u8], domain: &[u8]) -> IdentityList<'_> {
         let config = &self.policy.config;
         let set = config.auth.identities.as_ref().and_then(|set| config.decisions.names.id(set.name()));
@@ -216,8 +218,8 @@ impl Engine {
         std::str::from_utf8(text).ok().map(IdentityList::of)
     }
 
-    /// URI to assert for an identity: the address-of-record of this account, or an entry of the list, a number with this domain. None: the
-    /// identity is neither.
+    /// Returns the URI to assert for an identity: the address of record of this account, or an entry of the list, a
+    /// number with this domain. `None`: the identity is neither.
     fn identity_of(
         &self,
         list: IdentityList<'_>,
@@ -236,7 +238,8 @@ impl Engine {
         list.uri(uri, |uri| self.aor_of(uri)).map(|text| text.as_bytes().to_vec())
     }
 
-    /// Whether the user part of a URI at this host may be a number of an account: a local domain, this server, or an IP address (a PBX).
+    /// Tells whether the user part of a URI at this host may be a number of an account: the host is a local domain,
+    /// this server, or an IP address (a PBX).
     fn is_host_of_numbers(&self, uri: &Uri<'_>) -> bool {
         let identity = self.policy.identity();
         uri.sip().is_none_or(|uri| {
@@ -244,7 +247,7 @@ impl Engine {
         })
     }
 
-    /// List of a rule for an account; none: its set has nothing for that account.
+    /// Returns the list of a rule for an account; `None`: its set has none for that account.
     fn list_by<'a>(&'a self, source: &'a IdentitySource, account: Option<Account<'_>>) -> Option<IdentityList<'a>> {
         match source {
             IdentitySource::List(text) => Some(IdentityList::of(text)),
@@ -252,8 +255,8 @@ impl Engine {
         }
     }
 
-    /// URI to assert by a rule; none: its list has nothing for this sender. `may_choose`: P-Preferred-Identity, P-Asserted-Identity or From
-    /// of the request chooses from the list.
+    /// Returns the URI to assert by a rule; `None`: its list has none for this sender. `may_choose`:
+    /// P-Preferred-Identity, P-Asserted-Identity or From of the request chooses from the list.
     pub(crate) fn identity_by(
         &self,
         request: &Request<'_>,
@@ -272,20 +275,21 @@ impl Engine {
         }
         let domain = account.map_or(&host[..], |account| account.domain);
         let (names, from) = ([Name::PPreferredIdentity, Name::PAssertedIdentity], request.mandatory.from.uri);
-        let said = names.into_iter().flat_map(|name| request.message.values::<NameAddr<'_>>(name)).flatten();
-        let mut said = said.map(|value| value.uri).chain([from]).filter(|_| may_choose);
-        // The account's own lists its address-of-record as well, a rule's does not.
+        let named = names.into_iter().flat_map(|name| request.message.values::<NameAddr<'_>>(name)).flatten();
+        let mut named = named.map(|value| value.uri).chain([from]).filter(|_| may_choose);
+        // The account's own list includes its address of record, the list of a rule does not.
         let (list, own) = match (list, account) {
             (Some(list), _) => (list, None),
             (None, account) => (account?.list, account),
         };
-        said.find_map(|uri| self.identity_of(list, own, domain, &uri))
+        named
+            .find_map(|uri| self.identity_of(list, own, domain, &uri))
             .or_else(|| list.first().map(|entry| of_entry(entry, domain)))
             .or_else(|| account.map(default_identity))
     }
 }
 
-/// Identity of an account by default.
+/// Returns the default identity of an account.
 fn default_identity(account: Account<'_>) -> Vec<u8> {
     account.list.first().map_or_else(|| account.own(), |entry| of_entry(entry, account.domain))
 }
@@ -309,12 +313,12 @@ fn write_bracketed(uri: &[u8], out: &mut Vec<u8>) {
     out.push(b'>');
 }
 
-/// Whether the request has `Privacy: id` (RFC 3325 section 9.3), or a Privacy that cannot be read.
+/// Tells whether the request has `Privacy: id` (RFC 3325 section 9.3), or a Privacy that cannot be read.
 pub(crate) fn withholds_identity(message: &Message<'_>) -> bool {
     message.values::<Privacy<'_>>(Name::Privacy).any(|privacy| privacy.map_or(true, |privacy| privacy.has(b"id")))
 }
 
-/// Whether From is anonymous (RFC 3323 section 4.1.1.3).
+/// Tells whether From is anonymous (RFC 3323 section 4.1.1.3).
 pub(crate) fn is_anonymous(from: &Uri<'_>) -> bool {
     from.sip().is_some_and(|uri| uri.host.is_lower(b"anonymous.invalid"))
 }

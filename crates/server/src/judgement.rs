@@ -1,7 +1,7 @@
-//! Why rules hold or do not, for people who ask: each rule that was asked of a request, with the values that made it so.
+//! Explanations of rules for people: each rule that was asked about a request, with the values that decided.
 //!
-//! What the log says at the level debug and what [`explain`](crate::explain) says are made here, of the same walk through the rules that
-//! decides.
+//! The log at level debug and [`explain`](crate::explain) use these. They come from the same walk through the rules
+//! that decides.
 
 use crate::request_facts::RequestFacts;
 use crate::stage::Verdict;
@@ -11,22 +11,22 @@ use std::fmt;
 use strowger_core::shown::{brief, shown};
 use strowger_rules::{Rules, Sets};
 
-/// What a rule or filter says of a request.
+/// Result of a rule or filter for a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Judgement {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
-    /// Whether it holds.
+    /// True: the rule holds.
     pub holds: bool,
-    /// The part of its condition that decided.
+    /// Part of its condition that decided.
     pub part: String,
-    /// Whether that part holds.
+    /// True: that part holds.
     pub part_holds: bool,
-    /// What that part asked for, with the value, quoted, or `absent`.
+    /// Names in that part, each with its quoted value or `absent`.
     pub values: Vec<(String, String)>,
-    /// The limits that the call counts under by this rule.
+    /// Limits under which the call counts by this rule.
     pub limits: Vec<String>,
-    /// The limit of this rule that has no room for the call: the rule adds nothing.
+    /// Limit of this rule without room for the call: the rule adds nothing.
     pub full: Option<String>,
 }
 
@@ -39,16 +39,16 @@ impl fmt::Display for Judgement {
     }
 }
 
-/// What a request is asked beside what becomes of it.
+/// Assumptions about a request that is explained, and the rules that were asked.
 #[derive(Debug, Default)]
 pub(crate) struct Inquiry {
-    /// Limits of calls that are taken for full.
+    /// Limits of calls that are assumed to be full.
     pub(crate) full: Vec<String>,
-    /// The rules that were asked, up to the one that decided.
+    /// Rules that were asked, up to the one that decided.
     pub(crate) path: RefCell<Vec<Judgement>>,
 }
 
-/// The first `most` of these rules, each with what it says.
+/// Returns the results of the first `most` rules.
 pub(crate) fn judgements<A>(
     rules: &Rules<A>,
     facts: &RequestFacts<'_, '_>,
@@ -67,15 +67,15 @@ pub(crate) fn judgements<A>(
     rules.explain_first(most, facts, sets).verdicts.into_iter().map(judgement).collect()
 }
 
-/// A rule that holds, when it is asked.
+/// Rule that holds.
 #[derive(Debug)]
 pub(crate) struct Heard {
     pub(crate) place: usize,
-    /// No further one is asked.
+    /// True: no further rule is asked.
     pub(crate) is_last: bool,
-    /// As [`Judgement::limits`] has it.
+    /// Limits as in [`Judgement::limits`].
     pub(crate) limits: Vec<String>,
-    /// As [`Judgement::full`] has it.
+    /// Limit as in [`Judgement::full`].
     pub(crate) full: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl Heard {
     }
 }
 
-/// The rules that were asked of a request, up to the last; those that hold were heard.
+/// Returns the rules that were asked about a request, up to the last. `heard`: those that hold.
 pub(crate) fn path<A>(
     rules: &Rules<A>,
     facts: &RequestFacts<'_, '_>,
@@ -94,7 +94,7 @@ pub(crate) fn path<A>(
 ) -> Vec<Judgement> {
     let last = heard.last().filter(|heard| heard.is_last).map_or(rules.len(), |heard| heard.place + 1);
     let mut path = judgements(rules, facts, sets, last);
-    // What was heard counts: it has decided.
+    // Only the rules in `heard` hold: they have decided.
     path.iter_mut().for_each(|judgement| judgement.holds = false);
     for Heard { place, limits, full, .. } in heard {
         if let Some(judgement) = path.get_mut(place) {
@@ -104,7 +104,8 @@ pub(crate) fn path<A>(
     path
 }
 
-/// Writes down which rules were asked of a request, in their order up to the one that decided, and how one ended it.
+/// Logs the rules that were asked about a request, in order up to the one that decided, and a verdict that ends the
+/// request.
 #[cold]
 pub(crate) fn log_path(path: &[Judgement], verdict: &Verdict, call_id: &[u8]) {
     let call_id = shown(call_id);
@@ -122,7 +123,7 @@ pub(crate) fn log_path(path: &[Judgement], verdict: &Verdict, call_id: &[u8]) {
     }
 }
 
-/// Texts of peers in one value of a line of the log: short, printable, in ASCII.
+/// Joins texts of peers for one value of a log line: short, printable, in ASCII.
 pub(crate) fn plain(texts: impl Iterator<Item = String>) -> String {
     let text = texts.collect::<Vec<_>>().join(", ");
     let mut plain = String::with_capacity(text.len());

@@ -1,9 +1,9 @@
-//! How many log lines about what succeeds: so many a minute, spread over it, and a number at once.
+//! Rate limit of log lines about successful work: a number of lines per minute, spread over it, and a burst.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// A bucket of tokens for the process; each line takes one.
+/// Token bucket of the process. Each line takes a token.
 #[derive(Debug)]
 pub(crate) struct LineRate {
     /// 0: no lines at all.
@@ -13,22 +13,22 @@ pub(crate) struct LineRate {
 
 #[derive(Debug)]
 struct State {
-    /// Of each token 60,000: as many parts come back each millisecond as lines a minute are allowed.
+    /// Tokens in parts, 60,000 to a token: each millisecond returns as many parts as lines per minute are allowed.
     parts: u64,
-    /// Milliseconds of [`strowger_core::Now::mono`].
+    /// Moment of the last refill, in milliseconds of [`strowger_core::Now::mono`].
     at: u64,
-    /// Lines that had no token since the last report.
+    /// Lines without a token since the last report.
     suppressed: u64,
     reported: u64,
 }
 
 const MINUTE: u64 = 60_000;
 
-/// A full bucket has the tokens of ten seconds.
+/// Time that fills the bucket: ten seconds.
 const FULL: u64 = MINUTE / 6;
 
 impl LineRate {
-    /// So many lines a minute: a sixth of them at once.
+    /// Allows this many lines per minute, a sixth of them at once.
     pub(crate) fn new(per_minute: u32) -> Self {
         let per_minute = u64::from(per_minute);
         Self {
@@ -41,12 +41,12 @@ impl LineRate {
         (per_minute * FULL).max(MINUTE)
     }
 
-    /// Whether there are lines at all.
+    /// Tells whether there are lines at all.
     pub(crate) fn is_on(&self) -> bool {
         self.per_minute() > 0
     }
 
-    /// So many lines a minute from now on.
+    /// Sets the number of lines per minute.
     pub(crate) fn set(&self, per_minute: u32) {
         self.per_minute.store(per_minute.into(), Relaxed);
     }
@@ -55,12 +55,12 @@ impl LineRate {
         self.per_minute.load(Relaxed)
     }
 
-    /// Whether a line may be written at `now` (milliseconds). If not it is counted.
+    /// Tells whether a line may be written at `now` (milliseconds). If not, the line is counted.
     pub(crate) fn may_log(&self, now: u64) -> bool {
         self.take(now, 0)
     }
 
-    /// The same for what any peer can cause: half a bucket stays for others.
+    /// Tells the same for lines that any peer can cause: half a bucket stays for others.
     pub(crate) fn may_log_of_unproven(&self, now: u64) -> bool {
         self.take(now, Self::full(self.per_minute()) / 2)
     }
@@ -82,8 +82,7 @@ impl LineRate {
         true
     }
 
-    /// How many lines had no token since this was last answered, once a minute; to be asked now and then. 0: there is nothing to
-    /// report.
+    /// Returns the number of lines without a token since the last report, once a minute; 0: there is nothing to report.
     pub(crate) fn suppressed(&self, now: u64) -> u64 {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if now < state.reported.saturating_add(MINUTE) {

@@ -1,21 +1,23 @@
-//! From which listener of several a next hop is reached: the one at the address that the kernel's routes would send from.
+//! Choice among several listeners for a next hop: the one at the address that the kernel's routes would send from.
 //!
-//! A request from a phone of the local network need not leave by the listener that it came by: the trunk is in another network.
+//! A request from a phone of the local network need not leave by the listener that it came by: the trunk is in another
+//! network.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use strowger_core::routing::Identity;
 use strowger_core::{ListenerId, Target};
 
-/// How long what the kernel said is taken for true, in milliseconds: routes change seldom.
+/// Time for which an answer of the kernel is used, in milliseconds: routes change seldom.
 const FRESH: u64 = 5_000;
 
-/// What the kernel knows of the ways out of this machine.
+/// Routes of this machine, as the kernel knows them.
 pub trait Routes: Send + Sync {
-    /// The address that it would send from to this one. Asked by a shard, so it must not wait for anything.
+    /// Returns the address that the kernel would send from to this one. Shards call this, so it must not wait for
+    /// anything.
     fn source(&self, to: IpAddr) -> Option<IpAddr>;
 
-    /// The number of the interface that has this address.
+    /// Returns the number of the interface that has this address.
     fn interface(&self, own: IpAddr) -> Option<u32>;
 }
 
@@ -33,12 +35,12 @@ impl Routes for OneWay {
     }
 }
 
-/// What the kernel said of its routes. Of one shard.
+/// Cached answers of the kernel about its routes. Each shard has its own.
 #[derive(Debug)]
 pub(crate) struct LocalAddresses {
-    /// By the other side: the address to send from, and until when that is taken for true.
+    /// Local address to send from, by the remote address, and the moment until which it is used.
     known: HashMap<IpAddr, (Option<IpAddr>, u64)>,
-    /// Entries of it at most.
+    /// Maximum number of entries.
     most: usize,
 }
 
@@ -47,8 +49,8 @@ impl LocalAddresses {
         Self { known: HashMap::new(), most }
     }
 
-    /// The target, from the listener of the interface by which it is reached if there are several to choose from. Of those at one
-    /// interface that of `target` stays.
+    /// Returns the target with the listener of the interface by which it is reached, if there are several to choose
+    /// from. Among those at one interface that of `target` stays.
     pub(crate) fn settle(&mut self, routes: &dyn Routes, identity: &Identity, target: Target, now: u64) -> Target {
         let to = target.address.ip();
         if to.is_loopback() || !identity.has_choice(&target) {

@@ -1,14 +1,15 @@
-//! Methods that a device takes, as its REGISTER says: the `methods` parameter of its Contact (RFC 3840 section 10.1), or else Allow.
+//! Methods that a device takes, as its REGISTER says: by the `methods` parameter of its Contact (RFC 3840 section
+//! 10.1), else by Allow.
 
 use std::ops::Range;
 use strowger_message::{Message, Method};
 
-/// Bit of [`Binding::flags`](strowger_store::binding::Binding::flags): the methods of the device are known, and stand in the bits from
-/// [`FIRST`] on.
+/// Bit of [`Binding::flags`](strowger_store::binding::Binding::flags): the methods of the device are known, and are in
+/// the bits from [`FIRST`] on.
 const KNOWN: u32 = 4;
 const FIRST: u32 = 8;
 
-/// What the flags of a binding say of the methods of its contact, whose URI stands there in this REGISTER.
+/// Returns the flags of a binding for the methods of its contact. `uri`: place of its URI in this REGISTER.
 pub(crate) fn flags(register: &Message<'_>, uri: &Range<usize>) -> u32 {
     let contact = register.contacts().flatten().find(|contact| register.range_of(contact.addr.uri_text) == *uri);
     let listed = contact.and_then(|contact| contact.addr.params.find(b"methods")).and_then(|methods| methods.value);
@@ -23,8 +24,8 @@ pub(crate) fn flags(register: &Message<'_>, uri: &Range<usize>) -> u32 {
     if methods == 0 { 0 } else { KNOWN | methods }
 }
 
-/// Whether a device of a binding with these flags takes this method. One that has not said which it takes may take each, and of methods
-/// that this server does not know nothing is kept.
+/// Tells whether a device of a binding with these flags takes this method. A device that has not listed its methods may
+/// take each. The flags have no methods that this server does not know.
 pub(crate) fn takes(flags: u32, method: Method) -> bool {
     let bit = bit(method);
     flags & KNOWN == 0 || bit == 0 || flags & bit != 0

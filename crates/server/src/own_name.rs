@@ -1,7 +1,9 @@
-//! Names of this server that its configuration does not tell: they resolve to an address of ours (RFC 3261 section 16.4).
+//! Names of this server that its configuration does not have: they resolve to one of its addresses (RFC 3261 section
+//! 16.4).
 //!
-//! Phones put the name of their outbound proxy into a Route of each request, before they have shown a password. An unknown peer must
-//! not choose what is resolved, so before that only names below a domain of ours are; others once the request may pass.
+//! Phones put the name of their outbound proxy into a Route of each request, before they have shown a password. An
+//! unknown peer must not choose which names are looked up. So before that only names below a local domain are; others
+//! once the request may be forwarded.
 
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -9,19 +11,20 @@ use crate::question::{Answers, HostKey, Question};
 use strowger_core::routing::{NextHop, Request, Routing};
 use strowger_message::{Host, SipUri, Uri};
 
-/// Whether a request names this server by a name that is to be looked up.
+/// Answer to the question whether a request names this server by a name that is looked up.
 #[derive(Debug)]
 pub(crate) enum OwnName {
     No,
     Yes,
-    /// That is to be asked first.
+    /// The name must be looked up first.
     Ask(Question),
-    /// As many were asked as may be.
+    /// The request has used up its look-ups.
     TooMany,
 }
 
 impl Engine {
-    /// Whether the first Route that is left, or the Request-URI if there is none, names this server by a name that was looked up.
+    /// Tells whether the first remaining Route, or the Request-URI if there is none, names this server by a name that
+    /// was looked up.
     pub(crate) fn is_own_by_name(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> OwnName {
         let Uri::Sip(uri) = routing.route.as_ref().unwrap_or(&routing.uri) else { return OwnName::No };
         let (Host::Name(name), None, None) = (uri.host, uri.params.maddr(), routing.device) else { return OwnName::No };
@@ -36,7 +39,7 @@ impl Engine {
         }
         let Some(key) = self.key_of(handling.request, routing, uri) else { return OwnName::No };
         if answers.name(&key).is_none() && may_ask {
-            // Each of them may lead here where all names of a domain do.
+            // If all names of a domain lead here, so may each of these.
             return match answers.names.len() < self.policy.config.dns.names_per_request {
                 true => OwnName::Ask(Question::Name(key)),
                 false => OwnName::TooMany,
@@ -47,7 +50,7 @@ impl Engine {
 
     pub(crate) fn key_of(&self, request: &Request<'_>, routing: &Routing<'_>, uri: &SipUri<'_>) -> Option<HostKey> {
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
-        // As `Engine::next_hop` looks it up.
+        // The same key as in `Engine::next_hop`.
         let uri = SipUri { secure: uri.secure || routing.uri.is_sips(), ..*uri };
         match self.policy.router.next_hop(&Uri::Sip(uri), prefer) {
             NextHop::Name { host, port, transport, secure } => {

@@ -1,4 +1,4 @@
-//! Keeping the flows of phones open that sit behind NAT or on a stream (RFC 5626 section 4.4, RFC 3261 section 11).
+//! Keep-alive of the flows of phones behind NAT or on a stream (RFC 5626 section 4.4, RFC 3261 section 11).
 
 use crate::engine::{Effect, Engine};
 use crate::reachability::{is_gone, target_of};
@@ -8,24 +8,24 @@ use strowger_config::PingMethod;
 use strowger_core::{Now, Outbox, Target};
 use strowger_store::location::Cursor;
 
-/// A binding whose flow must be kept open by us.
+/// Flag of a binding whose flow this server must keep open.
 pub(crate) const NEEDS_PING: u32 = 1;
 
-/// Where the round of pings stands. Only the first shard pings; sends to flows of others reach them.
+/// State of the rounds of pings. Only the first shard pings; its messages for flows of other shards reach them.
 #[derive(Debug, Default)]
 pub(crate) struct Pings {
-    /// A binding is pinged once in so many ms; none: never.
+    /// Time between two pings of a binding, in milliseconds; `None`: there are no pings.
     interval: Option<u64>,
     at: Option<u64>,
-    /// Where the round under way stands.
+    /// Position of the round in progress.
     cursor: Option<Cursor>,
-    /// When it began; the next one begins an interval later.
+    /// Start of the round; the next one begins an interval later.
     began: u64,
-    /// Walks through the whole table so far: pings of one round bear its number.
+    /// Number of complete walks through the table, which the pings of a round bear.
     round: u32,
 }
 
-/// The steps of a round.
+/// Time between two steps of a round, in milliseconds.
 const STEP: u64 = 1_000;
 
 impl Pings {
@@ -35,13 +35,13 @@ impl Pings {
         pings
     }
 
-    /// How often each flow is kept open; whether that is another time than before.
+    /// Sets the time between two pings. Returns whether it has changed.
     pub(crate) fn set_interval(&mut self, interval: Option<Duration>) -> bool {
         let interval = interval.map(|interval| interval.as_millis() as u64);
         std::mem::replace(&mut self.interval, interval) != interval
     }
 
-    /// By another interval another round begins.
+    /// Begins another round, for another interval.
     pub(crate) fn begin_again(&mut self, now: Now) {
         (self.at, self.cursor) = (None, None);
         self.wake(now);
@@ -51,7 +51,7 @@ impl Pings {
         self.at
     }
 
-    /// Bindings were added: the rounds begin if they rest.
+    /// Begins the rounds if they rest, since bindings were added.
     pub(crate) fn wake(&mut self, now: Now) {
         if self.interval.is_some() {
             self.at.get_or_insert(now.mono + STEP);
@@ -60,14 +60,14 @@ impl Pings {
 }
 
 impl Engine {
-    /// Bindings that want pings were made. Another shard than the first leaves that to the first, which sees them when it
-    /// looks next.
+    /// Notes that there are new bindings that need pings. A shard other than the first leaves them to the first, which
+    /// finds them at its next step.
     pub(crate) fn wake_pings(&mut self, now: Now) {
         if self.number == 0 {
             self.shared.pings_awake.store(true, Relaxed);
             self.pings.wake(now);
         } else if self.shared.pings_awake.swap(true, AcqRel) {
-            // Some other registration told already.
+            // Another registration has woken the first shard already.
         } else {
             self.effects.push(Effect::WakePings);
         }
@@ -82,7 +82,7 @@ impl Engine {
         let mut bindings = shared.location.gauges().bindings;
         if bindings == 0 {
             shared.pings_awake.swap(false, AcqRel);
-            // One that came to another shard meanwhile found this one awake, and woke none.
+            // A binding that came to another shard meanwhile found this one awake, and woke nothing.
             bindings = shared.location.gauges().bindings;
             if bindings == 0 {
                 self.pings.at = None;
@@ -133,8 +133,8 @@ impl Engine {
         }
     }
 
-    /// A request outside any transaction: its answer says only that the flow lives, and is dropped. By its Path it reaches a phone behind
-    /// another proxy, whose connection this is (RFC 3327 section 5.3).
+    /// Writes an OPTIONS outside any transaction. Its response shows only that the flow lives, and is dropped. Along
+    /// its Path it reaches a phone behind another proxy, which has this connection (RFC 3327 section 5.3).
     fn write_options(&mut self, target: &Target, uri: &[u8], path: &[u8], out: &mut Outbox) {
         let sent_by = self.policy.router.identity().listener(target.listener).sent_by.clone();
         let unique = self.entropy.u64();

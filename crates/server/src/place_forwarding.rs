@@ -1,4 +1,4 @@
-//! A request goes where rules and failures lead it.
+//! Forwarding of a request to the places of rules and failures.
 
 use crate::call_limits::Claim;
 use crate::calls::within::Ways;
@@ -13,7 +13,8 @@ use strowger_core::proxy::{Candidate, FailurePlan, Plan, Remedy, TryNext};
 use strowger_core::routing::Routing;
 use strowger_core::transaction::ServerId;
 
-/// What the proxy is to ask before each of these places is tried, if a call may count under something at one of them, or did so before.
+/// Returns the questions of the proxy before each of these places is tried. `counts`: a call may count under limits at
+/// one of them, or did so before.
 fn questions(to: &Places, counts: bool) -> Vec<Vec<u8>> {
     if !counts {
         return Vec::new();
@@ -21,7 +22,7 @@ fn questions(to: &Places, counts: bool) -> Vec<Vec<u8>> {
     (0..to.uris.len()).map(|place| Claim::write_all(to.claims(place))).collect()
 }
 
-/// Where a request may go, if its call counts under something at these places.
+/// Returns the places to which a request may go, with their limits, if its call counts under limits there.
 pub(crate) fn ways<'a>(handling: &'a Handling<'_, '_>, candidates: &[Candidate<'_>], places: &[usize]) -> Ways<'a> {
     let mut ways = Ways::default();
     if places.is_empty() {
@@ -50,7 +51,7 @@ fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>], asks: &'a
 }
 
 impl Engine {
-    /// Apart: most requests go where they say themselves, and pass by less code.
+    /// Kept out of line: most requests are not led by rules, and run less code.
     #[inline(never)]
     pub(crate) fn forward_to_places(
         &mut self,
@@ -80,7 +81,8 @@ impl Engine {
         self.send(handling, routing, &copies.candidates, &copies.places, timer.session, &edits);
     }
 
-    /// Forwards a request of which rules say what is to be done about failures. Apart: most requests have none, and pass by less code.
+    /// Forwards a request that has actions after failures. Kept out of line: most requests have none, and run less
+    /// code.
     #[inline(never)]
     pub(crate) fn forward_with_failures(
         &mut self,
@@ -90,7 +92,7 @@ impl Engine {
         plan: &Plan<'_>,
         (decision, edits): (&Decision, &Edits),
     ) -> bool {
-        // The stage before has asked for the names of these places.
+        // The names of these places were looked up in the stage before.
         let targets = self.targets_on_failure(handling, decision).unwrap_or_default();
         if handling.begins_call() {
             let places = decision.on_failure.iter().zip(&targets);

@@ -1,7 +1,8 @@
 //! Targets of the places that rules and failures name: addresses of a next hop, or contacts of a user of this server.
 //!
-//! A place that names a user stands for the contacts that the user has when the request comes: all of them, by `proxy.fork`. No rule is asked
-//! about that user, so no chain of rules leads back. A user without a contact is passed over.
+//! A place that names a user stands for the contacts that the user has when the request comes: all of them, by
+//! `proxy.fork`. No rule is asked about that user, so no chain of rules leads back. A user without a contact is passed
+//! over.
 
 use crate::contacts::{Contact, Contacts};
 use crate::engine::Engine;
@@ -32,17 +33,17 @@ pub(crate) struct UserContact {
     /// Older flows of the same device, each with its Contact.
     older: Vec<(Target, Vec<u8>)>,
     path: Vec<u8>,
-    /// At least one.
+    /// Targets, at least one.
     targets: Targets,
     /// Position in the order of trying; equal ones are tried together.
     rank: u16,
     account: AccountHash,
-    /// The device sends from another address than its Contact says.
+    /// True: the device sends from another address than that of its Contact.
     translated: bool,
 }
 
 impl PlaceTargets {
-    /// Whether there is no target.
+    /// Tells whether there is no target.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::NextHop(targets) => targets.is_empty(),
@@ -50,7 +51,7 @@ impl PlaceTargets {
         }
     }
 
-    /// All addresses, in order of trying.
+    /// Returns all addresses, in the order of trying.
     pub(crate) fn addresses(&self) -> Vec<Target> {
         match self {
             Self::NextHop(targets) => targets.to_vec(),
@@ -66,7 +67,8 @@ impl PlaceTargets {
     }
 }
 
-/// Position of a contact in the order of trying. `n`: its number among the contacts of the user. `group`: its group by q.
+/// Returns the position of a contact in the order of trying. `n`: its number among the contacts of the user. `group`:
+/// its group by q.
 pub(crate) fn rank(fork: Fork, n: usize, group: u16) -> u16 {
     match fork {
         Fork::Parallel => 0,
@@ -95,16 +97,16 @@ pub(crate) struct PlaceCandidates<'a> {
 /// Changes of a request on its way to places.
 #[derive(Clone, Copy)]
 pub(crate) struct PlaceEdits<'a> {
-    /// Request-URI for a next hop without a user; none: as it is.
+    /// Request-URI for a next hop without a user; `None`: unchanged.
     pub(crate) uri: Option<&'a [u8]>,
     pub(crate) edits: &'a Edits,
-    /// [`Candidate::asks`] of each place, by its number; empty: of none.
+    /// [`Candidate::asks`] of each place, by its number; empty: no place has one.
     pub(crate) asks: &'a [Vec<u8>],
 }
 
 impl<'a> PlaceCandidates<'a> {
-    /// Those of the places with these numbers, in this order, or of all at once. A place with a user takes the place of the Request-URI, one
-    /// without leads there with the Request-URI.
+    /// Makes the candidates of the places with these numbers, in this order, or of all at once. The URI of a place with
+    /// a user replaces the Request-URI; a place without one gets the request with its Request-URI.
     pub(crate) fn new(
         places: &'a Places,
         (targets, flows): (&'a [PlaceTargets], &'a Flows<'a>),
@@ -119,7 +121,7 @@ impl<'a> PlaceCandidates<'a> {
                 add: &changes.edits.add,
                 remove: &changes.edits.remove,
                 rerouting: Rerouting::NextHop,
-                // Places that are tried at once have one question.
+                // Places that are tried at once share one question.
                 asks: changes.asks.get(place).filter(|_| !(places.at_once && is_asked)).map_or(&[], |asks| asks),
                 ..Candidate::default()
             };
@@ -168,7 +170,7 @@ impl<'a> PlaceCandidates<'a> {
     }
 }
 
-/// The q of a candidate at this position in the order of trying.
+/// Returns the q of a candidate at this position in the order of trying.
 fn q_of(rank: u16) -> u16 {
     1_000_u16.saturating_sub(rank)
 }
@@ -178,8 +180,8 @@ fn has_user(uri: &str) -> bool {
 }
 
 impl Engine {
-    /// The targets of each of these places. A request for a sips URI goes there by TLS, or not at all (RFC 3261 section 26.2.2): a sip URI of
-    /// another server with a user, which would take the place of its own, has none.
+    /// Returns the targets of each of these places. A request for a sips URI goes there by TLS, or not at all (RFC 3261
+    /// section 26.2.2). So a sip URI of another server with a user, which would replace the sips URI, has no targets.
     pub(crate) fn targets_of_places(
         &self,
         handling: &Handling<'_, '_>,
@@ -210,7 +212,7 @@ impl Engine {
         places.uris.iter().filter_map(|uri| Uri::parse(uri.as_bytes()).ok()).map(&mut targets).collect()
     }
 
-    /// The contacts that were looked up, without those that have no target.
+    /// Returns the contacts that were looked up, without those that have no target.
     fn user_contacts(
         &self,
         handling: &Handling<'_, '_>,

@@ -1,4 +1,4 @@
-//! Places that rules and failures lead a request to: gateways, those of groups among them, and what a call counts under at each.
+//! Places to which rules and failures lead a request: gateways, alone or in groups, and the limits of a call at each.
 
 use crate::call_limits::Claim;
 use crate::engine::Engine;
@@ -15,25 +15,25 @@ use strowger_core::routing::Request;
 use strowger_message::uri::sip::unescaped;
 use strowger_message::{SipUri, Uri};
 
-/// The numbers of places in the order in which they are tried.
+/// Numbers of places in the order of trying.
 pub(crate) type Order = SmallVec<[usize; 4]>;
 
-/// Where a request goes by rules, or by a failure of them.
+/// Places of a rule or a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Places {
-    /// Their URIs, those of each group in its order.
+    /// URIs of the places, those of each group in its order.
     pub(crate) uris: Vec<String>,
     groups: SmallVec<[GroupPart; 1]>,
-    /// What a call counts under while it is led to each of them; empty: to none.
+    /// Limits of a call while it is led to each of them; empty: no place has any.
     claims: Vec<Vec<Claim>>,
-    /// They are tried at once, not in order.
+    /// True: they are tried at once, not in order.
     pub(crate) at_once: bool,
 }
 
-/// Places that are of a group.
+/// Places that belong to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct GroupPart {
-    /// Its place among the groups of the configuration by which the request goes.
+    /// Its index among the groups of the configuration under which the request goes.
     number: u16,
     first: u16,
     behind: u16,
@@ -61,38 +61,39 @@ impl Places {
         }
     }
 
-    /// There is none: the rules do not say.
+    /// Tells whether the rules name no place.
     pub(crate) fn is_empty(&self) -> bool {
         self.uris.is_empty()
     }
 
-    /// What a call counts under while it is led to this one.
+    /// Returns the limits of a call while it is led to this place.
     pub(crate) fn claims(&self, place: usize) -> &[Claim] {
         self.claims.get(place).map_or(&[], |claims| claims)
     }
 
-    /// Those of each place; empty: a call counts under nothing there.
+    /// Returns the limits of each place; empty: no place has any.
     pub(crate) fn all_claims(&self) -> &[Vec<Claim>] {
         &self.claims
     }
 
-    /// A call may count under something there.
+    /// Tells whether a call may count under limits at one of them.
     pub(crate) fn may_count(&self) -> bool {
         !self.claims.is_empty()
     }
 
-    /// The number of the group that this place is of.
+    /// Returns the number of the group of this place.
     pub(crate) fn group_of(&self, place: usize) -> Option<usize> {
         let part = self.groups.iter().find(|part| part.places().contains(&place))?;
         Some(usize::from(part.number))
     }
 
-    /// The numbers of their groups, in order.
+    /// Returns the numbers of their groups, in order.
     pub(crate) fn groups(&self) -> impl Iterator<Item = usize> {
         self.groups.iter().map(|part| usize::from(part.number))
     }
 
-    /// The order in which they are tried: each group begins with the one of so many that is named. One that stands there twice takes one turn.
+    /// Returns the order of trying. `first` chooses the first place of a group, from its number and its count of
+    /// places. A group that occurs twice takes one turn.
     pub(crate) fn order(&self, first: impl Fn(usize, usize) -> usize) -> Order {
         let mut order: Order = (0..self.uris.len()).collect();
         for (n, part) in self.groups.iter().enumerate() {
@@ -115,23 +116,23 @@ impl Places {
     }
 }
 
-/// Whose turn it is in each group. All shards share them: a few calls too are spread evenly.
+/// Turn of a group. All shards share it, so that even a few calls are spread evenly.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    /// Of requests that go there.
+    /// Turn of requests that go to the group.
     of_rules: AtomicUsize,
-    /// Of requests that may come to a failure which leads there.
+    /// Turn of requests that may go to the group after a failure.
     of_failures: AtomicUsize,
 }
 
 impl Policy {
-    /// With which of so many targets this group begins for a request that goes there.
+    /// Returns the index of the target with which this group begins for a request that goes to it.
     pub(crate) fn first_of_group(&self, number: usize, count: usize, request: &Request<'_>) -> usize {
         self.picks(number, count, request, |turn| turn.of_rules.fetch_add(1, Relaxed))
     }
 
-    /// The same for one that goes there if it fails. Few come so far, and which of them is nothing to the group: in turn one is drawn for
-    /// each.
+    /// Returns the same for a request that goes to the group after a failure. Few requests come so far, and the group
+    /// cannot know which ones, so in turn one is drawn for each.
     pub(crate) fn first_after_failure(&self, number: usize, count: usize, request: &Request<'_>) -> usize {
         self.picks(number, count, request, |turn| mixed(turn.of_failures.fetch_add(1, Relaxed) as u64) as usize)
     }
@@ -148,7 +149,7 @@ impl Policy {
 /// User whom a rule or failure names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedUser {
-    /// The rule or failure that names it, as the log shows it.
+    /// Rule or failure that names it, as the log shows it.
     pub place: String,
     /// User part of the URI, escapes decoded.
     pub username: Vec<u8>,
@@ -157,14 +158,14 @@ pub struct NamedUser {
 }
 
 impl Policy {
-    /// The users whom rules and failures name, each once.
+    /// Returns the users whom rules and failures name, each once.
     pub fn named_users(&self) -> Vec<NamedUser> {
         let mut users: Vec<NamedUser> = Vec::new();
         let mut add = |place: String, targets: &Targets| {
             for uri in &targets.uris {
                 let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_str().as_bytes()) else { continue };
                 let identity = self.router.identity();
-                // The same as of a request: an address alone may be another program at the default port.
+                // As for a request: an address alone may be another program at the default port.
                 let Some(domain) = identity.domain_of(uri.host).filter(|_| self.is_local(&uri)) else { continue };
                 let Some(user) = uri.user.filter(|_| uri.params.maddr().is_none()) else { continue };
                 let username = unescaped(user).collect();
@@ -182,7 +183,7 @@ impl Policy {
         users
     }
 
-    /// Whether a URI is at a name or alias of a local domain, or at an address of a listener.
+    /// Tells whether a URI is at a name or alias of a local domain, or at an address of a listener.
     pub(crate) fn is_local(&self, uri: &SipUri<'_>) -> bool {
         let identity = self.router.identity();
         identity.is_at_local_domain(uri.host, uri.port)
@@ -190,7 +191,7 @@ impl Policy {
     }
 }
 
-/// One of so many by a Call-ID: the same in each process and server, also after a restart.
+/// Picks an index below `count` by a Call-ID: the same in each process and server, also after a restart.
 fn of_call(call_id: &[u8], count: usize) -> usize {
     // FNV-1a.
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -198,7 +199,7 @@ fn of_call(call_id: &[u8], count: usize) -> usize {
     ((u128::from(hash) * count as u128) >> 64) as usize
 }
 
-/// Each bit of a number in all bits of another (splitmix64).
+/// Mixes each bit of a number into all bits of the result (splitmix64).
 const fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -207,13 +208,13 @@ const fn mixed(number: u64) -> u64 {
 }
 
 impl Engine {
-    /// The order in which the places of a request are tried by their groups.
+    /// Returns the order in which the places of a request are tried, by their groups.
     pub(crate) fn order_of_groups(&self, request: &Request<'_>, places: &Places) -> Order {
         places.order(|number, count| self.policy.first_of_group(number, count, request))
     }
 
-    /// Whether a call has room at one of these places at least. `counts`: it counts under that already. `full`: limits that are taken for
-    /// full.
+    /// Tells whether a call has room at one of these places at least. `counts`: it counts under that limit already.
+    /// `full`: limits that are assumed to be full.
     pub(crate) fn has_room_at_any(
         &self,
         places: &[Vec<Claim>],
@@ -225,8 +226,8 @@ impl Engine {
     }
 }
 
-/// What the call of a request would count under at each of these targets: by those of `limits` that count for each gateway, and by the
-/// limits of groups. Empty: at none.
+/// Returns the claims of a request's call at each of these targets: under those of `limits` that count for each
+/// gateway, and under the limits of groups. Empty: there are none at any target.
 pub(crate) fn claims_at(
     facts: &RequestFacts<'_, '_>,
     targets: &Targets,
@@ -252,7 +253,7 @@ pub(crate) fn claims_at(
     targets.uris.iter().enumerate().map(claims).collect()
 }
 
-/// The next hop that a URI names: its host, and the port if it has one.
+/// Returns the next hop that a URI names: its host, and the port if it has one.
 pub(crate) fn gateway(uri: &str) -> Option<Vec<u8>> {
     let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_bytes()) else { return None };
     let mut text = Vec::new();
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(one.groups().chain((0..5).filter_map(|place| one.group_of(place))).collect::<Vec<_>>(), [0; 4]);
     }
 
-    /// Servers that share calls agree on it: the numbers are those of another process too.
+    /// Pins the numbers: servers that share calls agree on them, and so do different processes.
     #[test]
     fn calls_are_spread_by_their_ids() {
         let mut counts = [0; 3];

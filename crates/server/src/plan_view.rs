@@ -1,5 +1,5 @@
-//! How a request goes on, for people: its places, limits, edits and what is done about which failure. What the log says at the level debug
-//! and what [`explain`](crate::explain) says are this one view.
+//! Plan of a request, for people: its places, limits, edits, and actions after failures. The log at level debug and
+//! [`explain`](crate::explain) show this one view.
 
 use crate::call_limits::Claim;
 use crate::decision::{Decision, FailureDecision};
@@ -17,104 +17,105 @@ use strowger_core::proxy::Candidate;
 use strowger_core::routing::Routing;
 use strowger_core::shown::shown;
 
-/// How a request goes on.
+/// Plan of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlanView {
-    /// In order of trying.
+    /// Places in the order of trying.
     pub to: Vec<PlaceView>,
-    /// They are tried at once.
+    /// True: they are tried at once.
     pub at_once: bool,
-    /// The groups that some of these are of, in order.
+    /// Groups of some of these places, in order.
     pub groups: Vec<GroupView>,
-    /// Status codes after which the next is tried; none: any but 6xx.
+    /// Status codes after which the next place is tried; `None`: any but 6xx.
     pub try_next: Option<Vec<u16>>,
-    /// The limits that its call counts under.
+    /// Limits under which its call counts.
     pub limits: Vec<LimitView>,
-    /// The server stays in the path of later requests, by a Record-Route: only a request that can make a dialog has some.
+    /// True: the server stays in the path of later requests, by a Record-Route. Only a request that can make a dialog
+    /// has any.
     pub record_route: bool,
-    /// The call is tracked.
+    /// True: the call is tracked.
     pub track: bool,
-    /// The call is accounted.
+    /// True: the call is accounted.
     pub account: bool,
-    /// And as what, where a rule says it.
+    /// Account that a rule names.
     pub account_as: Option<String>,
-    /// Milliseconds that a place may ring, where a rule says it.
+    /// Milliseconds that a place may ring, if a rule sets them.
     pub ring_timeout: Option<u64>,
-    /// Milliseconds that a place may say nothing, where a rule says it.
+    /// Milliseconds that a place may be silent, if a rule sets them.
     pub answer_timeout: Option<u64>,
-    /// Header lines that it gets.
+    /// Header lines that are added.
     pub add: Vec<String>,
-    /// Header fields that it loses.
+    /// Header fields that are removed.
     pub remove: Vec<String>,
-    /// What is done where it fails: the first that is for the failure counts, each once.
+    /// Actions after failures. The first that is for a failure is used, each once.
     pub on_failure: Vec<FailureView>,
 }
 
-/// A place where a request goes.
+/// Place to which a request goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlaceView {
-    /// Its URI.
+    /// URI of the place.
     pub uri: String,
-    /// Its addresses, with the transport, in order of trying; none where a name was not looked up.
+    /// Addresses with their transports, in the order of trying; none if a name was not looked up.
     pub at: Vec<String>,
-    /// The group that led there.
+    /// Group that led there.
     pub group: Option<String>,
-    /// It is a user of this server, whose contacts are called.
+    /// True: it is a user of this server, whose contacts are called.
     pub is_user: bool,
 }
 
-/// A group of gateways.
+/// Group of gateways.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupView {
-    /// Its name.
+    /// Name of the group.
     pub name: String,
-    /// Which of its targets is tried first: `in_order`, `in_turn` or `by_call`.
+    /// Choice of the target that is tried first: `in_order`, `in_turn` or `by_call`.
     pub pick: &'static str,
 }
 
-/// A limit that a call counts under.
+/// Limit under which a call counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitView {
-    /// Its name.
+    /// Name of the limit.
     pub name: String,
-    /// The user, group or URI of which it counts the calls; empty: all calls.
+    /// User, group or URI whose calls are counted; empty: all calls.
     pub of: String,
-    /// Calls at a time.
+    /// Maximum number of calls at a time.
     pub most: u32,
-    /// The answer to a call beyond them; none: its rule, its failure, or the place is passed over.
+    /// Status of the response to a call beyond them; `None`: its rule, its failure, or the place is passed over.
     pub answer: Option<u16>,
-    /// It is one of a failure.
+    /// True: it is a limit of a failure.
     pub of_failure: bool,
-    /// The call counts under it while it is led to a place, or to a group of them.
+    /// True: the call counts under it while it is led to a place, or to a group of them.
     pub of_place: bool,
 }
 
-/// What is done about some failures.
+/// Action after some failures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FailureView {
-    /// The first and the last status code of each range.
+    /// First and last status code of each range.
     pub statuses: Vec<(u16, u16)>,
-    /// Where it goes then, in order of trying.
+    /// Places then, in the order of trying.
     pub to: Vec<String>,
-    /// These are tried at once.
+    /// True: they are tried at once.
     pub at_once: bool,
-    /// The groups that some of these are of, in order.
+    /// Groups of some of these places, in order.
     pub groups: Vec<GroupView>,
-    /// The answer in its place.
+    /// Status of the response in place of the failure.
     pub answer: Option<u16>,
-    /// Status codes after which the next is tried then; none: any but 6xx.
+    /// Status codes after which the next place is tried then; `None`: any but 6xx.
     pub try_next: Option<Vec<u16>>,
-    /// The user part that its Request-URI gets then; none: it stays.
+    /// New user part of its Request-URI then; `None`: it stays.
     pub user: Option<String>,
-    /// Milliseconds that a place may ring then; none: as before.
+    /// Milliseconds that a place may ring then; `None`: as before.
     pub ring_timeout: Option<u64>,
-    /// Milliseconds that a place may say nothing then; none: as before.
+    /// Milliseconds that a place may be silent then; `None`: as before.
     pub answer_timeout: Option<u64>,
-    /// Header lines that it gets then.
+    /// Header lines that are added then.
     pub add: Vec<String>,
-    /// Header fields that it loses then.
+    /// Header fields that are removed then.
     pub remove: Vec<String>,
-    /// The limits that its call counts under then.
+    /// Limits under which its call counts then.
     pub limits: Vec<LimitView>,
 }
 
@@ -128,7 +129,7 @@ impl LimitView {
         Self { of_failure: true, ..Self::new(claim, None) }
     }
 
-    /// Those of some places, each once.
+    /// Returns the limits of some places, each once.
     fn of_places<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<Self> {
         let mut views = Vec::new();
         for view in claims.map(|claim| Self { of_place: true, ..Self::new(claim, None) }) {
@@ -147,7 +148,7 @@ impl PlaceView {
         Self { uri, at: targets.iter().map(at).collect(), group: None, is_user: false }
     }
 
-    /// Several, each with its targets.
+    /// Returns several places, each with its targets.
     pub(crate) fn several<'a>(uris: impl Iterator<Item = &'a [u8]>, targets: &[Targets]) -> Vec<Self> {
         uris.zip(targets).map(|(uri, targets)| Self::new(uri, targets)).collect()
     }
@@ -174,7 +175,7 @@ impl FailureView {
 }
 
 impl Engine {
-    /// How a request goes on to these places.
+    /// Returns the plan of a request that goes to these places.
     pub(crate) fn plan_view(&self, handling: &Handling<'_, '_>, edits: &Edits, to: Vec<PlaceView>) -> PlanView {
         let none = Decision::default();
         let decision = handling.progress.decision.as_deref().unwrap_or(&none);
@@ -201,7 +202,7 @@ impl Engine {
         }
     }
 
-    /// The groups of places, each once.
+    /// Returns the groups of places, each once.
     fn group_views(&self, places: &Places) -> Vec<GroupView> {
         let mut views: Vec<GroupView> = Vec::new();
         for group in places.groups().filter_map(|number| self.policy.config.gateway_groups.get(number)) {
@@ -212,13 +213,13 @@ impl Engine {
         views
     }
 
-    /// The place of a decision with this number.
+    /// Returns the view of the place of a decision with this number.
     pub(crate) fn place_view(&self, decision: &Decision, place: usize, uri: &[u8], targets: &[Target]) -> PlaceView {
         let group = decision.to.group_of(place).and_then(|number| self.policy.config.gateway_groups.get(number));
         PlaceView { group: group.map(|group| group.name.to_string()), ..PlaceView::new(uri, targets) }
     }
 
-    /// The places where a request goes by its rules that have room for its call, with their targets.
+    /// Returns the places of its rules that have room for the call of a request, with their targets.
     pub(crate) fn open_places(&self, handling: &Handling<'_, '_>, targets: &[PlaceTargets]) -> Vec<PlaceView> {
         let Some(decision) = &handling.progress.decision else { return Vec::new() };
         let uris = decision.to.uris.iter().zip(targets).enumerate();
@@ -236,8 +237,8 @@ impl Engine {
         !decision.to.claims(place).iter().any(is_full)
     }
 
-    /// Writes down how a request goes on to these candidates. `places`: the numbers that they have as places of its rules, if they are
-    /// such.
+    /// Logs the plan of a request that goes to these candidates. `places`: their numbers as places of its rules, if
+    /// they are such.
     #[cold]
     pub(crate) fn log_plan(
         &self,
@@ -277,7 +278,7 @@ impl Engine {
 }
 
 impl PlanView {
-    /// `uri`: the Request-URI that rules have made.
+    /// Logs the plan. `uri`: Request-URI that rules have changed.
     fn log(&self, uri: Option<&[u8]>, call_id: &[u8]) {
         let some = |text: String| Some(text).filter(|text| !text.is_empty());
         let places = self.to.iter().map(|place| {
@@ -404,7 +405,7 @@ impl fmt::Display for PlanView {
     }
 }
 
-/// Header lines without their ends.
+/// Returns header lines without their ends.
 fn lines(text: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(text).lines().map(str::to_owned).collect()
 }

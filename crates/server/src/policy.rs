@@ -1,7 +1,8 @@
-//! What the server goes by: its configuration, compiled.
+//! Policy of the server: its compiled configuration.
 //!
-//! A process has one after the other. A new one reaches each engine between two messages ([`Answer::Policy`](crate::engine::Answer)); a
-//! request goes by the one with which it came, however long it waits or rings.
+//! A process has one policy after the other. A new one reaches each engine between two messages
+//! ([`Answer::Policy`](crate::engine::Answer)). A request keeps the policy with which it came, however long it waits or
+//! rings.
 
 use crate::ban::Bans;
 use crate::places::Turn;
@@ -15,32 +16,33 @@ use strowger_core::routing::{ClockSteps, Identity, Router};
 use strowger_core::{ListenerId, Now, proxy, registrar};
 use strowger_message::Limits;
 
-/// A configuration in the form in which requests are judged by it. All shards share one.
+/// Compiled configuration, by which requests are judged. All shards share one.
 pub struct Policy {
-    /// As it was read: what the fields below do not have compiled is looked up here.
+    /// Configuration as read, for the keys that the fields below do not compile.
     pub config: Config,
-    /// Who this server is, and what it wrote.
+    /// Identity of this server, and the keys of its route tokens and seals.
     pub(crate) router: Arc<Router>,
-    /// Hosts that a `[[source]]` names alone, this machine aside.
+    /// Networks of every `[[source]]`: peers may name addresses in them.
     pub(crate) source_networks: Box<[Network]>,
     pub(crate) limits: Limits,
-    /// Issues and judges nonces. The nonces that were used are the process's: each next policy has the same.
+    /// Issuer and verifier of nonces. The table of used nonces belongs to the process: all policies share it.
     pub authenticator: Authenticator,
-    /// Algorithms of digest authentication that each listener offers.
+    /// Digest algorithms that each listener offers.
     pub(crate) algorithms: Vec<Box<[Algorithm]>>,
-    /// The sources that are banned; kept by each next policy.
+    /// Banned sources. Each next policy keeps them.
     pub bans: Bans,
-    /// In which of them a request is judged.
+    /// Realms in which requests are judged.
     pub(crate) realms: Realms,
     pub(crate) registrar: Arc<registrar::RegistrarSettings>,
-    /// `Server: ...` with its line end, or nothing.
+    /// `Server` header field with its line end, or nothing.
     pub(crate) server_line: Vec<u8>,
-    /// Whose turn it is in each group of gateways, in the order of the configuration.
+    /// Turn of each group of gateways, in the order of the configuration.
     pub(crate) turns: Arc<[Turn]>,
 }
 
 impl Policy {
-    /// The first of a process. `secret`: what the server writes is known again by it. `seed`: of the authenticator, random.
+    /// Creates the first policy of a process. `secret`: key of the tokens, seals and tags that the server writes.
+    /// `seed`: random seed of the authenticator.
     pub fn first(now: Now, config: Config, identity: Identity, secret: &[u8], seed: u64) -> Self {
         let authenticator = Authenticator::new(config.digest_settings(), secret, seed, now);
         let steps = Arc::new(ClockSteps::default());
@@ -49,8 +51,8 @@ impl Policy {
         Self::of(config, identity, (secret, steps), authenticator, bans)
     }
 
-    /// Another configuration for the same process, of which `self` is the policy so far: nonces that were issued stay good, sources that
-    /// are banned stay banned. What was fixed when the process began must be the same in both.
+    /// Compiles another configuration for the same process, after the policy `self`. Issued nonces stay valid and
+    /// banned sources stay banned. Settings that were fixed when the process began MUST be the same in both.
     pub fn next(&self, config: Config, identity: Identity, secret: &[u8]) -> Self {
         let authenticator = self.authenticator.with_settings(config.digest_settings());
         let bans = self.bans.with_settings(config.ban.clone());
@@ -58,7 +60,7 @@ impl Policy {
         Self::of(config, identity.after(self.router.identity()), (secret, steps), authenticator, bans)
     }
 
-    /// The same with other rules and data sets: what was compiled of the other tables is shared.
+    /// Returns this policy with other rules and data sets. The compiled parts of all other tables are shared.
     pub(crate) fn with_decisions(&self, decisions: Arc<Decisions>) -> Self {
         Self {
             config: Config { decisions, ..self.config.clone() },
@@ -75,7 +77,8 @@ impl Policy {
         }
     }
 
-    /// The same with an identity that has other addresses of the machine, or of the services that the server uses.
+    /// Returns this policy with an identity that has other addresses of the machine, or of the services that the server
+    /// uses.
     pub(crate) fn with_identity(&self, identity: Identity, secret: &[u8]) -> Self {
         let identity = Arc::new(identity.after(self.router.identity()));
         let router = Router::new(identity, secret, self.config.route_lifetime());
@@ -109,12 +112,12 @@ impl Policy {
         }
     }
 
-    /// Identity of this server.
+    /// Returns the identity of this server.
     pub fn identity(&self) -> &Identity {
         self.router.identity()
     }
 
-    /// What digest authentication offers to a request that came in by this listener.
+    /// Returns the digest algorithms that this listener offers.
     pub(crate) fn algorithms(&self, listener: ListenerId) -> &[Algorithm] {
         self.algorithms.get(usize::from(listener.0)).map_or(&[], |offered| offered)
     }
@@ -126,12 +129,12 @@ impl fmt::Debug for Policy {
     }
 }
 
-/// A policy as one shard has it. Its requests refer to it while they wait; other shards have their own, so no reference is counted by
-/// two threads.
+/// Policy as one shard has it. Suspended requests refer to it. Each shard has its own, so no two threads share a
+/// reference count.
 #[derive(Debug)]
 pub(crate) struct InForce {
     policy: Arc<Policy>,
-    /// The part that the proxy core goes by.
+    /// Part for the proxy core.
     pub(crate) forwarding: Arc<proxy::Policy>,
 }
 

@@ -1,4 +1,4 @@
-//! What all shards of the process share.
+//! State that all shards of the process share.
 
 use crate::call_limits::CallLimits;
 use crate::counters::{Counters, Counts, Durations, Messages};
@@ -23,96 +23,100 @@ use strowger_store::credential_cache::CredentialCache;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
 
-/// The bound of [`ProcessState::refusal_rows`] in a minute; a tenth of it for each source. About half of it for all of them: they are of one kind.
+/// Bound of [`ProcessState::refusal_rows`] per minute. A source gets a tenth of it, all sources about half, since all
+/// rows are of one kind.
 const REFUSAL_ROWS: u32 = 600;
 
-/// What lives as long as the process, and belongs to no call.
+/// State that lives as long as the process, and belongs to no call.
 pub struct ProcessState {
-    /// What new requests go by; each shard has it from here when it starts, and then as it changes.
+    /// Policy of new requests. Each shard gets it at its start, and after each change.
     policy: Mutex<Arc<Policy>>,
-    /// How many there have been since the first.
+    /// Number of policies since the first.
     reloads: AtomicU64,
-    /// How many of them brought another configuration.
+    /// Number of those that brought another configuration.
     configurations: AtomicU64,
-    /// Those of before, each as long as a request goes by it. Who makes another one holds this: there is one at a time.
+    /// Earlier policies, each kept while a request uses it. A thread that makes a policy holds this lock, so policies
+    /// are made one at a time.
     retired: Mutex<Vec<Arc<Policy>>>,
-    /// What the server writes is known again by this key.
+    /// Key of the tokens, seals and tags that the server writes.
     secret: Vec<u8>,
-    /// The bindings of all users.
+    /// Bindings of all users.
     pub location: Arc<LocationTable>,
     pub(crate) flows: Flows,
     /// Next hops that failed.
     pub(crate) set_aside: SetAside,
     /// Peers to which large requests go by UDP.
     pub(crate) udp_only: Arc<UdpOnly>,
-    /// None: the server knows no user, and admits or refuses every user of a local domain alike.
+    /// Database of users; `None`: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
-    /// Where the credentials of registered users are, if they are in a cache alone: what is no REGISTER is verified from there.
+    /// Cache of the credentials of registered users, if they are in a cache alone. It verifies all requests except
+    /// REGISTER.
     pub credentials: Option<CredentialCache>,
-    /// Of lines about requests and connections that were refused or failed.
+    /// Limiter of log lines about requests and connections that were refused or failed.
     pub log_limiter: Arc<LogLimiter>,
     pub(crate) routes: Box<dyn Routes>,
-    /// Calls that count under limits of rules.
+    /// Counts of calls under the limits of rules.
     pub call_limits: Arc<CallLimits>,
-    /// Of calls that are logged.
+    /// Limiter of log lines about calls.
     pub(crate) call_lines: LineRate,
-    /// Rows of accounting about refused calls whose callers have shown no password.
+    /// Limiter of accounting rows about refused calls whose callers have shown no password.
     pub(crate) refusal_rows: LogLimiter,
-    /// Of lines about registrations.
+    /// Limiter of log lines about registrations.
     pub(crate) registration_lines: LineRate,
     /// Key of [`strowger_core::call::hash`].
     pub call_secret: u32,
-    /// The rounds of pings run.
+    /// Set while rounds of pings run.
     pub(crate) pings_awake: std::sync::atomic::AtomicBool,
-    /// When the process began.
+    /// Start of the process.
     pub(crate) began: Now,
     /// Users whose accounts were removed.
     pub removed_users: RemovedUsers,
     pub(crate) ended_calls: EndedCalls,
-    /// Drawn at the start of the process: seeds of each shard's entropy.
+    /// Random seed, drawn at the start of the process. Each shard derives its entropy from it.
     pub(crate) seed: [u8; 32],
-    /// Of each shard, in their order.
+    /// Counters of each shard, in order.
     pub counters: Vec<Counters>,
-    /// Messages and calls by method and code, of each shard.
+    /// Counters of messages and calls by method and code, one per shard.
     pub messages: Vec<Messages>,
     /// Gateways of rules.
     pub gateways: Gateways,
-    /// How long things took, of each shard.
+    /// Histograms of durations, one per shard.
     pub durations: Vec<Durations>,
 }
 
-/// The part of [`Surroundings::seed`] that is the key of the tables of calls. Where calls are kept over a restart it follows from the
-/// secret, and so does `call_secret` ([`CallKeys::derive`](strowger_core::call::CallKeys::derive)).
+/// Part of [`Surroundings::seed`] that is the key of the tables of calls. If calls are kept over a restart, it is
+/// derived from the secret, and so is `call_secret` ([`CallKeys::derive`](strowger_core::call::CallKeys::derive)).
 pub const CALL_SEED: Range<usize> = 16..24;
 
-/// What a server has that its configuration does not tell.
+/// Parts of a server that its configuration does not tell.
 pub struct Surroundings {
-    /// Who it is, by the addresses that its listeners have.
+    /// Identity of the server, by the addresses of its listeners.
     pub identity: Identity,
-    /// What it writes is known again by this key.
+    /// Key of the tokens, seals and tags that the server writes.
     pub secret: Vec<u8>,
-    /// Drawn at the start of the process.
+    /// Random seed, drawn at the start of the process.
     pub seed: [u8; 32],
     /// Key of [`strowger_core::call::hash`].
     pub call_secret: u32,
-    /// What tells the flows of this process from those of an earlier one.
+    /// Number that distinguishes the flows of this process from those of an earlier one.
     pub process: u16,
-    /// Shards, at most.
+    /// Maximum number of shards.
     pub shards: usize,
-    /// Where bindings are kept, those of the database read in already.
+    /// Location table, with the bindings of the database already read.
     pub location: Arc<LocationTable>,
-    /// None: the server knows no user, and admits or refuses every user of a local domain alike.
+    /// Database of users; `None`: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
-    /// Where the credentials of registered users are, if they are in a cache alone.
+    /// Cache of the credentials of registered users, if they are in a cache alone.
     pub credentials: Option<CredentialCache>,
-    /// Bounds what is logged about each source.
+    /// Limiter of log lines about each source.
     pub log_limiter: Arc<LogLimiter>,
-    /// What the kernel says of its routes.
+    /// Routing table of the kernel.
     pub routes: Box<dyn Routes>,
 }
 
 impl ProcessState {
-    /// With the first policy of the process, made of `config`. Engines are made from it: see [`Engine::new`](crate::engine::Engine::new).
+    /// Creates the state with the first policy of the process, from `config`.
+    /// [`Engine::new`](crate::engine::Engine::new) makes engines of it.
     pub fn new(now: Now, config: Config, surroundings: Surroundings) -> Self {
         let Surroundings {
             identity,
@@ -159,24 +163,26 @@ impl ProcessState {
         }
     }
 
-    /// What new requests go by.
+    /// Returns the policy of new requests.
     pub fn policy(&self) -> Arc<Policy> {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A user was removed at `now`: route tokens from before open nothing more. Name and domain are as the database has them.
+    /// Invalidates the earlier route tokens of a user that was removed at `now`. Name and domain are as the database
+    /// spells them.
     pub fn end_routes_of(&self, name: &[u8], domain: &[u8], now: Now) {
         self.removed_users.note(self.policy().router.account(name, domain), now);
     }
 
-    /// How many policies have taken the place of the first: an engine that has seen fewer needs the [policy](Self::policy) of now.
+    /// Returns the number of policies since the first. An engine that has seen fewer needs the current
+    /// [policy](Self::policy).
     #[inline]
     pub fn reloads(&self) -> u64 {
         self.reloads.load(Acquire)
     }
 
-    /// Makes the policy of another configuration that of this process: see [`Config::for_running`] for what must be as it was. The
-    /// caller hands it to each engine between two rounds ([`Answer::Policy`](crate::engine::Answer)).
+    /// Replaces the configuration of this process. [`Config::for_running`] tells which keys must not change. The caller
+    /// hands the policy to each engine between two rounds ([`Answer::Policy`](crate::engine::Answer)).
     pub fn set_config(&self, config: Config, identity: Identity) -> Arc<Policy> {
         let log = &config.log;
         self.call_lines.set(log.calls_per_minute);
@@ -186,25 +192,25 @@ impl ProcessState {
         self.replace(|policy| policy.next(config, identity, &self.secret))
     }
 
-    /// Has new requests go by other rules and data sets, and by the configuration of now in all else. The caller hands the policy on, as in
-    /// [`set_config`](Self::set_config).
+    /// Replaces the rules and data sets, and keeps the current configuration otherwise. The caller hands the policy on
+    /// as in [`set_config`](Self::set_config).
     pub fn set_decisions(&self, decisions: Arc<Decisions>) -> Arc<Policy> {
         self.replace(|policy| policy.with_decisions(decisions))
     }
 
-    /// Has new requests go by other addresses of the machine or of the services that the server uses, and by the configuration of now. The
-    /// caller hands the policy on, as in [`set_config`](Self::set_config).
+    /// Replaces the addresses of the machine, or of the services that the server uses, and keeps the current
+    /// configuration. The caller hands the policy on as in [`set_config`](Self::set_config).
     pub fn set_identity(&self, identity: Identity) -> Arc<Policy> {
         self.replace(|policy| policy.with_identity(identity, &self.secret))
     }
 
-    /// How many configurations have taken the place of the first. Other data sets are none.
+    /// Returns the number of configurations since the first. Other data sets do not count.
     pub fn configurations(&self) -> u64 {
         self.configurations.load(Acquire)
     }
 
     fn replace(&self, next: impl FnOnce(&Policy) -> Policy) -> Arc<Policy> {
-        // To make a policy takes its time, in which shards still look at the one of now.
+        // Making a policy takes time, in which shards still use the current one.
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.policy();
         let next = Arc::new(next(&before));
@@ -214,13 +220,13 @@ impl ProcessState {
         next
     }
 
-    /// Whether there are policies by which no request goes any more.
+    /// Tells whether there are policies that no request uses any more.
     pub fn has_retired(&self) -> bool {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|policy| Arc::strong_count(policy) == 1)
     }
 
-    /// Frees them: rules and data sets are large, and no shard is to spend its time on that. To be called by a thread that carries no messages,
-    /// the one that makes policies.
+    /// Frees them. Rules and data sets are large, so the caller is a thread that carries no messages: the one that
+    /// makes policies.
     pub fn drop_retired(&self) {
         let unused = |policy: &mut Arc<Policy>| Arc::strong_count(policy) == 1;
         let unused: Vec<_> = {
@@ -230,33 +236,33 @@ impl ProcessState {
         drop(unused);
     }
 
-    /// Whether a connection of this process is open, as far as its shards have said.
+    /// Tells whether a connection of this process is open, as far as its shards have reported.
     pub fn is_open(&self, flow: Flow) -> bool {
         self.flows.is_open(flow)
     }
 
-    /// How many next hops are set aside: they failed, and have not answered since.
+    /// Returns the number of next hops that are set aside: they failed, and have not answered since.
     pub fn targets_aside(&self) -> usize {
         self.set_aside.held()
     }
 
-    /// How many peers take no TCP connection for large requests, as was seen lately.
+    /// Returns the number of peers that lately took no TCP connection for large requests.
     pub fn udp_only_peers(&self) -> usize {
         self.udp_only.held()
     }
 
-    /// These next hops, `most` of them at most.
+    /// Lists next hops that are set aside, `most` of them at most.
     pub fn list_aside(&self, now: Now, most: usize) -> Vec<AsideTarget> {
         self.set_aside.list(now.mono, most)
     }
 
-    /// Requests and responses that all shards have received.
+    /// Returns the numbers of requests and responses that all shards have received.
     pub fn received(&self) -> (u64, u64) {
         let requests = self.messages.iter().map(|messages| messages.requests.total()).sum();
         (requests, self.messages.iter().map(|messages| messages.received.total()).sum())
     }
 
-    /// All shards together.
+    /// Sums the counters of all shards.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for counters in &self.counters {

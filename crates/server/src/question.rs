@@ -1,4 +1,4 @@
-//! What a stage must know before it can decide, and is not known to the shard: names and subscribers.
+//! Questions of stages that need a look-up: names and subscribers.
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -9,35 +9,38 @@ use strowger_core::{PeerName, Transport};
 use strowger_store::error::StoreError;
 use strowger_store::subscriber;
 
-/// A name to resolve: host in lower case, port, transport, sips.
+/// Name to look up: host in lower case, port, transport, sips.
 pub type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
 
-/// Where a name leads.
+/// Result of a name look-up.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Resolved {
-    /// Each with the transport to use, in the order in which they are to be tried (RFC 3263 section 4); none: it leads nowhere.
+    /// Addresses with their transports, in the order in which they are tried (RFC 3263 section 4); empty: the name
+    /// leads nowhere.
     pub targets: Vec<(Transport, SocketAddr)>,
-    /// What those of secure transports must prove: the name that was asked for, not one that it led to (RFC 5922 section 7.2).
+    /// Name that peers of secure transports must prove: the name that was asked for, not one that it led to (RFC 5922
+    /// section 7.2).
     pub name: Option<PeerName>,
 }
 
-/// A part of a message that a question quotes.
+/// Part of a message that a question quotes.
 pub(crate) type Text = SmallVec<[u8; 32]>;
 
-/// What is to be looked up for a request.
+/// Look-up for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// Where a name leads (RFC 3263).
+    /// Targets of a name (RFC 3263).
     Name(HostKey),
-    /// The credential of this user, in this realm.
+    /// Credential of this user, in this realm.
     Credential { username: Text, realm: Text },
-    /// The credential of this user, in this realm, as the cache of those who are registered has it.
+    /// Credential of this user, in this realm, in the cache of registered users.
     Registered { username: Text, realm: Text },
-    /// Whether a domain of ours has this user under this name of it, the `place`th ([`Engine::exists`](crate::engine::Engine::exists)).
+    /// Existence of this user under the `place`th name of a local domain
+    /// ([`Engine::exists`](crate::engine::Engine::exists)).
     User { username: Text, domain: Text, place: u8 },
 }
 
-/// Which kind of question a request waits for.
+/// Kind of question that a request waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum QuestionKind {
     #[default]
@@ -58,16 +61,16 @@ impl Question {
     }
 }
 
-/// The answers to the questions of one request so far. In bytes those of subscribers are not among them: by one of them a password is
-/// judged. Read back, the stage that wants one asks again.
+/// Answers to the questions of one request so far. Answers of subscribers are not part of the bytes, since they verify
+/// passwords: after a move the stage asks again.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answers {
     #[serde(skip)]
     pub(crate) credential: Option<Result<subscriber::Answer, StoreError>>,
-    /// The value of the cache, if it has one.
+    /// Value of the cache, if it has one.
     #[serde(skip)]
     pub(crate) registered: Option<Result<Option<Box<[u8]>>, CacheError>>,
-    /// Of the last name of the domain that was asked.
+    /// Answer for the name of the domain that was asked last.
     #[serde(skip)]
     pub(crate) user: Option<(u8, Result<subscriber::Answer, StoreError>)>,
     pub(crate) names: Vec<(HostKey, Resolved)>,

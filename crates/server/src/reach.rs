@@ -1,12 +1,12 @@
-//! Reach: the targets that a peer may name. Any other target counts as none, before the server sends or connects, so that no answer tells
-//! an open port from a closed one.
+//! Reach: targets that a peer may name. Any other target counts as none, before the server sends or connects, so that
+//! no response tells an open port from a closed one.
 //!
-//! A target of a peer's choice reaches at least as far as the address that the peer sends from ([`Scope`]), or lies in a network of
-//! `proxy.reachable`. On this machine it is the port of a listener, unless the peer is on this machine too. It is never a service that this
-//! server uses: a database, a cache, an address for control or metrics. The rule judges addresses: it holds for each address of a name, as
-//! resolved for this request.
+//! A target of a peer's choice reaches at least as far as the source address of the peer ([`Scope`]), or lies in a
+//! network of `proxy.reachable`. On this machine it is the port of a listener, unless the peer is on this machine too.
+//! It is never a service that this server uses: a database, a cache, an address for control or metrics. The rule judges
+//! addresses: it holds for each address of a name, as resolved for this request.
 //!
-//! Targets of the configuration pass, and so do connections and source addresses that a device sends from: traffic proves them.
+//! Targets of the configuration pass, and so do connections and source addresses of devices: traffic proves them.
 
 use crate::engine::Engine;
 use crate::forwarding::Targets;
@@ -18,17 +18,18 @@ use strowger_core::{Arrival, Target, Transport, via};
 use strowger_message::header::Via;
 use strowger_store::binding::BindingView;
 
-/// Bit of [`Binding::flags`](strowger_store::binding::Binding::flags): the scope of the sender of the REGISTER stands in the three bits from
-/// [`FIRST`] on.
+/// Bit of [`Binding::flags`](strowger_store::binding::Binding::flags): the scope of the sender of the REGISTER is in
+/// the three bits from [`FIRST`] on.
 const KNOWN: u32 = 8;
 const FIRST: u32 = 4;
 
-/// Flags of a binding for the scope of the sender of its REGISTER.
+/// Returns the flags of a binding for the scope of the sender of its REGISTER.
 pub(crate) const fn flags(sender: Scope) -> u32 {
     KNOWN | (sender.bits() as u32) << FIRST
 }
 
-/// Scope of the sender of the REGISTER that made a binding. One of an earlier version has it by the source address of its device alone.
+/// Returns the scope of the sender of the REGISTER that made a binding. A binding of an earlier version has only the
+/// source address of its device.
 pub(crate) fn sender_of(binding: &BindingView<'_>) -> Scope {
     match binding.flags() {
         flags if flags & KNOWN != 0 => Scope::of_bits((flags >> FIRST) as u8),
@@ -37,12 +38,12 @@ pub(crate) fn sender_of(binding: &BindingView<'_>) -> Scope {
 }
 
 impl Policy {
-    /// Scope of the sender of this request.
+    /// Returns the scope of the sender of this request.
     pub(crate) fn scope_of_sender(&self, request: &Request<'_>) -> Scope {
         self.router.scope_of_sender(request)
     }
 
-    /// Whether a peer that sends from an address of this scope may name this target.
+    /// Tells whether a peer that sends from an address of this scope may name this target.
     pub(crate) fn may_name(&self, sender: Scope, target: &Target) -> bool {
         let (identity, address) = (self.router.identity(), &target.address);
         let (machine, ip) = (identity.machine(), address.ip());
@@ -50,7 +51,7 @@ impl Policy {
             return false;
         }
         let scope = machine.scope_of(ip);
-        // A network of others opens no port of this machine, though it has an address there.
+        // A network of other machines opens no port of this machine, even if this machine has an address in it.
         let is_meant =
             |network: &Network| scope > Scope::Machine || network.is_loopback() || network.single().is_some();
         (is_host(ip) && scope >= sender)
@@ -59,19 +60,20 @@ impl Policy {
             || (Scope::of(ip) >= sender && self.listens(target))
     }
 
-    /// Whether a `[[source]]` names this address. A network wider than the private network that the address lies in does not name it.
+    /// Tells whether a `[[source]]` names this address. A network wider than the private network of the address does
+    /// not name it.
     fn is_of_source(&self, ip: IpAddr) -> bool {
         let is_as_narrow = |network: &Network| Scope::of(network.first()) == Scope::of(ip);
         self.source_networks.iter().any(|network| network.contains(ip) && is_as_narrow(network))
     }
 
-    /// Whether a listener takes requests to this target. A large request for UDP may leave by TCP.
+    /// Tells whether a listener takes requests to this target. A large request for UDP may leave by TCP.
     fn listens(&self, target: &Target) -> bool {
         let takes = |transport| self.router.identity().listens(transport, &target.address);
         takes(target.transport) && (target.transport != Transport::Udp || takes(Transport::Tcp))
     }
 
-    /// Takes out the targets that such a peer may not name. Returns whether it took any.
+    /// Takes out the targets that a peer of this scope may not name. Returns whether it took any.
     pub(crate) fn keep_out(&self, targets: &mut Targets, sender: Scope) -> bool {
         let before = targets.len();
         targets.retain(|target| self.may_name(sender, target));
@@ -80,8 +82,8 @@ impl Policy {
 }
 
 impl Engine {
-    /// Target of the response to a request with this top Via ([`via::reply_target`]): the source of the request where the Via names the
-    /// port of a service.
+    /// Returns the target of the response to a request with this top Via ([`via::reply_target`]): the source of the
+    /// request if the Via names the port of a service.
     pub(crate) fn reply_target(&self, top: &Via<'_>, arrival: &Arrival) -> Target {
         let target = via::reply_target(top, arrival);
         match self.policy.router.identity().machine().is_service(&target.without_flow().address) {

@@ -1,4 +1,4 @@
-//! By which ways a phone that registered is reached: over the connection that it did so, or where its Contact says.
+//! Ways to a registered phone: the connection of its REGISTER, or the address of its Contact.
 
 use crate::flows::Flows;
 use strowger_core::routing::contact_repair::is_private;
@@ -7,7 +7,8 @@ use strowger_core::{Flow, ListenerId, Target, Transport};
 use strowger_message::Uri;
 use strowger_store::binding::BindingView;
 
-/// Where a binding is reached: over its flow, at the address that its REGISTER came from. None: its Contact says it.
+/// Returns the target of a binding that is reached over its flow, at the source address of its REGISTER. `None`: it is
+/// reached at its Contact.
 pub(crate) fn target_of(binding: &BindingView<'_>, identity: &Identity) -> Option<Target> {
     let received = binding.received()?;
     let transport = *Transport::ALL.get(received.transport as usize)?;
@@ -18,14 +19,15 @@ pub(crate) fn target_of(binding: &BindingView<'_>, identity: &Identity) -> Optio
     Some(Target { flow: binding.flow().map(Flow::from_bytes), ..Target::new(transport, listener, received.address) })
 }
 
-/// It registered over a connection, and that has ended (RFC 5626 section 5.3: such a flow is not to be used).
+/// Tells whether a phone registered over a connection that has ended (RFC 5626 section 5.3: such a flow is not used).
 pub(crate) fn is_gone(flows: &Flows, target: &Target) -> bool {
     target.transport.is_reliable() && !target.flow.is_some_and(|flow| flows.is_open(flow))
 }
 
-/// Where a phone takes connections itself that registered over one of its own: its Contact says the port (RFC 3261 section
-/// 18.1.1). That is the way to it when its connection is gone, after a restart for one. Only on the very machine that the
-/// connection came from: what else stands in a Contact, of a phone behind NAT, leads nowhere.
+/// Returns the address at which a phone that registered over a connection takes connections itself, with the port of
+/// its Contact (RFC 3261 section 18.1.1). It is the way to the phone when its connection is gone, for example after a
+/// restart. It must be on the very machine that the connection came from: any other address in a Contact, of a phone
+/// behind NAT, leads nowhere.
 pub(crate) fn listens_at(router: &Router, contact: &Uri<'_>, own: ListenerId, flow: &Target) -> Option<Target> {
     if !matches!(flow.transport, Transport::Tcp | Transport::Tls) {
         return None;
@@ -38,20 +40,21 @@ pub(crate) fn listens_at(router: &Router, contact: &Uri<'_>, own: ListenerId, fl
     }
 }
 
-/// Whether a party of a call that sends by a stream from there may take connections at this place, which its Contact says: on the
-/// very machine that it sends from, or where the whole world reaches it. What is said to travel under TLS stays there.
+/// Tells whether a party of a call that sends by a stream may take connections at the address of its Contact: on the
+/// very machine that it sends from, or where the whole world reaches it. A party that uses TLS is reached by TLS only.
 pub(crate) fn may_listen(own: &Target, from: &Target) -> bool {
     let (ip, seen) = (own.address.ip(), from.address.ip());
     let is_there = ip == seen || !is_private(ip, seen);
     is_there && !is_web(from.transport) && (own.transport.is_secure() || !from.transport.is_secure())
 }
 
-/// A browser cannot be called back.
+/// Tells whether the transport is that of a browser, which takes no connections.
 pub(crate) const fn is_web(transport: Transport) -> bool {
     matches!(transport, Transport::Ws | Transport::Wss)
 }
 
-/// No way leads to it: it registered over a connection that has ended, and takes none itself.
+/// Tells whether no way leads to a binding: it was registered over a connection that has ended, and its phone takes
+/// none.
 pub(crate) fn is_unreachable(binding: &BindingView<'_>, identity: &Identity, flows: &Flows, router: &Router) -> bool {
     if !binding.path().is_empty() {
         return false;

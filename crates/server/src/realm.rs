@@ -1,5 +1,5 @@
-//! In which realm a request is judged (RFC 3261 sections 22.1 and 22.3). A domain may have one of its own: then its users are others than
-//! those of the same name elsewhere, and what they prove counts there alone.
+//! Realm in which a request is judged (RFC 3261 sections 22.1 and 22.3). A domain may have a realm of its own. Its
+//! users then differ from those of the same name elsewhere, and their credentials are valid in that realm alone.
 
 use crate::handling::User;
 use strowger_config::{Config, LocalDomain};
@@ -7,13 +7,13 @@ use strowger_core::digest::ChallengeHeader;
 use strowger_core::routing::{Identity, Request};
 use strowger_message::{Name, NameAddr, Uri};
 
-/// The realms of a configuration, compiled.
+/// Compiled realms of a configuration.
 pub(crate) struct Realms {
-    /// By the canonical name of the domain.
+    /// Realms by the canonical name of the domain.
     domains: Vec<(Box<[u8]>, Box<str>)>,
-    /// Of those who are of no domain of ours.
+    /// Realm of parties outside the local domains.
     others: Box<str>,
-    /// Where all share one: the domain whose users are known by their name alone.
+    /// Domain whose users are known by their name alone, if all domains share one realm.
     named_alone: Option<Box<str>>,
 }
 
@@ -25,25 +25,26 @@ impl Realms {
         Self { domains: config.domains.iter().map(realm).collect(), others, named_alone }
     }
 
-    /// The realm in which this request is challenged and judged.
+    /// Returns the realm in which this request is challenged and judged.
     ///
-    /// A REGISTER for this server: that of the domain in which it registers, which To names. Any other request: that of the domain of From. A
-    /// caller that does not show there whose user it is, since it withholds its identity (RFC 3323) or shows that of another (RFC 3325),
-    /// says it in P-Preferred-Identity or P-Asserted-Identity.
+    /// For a REGISTER to this server it is the realm of the domain in To, in which the user registers. For any other
+    /// request it is the realm of the domain in From. A caller whose From does not show its user, because it withholds
+    /// its identity (RFC 3323) or shows that of another (RFC 3325), names it in P-Preferred-Identity or
+    /// P-Asserted-Identity.
     pub(crate) fn judging(&self, identity: &Identity, request: &Request<'_>, header: ChallengeHeader) -> &str {
         if header == ChallengeHeader::WwwAuthenticate {
             return self.of_uri(identity, &request.mandatory.to.uri).unwrap_or(&self.others);
         }
-        let said = || {
+        let stated = || {
             let values = |name| request.message.values::<NameAddr<'_>>(name).flatten();
             let mut named = values(Name::PPreferredIdentity).chain(values(Name::PAssertedIdentity));
             named.find_map(|value| self.of_uri(identity, &value.uri))
         };
-        self.of_uri(identity, &request.mandatory.from.uri).or_else(said).unwrap_or(&self.others)
+        self.of_uri(identity, &request.mandatory.from.uri).or_else(stated).unwrap_or(&self.others)
     }
 
-    /// This name of a user, or what is shown of it, with its domain where that tells it from users of the same name: where domains have realms of
-    /// their own, and behind the first of those that share one.
+    /// Appends its domain to the name of a user if that distinguishes it from users of the same name: if domains have
+    /// realms of their own, and for all but the first of the domains that share one.
     pub(crate) fn with_domain(&self, user: &User, mut name: Vec<u8>) -> Vec<u8> {
         if self.named_alone.as_ref().is_none_or(|domain| *domain.as_bytes() != *user.domain) {
             name.push(b'@');
@@ -52,12 +53,12 @@ impl Realms {
         name
     }
 
-    /// The realm of the users of a local domain. A port in the URI says only which listener was meant.
+    /// Returns the realm of the users of a local domain. A port in the URI only says which listener was meant.
     fn of_uri(&self, identity: &Identity, uri: &Uri<'_>) -> Option<&str> {
         self.of_domain(identity.domain_of(uri.sip()?.host)?)
     }
 
-    /// The realm of the domain with this canonical name.
+    /// Returns the realm of the domain with this canonical name.
     pub(crate) fn of_domain(&self, domain: &[u8]) -> Option<&str> {
         self.domains.iter().find(|(own, _)| **own == *domain).map(|(_, realm)| &**realm)
     }
@@ -104,7 +105,7 @@ mod tests {
             (ANONYMOUS, ANONYMOUS, "", "shared", "shared"),
             (ANONYMOUS, ANONYMOUS, PREFERRED, "shared", "b.example"),
             ("tel:+1", "tel:+1", ASSERTED, "shared", "six"),
-            // From says it.
+            // From decides.
             ("sip:alice@a.example", "tel:+1", PREFERRED, "shared", "shared"),
             (ANONYMOUS, "tel:+1", "P-Preferred-Identity: <sip:alice@c.example>\r\n", "shared", "shared"),
             (ANONYMOUS, "tel:+1", "P-Preferred-Identity: <\r\n", "shared", "shared"),

@@ -1,4 +1,4 @@
-//! Where a request would go, as an answer to its sender (RFC 3261 section 8.3).
+//! Redirection: a response with the places where a request would go (RFC 3261 section 8.3).
 
 use crate::contacts::Contacts;
 use crate::decision::Decision;
@@ -10,12 +10,13 @@ use strowger_core::routing::Routing;
 use strowger_core::shown::shown;
 
 impl Decision {
-    /// Whether a request is answered with this destination; not where it says itself that it goes there.
+    /// Tells whether a request is redirected to this destination. It is not if the request names the destination
+    /// itself.
     pub(crate) fn redirects(&self, destination: &Destination) -> bool {
         self.redirect
             && match destination {
                 Destination::Contacts(_) | Destination::Places(_) => true,
-                // Another URI than the caller's own.
+                // Rules have made another URI than the caller's own.
                 Destination::NextHop { .. } => self.has_other_uri,
                 Destination::FirstContact(_) => false,
             }
@@ -23,7 +24,7 @@ impl Decision {
 }
 
 impl Engine {
-    /// Answers a request with where it would go: 302, for several targets 300.
+    /// Answers a request with the places where it would go: 302, for several targets 300.
     pub(crate) fn redirect(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -69,7 +70,7 @@ fn write_contact(lines: &mut Vec<u8>, uri: &[u8], group: u16, last: u16) {
     lines.extend_from_slice(uri);
     lines.push(b'>');
     if last > 0 {
-        // Thousandths; groups beyond the thousandth are all alike.
+        // Thousandths; groups beyond the thousandth share one value.
         let q = 1_000 - (u32::from(group) * 1_000 / (u32::from(last) + 1)).min(999);
         let text = if q == 1_000 { ";q=1".to_owned() } else { format!(";q=0.{q:03}") };
         lines.extend_from_slice(text.as_bytes());

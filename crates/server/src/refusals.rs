@@ -1,5 +1,6 @@
-//! How many lines the log gets about single requests and connections that were refused or failed: see
-//! [`LogLimiter`](strowger_core::log_limiter::LogLimiter). Bans have lines of their own, which are few.
+//! Log lines about requests and connections that were refused or failed.
+//! [`LogLimiter`](strowger_core::log_limiter::LogLimiter) bounds their number. Bans have lines of their own, which are
+//! few.
 
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -14,7 +15,7 @@ use strowger_core::{Arrival, Now};
 use strowger_message::{Error, Host, Index, Message, Method, Name};
 
 impl Engine {
-    /// A request that was forwarded came to nothing there; the caller hears of it only if it was tried nowhere else.
+    /// Logs that a forwarded request failed at one target. The caller hears of it only if there was no other.
     #[cold]
     pub(crate) fn log_lost(&self, now: Now, event: &Event, reason: &str) {
         let (id, reason) = match event {
@@ -40,7 +41,7 @@ impl Engine {
         );
     }
 
-    /// A request gets this status. Challenges are no refusals: the sender has shown nothing yet.
+    /// Logs the refusal of a request with this status. Challenges are no refusals: the sender has shown nothing yet.
     pub(crate) fn log_refusal(&self, handling: &Handling<'_, '_>, status: u16, why: Why) {
         let request = handling.request;
         let challenge = matches!(status, 401 | 407);
@@ -67,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// The reason for a refusal in words, for the log and the records.
+    /// Returns the reason for a refusal in words, for the log and the records.
     pub(crate) fn refusal_text(&self, status: u16, why: Why) -> Cow<'_, str> {
         match why {
             Why::Text(text) => text.into(),
@@ -81,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// A request that cannot be read, or is not as the RFC has it; what of it can be read is named.
+    /// Logs a request that cannot be read, or violates the RFC, with the parts that can be read.
     #[cold]
     pub(crate) fn log_malformed(&self, now: Now, arrival: &Arrival, message: &Message<'_>, error: Error) {
         let source = arrival.remote;
@@ -104,8 +105,8 @@ impl Engine {
         );
     }
 
-    /// The party that a request names as a user of a domain that is none of ours, by mistake most often: what a phone calls its server is
-    /// taken for the domain. False: its domain is one of ours.
+    /// Logs that a request names a party of a domain that is not local. Most often this is a mistake: a phone takes its
+    /// name of the server for the domain. False: the domain is local.
     fn log_domain(&self, handling: &Handling<'_, '_>, party: Party) -> bool {
         let named = party.uri(handling.request);
         let Some((uri, reason)) = named.sip().and_then(|uri| Some((uri, self.foreign_domain(uri.host)?))) else {
@@ -132,7 +133,7 @@ impl Engine {
         true
     }
 
-    /// Why a host is no domain of this server, with the cure; none: it is one.
+    /// Returns why a host is no domain of this server, with the cure; `None`: it is one.
     pub(crate) fn foreign_domain(&self, host: Host<'_>) -> Option<&'static str> {
         let identity = self.policy.identity();
         if identity.domain_of(host).is_some() {
@@ -151,7 +152,8 @@ impl Engine {
         })
     }
 
-    /// An ACK that goes nowhere, and gets no answer: the call that it is for ends 32 seconds later (RFC 3261 section 13.3.1.4).
+    /// Logs an ACK that is dropped. It gets no response, and its call ends 32 seconds later (RFC 3261 section
+    /// 13.3.1.4).
     pub(crate) fn log_ack(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) {
         if !self.may_say(handling, Kind::Request) {
             return;
@@ -167,7 +169,7 @@ impl Engine {
         tracing::info!(%call_id, %source, uri = %shown(routing.uri_text), reason, "ACK dropped");
     }
 
-    /// Whether a line of this kind may be written about this request.
+    /// Tells whether a line of this kind may be written about this request.
     pub(crate) fn may_say(&self, handling: &Handling<'_, '_>, kind: Kind) -> bool {
         self.shared.log_limiter.allow(kind, handling.request.arrival.remote.ip(), handling.now.mono)
     }
@@ -178,7 +180,7 @@ fn kind_of(handling: &Handling<'_, '_>) -> Kind {
 }
 
 impl ProcessState {
-    /// Logs how many lines were left out, once a minute; `now` in milliseconds.
+    /// Logs the number of suppressed lines, once a minute. `now` is in milliseconds.
     pub fn report_suppressed(&self, now: u64) {
         let suppressed = self.log_limiter.suppressed(now);
         if suppressed.count() > 0 {

@@ -28,20 +28,20 @@ use strowger_store::error::StoreError;
 use strowger_store::location::{self, Step, UpdateError, UpdateStatus};
 use strowger_store::ticket::{SinkId, Ticket};
 
-/// Bit of [`Binding::flags`]: the contact names a user of ours, whose contacts stand for it.
+/// Bit of [`Binding::flags`]: the contact names a local user, whose contacts stand for it.
 pub(crate) const LEADS_ON: u32 = 2;
 
-/// Where a contact leads, if it is to this server.
+/// Destination of a contact that leads to this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Here {
-    /// To a user of ours: calls are forwarded.
+    /// Local user: calls are forwarded to it.
     User,
-    /// To the server itself, which would get back what it sends there.
+    /// Server itself: it would get back each request that it sends there.
     Server,
 }
 
 impl Engine {
-    /// Whether the sender of a REGISTER may change the bindings that it names.
+    /// Decides whether the sender of a REGISTER may change the bindings that it names.
     pub(crate) fn authorize_registration(&self, handling: &Handling<'_, '_>) -> Verdict {
         let party = handling.request.mandatory.to.uri;
         if party.sip().is_none_or(|uri| uri.user.is_none()) || !self.is_party_local(&party) {
@@ -54,7 +54,7 @@ impl Engine {
         shown.map_or_else(Verdict::from, |(proof, registrant)| Verdict::Register(proof, registrant))
     }
 
-    /// The registrar: changes the bindings, has the credentials kept of the one who registers, and answers.
+    /// Changes the bindings, has the credentials of the registrant stored, and answers.
     pub(crate) fn register(&mut self, handling: &mut Handling<'_, '_>, registrant: Option<&Registrant>) {
         let mut aor = std::mem::take(&mut self.aor);
         aor.clear();
@@ -75,7 +75,7 @@ impl Engine {
     ) {
         let (request, replayed) = (handling.request, handling.progress.proof.replayed);
         let (shared, policy) = (self.shared.clone(), self.policy.clone());
-        // The ticket must be there before the table may give it back.
+        // The table may return the ticket, so it must exist before.
         let durable = self.written;
         let may_wait = durable.is_some() || registrant.is_some();
         let id = may_wait.then(|| self.suspended.insert(Suspended::Registration(Box::default())));
@@ -213,7 +213,7 @@ impl Engine {
                 Reply { why: Why::Logged, ..Reply::refused(403) }
             }
             UpdateError::TableFull | UpdateError::Refused(_) => {
-                // The store tells of its trouble once; a line for each phone would bury that.
+                // The store logs its failure once; a warning for each phone would bury that line.
                 tracing::debug!(%call_id, aor = %shown(aor), reason = %brief(&error), "registration refused");
                 Reply::overloaded()
             }
@@ -227,7 +227,7 @@ impl Engine {
         self.reply(handling, reply);
     }
 
-    /// A registration is kept, or could not be.
+    /// Takes the result of writing the bindings of a registration.
     pub(crate) fn written(&mut self, ticket: u64, result: Result<(), StoreError>, out: &mut Outbox) {
         let Some(Suspended::Registration(waiting)) = self.suspended.get_mut(Id::from_u64(ticket)) else { return };
         if let Err(error) = result {
@@ -238,7 +238,7 @@ impl Engine {
         self.registered(ticket, result.is_err(), out);
     }
 
-    /// The credentials of a registration are kept, or could not be.
+    /// Takes the result of storing the credentials of a registration.
     pub(crate) fn credentials_kept(&mut self, ticket: u64, error: Option<CacheError>, out: &mut Outbox) {
         let Some(Suspended::Registration(waiting)) = self.suspended.get(Id::from_u64(ticket)) else { return };
         if let (Some(error), true) = (error, waiting.stores) {
@@ -248,7 +248,7 @@ impl Engine {
         self.registered(ticket, fails, out);
     }
 
-    /// Of the answers that a registration waits for, one is there. With the last its 200 leaves, or its 500.
+    /// Counts one result of those that a registration waits for. With the last one its 200 or 500 leaves.
     fn registered(&mut self, ticket: u64, fails: bool, out: &mut Outbox) {
         let id = Id::from_u64(ticket);
         let Some(Suspended::Registration(waiting)) = self.suspended.get_mut(id) else { return };
@@ -273,31 +273,31 @@ impl Engine {
     }
 }
 
-/// Why a REGISTER changes nothing.
+/// Reason why a REGISTER changes nothing.
 #[derive(Debug)]
 enum RegistrationError {
     Registrar(Refusal),
-    /// A contact, or its Path, names this server: what is sent there comes back.
+    /// Contact or Path that names this server: requests to it would come back.
     LeadsHere,
-    /// Its credentials were used before, and it is no copy of the request that used them.
+    /// Credentials that were used before, in a request that is no copy of the one that used them.
     Replayed,
 }
 
-/// This very request made one of the bindings, and names contacts.
+/// Tells whether this very request made one of the bindings, and names contacts.
 fn is_of(request: &Request<'_>, current: &location::ExistingBindings<'_>) -> bool {
     request.message.has(Name::Contact)
         && current.iter().any(|binding| binding.call_id() == request.call_id && binding.cseq() == request.cseq)
 }
 
-/// What a decision looks at besides the request.
+/// Conditions of a decision besides the request.
 struct Conditions<'a> {
     node: u16,
     repair: bool,
     is_unreachable: &'a dyn Fn(&BindingView<'_>) -> bool,
     here: &'a dyn Fn(&Uri<'_>) -> Option<Here>,
-    /// Scope of the address that the request comes from.
+    /// Scope of the source address of the request.
     sender: Scope,
-    /// A Route with this URI is this server's.
+    /// Tells whether a Route with this URI names this server.
     is_own: &'a dyn Fn(&Uri<'_>) -> bool,
 }
 
@@ -326,7 +326,7 @@ fn decide<'c>(
             q: b.q(),
             instance: b.instance(),
             reg_id: b.reg_id(),
-            // Only then does it matter.
+            // It matters only then.
             unreachable: is_full && (conditions.is_unreachable)(&b),
             elsewhere: b.received().is_some_and(|from| from.address.ip() != request.arrival.remote.ip()),
         })
@@ -339,10 +339,10 @@ fn decide<'c>(
     let bytes = message.bytes();
     let arrival = request.arrival;
     let translated = is_translated(&request.mandatory.via, arrival);
-    // Another proxy brought it: where its device is the Path says, or the Contact itself (RFC 3327 section 1).
+    // If another proxy forwarded it, the Path or the Contact itself tells where its device is (RFC 3327 section 1).
     let direct = is_first_hop(&message);
-    // The first hop of a flow is this server, and it answers what keeps flows of streams alive (RFC 5626 sections 3.5.1 and 6). It
-    // knows no STUN, so a datagram is no flow.
+    // This server is the first hop of a flow, and answers the keep-alives of streams (RFC 5626 sections 3.5.1 and 6).
+    // It knows no STUN, so a datagram is no flow.
     let keeps_flow = if direct { arrival.transport.is_reliable() } else { edge_keeps_flows(&message) };
     if keeps_flow && registrar.upserts().iter().any(|upsert| upsert.reg_id != 0) {
         lines.extend_from_slice(b"Require: outbound\r\n");
@@ -359,10 +359,10 @@ fn decide<'c>(
             _ => false,
         };
         let is_repaired = direct && (arrival.transport.is_reliable() || (conditions.repair && moved));
-        // An address that reaches less far than the source is one of the network of the device, though this server may have the same one in its
-        // own network.
+        // An address that reaches less far than the source belongs to the network of the device, though this server may
+        // have the same address in its own network.
         let is_elsewhere = is_repaired && matches!(&parsed, Some(Uri::Sip(uri)) if is_narrower(uri, &arrival.remote));
-        // By its Path another proxy brings to a contact what it names.
+        // Along the Path another proxy takes requests to the address of the contact.
         let names_here = |_: &Uri<'_>| registrar.path().is_empty() && !is_elsewhere;
         let here = parsed.filter(names_here).and_then(|uri| (conditions.here)(&uri));
         if here == Some(Here::Server) {
@@ -402,7 +402,7 @@ fn decide<'c>(
     Ok(steps)
 }
 
-/// A proxy on the way says by `ob` that it keeps the flows of its devices alive (RFC 5626 section 5.1).
+/// Tells whether a proxy on the way promises by `ob` to keep the flows of its devices alive (RFC 5626 section 5.1).
 fn edge_keeps_flows(message: &Message<'_>) -> bool {
     message.paths().flatten().any(|hop| hop.uri.sip().is_some_and(|uri| uri.params.find(b"ob").is_some()))
 }

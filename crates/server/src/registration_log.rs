@@ -1,4 +1,4 @@
-//! Registrations in the log: made, refreshed, removed, expired.
+//! Log of registrations: made, refreshed, removed, expired.
 
 use crate::line_rate::LineRate;
 use crate::process_state::ProcessState;
@@ -11,16 +11,17 @@ use strowger_message::Name;
 use strowger_store::binding::BindingView;
 use tracing::level_filters::LevelFilter;
 
-/// What one REGISTER changed, to be logged when it is kept. Empty and without memory of its own where there is nothing to log.
+/// Changes by one REGISTER, which are logged when they are stored. Without anything to log it is empty and has no
+/// memory.
 #[derive(Debug, Default)]
 pub(crate) struct Changes(Vec<Change>);
 
 #[derive(Debug)]
 struct Change {
     event: Event,
-    /// As it is shown.
+    /// Contact in printable form.
     contact: String,
-    /// Until it expires.
+    /// Seconds until it expires.
     seconds: u64,
 }
 
@@ -29,16 +30,16 @@ enum Event {
     Registered,
     Refreshed,
     Unregistered,
-    /// Unreachable, and in the way of a new one.
+    /// An unreachable binding made room for a new one.
     Dropped,
 }
 
-/// The sender of the REGISTER.
+/// Sender of the REGISTER.
 #[derive(Debug)]
 pub(crate) struct Sender {
     source: SocketAddr,
     transport: &'static str,
-    /// As they are shown.
+    /// User-Agent in printable form; so is the Call-ID.
     agent: String,
     call_id: String,
 }
@@ -60,7 +61,7 @@ impl Changes {
         self.0.is_empty()
     }
 
-    /// What the registrar has decided on the bindings `current`.
+    /// Notes the decision of the registrar on the bindings `current`.
     pub(crate) fn note(
         &mut self,
         now: Now,
@@ -95,7 +96,7 @@ impl Changes {
         }
     }
 
-    /// They are kept. `aor` as it is shown.
+    /// Logs the changes, which are stored. `aor` is in printable form.
     pub(crate) fn log(&self, aor: &str, sender: &Sender) {
         let Sender { source, transport, agent, call_id } = sender;
         for Change { event, contact, seconds } in &self.0 {
@@ -118,12 +119,12 @@ impl Changes {
     }
 }
 
-/// Whether the log takes lines about registrations.
+/// Tells whether the log takes lines about registrations.
 pub(crate) fn is_wanted() -> bool {
     tracing::enabled!(tracing::Level::INFO)
 }
 
-/// A binding that was not refreshed in time, to be logged when the table is not locked any more.
+/// Binding that was not refreshed in time. It is logged after the table is unlocked.
 #[derive(Debug)]
 pub(crate) struct Expired {
     aor: String,
@@ -134,7 +135,7 @@ pub(crate) struct Expired {
 }
 
 impl Expired {
-    /// None: no line is wanted, or there are too many.
+    /// Copies an expired binding for the log. `None`: no line is wanted, or there are too many.
     pub(crate) fn of(binding: &BindingView<'_>, shared: &ProcessState, now: u64) -> Option<Self> {
         let lines = &shared.registration_lines;
         let wanted = LevelFilter::current() >= LevelFilter::INFO && lines.may_log(now) && is_wanted();

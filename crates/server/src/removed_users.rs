@@ -14,7 +14,7 @@ const MOST: usize = 65_536;
 /// dialog make its route token no younger, and let it outlast any time.
 #[derive(Debug, Default)]
 pub struct RemovedUsers {
-    /// Whether there was a removal. Read without the lock.
+    /// Set once there was a removal. It is read without the lock.
     any: AtomicBool,
     users: Mutex<Removals>,
 }
@@ -22,7 +22,7 @@ pub struct RemovedUsers {
 #[derive(Debug, Default)]
 struct Removals {
     of_user: HashMap<AccountHash, u64>,
-    /// The last one.
+    /// Moment of the last removal.
     last: u64,
 }
 

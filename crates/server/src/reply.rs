@@ -1,8 +1,8 @@
-//! Answers of the server's own.
+//! Responses of this server itself.
 //!
-//! The source of a UDP request may be forged. So one that proved nothing, neither by a password nor by what we wrote into its call,
-//! gets one answer of at most three times its size, which no timer sends again. What a callee answers it gets as it comes, and again
-//! only as long as all of that is no more than three times its size.
+//! The source of a UDP request may be forged. So a request that proved nothing, neither by a password nor by a token or
+//! seal of this server, gets one response of at most three times its size, which no timer retransmits. Responses of a
+//! callee are passed on to it, and retransmitted only as long as their sum is no more than three times its size.
 
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -11,7 +11,7 @@ use strowger_core::routing::Request;
 use strowger_core::transaction::{MOST_TIMES, length_as_sent};
 use strowger_message::{Method, Name, Uri, respond};
 
-/// What this server answers to a request, and why.
+/// Response of this server to a request, and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -29,39 +29,39 @@ pub(crate) enum Lines {
         header: ChallengeHeader,
         stale: bool,
     },
-    /// Of what Require names: what a server does not know (RFC 3261 section 8.2.2.3).
+    /// Option tags of Require that the server does not know (RFC 3261 section 8.2.2.3).
     Unsupported,
-    /// What Proxy-Require names: a proxy knows none (section 16.3 item 5).
+    /// Option tags of Proxy-Require: a proxy knows none (section 16.3 item 5).
     UnsupportedByProxy,
     Allow,
-    /// What the server can do (section 11.2).
+    /// Capabilities of the server (section 11.2).
     Capabilities,
     RetryAfter,
-    /// The event packages of this server: none (RFC 6665 section 8.3.2).
+    /// Event packages of this server: none (RFC 6665 section 8.3.2).
     AllowEvents,
-    /// The shortest session timer, in seconds (RFC 4028 section 5).
+    /// Shortest session timer, in seconds (RFC 4028 section 5).
     MinSe(u32),
 }
 
-/// Why a request is refused, for the operator: the peer gets the status alone.
+/// Reason of a refusal, for the operator. The peer gets the status alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// What the status code means says all.
+    /// Meaning of the status code, which needs no more words.
     Status,
     Text(&'static str),
-    /// This party is of a domain that is none of ours, by mistake most often.
+    /// Domain of this party that is not local, most often by mistake.
     Domain(Party),
-    /// The rule at this place of the configuration answers so.
+    /// Rule at this place of the configuration, which answers so.
     Rule(usize),
-    /// The filter at this place of the configuration answers so.
+    /// Filter at this place of the configuration, which answers so.
     Filter(usize),
-    /// There are as many calls as the limit at this place of the configuration lets.
+    /// Limit of calls at this place of the configuration, which is full.
     Limit(usize),
-    /// It was logged with more than a text.
+    /// Earlier log line with more than a text.
     Logged,
 }
 
-/// Whom a request names.
+/// Party that a request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
     RequestUri,
@@ -70,7 +70,7 @@ pub(crate) enum Party {
 }
 
 impl Party {
-    /// The URI by which a request names it.
+    /// Returns the URI by which a request names the party.
     pub(crate) fn uri<'m>(self, request: &Request<'m>) -> Uri<'m> {
         match self {
             Self::RequestUri => request.uri,
@@ -80,7 +80,7 @@ impl Party {
     }
 }
 
-/// By what a reply is counted, beside its transaction.
+/// Counter of a reply, apart from those of its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     Not,
@@ -97,17 +97,17 @@ impl Reply {
         Self { status, lines: Lines::None, why: Why::Status, counted: Counted::Not }
     }
 
-    /// Something is wrong with the request.
+    /// Creates a reply to a faulty request.
     pub(crate) const fn refused(status: u16) -> Self {
         Self { counted: Counted::Refused, ..Self::new(status) }
     }
 
-    /// There is no such user, or it cannot be reached.
+    /// Creates a reply about a user that does not exist, or cannot be reached.
     pub(crate) const fn not_found(status: u16) -> Self {
         Self { counted: Counted::NotFound, ..Self::new(status) }
     }
 
-    /// This party is no user of this server.
+    /// Creates a 404 about a party that is no user of this server.
     pub(crate) const fn unknown(party: Party) -> Self {
         Self { why: Why::Domain(party), ..Self::not_found(404) }
     }
@@ -117,12 +117,12 @@ impl Reply {
         Self { lines, counted: Counted::Challenge, ..Self::new(header.status()) }
     }
 
-    /// 503 because a bound is reached.
+    /// Creates a 503 because a bound is reached.
     pub(crate) const fn overloaded() -> Self {
         Self { lines: Lines::RetryAfter, counted: Counted::Overloaded, ..Self::new(503) }
     }
 
-    /// 503 because the process is about to end.
+    /// Creates a 503 because the process is about to end.
     pub(crate) const fn shutting_down() -> Self {
         let why = Why::Text("shutting down");
         Self { lines: Lines::RetryAfter, why, counted: Counted::Shutdown, ..Self::new(503) }
@@ -203,7 +203,7 @@ impl Engine {
                     text.extend_from_slice(b"Supported: path\r\n");
                 }
             }
-            // When to try again (section 21.5.4).
+            // Time to the next try (section 21.5.4).
             Lines::RetryAfter => text.extend_from_slice(b"Retry-After: 5\r\n"),
             Lines::AllowEvents => text.extend_from_slice(b"Allow-Events:\r\n"),
             Lines::MinSe(seconds) => {
@@ -236,8 +236,8 @@ impl Engine {
         policy.authenticator.write_challenges(handling.now, &demand, text);
     }
 
-    /// Sends a response: through the transaction of the request, or without one. `lines`: further header lines. False: it is longer than
-    /// its request earned, and is withheld.
+    /// Sends a response, through the transaction of the request or without one. `lines`: further header lines. False:
+    /// the response is too long for a request that proved nothing, and is withheld.
     pub(crate) fn respond(&mut self, handling: &mut Handling<'_, '_>, status: u16, why: Why, lines: &[u8]) -> bool {
         if status >= 300 {
             self.log_refusal(handling, status, why);
@@ -266,11 +266,12 @@ impl Engine {
             handling.out.send(target, range, 0);
             return true;
         };
-        // A client that has heard nothing yet sends the request again, and gets an answer for it each time: it needs no other, and a forged
-        // source none at all, for which nothing is kept (RFC 3261 section 26.3.2.4).
+        // A client that has heard nothing sends the request again, and gets a response each time, so it needs no
+        // transaction. A forged source then costs no memory (RFC 3261 section 26.3.2.4).
         let is_proven = proven || handling.progress.trying || status < 200;
-        // A look-up that failed may do better a moment later: without its transaction a copy of what was answered 500 would ring. And the
-        // ACK of a failure in a dialog bears the tag of another element, and is known by the transaction alone.
+        // Two exceptions. A failed look-up may succeed a moment later: without its transaction a copy of a request
+        // answered 500 would ring. And the ACK for a failure in a dialog bears the tag of another element, and is
+        // matched by the transaction alone.
         let is_kept = is_proven || status == 500 || (request.method == Method::Invite && !request.to_tag.is_empty());
         if is_kept && !is_proven {
             self.transactions.doubt(server, 0);
@@ -282,7 +283,8 @@ impl Engine {
         true
     }
 
-    /// A response of our own; its To tag is known again when it comes back. `phrase`: in place of the usual one.
+    /// Writes a response of this server. The server recognises its To tag when it comes back. `phrase` replaces the
+    /// usual reason phrase.
     pub(crate) fn write_response(
         &self,
         request: &Request<'_>,
@@ -299,15 +301,15 @@ impl Engine {
         builder.finish(b"");
     }
 
-    /// Shortens the answer that begins at `from`, which its request did not earn, if it is too long: what it need not say goes. False if
-    /// it is too long all the same.
+    /// Drops the optional lines of the response at `from`, to a request that proved nothing, if it is too long. False:
+    /// it is still too long.
     fn fit(&self, request: &Request<'_>, status: u16, from: usize, out: &mut Vec<u8>) -> bool {
         let size = length_as_sent(&request.message, &request.mandatory.via);
         if is_in_bounds(out.len() - from, size) {
             return true;
         }
         if matches!(status, 401 | 407) {
-            // It says nothing without its challenges.
+            // It is useless without its challenges.
             let end = out.len() - END.len();
             out.drain(end - self.policy.server_line.len()..end);
         } else {
@@ -318,7 +320,7 @@ impl Engine {
         is_in_bounds(out.len() - from, size)
     }
 
-    /// Of a request that goes on and proved nothing its source is sent no more than it earned, of which so many bytes are spent.
+    /// Bounds the bytes that the source of an unproven, forwarded request is sent. `spent`: bytes already used.
     pub(crate) fn doubt_unproven(&mut self, handling: &Handling<'_, '_>, spent: usize) {
         if let (Some(server), false) = (handling.server, handling.is_proven()) {
             let request = handling.request;
@@ -328,10 +330,10 @@ impl Engine {
     }
 }
 
-/// How each answer without a body ends.
+/// End of each response without a body.
 const END: &[u8] = b"Content-Length: 0\r\n\r\n";
 
-/// An answer of this length gives a peer that forges the source of a request no more bytes than it is worth.
+/// Tells whether a response of this length is too short to be worth the forging of the source of its request.
 pub(crate) const fn is_in_bounds(answer: usize, request: usize) -> bool {
     answer <= MOST_TIMES * request
 }

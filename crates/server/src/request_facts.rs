@@ -1,4 +1,4 @@
-//! What rules may ask of a request.
+//! Facts of a request that rules may ask for.
 
 use crate::engine::Engine;
 use crate::handling::{Handling, User};
@@ -15,15 +15,15 @@ use strowger_message::uri::tel::dialled;
 use strowger_message::{Host, Method, Name, SipUri, Uri};
 use strowger_rules::{AddressField, Facts, FlagField, NumberField, TextField};
 
-/// What rules may ask of a request. To make it and to ask it allocates nothing.
+/// Facts of a request that rules may ask for. Neither their making nor their use allocates memory.
 pub(crate) struct RequestFacts<'a, 'm> {
     engine: &'a Engine,
     now: Now,
     pub(crate) request: &'a Request<'m>,
     routing: &'a Routing<'a>,
-    /// The user that has shown a password.
+    /// User that has shown a password.
     pub(crate) user: Option<&'a User>,
-    /// It begins a call, which may count.
+    /// True: it begins a call, which may count under limits.
     pub(crate) begins_call: bool,
     from_host: Option<FactText<'a>>,
     to_host: Option<FactText<'a>>,
@@ -31,10 +31,10 @@ pub(crate) struct RequestFacts<'a, 'm> {
     undone: Undone,
 }
 
-/// As long as user parts and numbers mostly are at most.
+/// Text with room for most user parts and numbers.
 type ShortText = SmallVec<[u8; 64]>;
 
-/// Texts that are not in the request as rules see them, made when a rule asks.
+/// Texts that rules see in another form than the request has, made when a rule asks.
 #[derive(Default)]
 struct Undone {
     from: OnceCell<ShortText>,
@@ -43,16 +43,16 @@ struct Undone {
     number: OnceCell<Option<ShortText>>,
 }
 
-/// Text of a request: as it stands there, or written here.
+/// Text of a request: part of the request, or written here.
 enum FactText<'a> {
     There(&'a [u8]),
-    /// An address, which always has room.
+    /// Address, which always has room.
     Here(SmallVec<[u8; 64]>),
 }
 
 impl<'a> FactText<'a> {
-    /// A host as it is written, a name without the dot at its end, with which it is the same name (RFC 1034 section 3.1). In place of an alias of a
-    /// domain stands its canonical name.
+    /// Returns a host as it is written. A name has no dot at its end, with which it is the same name (RFC 1034 section
+    /// 3.1). The canonical name of a domain replaces its aliases.
     fn of_host(identity: &'a Identity, uri: &Uri<'a>) -> Option<Self> {
         let Uri::Sip(SipUri { host, .. }) = uri else { return None };
         if let Some(domain) = identity.shown_domain(*host) {
@@ -80,7 +80,7 @@ impl Deref for FactText<'_> {
     }
 }
 
-/// Takes what is written.
+/// Writer into a buffer.
 #[derive(Default)]
 struct Address(SmallVec<[u8; 64]>);
 
@@ -92,7 +92,7 @@ impl fmt::Write for Address {
 }
 
 impl<'a, 'm> RequestFacts<'a, 'm> {
-    /// Whether a URI of the configuration names a user of this server.
+    /// Tells whether a URI of the configuration names a user of this server.
     pub(crate) fn names_user(&self, uri: &str) -> bool {
         Uri::parse(uri.as_bytes()).is_ok_and(|uri| self.engine.names_user(&uri))
     }
@@ -116,7 +116,7 @@ impl<'a, 'm> RequestFacts<'a, 'm> {
 }
 
 impl RequestFacts<'_, '_> {
-    /// What calls are counted by, of this one; none: it has no such thing.
+    /// Returns the value of this call by which a limit counts; `None`: it has none.
     pub(crate) fn counted_value(&self, per: CountedPer) -> Option<Vec<u8>> {
         let aor = |uri: &Uri<'_>| Some(self.engine.aor_of(uri));
         match per {
@@ -126,7 +126,7 @@ impl RequestFacts<'_, '_> {
             CountedPer::SourceAddress => Some(self.engine.source_of(self.request.arrival).to_string().into_bytes()),
             CountedPer::Caller => aor(&self.request.mandatory.from.uri),
             CountedPer::Callee => aor(&self.routing.uri),
-            // Which that is its places say.
+            // The places of the call tell the gateway.
             CountedPer::Gateway => None,
         }
     }
@@ -136,7 +136,7 @@ fn user_of<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
     uri.sip().and_then(|uri| uri.user)
 }
 
-/// What stands before the first colon.
+/// Returns the text before the first colon.
 fn scheme_of(uri: &[u8]) -> &[u8] {
     uri.split(|byte| *byte == b':').next().unwrap_or_default()
 }
@@ -145,7 +145,7 @@ fn port_of(uri: &Uri<'_>) -> Option<u64> {
     uri.sip()?.port.map(u64::from)
 }
 
-/// The number that a URI is for: that of a tel URI, or a user that is one.
+/// Returns the number that a URI is for: that of a tel URI, or a user that is a number.
 pub(crate) fn number_of<'a>(uri: &Uri<'a>) -> Option<impl Iterator<Item = u8> + Clone + use<'a>> {
     dialled(match uri {
         Uri::Tel(tel) => tel.number,
@@ -154,7 +154,7 @@ pub(crate) fn number_of<'a>(uri: &Uri<'a>) -> Option<impl Iterator<Item = u8> + 
 }
 
 impl RequestFacts<'_, '_> {
-    /// A user part with its escapes undone: `%62ob` is `bob` (RFC 3261 section 19.1.4).
+    /// Returns a user part with its escapes decoded: `%62ob` is `bob` (RFC 3261 section 19.1.4).
     fn user_text<'s>(&'s self, uri: &Uri<'s>, undone: &'s OnceCell<ShortText>) -> Option<&'s [u8]> {
         let user = user_of(uri)?;
         let is_escaped = user.contains(&b'%');
@@ -229,7 +229,7 @@ impl Facts for RequestFacts<'_, '_> {
             }
             FlagField::RequestRouted => self.routing.route.is_some() || self.routing.leads_elsewhere(),
             FlagField::Authenticated => self.user.is_some(),
-            // A To tag alone hides no INVITE that begins a call.
+            // A To tag alone does not hide an INVITE that begins a call.
             FlagField::InDialog if self.request.method == Method::Invite => {
                 engine.is_within_dialog(self.now, self.request, self.routing)
             }

@@ -1,4 +1,4 @@
-//! The third stage: where a request goes (RFC 3261 section 16.5).
+//! Third stage: destination of a request (RFC 3261 section 16.5).
 
 use crate::contacts::{Contact, Contacts};
 use crate::decision::{AfterFailure, Decision};
@@ -21,12 +21,12 @@ use strowger_core::{Arrival, ListenerId, Target, Transport};
 use strowger_message::{Method, SipUri, Uri};
 use strowger_store::subscriber;
 
-/// Why the addresses of a next hop are not at hand.
+/// Reason why the addresses of a next hop are missing.
 #[derive(Debug)]
 pub(crate) enum NoHop {
-    /// A name is to be looked up first.
+    /// Name that must be looked up first.
     Ask(Question),
-    /// The peer that named it may name none of them ([`crate::reach`]).
+    /// Refusal: the peer that named the next hop may name none of its addresses ([`crate::reach`]).
     Denied,
 }
 
@@ -37,7 +37,8 @@ impl From<Question> for NoHop {
 }
 
 impl Engine {
-    /// Where a request goes that may be forwarded, and where it would go if that fails. `contacts` gets those of a user of ours.
+    /// Returns the destination of an admitted request, and its destinations after a failure. `contacts` gets those of a
+    /// local user.
     pub(crate) fn route(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
         let first = self.first_destination(handling, routing, contacts);
         let failed = if let Verdict::Reply(reply) = &first { Some(reply.status) } else { None };
@@ -48,7 +49,7 @@ impl Engine {
         verdict
     }
 
-    /// What becomes of a request with this first destination by what rules say of failures.
+    /// Applies the failure rules to the first destination of a request.
     pub(crate) fn with_failures(&self, handling: &Handling<'_, '_>, verdict: Verdict) -> Verdict {
         match (&verdict, &handling.progress.decision) {
             (Verdict::Forward(_), Some(decision)) if !decision.on_failure.is_empty() => {
@@ -63,7 +64,7 @@ impl Engine {
         }
     }
 
-    /// The addresses of the places where a request goes if it fails, in the order of [`Decision::on_failure`].
+    /// Returns the targets of the places for failures, in the order of [`Decision::on_failure`].
     pub(crate) fn targets_on_failure(
         &self,
         handling: &Handling<'_, '_>,
@@ -72,7 +73,7 @@ impl Engine {
         decision.on_failure.iter().map(|failure| self.targets_of_places(handling, &failure.to)).collect()
     }
 
-    /// Where a request goes first, as if no rule said a word of failures.
+    /// Returns the first destination of a request, before any failure rule.
     pub(crate) fn first_destination(
         &self,
         handling: &Handling<'_, '_>,
@@ -86,11 +87,11 @@ impl Engine {
             return self.route_to_user(handling, routing, contacts);
         }
         let otherwise = match routing.uri.sip() {
-            // A number or a service that no setting leads on has no next hop at all.
+            // A number or a service that no setting routes has no next hop.
             None if routing.route.is_none() => 404,
-            // The party of a call whose connection is gone may come back.
+            // The party of a call has lost its connection, and may come back.
             _ if routing.device.is_some() => 480,
-            // A next hop that cannot be reached counts as one that answers 503, which goes upstream as 500 (section 16.7 step 6).
+            // An unreachable next hop counts as one that answers 503, which goes upstream as 500 (section 16.7 step 6).
             _ => 500,
         };
         let targets = match self.next_hop(handling, routing, &mut contacts.text) {
@@ -104,7 +105,7 @@ impl Engine {
         Verdict::Forward(Destination::NextHop { targets, otherwise })
     }
 
-    /// Where rules say.
+    /// Routes a request to the places of rules.
     fn route_to_places(&self, handling: &Handling<'_, '_>, places: &Places) -> Verdict {
         match self.targets_of_places(handling, places) {
             Ok(targets) => Verdict::Forward(Destination::Places(targets)),
@@ -112,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// The contacts of a local user; 404 if there is no such user, 480 if it is not registered.
+    /// Routes a request to the contacts of a local user; 404 if there is no such user, 480 if it is not registered.
     fn route_to_user(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
         if self.asks_itself(handling.request, &routing.uri) {
             let reply = Reply::refused(489).with(Lines::AllowEvents);
@@ -135,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// The targets of each of these contacts, without those that the sender of its REGISTER may not name.
+    /// Returns the targets of each contact, without those that the sender of its REGISTER may not name.
     pub(crate) fn targets_of_contacts(
         &self,
         handling: &Handling<'_, '_>,
@@ -161,7 +162,7 @@ impl Engine {
         Ok(targets)
     }
 
-    /// No contact is registered under this address: because there is no such user (404), or because its phones are away (480).
+    /// Answers a request to an address without contacts: 404 if there is no such user, 480 if its phones are away.
     fn without_contact(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         let Uri::Sip(uri) = &routing.uri else { return Reply::not_found(404).into() };
         let known = match self.exists(handling, uri, Ok(subscriber::Answer::Exists)) {
@@ -184,7 +185,7 @@ impl Engine {
         }
     }
 
-    /// Where the first contact of a user leads by its own words, if that needs no look-up.
+    /// Returns the target that the URI of a contact names, if that needs no look-up.
     pub(crate) fn contact_target(&self, contacts: &Contacts, contact: &Contact) -> Option<Target> {
         match self.policy.router.next_hop(&contacts.uri(contact)?, contact.listener) {
             NextHop::Known(target) => Some(target).filter(|target| self.policy.may_name(contact.sender, target)),
@@ -192,8 +193,8 @@ impl Engine {
         }
     }
 
-    /// The targets of a phone that registered from there: its connection, while that is open, and where it takes others. None of
-    /// them: it is not there (section 21.4.18).
+    /// Returns the targets of a phone that registered from `from`: its connection while that is open, older
+    /// connections, and the address where it listens. Empty: the phone is away (section 21.4.18).
     fn targets_of_contact(&self, contacts: &Contacts, contact: &Contact, from: Target) -> Targets {
         let flows = &self.shared.flows;
         let own = contacts.uri(contact).and_then(|uri| listens_at(&self.policy.router, &uri, contact.listener, &from));
@@ -206,7 +207,7 @@ impl Engine {
         std::iter::once(from).chain(older).chain(other).collect()
     }
 
-    /// The addresses that the request's Route or Request-URI names.
+    /// Returns the addresses that the request's Route or Request-URI names.
     pub(crate) fn next_hop(
         &self,
         handling: &Handling<'_, '_>,
@@ -222,9 +223,10 @@ impl Engine {
         self.named_by(routing.scope.unwrap_or_else(|| self.policy.scope_of_sender(request)), targets)
     }
 
-    /// The targets of the party of a call that is not where its Contact says: from where it sent that, while the connection is open; a
-    /// binding with this Contact that it has made since, after it connected again or this server restarted; at last what its Contact
-    /// says, where it may listen.
+    /// Returns the targets of a party of a call that is not at the address of its Contact. First comes the source of
+    /// that Contact, while the connection is open; then a binding with this Contact that the party has made since,
+    /// after it reconnected or this server restarted; at last the address of the Contact, if the party may listen
+    /// there.
     fn targets_of_party(
         &self,
         handling: &Handling<'_, '_>,
@@ -238,7 +240,8 @@ impl Engine {
         }
         let Uri::Sip(contact) = &routing.uri else { return Ok(targets) };
         targets.extend(self.target_of_binding(handling, contact, scratch).filter(|other| *other != target));
-        // What is said to travel under TLS does (section 26.2.2). By WebSocket it may as far as a server in front of this one.
+        // A sips Contact is reached by TLS only (section 26.2.2). A WebSocket may be secure up to a server in front of
+        // this one.
         targets.retain(|target| !contact.secure || target.transport.is_secure() || is_web(target.transport));
         if !target.transport.is_reliable() {
             return Ok(targets);
@@ -250,7 +253,7 @@ impl Engine {
             NextHop::Known(own) if may_listen(&own, &target) && !targets.contains(&own) => {
                 targets.extend(Some(own).filter(|own| self.policy.may_name(scope, own)));
             }
-            // To ask for a name takes time: only if nothing else is left.
+            // A name look-up takes time, so it is the last resort.
             NextHop::Name { host, .. } if targets.is_empty() && !is_invalid(host) && !is_web(target.transport) => {
                 targets = self.named_by(scope, self.targets_of_uri(handling, &routing.uri, target.listener)?)?;
             }
@@ -259,7 +262,7 @@ impl Engine {
         Ok(targets)
     }
 
-    /// Where the user in To has registered this very Contact from, if it can be reached there now.
+    /// Returns the reachable source from which the user in To has registered this very Contact.
     fn target_of_binding(
         &self,
         handling: &Handling<'_, '_>,
@@ -307,8 +310,8 @@ impl Engine {
         }
     }
 
-    /// A user subscribes to its own state (RFC 3842 for one), or publishes it (RFC 3903): the one to ask is a server, and its own phones would
-    /// be asked.
+    /// Tells whether a user subscribes to its own state (for example RFC 3842), or publishes it (RFC 3903). That is a
+    /// question to a server, and would be routed to the user's own phones.
     fn asks_itself(&self, request: &Request<'_>, uri: &Uri<'_>) -> bool {
         matches!(request.method, Method::Subscribe | Method::Publish)
             && request.to_tag.is_empty()

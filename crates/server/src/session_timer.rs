@@ -1,4 +1,4 @@
-//! Session timers of tracked calls (RFC 4028 section 8): what this server asks for, and what it refuses.
+//! Session timers of tracked calls (RFC 4028 section 8): values that this server asks for, and values that it refuses.
 
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 use strowger_message::header::SessionExpires;
 use strowger_message::{Message, Method, Name};
 
-/// What becomes of the session timer of a request.
+/// Changes to the session timer of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionTimer {
-    /// In place of its Session-Expires and Min-SE; empty: they stay.
+    /// Lines in place of its Session-Expires and Min-SE; empty: they stay.
     pub(crate) lines: Vec<u8>,
-    /// As [`strowger_core::proxy::Plan::session`] has it.
+    /// Value for [`strowger_core::proxy::Plan::session`].
     pub(crate) session: u32,
 }
 
-/// The session timer that a request offers, as it left.
+/// Session timer that a request offered when it left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionOffer {
     /// Seconds of its Session-Expires; 0: it has none.
@@ -35,24 +35,25 @@ impl SessionOffer {
         Self { expires: seconds(Name::SessionExpires), least: seconds(Name::MinSe) }
     }
 
-    /// Whether a 2xx may agree on so many seconds: no less than Min-SE, no more than was offered (RFC 4028 sections 5 and 9).
+    /// Tells whether a 2xx may agree on this number of seconds: no less than Min-SE, no more than was offered (RFC 4028
+    /// sections 5 and 9).
     pub(crate) fn allows(self, seconds: u32) -> bool {
         seconds >= self.least.max(SHORTEST) && (self.expires == 0 || seconds <= self.expires)
     }
 }
 
 impl SessionTimer {
-    /// The headers that its lines stand for.
+    /// Returns the header fields that its lines replace.
     pub(crate) const fn replaced(&self) -> &'static [Name] {
         if self.lines.is_empty() { &[] } else { &[Name::SessionExpires, Name::MinSe] }
     }
 }
 
 impl Engine {
-    /// The session timer of a request that goes on.
+    /// Returns the session timer of a request that is forwarded.
     ///
     /// # Errors
-    /// It is too short, and its sender can choose a longer one.
+    /// The timer is too short, and the sender can choose a longer one.
     pub(crate) fn session_timer(&self, handling: &Handling<'_, '_>) -> Result<SessionTimer, Reply> {
         let (config, request) = (&self.policy.config, handling.request);
         let is_tracked = || match handling.progress.proof.in_dialog {
@@ -68,7 +69,7 @@ impl Engine {
         agree(&request.message, least, most)
     }
 
-    /// Whether the call of a request is tracked that begins with it.
+    /// Tells whether the call that begins with a request is tracked.
     pub(crate) fn tracks(&self, handling: &Handling<'_, '_>) -> bool {
         let (config, decision) = (&self.policy.config, handling.progress.decision.as_ref());
         let is_counted = decision.is_some_and(|decision| decision.may_count());
@@ -76,14 +77,14 @@ impl Engine {
         is_counted || (tracks || self.accounts(handling)) && self.stays(handling)
     }
 
-    /// Whether later requests of its call come by.
+    /// Tells whether later requests of its call pass here.
     pub(crate) fn stays(&self, handling: &Handling<'_, '_>) -> bool {
         let decision = handling.progress.decision.as_ref();
         decision.and_then(|decision| decision.stays()).unwrap_or(self.policy.config.proxy.record_route)
     }
 }
 
-/// `least`, `most`: seconds that this server accepts, and asks for.
+/// Agrees on a session timer. `least`, `most`: seconds that this server accepts, and asks for.
 fn agree(message: &Message<'_>, least: u32, most: Option<u32>) -> Result<SessionTimer, Reply> {
     let seconds = |name| message.header(name).and_then(|value| SessionExpires::parse(value).ok());
     let (asked, refuses_below) = (seconds(Name::SessionExpires), seconds(Name::MinSe).map_or(0, |min| min.seconds));
@@ -110,7 +111,7 @@ fn agree(message: &Message<'_>, least: u32, most: Option<u32>) -> Result<Session
         lines.extend_from_slice(b"\r\n");
     };
     line(Name::SessionExpires, SessionExpires::new(interval, refresher));
-    // No element further on makes it shorter than what this one accepts.
+    // No later element may choose a shorter timer than this server accepts.
     let shortest = match asked {
         Some(asked) if asked.seconds < least => refuses_below.max(least),
         _ => refuses_below,
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_agreed_on() {
+    fn agreed_session_timers() {
         const TIMER: &str = "Supported: timer\r\n";
         for (lines, most, expected) in [
             ("", None, ("", 0)),

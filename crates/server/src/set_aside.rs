@@ -1,13 +1,15 @@
 //! Next hops that failed: for a while others are tried before them (RFC 3263 section 4.3).
 //!
-//! A target is a next hop by one transport, and where that is secure by the name that it proves. It is set aside when a request to it was
-//! answered by nothing at all, when no connection to it could be made, or when an ICMP error that quotes such a request says so; and when it
-//! says itself, by 503 with Retry-After, that it is not to be asked. Neither is a response of another host believed, nor what this machine
-//! could not send for a reason of its own. Contacts of users are no such targets: a phone that is silent is away, which its
-//! registration says by expiring and its flow by ending (RFC 5626), and no other address serves in place of it.
+//! A target is a next hop by one transport and, if that is secure, by the name that it proves. The server sets it aside
+//! in four cases: a request to it had no response at all, no connection to it could be made, an ICMP error that quotes
+//! such a request says so, or the target itself refuses requests by a 503 with Retry-After. A response of another host
+//! does not count, and neither does a failure of this machine to send for a reason of its own. Contacts of users are no
+//! such targets: a silent phone is away, which the expiry of its registration and the end of its flow show (RFC 5626),
+//! and no other address replaces it.
 //!
-//! When its time is over, one request may try a target again; for the others it stays aside until an answer came, or the time has passed
-//! once more. Any response takes it off the table, but where it had said itself for how long it would refuse.
+//! When its time is over, one request may try a target again. For the others it stays aside until a response came, or
+//! the time has passed once more. Any response takes it off the table, unless it has said itself for how long it
+//! refuses.
 
 use hashbrown::HashMap;
 use std::hash::BuildHasher;
@@ -17,17 +19,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use strowger_core::proxy::TargetFailure;
 use strowger_core::{PeerName, Target, Transport};
 
-/// The targets of the process that failed; a lock is held for one of them alone. Times are milliseconds of [`strowger_core::Now::mono`].
+/// Targets of the process that failed. A lock is held for one of them alone. Times are milliseconds of
+/// [`strowger_core::Now::mono`].
 pub(crate) struct SetAside {
     parts: Box<[Mutex<Part>]>,
     hasher: foldhash::quality::RandomState,
-    /// While there are none, a look costs one load.
+    /// Number of targets. Without any, a look-up costs one load.
     held: AtomicUsize,
 }
 
 type Part = HashMap<Key, Record, foldhash::quality::RandomState>;
 
-/// What tells one target from another: a connection has no part in it.
+/// Key of a target; its connection is no part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     transport: Transport,
@@ -44,35 +47,35 @@ impl Key {
 #[derive(Clone, Copy, Debug)]
 struct Record {
     failure: TargetFailure,
-    /// For how long it was set aside last.
+    /// Time for which it was set aside last.
     time: u64,
-    /// When that is over.
+    /// End of that time.
     until: u64,
-    /// One request tries it again.
+    /// Set while one request tries it again.
     is_tried: bool,
 }
 
-/// A target that is set aside, for a look from outside.
+/// Target that is set aside, as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsideTarget {
-    /// What it is reached by.
+    /// Transport of the target.
     pub transport: Transport,
-    /// Where it is.
+    /// Address of the target.
     pub address: SocketAddr,
-    /// Why it is set aside.
+    /// Reason for which it is set aside.
     pub failure: TargetFailure,
     /// Milliseconds until it may be tried again; 0: the next request may.
     pub left: u64,
 }
 
-/// For how long targets are set aside, in milliseconds, and how many.
+/// Times for which targets are set aside, in milliseconds, and their maximum number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// Those that were silent or not reached.
+    /// Time for targets that were silent or not reached.
     pub(crate) failed: u64,
-    /// Those that said so, at most.
+    /// Maximum time for targets that refused requests themselves.
     pub(crate) said: u64,
-    /// Targets, at most.
+    /// Maximum number of targets.
     pub(crate) most: usize,
 }
 
@@ -80,13 +83,13 @@ pub(crate) struct Times {
 enum State {
     Free,
     Aside,
-    /// One request may try it.
+    /// Ready for one request to try it.
     Due,
 }
 
 const PARTS: usize = 64;
 
-/// A target that no request has tried again for so many times its time is forgotten.
+/// Multiple of its time after which a target that no request has tried again is forgotten.
 const FORGOTTEN: u64 = 10;
 
 impl SetAside {
@@ -98,18 +101,19 @@ impl SetAside {
         }
     }
 
-    /// Whether any target is on the table.
+    /// Tells whether any target is on the table.
     #[inline]
     pub(crate) fn holds_any(&self) -> bool {
         self.held.load(Relaxed) > 0
     }
 
-    /// How many targets are on the table.
+    /// Returns the number of targets on the table.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Relaxed)
     }
 
-    /// A target has failed. Returns for how many milliseconds it is set aside by this; none if it is set aside already, or is not to be.
+    /// Notes that a target has failed. Returns the milliseconds for which this sets it aside; `None`: it is set aside
+    /// already, or is not to be.
     pub(crate) fn fails(&self, target: &Target, failure: TargetFailure, now: u64, times: Times) -> Option<u64> {
         let time = match failure {
             TargetFailure::NoTcp => return None,
@@ -123,8 +127,8 @@ impl SetAside {
         let mut part = self.part(&key);
         let record = Record { failure, time, until: now + time, is_tried: false };
         if let Some(before) = part.get_mut(&key) {
-            // Requests that were under way when it was set aside fail one after the other: its time stays as it began. What it says itself
-            // counts for as long as it says.
+            // Requests in progress when it was set aside fail one after the other: its time stays as it began. A longer
+            // time that the target itself names counts.
             let goes_on = before.until > now && !before.is_tried;
             let is_longer = matches!(failure, TargetFailure::Unavailable { .. }) && record.until > before.until;
             if goes_on && !is_longer {
@@ -141,7 +145,7 @@ impl SetAside {
         Some(time)
     }
 
-    /// A target has answered. Returns whether that took it off the table.
+    /// Notes that a target has answered. Returns whether that took it off the table.
     #[inline]
     pub(crate) fn answers(&self, target: &Target, now: u64) -> bool {
         self.holds_any() && self.take_off(target, now)
@@ -151,7 +155,7 @@ impl SetAside {
     fn take_off(&self, target: &Target, now: u64) -> bool {
         let key = Key::of(target);
         let mut part = self.part(&key);
-        // One that refuses new requests for a while still answers those of calls that stand.
+        // A target that refuses new requests for a while still answers those of existing calls.
         let stays = |record: &Record| matches!(record.failure, TargetFailure::Unavailable { .. }) && record.until > now;
         let goes = part.get(&key).is_some_and(|record| !stays(record));
         if goes {
@@ -161,8 +165,9 @@ impl SetAside {
         goes
     }
 
-    /// Puts the targets of one candidate that are set aside behind the others; otherwise, and where all are, their order stays. `may_try`: the
-    /// first of them is tried now, and by this request if its time is over. Returns whether the first one is not set aside.
+    /// Moves the targets of one candidate that are set aside behind the others. Their order stays otherwise, and also
+    /// if all are set aside. `may_try`: the first of them is tried now, and by this request if its time is over.
+    /// Returns whether the first one is not set aside.
     #[inline]
     pub(crate) fn order(&self, targets: &mut [Target], now: u64, may_try: bool) -> bool {
         !self.holds_any() || self.sort(targets, now, may_try)
@@ -175,7 +180,7 @@ impl SetAside {
             let is_free = match self.state(&targets[at], now) {
                 State::Free => true,
                 State::Aside => false,
-                // Only what is tried first is tried surely.
+                // Only the first target is certain to be tried.
                 State::Due => free == 0 && may_try && self.try_again(&targets[at], now),
             };
             if is_free {
@@ -190,13 +195,13 @@ impl SetAside {
         let key = Key::of(target);
         match self.part(&key).get(&key) {
             Some(record) if record.until > now => State::Aside,
-            // It said itself until when.
+            // Its refusal has ended.
             Some(Record { failure: TargetFailure::Unavailable { .. }, .. }) | None => State::Free,
             Some(_) => State::Due,
         }
     }
 
-    /// Whether this request is the one that tries it again.
+    /// Tells whether this request is the one that tries the target again.
     fn try_again(&self, target: &Target, now: u64) -> bool {
         let key = Key::of(target);
         let mut part = self.part(&key);
@@ -206,7 +211,7 @@ impl SetAside {
         true
     }
 
-    /// Those on the table, `most` of them at most.
+    /// Lists targets on the table, `most` of them at most.
     pub(crate) fn list(&self, now: u64, most: usize) -> Vec<AsideTarget> {
         let mut list = Vec::new();
         for part in &self.parts {
@@ -222,7 +227,7 @@ impl SetAside {
         list
     }
 
-    /// Forgets those that are to be asked again by their own word, and those that no request has tried for long.
+    /// Forgets targets whose own refusal has ended, and those that no request has tried for long.
     pub(crate) fn tidy(&self, now: u64) {
         if !self.holds_any() {
             return;
@@ -262,7 +267,7 @@ mod tests {
         Target::new(Transport::Udp, ListenerId(0), SocketAddr::from(([192, 0, 2, 1], port)))
     }
 
-    /// The ports of three targets in the order in which they are tried.
+    /// Returns the ports of three targets in the order of trying.
     fn ports(table: &SetAside, now: u64, may_try: bool) -> [u16; 3] {
         let mut targets = [1, 2, 3].map(at);
         table.order(&mut targets, now, may_try);
@@ -286,7 +291,7 @@ mod tests {
         assert_eq!((ports(&table, 62_100, true), table.held()), ([1, 2, 3], 0));
     }
 
-    /// What became of that request was not heard: its caller has cancelled it.
+    /// Covers a trial request whose outcome is unknown, since its caller has cancelled it.
     #[test]
     fn a_trial_without_an_end_is_followed_by_another() {
         let table = SetAside::new();
@@ -324,7 +329,7 @@ mod tests {
         assert!(!table.order(&mut [tls(Some(7))], 1, true));
     }
 
-    /// RFC 3261 section 21.5.4. It answers the BYEs of its calls meanwhile.
+    /// Follows RFC 3261 section 21.5.4. The target answers the BYEs of its calls meanwhile.
     #[test]
     fn one_that_says_for_how_long_is_left_in_peace_so_long_and_no_longer_than_may_be() {
         let table = SetAside::new();

@@ -1,12 +1,14 @@
-//! Calls that servers count together (`call_limit.cache`). Each server stores how many it has under its own number, with a life that it renews, and
-//! reads what the others have stored. So a server that dies holds no call for longer than that life, and no call waits for a cache.
+//! Counts of calls that servers share (`call_limit.cache`). Each server stores its counts under its own number, with a
+//! lifetime that it renews, and reads those of the others. So the calls of a dead server count no longer than that
+//! lifetime, and no call waits for a cache.
 //!
-//! What counts as the calls of another server is what it had at some moment of the last while: twice the longest pause between two exchanges of
-//! either that were answered whole, which is `dialogs.count_interval` and the time of the answers while the cache is well. So a call is let
-//! through only where the calls here, and the fewest that the others had at one moment of that while, are below the limit; and refused only
-//! where the calls here and the most that they had then reach it. A server that has just started counts alone until its first exchange.
+//! The count of another server is what it had at some moment of a recent interval: twice the longest pause between two
+//! complete exchanges of either server, which is `dialogs.count_interval` plus the response time of a healthy cache. A
+//! call is admitted only if the calls here plus the smallest counts of the others in that interval are below the limit.
+//! It is refused only if the calls here plus their largest counts reach the limit. A server that has just started
+//! counts alone until its first exchange.
 //!
-//! This decides what is asked and what the answers mean; a thread of the process asks.
+//! This module makes the requests and interprets the answers; a thread of the process sends them.
 
 use crate::call_limits::{CallLimits, LimitScope};
 use std::collections::{BTreeSet, HashMap};
@@ -16,20 +18,20 @@ use strowger_cache::request::{Answer, Life, Request};
 use strowger_cache::waiting::Outcome;
 use strowger_config::{CallLimitTable, Config, Name, WithoutCache};
 
-/// The form of values.
+/// Format version of values.
 const VERSION: u8 = 1;
-/// Most bytes of a part.
+/// Maximum number of bytes in a part.
 const PART: usize = 32 << 10;
 
-/// How many calls count under each of these.
+/// Number of calls by scope of a limit.
 type CallCounts = HashMap<LimitScope, u32>;
 
-/// The cache by which servers count calls together under this limit.
+/// Returns the cache through which servers share the counts of this limit.
 fn cache_of(limit: &CallLimitTable) -> Option<&Name> {
     limit.cache.as_ref().map(|cache| cache.name())
 }
 
-/// The caches by which servers count calls together, each once.
+/// Returns the caches through which servers share counts, each once.
 pub fn caches(config: &Config) -> Vec<&Name> {
     let mut names: Vec<&Name> = Vec::new();
     for name in config.call_limits.iter().filter_map(cache_of) {
@@ -40,7 +42,7 @@ pub fn caches(config: &Config) -> Vec<&Name> {
     names
 }
 
-/// What these members have heard of other servers counts from now on ([`Now::mono`](strowger_core::Now)).
+/// Puts the counts that these members have read of other servers into force. `now`: [`Now::mono`](strowger_core::Now).
 pub fn publish<'a>(now: u64, config: &Config, members: impl IntoIterator<Item = &'a Member>, call_limits: &CallLimits) {
     let (mut elsewhere, mut closed) = (CallCounts::new(), Vec::new());
     for member in members {
@@ -58,61 +60,61 @@ pub fn publish<'a>(now: u64, config: &Config, members: impl IntoIterator<Item = 
     call_limits.hear(&elsewhere, closed);
 }
 
-/// This server among those that count together by one cache.
+/// This server among those that share counts through one cache.
 #[derive(Debug)]
 pub struct Member {
     cache: Name,
     node: u16,
-    /// By their numbers.
+    /// Other servers by number.
     others: HashMap<u16, Other>,
-    /// What was stored last.
+    /// Parts that were stored last.
     stored: Vec<Vec<u8>>,
-    /// When; none: it is not known what is stored.
+    /// Moment of that; `None`: the stored parts are unknown.
     stored_at: Option<u64>,
-    /// When the cache last answered.
+    /// Moment of the last complete exchange.
     heard: u64,
     is_silent: bool,
 }
 
-/// What another server has.
+/// Counts of another server.
 #[derive(Debug)]
 struct Other {
     read_at: u64,
     counts: CallCounts,
 }
 
-/// What a member asks of its cache in one go, and what it has heard so far.
+/// Exchange of a member with its cache: requests, and answers so far.
 #[derive(Debug)]
 pub struct Exchange {
     began: u64,
     lifetime: Duration,
-    /// What this server counts, in parts.
+    /// Counts of this server, in parts.
     parts: Vec<Vec<u8>>,
-    /// Keys of the parts that are to be stored.
+    /// Keys of the parts to store.
     stores: Vec<Vec<u8>>,
-    /// The other servers, and the keys of their first parts.
+    /// Other servers, with the keys of their first parts.
     others: Vec<(u16, Vec<u8>)>,
-    /// Servers that have further parts: how many, and what the first part has.
+    /// Servers with further parts: number of the server, number of parts, counts of the first part.
     further: Vec<(u16, u16, CallCounts)>,
     further_keys: Vec<Vec<u8>>,
     error: Option<CacheError>,
 }
 
 impl Exchange {
-    /// What is asked first.
+    /// Returns the first requests.
     pub fn requests(&self) -> Vec<Request<'_>> {
         let life = Life::from(self.lifetime);
-        // The first part says how many there are: it comes last.
+        // The first part has the number of parts, so it is stored last.
         let stores = self.stores.iter().zip(&self.parts).rev().map(|(key, value)| Request::Store { key, value, life });
         stores.chain(self.others.iter().map(|(_, key)| Request::Fetch { key })).collect()
     }
 
-    /// When it began.
+    /// Returns the start of the exchange.
     pub const fn began(&self) -> u64 {
         self.began
     }
 
-    /// What is asked then: mostly nothing.
+    /// Returns the requests for further parts: mostly none.
     pub fn further_requests(&self) -> Vec<Request<'_>> {
         self.further_keys.iter().map(|key| Request::Fetch { key }).collect()
     }
@@ -123,18 +125,18 @@ impl Exchange {
 }
 
 impl Member {
-    /// The server with this number, by this cache, from this moment on.
+    /// Creates the member for the server with this number, from this moment on.
     pub fn new(cache: Name, node: u16, now: u64) -> Self {
         let (others, stored, stored_at) = Default::default();
         Self { cache, node, others, stored, stored_at, heard: now, is_silent: false }
     }
 
-    /// The limits that it is for.
+    /// Returns the limits that use its cache.
     fn limits<'a>(&'a self, config: &'a Config) -> impl Iterator<Item = &'a CallLimitTable> {
         config.call_limits.iter().filter(|limit| cache_of(limit) == Some(&self.cache))
     }
 
-    /// What is to be asked now. `own`: what this server counts.
+    /// Begins an exchange. `own`: counts of this server.
     pub fn begin(&self, now: u64, config: &Config, own: &[(LimitScope, u32)]) -> Exchange {
         let lifetime = config.dialogs.count_lifetime;
         let limits: Vec<_> = self.limits(config).collect();
@@ -155,14 +157,14 @@ impl Member {
         }
     }
 
-    /// The answers to [`Exchange::requests`], in their order.
+    /// Takes the answers to [`Exchange::requests`], in order.
     pub fn answered(&mut self, exchange: &mut Exchange, mut outcomes: Vec<Outcome>) {
         let stores = exchange.stores.len();
         let fetched = outcomes.split_off(stores.min(outcomes.len()));
         let refused = outcomes.iter().find_map(|outcome| outcome.result.err());
         exchange.error = refused;
         if stores > 0 {
-            // One without an answer may have been done: it is stored again.
+            // A store without an answer may have been done: it is repeated.
             self.stored_at = Some(exchange.began).filter(|_| refused.is_none());
             self.stored = std::mem::take(&mut exchange.parts);
         }
@@ -174,7 +176,7 @@ impl Member {
                     exchange.further_keys.extend((1..usize::from(parts)).map(|part| key(node, part)));
                     exchange.further.push((node, parts, counts));
                 }
-                // It has stored none, or what is no such value.
+                // The server has stored nothing, or no readable value.
                 Ok(None) => self.hear_of(node, exchange.began, None),
                 Err(error) => exchange.fails(error),
             }
@@ -182,7 +184,8 @@ impl Member {
         }
     }
 
-    /// The answers to [`Exchange::further_requests`]. What the cache did not say stays as it was until it is too old. Whether it has said all.
+    /// Takes the answers to [`Exchange::further_requests`]. Counts that the cache did not return stay until they are
+    /// too old. Returns whether every answer came.
     pub fn end(&mut self, mut exchange: Exchange, outcomes: Vec<Outcome>) -> bool {
         let mut outcomes = outcomes.into_iter();
         for (node, parts, mut counts) in std::mem::take(&mut exchange.further) {
@@ -190,7 +193,7 @@ impl Member {
             for outcome in outcomes.by_ref().take(usize::from(parts) - 1) {
                 match outcome.result {
                     Ok(Answer::Found) => is_whole &= decode(&outcome.value, &mut counts).is_some(),
-                    // It had no room in the cache: the others count all the same.
+                    // The cache had no room for this part: the others count all the same.
                     Ok(_) => (),
                     Err(error) => failure = Some(error),
                 }
@@ -229,12 +232,13 @@ impl Member {
         }
     }
 
-    /// It is not known any more what the others count.
+    /// Tells whether the counts of the others are no longer known.
     fn is_alone(&self, now: u64, lifetime: Duration) -> bool {
         now.saturating_sub(self.heard) >= millis(lifetime)
     }
 
-    /// The keys to be removed, so that the others count no call of this server any more. What a cache does not do then ends with its life.
+    /// Returns the keys to remove, so that the others no longer count calls of this server. A key that the cache does
+    /// not remove ends with its lifetime.
     pub fn leave(&mut self) -> Vec<Vec<u8>> {
         let parts = std::mem::take(&mut self.stored).len();
         self.stored_at = None;
@@ -250,24 +254,24 @@ fn key(node: u16, part: usize) -> Vec<u8> {
     format!("strowger:calls:{node}:{part}").into_bytes()
 }
 
-/// At least one part: version, number of parts, then each count with the lengths of its texts.
+/// Encodes counts in at least one part: version, number of parts, then each count with the lengths of its texts.
 fn encode<'a>(counts: impl Iterator<Item = &'a (LimitScope, u32)>) -> Vec<Vec<u8>> {
     const HEAD: [u8; 3] = [VERSION, 0, 0];
     let mut parts = vec![HEAD.to_vec()];
     for (scope, count) in counts {
         let mut entry = Vec::new();
         for text in [scope.name.as_bytes(), &scope.value] {
-            // Texts of a message are shorter than that.
+            // Texts of a message are shorter than 4 GiB.
             entry.extend_from_slice(&(text.len() as u32).to_be_bytes());
             entry.extend_from_slice(text);
         }
         entry.extend_from_slice(&count.to_be_bytes());
-        // A text that is too long for any part: its calls count here alone.
+        // The text is too long for any part: its calls count here alone.
         if HEAD.len() + entry.len() > PART {
             continue;
         }
         let is_full = parts.last().is_some_and(|part| part.len() + entry.len() > PART);
-        // More than that fit no cache; they count here alone.
+        // Further parts fit no cache: their calls count here alone.
         if is_full && parts.len() == usize::from(u16::MAX) {
             break;
         }
@@ -283,7 +287,7 @@ fn encode<'a>(counts: impl Iterator<Item = &'a (LimitScope, u32)>) -> Vec<Vec<u8
     parts
 }
 
-/// Adds the counts of a part; returns how many parts there are, none if it is no such value.
+/// Adds the counts of a part, and returns the number of parts; `None`: it is no such value.
 fn decode(value: &[u8], counts: &mut CallCounts) -> Option<u16> {
     fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
         let (front, back) = rest.split_at_checked(length)?;
@@ -341,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_none() {
+    fn values_that_cannot_be_read_are_none() {
         let parts = encode([(scope("line", "a".into()), 7)].iter());
         for cut in 0..parts[0].len() {
             let is_head = cut == 3;
@@ -349,7 +353,7 @@ mod tests {
         }
         let other_version = [&[VERSION + 1], &parts[0][1..]].concat();
         assert_eq!(decode(&other_version, &mut CallCounts::new()), None);
-        // As long as a text says that it is.
+        // The length points beyond the end.
         let long = [VERSION, 0, 1, 0xff, 0xff, 0xff, 0xff, b'x'];
         assert_eq!(decode(&long, &mut CallCounts::new()), None);
     }
@@ -363,7 +367,7 @@ mod tests {
         read.unwrap_or_else(|report| panic!("{report}")).0
     }
 
-    /// A cache that answers at once.
+    /// Answers as a cache does.
     fn ask(cache: &mut HashMap<Vec<u8>, Vec<u8>>, requests: &[Request<'_>]) -> Vec<Outcome> {
         let one = |request: &Request<'_>| match *request {
             Request::Store { key, value, .. } => {
@@ -399,7 +403,7 @@ mod tests {
         assert_eq!(turn(&mut cache, 0, &own), (0, 0));
         let (further, heard) = turn(&mut cache, 1, &[]);
         assert!(further > 2 && heard == 5_000, "{further} {heard}");
-        // One part is gone.
+        // One part is lost.
         cache.remove(&key(1, further));
         let (_, heard) = turn(&mut cache, 1, &[]);
         assert!((1..5_000).contains(&heard), "{heard}");
@@ -408,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_stored_is_stored_again() {
+    fn a_store_without_an_answer_is_repeated() {
         let config = config(1);
         let mut member = Member::new(caches(&config)[0].clone(), 1, 0);
         let mut turn = |now, calls: u32, result: Result<Answer, CacheError>| {
@@ -422,7 +426,7 @@ mod tests {
         };
         assert_eq!(turn(100, 0, Ok(Answer::Stored)), (1, true));
         assert_eq!(turn(200, 0, Ok(Answer::Stored)), (0, true));
-        // The others may read 1 now, or still 0.
+        // Other servers may read 1 now, or still 0.
         assert_eq!(turn(300, 1, Err(CacheError::TimedOut)), (1, false));
         assert_eq!(turn(400, 0, Ok(Answer::Stored)), (1, true));
         assert_eq!(turn(500, 0, Ok(Answer::Stored)), (0, true));

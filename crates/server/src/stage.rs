@@ -1,8 +1,8 @@
-//! The stages of a request, and what each of them says of it.
+//! Stages of a request and their verdicts.
 //!
-//! A stage is a function of the request, the policy and the answers so far. It sends nothing, keeps nothing and starts nothing: it
-//! returns a [`Verdict`], and [`Engine::advance`] carries that out. A request that needs an answer waits with its stage, which looks at
-//! it again when the answer is there. What the stages before it decided stands.
+//! A stage is a function of the request, the policy and the answers so far. It sends, stores and starts nothing: it
+//! returns a [`Verdict`], and [`Engine::advance`] carries that out. A request that needs an answer is suspended at its
+//! stage, and the answer resumes it there. Earlier stages do not run again.
 
 use crate::contacts::Contacts;
 use crate::credentials::Registrant;
@@ -22,52 +22,53 @@ use strowger_store::error::StoreError;
 use strowger_store::subscriber;
 use strowger_store::ticket::Ticket;
 
-/// Where a request is on its way through the engine.
+/// Stage of a request in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stage {
-    /// Whom is it for: this server itself, or another? (`address.rs`)
+    /// Destination of the request: this server itself, or another (`address.rs`).
     Address,
-    /// May its sender have it forwarded? (`authorization.rs`)
+    /// Right of the sender to have the request forwarded (`authorization.rs`).
     Authorize,
-    /// What do the rules say of it? (`consultation.rs`)
+    /// Decision of the rules (`consultation.rs`).
     Decide,
-    /// Where does it go? (`routing.rs`)
+    /// Next hops (`routing.rs`).
     Route,
-    /// May its sender change these bindings? (`registration.rs`)
+    /// Right of the sender to change these bindings (`registration.rs`).
     Register,
-    /// An ACK for a 2xx: may it go on, and where? (`acknowledgement.rs`)
+    /// Right of an ACK for a 2xx to be forwarded, and its next hop (`acknowledgement.rs`).
     Acknowledge,
 }
 
-/// What a stage says of a request.
+/// Result of a stage.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// This stage looks at it next.
+    /// Next stage.
     Next(Stage),
-    /// It may be forwarded: its sender has shown so much.
+    /// Permission to forward the request, with the proof that its sender has given.
     Admit(Proof),
-    /// It goes on by what rules say.
+    /// Decision of the rules.
     Decide(Box<Decision>),
-    /// Its bindings are for the registrar: its sender has shown so much, and whose credentials are to be kept where any are.
+    /// Permission to change the bindings, with the proof of the sender, and the registrant if its credentials are to be
+    /// stored.
     Register(Proof, Option<Box<Registrant>>),
-    /// It is answered.
+    /// Response of this server.
     Reply(Reply),
-    /// It waits for an answer.
+    /// Question whose answer the stage needs.
     Ask(Question),
-    /// Its first Routes name this server by names that were looked up: it starts again without them.
+    /// Restart without the first Routes: look-ups showed that they name this server.
     TakeOffRoutes,
-    /// It goes on.
+    /// Destination of the request.
     Forward(Destination),
-    /// It ends here without an answer: an ACK needs none, a source that is banned gets none.
+    /// End without a response: an ACK needs none, and a banned source gets none.
     Drop,
 }
 
-/// What is to be done before a sender has proved its identity.
+/// Outcome of an authentication that has not proved the sender.
 #[derive(Debug)]
 pub(crate) enum Unproven {
     Reply(Reply),
     Ask(Question),
-    /// Its source is banned.
+    /// Silent drop: the source is banned.
     Drop,
 }
 
@@ -94,7 +95,7 @@ impl From<Reply> for Verdict {
 }
 
 impl Engine {
-    /// Takes a request through its stages until it is answered, forwarded or dropped, or waits.
+    /// Takes a request through its stages until it is answered, forwarded, dropped or suspended.
     pub(crate) fn advance(&mut self, handling: &mut Handling<'_, '_>) {
         let mut contacts = std::mem::take(&mut self.contacts);
         self.run_stages(handling, &mut contacts);
@@ -122,7 +123,7 @@ impl Engine {
                     if proof.is_any() {
                         self.confirm(request);
                     }
-                    // A request of a call that was let through goes on as that call does.
+                    // A request within an admitted call follows that call: rules are not asked.
                     let is_asked = !proof.in_dialog && self.has_rules();
                     handling.progress.proof = proof;
                     handling.progress.stage = if is_asked { Stage::Decide } else { Stage::Route };
@@ -147,8 +148,8 @@ impl Engine {
         }
     }
 
-    /// A registration has one stage. What began as a transaction, since it was not known to be for this server, loses it: an equal
-    /// REGISTER gets an equal answer.
+    /// Runs the only stage of a registration. A REGISTER that began as a transaction, before this server was known to
+    /// be its registrar, loses the transaction: an equal REGISTER gets an equal response.
     fn run_registration(&mut self, handling: &mut Handling<'_, '_>) {
         if let Some(server) = handling.server.take() {
             self.transactions.abandon(handling.now, server);
@@ -175,20 +176,20 @@ impl Engine {
         }
     }
 
-    /// The sender of a request has proved its identity: its address is not forged.
+    /// Reports that the source address of a request is genuine, since its sender has proved its identity.
     pub(crate) fn confirm(&mut self, request: &Request<'_>) {
         if !request.arrival.transport.is_reliable() {
             self.effects.push(Effect::Confirm(request.arrival.remote));
         }
     }
 
-    /// Asks, and lets the request wait; answered 503 where there is no room for that.
+    /// Asks a question and suspends the request; replies 503 if there is no room.
     fn ask(&mut self, handling: &mut Handling<'_, '_>, question: Question) {
         let request = handling.request;
         let asks = question.kind();
         match question {
             Question::Name(name) => {
-                // Before its sender has shown anything, a 100 would say which names are known.
+                // A 100 to an unproven sender would reveal which names are cached.
                 if handling.progress.stage == Stage::Route {
                     self.trying(handling);
                 }
@@ -239,7 +240,8 @@ impl Engine {
         self.reply(handling, Reply::overloaded());
     }
 
-    /// What the subscribers say, if the shard need not wait for it. Without subscribers there is no user.
+    /// Returns the answer of the subscribers if the shard need not wait for it. Without subscribers every user is
+    /// absent.
     pub(crate) fn known(
         &self,
         question: subscriber::Question<'_>,

@@ -1,4 +1,5 @@
-//! Requests that wait for something slow, and later messages of the same call and sender, which are held back behind them.
+//! Requests that wait for a slow answer, and later messages of the same call and sender, which are held back behind
+//! them.
 
 use crate::engine::{Engine, EngineRecord};
 use crate::handling::{Handling, Progress};
@@ -20,47 +21,48 @@ use strowger_message::{Index, Message, respond};
 use strowger_store::error::StoreError;
 use strowger_store::subscriber;
 
-/// Messages that go on in their order: those of one call and one sender, by hashes of the Call-ID and of the sender's tag. Another peer
-/// that knows the Call-ID holds up no other.
+/// Key of messages that stay in order: hashes of the Call-ID and of the sender's tag. Another peer that knows the
+/// Call-ID delays none of them.
 pub(crate) type HoldKey = (u32, u32);
 
-/// What waits under a ticket.
+/// Work that waits under a ticket.
 #[derive(Debug)]
 pub(crate) enum Suspended {
-    /// A request: the answer is for its stage.
+    /// Request that waits for an answer to its stage.
     Request(Box<SuspendedRequest>),
-    /// The answers to a REGISTER whose bindings, or credentials, are being written.
+    /// Responses to a REGISTER whose bindings or credentials are being written.
     Registration(Box<Registration>),
 }
 
-/// A request that waits for the answer to a question.
+/// Request that waits for the answer to a question.
 #[derive(Debug)]
 pub(crate) struct SuspendedRequest {
     pub(crate) bytes: Vec<u8>,
     pub(crate) arrival: Arrival,
     pub(crate) call_hash: u32,
     pub(crate) line: HoldKey,
-    /// What it waits for.
+    /// Kind of the question.
     pub(crate) asks: QuestionKind,
-    /// Its transaction; none for a REGISTER and an ACK.
+    /// Server transaction; none for a REGISTER and an ACK.
     pub(crate) server: Option<ServerId>,
-    /// [`Now::mono`] when it began to wait.
+    /// [`Now::mono`] when the request began to wait.
     pub(crate) since: u64,
     pub(crate) progress: Progress,
 }
 
-/// A message that is held back behind one that waits.
+/// Message that is held back behind a suspended request.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Held {
     bytes: Vec<u8>,
     pub(crate) arrival: Arrival,
-    /// What it goes by: that with which it came. Bytes do not have it: read back, it goes on by the policy where it comes to.
+    /// Policy with which the message came. It is not part of the bytes: a message read from bytes uses the policy of
+    /// its new engine.
     #[serde(skip)]
     policy: Option<Arc<InForce>>,
 }
 
 impl SuspendedRequest {
-    /// Gets the answer that it waits for. One of another kind is none.
+    /// Takes the answer. An answer of another kind is ignored.
     fn hear(&mut self, answer: LookupResult) {
         let answers = &mut self.progress.answers;
         match (self.asks, answer) {
@@ -73,11 +75,11 @@ impl SuspendedRequest {
     }
 }
 
-/// The answer to one question.
+/// Answer to one question.
 pub(crate) enum LookupResult {
     Name(HostKey, Resolved),
     Subscriber(Result<subscriber::Answer, StoreError>),
-    /// The value of the cache of those who are registered, if it has one.
+    /// Value in the cache of registered users, if it has one.
     Registered(Result<Option<Box<[u8]>>, CacheError>),
 }
 
@@ -86,17 +88,17 @@ pub(crate) struct Registration {
     pub(crate) ok: Vec<u8>,
     pub(crate) failed: Vec<u8>,
     pub(crate) target: Option<Target>,
-    /// For the log.
+    /// Address of record, for the log.
     pub(crate) aor: String,
-    /// What is logged when it is kept, if anything is.
+    /// Log entry for the moment when the bindings are stored, if there is one.
     pub(crate) log: Option<(Changes, Sender)>,
-    /// How many answers it waits for: of the journal, and of the cache of credentials.
+    /// Number of missing results: of the journal, and of the credential cache.
     pub(crate) left: u8,
-    /// One of them says that it is answered 500.
+    /// Set if one of the results demands a 500.
     pub(crate) has_failed: bool,
-    /// The cache stores the credentials of the one who registers.
+    /// Set if the cache stores the credentials of the registrant.
     pub(crate) stores: bool,
-    /// It is answered 500 where the cache does not.
+    /// Set if a failure of the cache demands a 500.
     pub(crate) needs_cache: bool,
 }
 
@@ -105,8 +107,8 @@ impl Engine {
         (request.call_hash, call::hash(self.shared.call_secret, request.from_tag))
     }
 
-    /// Keeps a message behind those of its line that wait, but a repetition of one of them. One that finds no room is dropped, and over a
-    /// connection, by which it comes once, answered.
+    /// Holds a message behind the suspended ones of its line. A copy of a held message is ignored. Without room the
+    /// message is dropped; over a connection, by which it comes once, it is answered.
     pub(crate) fn hold(&mut self, now: Now, line: HoldKey, request: &Request<'_>, out: &mut Outbox) {
         let (bytes, arrival) = (request.message.bytes(), request.arrival);
         let most = self.policy.config.limits.held_messages_per_call;
@@ -130,7 +132,8 @@ impl Engine {
         self.held.entry(line).or_default().push_back(held);
     }
 
-    /// Whether a message of this source and length may wait for a look-up. `in_dialog`: it proved its dialog, and may use the reserve.
+    /// Tells whether a message of this source and length may wait for a look-up. `in_dialog`: it proved its dialog, and
+    /// may use the reserve.
     pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize, in_dialog: bool) -> bool {
         let most = self.policy.config.limits.lookup_memory.div_ceil(self.circumstances.shards);
         let (source, waiting) = (arrival.remote.ip(), self.waiting_bytes.saturating_add(bytes));
@@ -150,8 +153,8 @@ impl Engine {
         self.transactions.refund(arrival.remote.ip(), bytes);
     }
 
-    /// Whether one more name may be looked up for a request. One source has its share; half of the room is for requests that have shown a
-    /// password or a route token of ours, and for emergency calls.
+    /// Tells whether one more name may be looked up for a request. Each source has its share. Half of the room is for
+    /// requests that have shown a password or a route token of this server, and for emergency calls.
     pub(crate) fn may_resolve(&self, handling: &Handling<'_, '_>) -> bool {
         let (arrival, limits) = (handling.request.arrival, &self.policy.config.limits);
         let proof = &handling.progress.proof;
@@ -170,7 +173,7 @@ impl Engine {
             && self.has_room_to_wait(arrival, handling.request.message.bytes().len(), proof.in_dialog)
     }
 
-    /// Lets a request wait for an answer, with how far it came; the ticket comes back with the answer.
+    /// Suspends a request with its progress. The returned ticket comes back with the answer.
     pub(crate) fn suspend(&mut self, handling: &mut Handling<'_, '_>, asks: QuestionKind) -> u64 {
         let request = handling.request;
         self.begins_to_wait(request.arrival, request.message.bytes().len());
@@ -197,7 +200,7 @@ impl Engine {
         id.to_u64()
     }
 
-    /// A 100 is due to a request that waits for a look-up (RFC 4320 section 4.1).
+    /// Sends the 100 that is due to a request that waits for a look-up (RFC 4320 section 4.1).
     pub(crate) fn still_waits(&mut self, now: Now, ticket: Id, server: ServerId, out: &mut Outbox) {
         let Some(Suspended::Request(waiting)) = self.suspended.get(ticket) else { return };
         let mut index = Index::new();
@@ -209,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// Takes back a request that waits, if this ticket stands for one.
+    /// Takes back the suspended request of this ticket, if there is one.
     pub(crate) fn resume(&mut self, ticket: Id) -> Option<Box<SuspendedRequest>> {
         let Some(Suspended::Request(waiting)) = self.suspended.remove(ticket) else { return None };
         self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
@@ -224,7 +227,7 @@ impl Engine {
         Some(waiting)
     }
 
-    /// Keeps the memory of a request that waited for the next one.
+    /// Keeps the memory of a resumed request for the next one.
     fn keep_spare(&mut self, mut waiting: Box<SuspendedRequest>) {
         const SPARE: usize = 64;
         const LONGEST: usize = 8_192;
@@ -235,12 +238,13 @@ impl Engine {
         }
     }
 
-    /// Key under which a source is counted: an IPv4 address, or an IPv6 network of `limits.ipv6_prefix` bits.
+    /// Returns the key under which a source is counted: an IPv4 address, or an IPv6 network of `limits.ipv6_prefix`
+    /// bits.
     pub(crate) fn source_of(&self, arrival: &Arrival) -> IpAddr {
         counted(arrival.remote.ip(), self.policy.config.limits.ipv6_prefix)
     }
 
-    /// The request that this ticket stands for has its answer: its stage looks at it again.
+    /// Resumes the request of this ticket with its answer, at its stage.
     pub(crate) fn go_on(&mut self, now: Now, ticket: u64, answer: LookupResult, out: &mut Outbox) {
         let Some(mut waiting) = self.resume(Id::from_u64(ticket)) else { return };
         let durations = &self.shared.durations[self.number];
@@ -266,7 +270,7 @@ impl Engine {
         self.release(now, line, out);
     }
 
-    /// Messages that were held back go on in their order, until one waits again.
+    /// Handles the held messages of a line in order, until one is suspended.
     fn release(&mut self, now: Now, line: HoldKey, out: &mut Outbox) {
         while !self.waiting.contains_key(&line) {
             let Some(queue) = self.held.get_mut(&line) else { return };
@@ -279,7 +283,7 @@ impl Engine {
         }
     }
 
-    /// A message that was held back, in this shard or another, goes on by its policy: it was counted when it came.
+    /// Handles a message that was held back, in this shard or another, under its policy. It was counted on arrival.
     pub(crate) fn enter_held(&mut self, now: Now, held: Held, out: &mut Outbox) {
         let Held { bytes, arrival, policy } = held;
         self.by_policy(policy, |engine| {
@@ -291,8 +295,8 @@ impl Engine {
         });
     }
 
-    /// Takes out what waits of the calls of this bucket, those that asked first: a request asks again with their new owner, at the stage
-    /// that it came to. What the look-ups bring back here finds nothing.
+    /// Takes out the suspended requests of this bucket and the messages held behind them, requests first. A request
+    /// asks again with its new owner, at its stage. Answers that still arrive here find nothing.
     pub(crate) fn take_waiting(&mut self, now: Now, bucket: u8) -> Vec<EngineRecord> {
         let moves = |call_hash: u32| call::bucket(call_hash) == bucket;
         let waits = |s: &Suspended| matches!(s, Suspended::Request(waiting) if moves(waiting.call_hash));
@@ -318,12 +322,12 @@ impl Engine {
     }
 }
 
-/// A bound with the reserve of requests that proved their dialog.
+/// Returns a bound plus the reserve of requests that proved their dialog.
 const fn raised(bound: usize) -> usize {
     bound.saturating_add(bound.div_ceil(8))
 }
 
-/// Counts one less of these, and forgets them with the last.
+/// Decrements a count, and removes it at zero.
 fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: &K) {
     if let Some(count) = counts.get_mut(of) {
         *count -= 1;

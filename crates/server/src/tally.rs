@@ -1,4 +1,4 @@
-//! Failures counted by whom they are of: for a while, and of no more than a bound.
+//! Counts of failures by key: for a limited time, and for a bounded number of keys.
 
 use hashbrown::HashMap;
 use std::collections::BinaryHeap;
@@ -6,14 +6,14 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A table of counted failures, shared by all shards; a lock is held for one entry alone. Times are milliseconds of
+/// Table of counted failures, which all shards share. A lock is held for one entry alone. Times are milliseconds of
 /// [`strowger_core::Now::mono`].
 pub(crate) struct Tally<K> {
     parts: Box<[Mutex<Part<K>>]>,
     hasher: foldhash::quality::RandomState,
-    /// Entries of each part at most.
+    /// Maximum number of entries in each part.
     most: usize,
-    /// Entries that are held: while there are none, a look costs one load.
+    /// Number of held entries. Without any, a look-up costs one load.
     held: AtomicUsize,
 }
 
@@ -21,38 +21,38 @@ type Part<K> = HashMap<K, Record, foldhash::quality::RandomState>;
 
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    /// When the counted failures began.
+    /// Start of the counted failures.
     since: u64,
     failures: u32,
-    /// Too many: held until then; 0: not.
+    /// End of the hold after too many failures; 0: it is not held.
     until: u64,
 }
 
-/// When a count is too high.
+/// Rule that tells when a count is too high.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
     /// Failures within `window`.
     pub(crate) failures: u32,
     pub(crate) window: u64,
-    /// How long an entry is then held.
+    /// Time for which an entry is held then.
     pub(crate) duration: u64,
 }
 
-/// What a failure came to.
+/// Result of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
-    /// So many in the window.
+    /// Number of failures in the window, below the maximum.
     Below(u32),
-    /// One too many.
+    /// First failure too many: the hold begins.
     Begins,
-    /// There had been too many before.
+    /// Failure during a hold: the hold continues.
     Goes,
 }
 
 const PARTS: usize = 64;
 
 impl<K: Hash + Eq + Copy> Tally<K> {
-    /// For `entries` at most.
+    /// Creates a table for this number of entries.
     pub(crate) fn new(entries: usize) -> Self {
         Self {
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
@@ -62,18 +62,18 @@ impl<K: Hash + Eq + Copy> Tally<K> {
         }
     }
 
-    /// Whether any entry is held.
+    /// Tells whether any entry is held.
     #[inline]
     pub(crate) fn holds_any(&self) -> bool {
         self.held.load(Relaxed) > 0
     }
 
-    /// How many entries are held.
+    /// Returns the number of held entries.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Relaxed)
     }
 
-    /// Whether it failed too often and is held for that.
+    /// Tells whether a key is held for too many failures.
     #[inline]
     pub(crate) fn is_held(&self, key: &K, now: u64) -> bool {
         self.holds_any() && self.look(key, now)
@@ -93,11 +93,11 @@ impl<K: Hash + Eq + Copy> Tally<K> {
         }
     }
 
-    /// One more failure.
+    /// Counts one more failure.
     pub(crate) fn fails(&self, key: K, now: u64, rule: Rule) -> Count {
         let mut part = self.part(&key);
         if part.len() >= self.most && !part.contains_key(&key) {
-            // The bound holds: what was counted longest ago goes, what is held last.
+            // The table is full: the oldest count goes, a held entry only if there is no other.
             if let Some(oldest) = part.iter().min_by_key(|(_, r)| (r.until > now, r.since)).map(|(k, _)| *k)
                 && part.remove(&oldest).is_some_and(|r| r.until > 0)
             {
@@ -121,12 +121,12 @@ impl<K: Hash + Eq + Copy> Tally<K> {
         if goes { Count::Goes } else { Count::Begins }
     }
 
-    /// Those that are held, with the moments at which that ends: the first `most` from `from` on, in their order.
+    /// Lists held entries, with the ends of their holds: the first `most` from `from` on, in their order.
     pub(crate) fn list(&self, now: u64, from: Option<K>, most: usize) -> Vec<(K, u64)>
     where
         K: Ord,
     {
-        // The last of them comes out first.
+        // The heap returns its greatest entry first.
         let mut held = BinaryHeap::new();
         for part in &self.parts {
             let part = part.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +142,7 @@ impl<K: Hash + Eq + Copy> Tally<K> {
         held.into_sorted_vec()
     }
 
-    /// Forgets all of these; returns how many of them were held.
+    /// Forgets all of these entries. Returns how many of them were held.
     pub(crate) fn forget(&self, is_meant: impl Fn(&K) -> bool, now: u64) -> usize {
         let mut lifted = 0;
         for part in &self.parts {
@@ -158,7 +158,7 @@ impl<K: Hash + Eq + Copy> Tally<K> {
         lifted
     }
 
-    /// Forgets what is over; returns how many are held.
+    /// Removes expired entries. Returns the number of held entries.
     pub(crate) fn tidy(&self, now: u64, window: u64) -> usize {
         for part in &self.parts {
             let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_bounded_and_what_is_held_stays_longest() {
+    fn the_table_is_bounded_and_held_entries_stay_longest() {
         let tally = Tally::new(PARTS * 4);
         for _ in 0..3 {
             tally.fails(u32::MAX, 0, RULE);

@@ -1,14 +1,14 @@
-//! What no request waits for.
+//! Periodic upkeep of the process. No request waits for it.
 
 use crate::process_state::ProcessState;
 use crate::registration_log::Expired;
 use strowger_core::Now;
 
-/// Bindings that one round of upkeep removes at most.
+/// Maximum number of bindings that one round of upkeep removes.
 const EXPIRED_AT_ONCE: usize = 20_000;
 
 impl ProcessState {
-    /// Removes the bindings that have expired, and logs what the log has left out. To be called about once a second.
+    /// Removes expired bindings, and reports the suppressed log lines. The owner calls this about once a second.
     pub fn keep_up(&self, now: Now) {
         let mut expired = Vec::new();
         self.location.expire(now.mono, EXPIRED_AT_ONCE, &mut |binding| {
@@ -18,7 +18,8 @@ impl ProcessState {
         self.report_suppressed(now.mono);
     }
 
-    /// Forgets bans that are over, nonces that are too old, and next hops that need not be set aside any more. To be called every few seconds.
+    /// Forgets bans that are over, nonces that are too old, and next hops that need not be set aside any more. The
+    /// owner calls this every few seconds.
     pub fn tidy(&self, now: Now) {
         let policy = self.policy();
         policy.bans.tidy(now.mono);

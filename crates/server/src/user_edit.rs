@@ -1,4 +1,4 @@
-//! Edits of the number or user that a request calls.
+//! Edits of the called number or user.
 
 use strowger_config::{UserEdit, is_user_text};
 use strowger_message::Uri;
@@ -6,7 +6,7 @@ use strowger_message::uri::sip::{escape_user, unescaped};
 use strowger_message::uri::tel::dialled;
 use strowger_rules::{SetId, Sets};
 
-/// What edits may change: the user of a SIP URI, the number of a tel URI.
+/// Returns the part that edits may change: the user of a SIP URI, the number of a tel URI.
 pub(crate) fn user_part<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
     match uri {
         Uri::Sip(sip) => sip.user,
@@ -15,7 +15,8 @@ pub(crate) fn user_part<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Adds to an edit what one more rule says and none before it has said. A set that has nothing for this user part says nothing.
+/// Adds the parts of a further edit that the rules so far have not set. A set without a value for this user part adds
+/// nothing.
 pub(crate) fn join(edit: &mut UserEdit, more: &UserEdit, part: &[u8], sets: &Sets) {
     if edit.translate.is_none() {
         edit.translate = more.translate.filter(|set| translated(&as_dialled(part), *set, sets).is_some());
@@ -28,19 +29,19 @@ pub(crate) fn join(edit: &mut UserEdit, more: &UserEdit, part: &[u8], sets: &Set
     }
 }
 
-/// A user part as rules see it: the number that it is, or its text.
+/// Returns a user part as rules see it: the number, or the text.
 fn as_dialled(part: &[u8]) -> Vec<u8> {
     dialled(part).map_or_else(|| unescaped(part).collect(), Iterator::collect)
 }
 
-/// What takes the place of this user by a set.
+/// Returns the replacement of this user in a set.
 fn translated<'a>(user: &[u8], set: SetId, sets: &'a Sets) -> Option<&'a [u8]> {
     let text = sets.set(set)?.text_value(user, strowger_rules::Case::Exact)?;
     (!text.is_empty() && is_user_text(text)).then_some(text)
 }
 
-/// What an edit makes of a user part; none: it stays as it is. A number is edited as rules see it, and keeps its parameters (RFC 3966 section 3)
-/// where it is not translated.
+/// Edits a user part; `None`: it is unchanged. A number is edited as rules see it, and keeps its parameters (RFC 3966
+/// section 3) unless it is translated.
 pub(crate) fn edited(part: &[u8], edit: &UserEdit, sets: &Sets) -> Option<Vec<u8>> {
     let is_number = dialled(part).is_some();
     let parameters = part.iter().position(|byte| *byte == b';').filter(|_| is_number).unwrap_or(part.len());

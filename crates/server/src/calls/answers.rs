@@ -1,4 +1,5 @@
-//! 2xx responses to INVITEs that go no further: each would make a session that is neither counted nor recorded.
+//! 2xx responses to INVITEs that the server does not forward: each would make a session that is neither counted nor
+//! recorded.
 //!
 //! The sender of a dropped 2xx gets no ACK, and ends its dialog itself (RFC 3261 section 13.3.1.4).
 
@@ -8,7 +9,7 @@ use super::{Call, ENDED_TAGS, Purpose};
 use crate::engine::Engine;
 use strowger_message::{Message, Method};
 
-/// Dialogs of one call, at most, with those that have ended.
+/// Maximum number of dialogs of one call, including those that have ended.
 pub(super) const MOST_DIALOGS: usize = 64;
 
 /// Bytes of the hash of a tag.
@@ -17,11 +18,11 @@ const HASH: usize = 8;
 /// Decision about a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
-    /// It goes upstream.
+    /// Forwarded upstream.
     Passes,
-    /// It goes nowhere.
+    /// Dropped.
     Dropped,
-    /// It counts as the failure of its branch.
+    /// Failure of its branch.
     Refused,
 }
 
@@ -69,7 +70,7 @@ impl Engine {
             && self.has_own_routes_alone(call.caller_routes())
     }
 
-    /// A callee of a fork that answers after the call has ended.
+    /// Decides about the 2xx of a forked callee that answers after the end of the call.
     fn passage_after_end(&self, response: &Message<'_>) -> Passage {
         let (Ok(call_id), Ok(from)) = (response.call_id(), response.from()) else { return Passage::Passes };
         if response.record_routes().next().is_none() {
@@ -80,7 +81,8 @@ impl Engine {
         if self.shared.ended_calls.is_there(key) { Passage::Dropped } else { Passage::Passes }
     }
 
-    /// A re-INVITE that a BYE has overtaken, or is about to: its peer may take it for a new call (RFC 3261 section 12.2.2).
+    /// Decides about a response to a re-INVITE. If a BYE has overtaken the re-INVITE, or is about to, its peer may take
+    /// the re-INVITE for a new call (RFC 3261 section 12.2.2).
     fn passage_of_renewal(&self, context: u64, response: &Message<'_>) -> Passage {
         let is_invite = response.cseq().is_ok_and(|cseq| cseq.method == Method::Invite);
         let call = self.calls.key_of(context).and_then(|key| self.calls.get(key));
@@ -104,7 +106,7 @@ impl Call {
         }
     }
 
-    /// Removes a dialog that has ended. `hash`: of its tag, by which a late copy of its 2xx is known.
+    /// Removes a dialog that has ended. `hash`: hash of its tag, which identifies late copies of its 2xx.
     pub(super) fn remove_dialog(&mut self, salt: u16, hash: u64) {
         let Some(at) = self.dialogs.iter().position(|dialog| dialog.salt == salt) else { return };
         let ended = self.dialogs.remove(at);

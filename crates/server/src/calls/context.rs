@@ -3,10 +3,10 @@
 use super::Call;
 use super::dialog::{Dialog, Party};
 
-/// The context of calls that are neither tracked nor logged, whose call set-up is measured all the same.
+/// Context of calls that are neither tracked nor logged. Their set-up time is measured all the same.
 pub const NO_CALL: u64 = 4;
 
-/// Whether this context is of an INVITE that begins a call.
+/// Tells whether this is the context of an INVITE that begins a call.
 pub const fn begins_call(context: u64) -> bool {
     context == NO_CALL || context & PURPOSES == Purpose::Invite as u64
 }
@@ -20,11 +20,11 @@ pub(super) const BELOW_KEY: u32 = 16;
 /// Purpose of a request of a call. With the key of the call it makes the context of the notices about the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Asks a party whether a dialog still exists.
+    /// Question to a party whether a dialog still exists.
     Question = 0,
-    /// Begins the call.
+    /// INVITE that begins the call.
     Invite = 1,
-    /// Renews a dialog: targets, session timer.
+    /// Renewal of a dialog: targets, session timer.
     Renewal = 2,
     Bye = 3,
 }
@@ -44,7 +44,8 @@ impl Purpose {
 }
 
 impl Call {
-    /// The context of a request for this purpose in this dialog. `party`: its sender; of a question of the server the party that is asked.
+    /// Returns the context of a request for this purpose in this dialog. `party`: its sender; for a question of the
+    /// server, the party that is asked.
     pub(super) fn dialog_context(&self, dialog: &Dialog, purpose: Purpose, party: Party) -> u64 {
         self.context_with(dialog.salt | party as u16, purpose)
     }
@@ -53,7 +54,7 @@ impl Call {
         self.key >> BELOW_KEY << BELOW_KEY | u64::from(salt) << 2 | purpose as u64
     }
 
-    /// The place of the dialog that this context names, and the party that it names.
+    /// Returns the index of the dialog that this context names, and the party that it names.
     pub(super) fn dialog_at(&self, context: u64) -> Option<(usize, Party)> {
         let salt = (context >> 2 & SALTS) as u16;
         let party = if salt & 1 == 0 { Party::Caller } else { Party::Callee };
@@ -61,13 +62,13 @@ impl Call {
         Some((at, party))
     }
 
-    /// Dialog of a [`HangUp`](super::doubt) with this context.
+    /// Returns the dialog of a [`HangUp`](super::doubt) with this context.
     pub(super) fn hang_up_at(&self, context: u64) -> Option<&Dialog> {
         let salt = (context >> 2 & SALTS) as u16;
         self.dialogs.iter().find(|dialog| dialog.hang_up_salt() == Some(salt))
     }
 
-    /// A salt that no dialog of the call has.
+    /// Draws a salt that no dialog of the call has.
     pub(super) fn free_salt(&self, mut draw: impl FnMut() -> u64) -> u16 {
         loop {
             let salt = (draw() & SALTS) as u16 & !1;
@@ -77,7 +78,7 @@ impl Call {
         }
     }
 
-    /// A request with this context is of this call, or of one of its dialogs.
+    /// Tells whether a request with this context belongs to this call, or to one of its dialogs.
     pub(super) fn has_context(&self, context: u64, purpose: Purpose) -> bool {
         let is_near = (self.key ^ context) >> BELOW_KEY == 0;
         is_near

@@ -1,21 +1,21 @@
-//! What a shard counts of its calls, for gauges and bounds.
+//! Counts of the calls of a shard, for gauges and bounds.
 
 use super::Call;
 
-/// What is counted of calls.
+/// Counts of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallCounts {
     /// Calls that are logged and have not ended.
     pub(crate) logged: usize,
-    /// Calls that are tracked.
+    /// Tracked calls.
     pub(crate) tracked: usize,
     /// Tracked dialogs without an answer.
     pub(crate) early: usize,
-    /// Tracked dialogs with one.
+    /// Tracked dialogs with an answer.
     pub(crate) confirmed: usize,
-    /// Calls with a dialog that has a BYE under way.
+    /// Calls with a dialog that has a BYE in progress.
     pub(crate) ending: usize,
-    /// Limits that they count under, those of each call together.
+    /// Places that the calls take under limits, in all.
     pub(crate) counted: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A dialog of a call: between its caller and one callee that rang or answered (RFC 3261 section 12).
+//! Dialog of a call: between its caller and one callee that rang or answered (RFC 3261 section 12).
 
 use super::doubt::Doubt;
 use super::ending::Ending;
@@ -8,7 +8,7 @@ use crate::session_timer::SessionOffer;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
 
-/// One of the two parties of a dialog.
+/// Party of a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Party {
     Caller,
@@ -33,72 +33,73 @@ impl Party {
     }
 }
 
-/// A 2xx that went upstream.
+/// 2xx that went upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CallAnswer {
-    /// When: [`super::Call::began`] says how.
+    /// Moment of the 2xx, on the clock of [`super::Call::began`].
     pub(crate) at: i64,
     pub(crate) status: NonZeroU16,
 }
 
-/// A BYE that has no final response.
+/// BYE without a final response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bye {
-    /// When it passed: a moment as [`CallAnswer::at`].
+    /// Moment when it passed, on the clock of [`CallAnswer::at`].
     pub(crate) at: i64,
     /// Q.850 cause, for the record.
     pub(crate) cause: u16,
-    /// The source is a foreign address ([`super::origin`]).
+    /// Set if it came from a foreign address ([`super::origin`]).
     #[serde(skip)]
     pub(crate) from_elsewhere: bool,
 }
 
-/// BYEs of a dialog that have no final response.
+/// BYEs of a dialog without a final response.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Byes {
     /// BYEs of the parties, by sender.
     of_parties: [Option<Bye>; 2],
-    /// This server ends the dialog.
+    /// End of the dialog by this server.
     ending: Option<Box<Ending>>,
-    /// A BYE of the callee passed before the ACK for its 2xx, against RFC 3261 section 15.
+    /// Set if a BYE of the callee passed before the ACK for its 2xx, against RFC 3261 section 15.
     #[serde(skip)]
     hasty: bool,
 }
 
-/// A request that renews a dialog, until its final response.
+/// Request that renews a dialog, until its final response.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Renewal {
     pub(crate) sender: Party,
-    /// Its Contact: the new target of its sender.
+    /// Contact of the request: the new target of its sender.
     pub(crate) contact: Option<Box<[u8]>>,
     pub(crate) offer: SessionOffer,
 }
 
-/// A dialog of a call. Early while it has no answer: then it ends with its branch, or with the last dialog that has one.
+/// Dialog of a call. It is early while it has no answer: then it ends with its branch, or with the last answered
+/// dialog.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Dialog {
     texts: Texts,
     pub(crate) answer: Option<CallAnswer>,
-    /// The last CSeq of the caller, and of the callee; 0: that has sent nothing.
+    /// Last CSeq of the caller, and of the callee; 0: the party has sent nothing.
     cseqs: [u32; 2],
     /// Source of its 2xx.
     pub(super) source: Source,
-    /// Its end is to be logged.
+    /// Set if its end is to be logged.
     pub(crate) logged: bool,
-    /// The ACK for its 2xx has passed, or the dialog was confirmed or doubted without one.
+    /// Set once the ACK for its 2xx has passed, or the dialog was confirmed or doubted without one.
     pub(crate) acknowledged: bool,
     /// Random bits in the contexts of its requests ([`super::Call::dialog_context`]). The lowest is free: it names the sender there.
     pub(crate) salt: u16,
-    /// BYEs under way.
+    /// BYEs in progress.
     byes: Option<Box<Byes>>,
     renewal: Option<Box<Renewal>>,
-    /// The server asks its parties whether it still exists.
+    /// Questions to its parties whether it still exists.
     pub(crate) doubt: Option<Box<Doubt>>,
-    /// When its session ends: see [`Dialog::session_end`].
+    /// End of its session: see [`Dialog::session_end`].
     session_end: i64,
 }
 
-/// A session that has no timer: it ends at no moment.
+/// Session end of a session without a timer.
 const NEVER: i64 = i64::MAX;
 
 const TAG: usize = 0;
@@ -112,12 +113,12 @@ impl Dialog {
         Self::of(Texts::new(&[tag]), cseq, salt)
     }
 
-    /// One that rings: the response came by this branch.
+    /// Makes a dialog that rings. The response came by this branch.
     pub(crate) fn early(tag: &[u8], cseq: u32, salt: u16, branch: u32) -> Self {
         Self::of(Texts::new(&[tag, b"", b"", &branch.to_le_bytes()]), cseq, salt)
     }
 
-    /// The CSeq of the last request of the caller in it.
+    /// Returns the CSeq of the last request of the caller in it.
     pub(crate) fn last_of_caller(&self) -> u32 {
         self.cseqs[0]
     }
@@ -139,27 +140,27 @@ impl Dialog {
         }
     }
 
-    /// It has no answer, and rang by this branch.
+    /// Tells whether it has no answer, and rang by this branch.
     pub(crate) fn rings_by(&self, branch: u32) -> bool {
         self.answer.is_none() && self.texts.get(BRANCH) == branch.to_le_bytes()
     }
 
-    /// The callee's tag.
+    /// Returns the callee's tag.
     pub(crate) fn tag(&self) -> &[u8] {
         self.texts.get(TAG)
     }
 
-    /// The Contact of the callee, as the caller has it; empty: none is kept.
+    /// Returns the Contact of the callee, as the caller has it; empty: none is stored.
     pub(crate) fn contact(&self) -> &[u8] {
         self.texts.get(CONTACT)
     }
 
-    /// Whether an INVITE within it resumes it, and has no answer yet: it began in an earlier process.
+    /// Tells whether an INVITE without an answer resumes the dialog, which began in an earlier process.
     pub(crate) fn is_resumed(&self) -> bool {
         self.answer.is_none() && !self.contact().is_empty()
     }
 
-    /// The Routes of a request to the callee from here on.
+    /// Returns the Routes of a request from this server to the callee.
     pub(crate) fn routes(&self) -> &[u8] {
         self.texts.get(ROUTES)
     }
@@ -170,14 +171,15 @@ impl Dialog {
         self.source = source;
     }
 
-    /// The callee is reached by another Contact from now on.
+    /// Replaces the Contact of the callee.
     pub(crate) fn set_contact(&mut self, contact: &[u8]) {
         if self.contact() != contact {
             self.texts = self.texts.with(&[(CONTACT, contact)]);
         }
     }
 
-    /// When its session ends unless a party refreshes it (RFC 4028): a moment as those of [`CallAnswer`]. None: it has no timer.
+    /// Returns the end of its session unless a party refreshes it (RFC 4028), as a moment on the clock of
+    /// [`CallAnswer::at`]; `None`: it has no timer.
     pub(crate) fn session_end(&self) -> Option<i64> {
         (self.session_end != NEVER).then_some(self.session_end)
     }
@@ -186,7 +188,7 @@ impl Dialog {
         self.session_end = at.unwrap_or(NEVER);
     }
 
-    /// Changes each moment that it has.
+    /// Changes each of its moments.
     pub(crate) fn change_moments(&mut self, change: impl Fn(&mut i64)) {
         self.answer.iter_mut().for_each(|answer| change(&mut answer.at));
         if self.session_end != NEVER {
@@ -199,7 +201,7 @@ impl Dialog {
         self.doubt.iter_mut().for_each(|doubt| doubt.change_moments(&change));
     }
 
-    /// A request of this party has this CSeq. Whether none so high has been before.
+    /// Notes the CSeq of a request of this party. Returns whether it is higher than all before.
     pub(crate) fn hear(&mut self, party: Party, cseq: u32) -> bool {
         let last = &mut self.cseqs[party as usize];
         let is_new = cseq > *last;
@@ -214,12 +216,12 @@ impl Dialog {
         self.byes.take_if(|byes| byes.ending.is_none());
     }
 
-    /// The CSeq of the last request of this party; 0: it has sent none.
+    /// Returns the CSeq of the last request of this party; 0: it has sent none.
     pub(crate) const fn last_cseq(&self, party: Party) -> u32 {
         self.cseqs[party as usize]
     }
 
-    /// The CSeq of one more request of this party.
+    /// Returns the CSeq of one more request of this party.
     pub(crate) fn next_cseq(&self, party: Party) -> u32 {
         // Below 2^31 (RFC 3261 section 8.1.1.5).
         (self.cseqs[party as usize].saturating_add(1)).min(i32::MAX as u32)
@@ -232,23 +234,23 @@ impl Dialog {
         byes.hasty |= party == Party::Callee && !self.acknowledged;
     }
 
-    /// Takes out the BYE of this party: it was refused.
+    /// Takes out the refused BYE of this party.
     pub(crate) fn end_bye(&mut self, party: Party) {
         self.byes.iter_mut().for_each(|byes| byes.of_parties[party as usize] = None);
         self.byes.take_if(|byes| byes.ending.is_none() && byes.of_parties.iter().all(Option::is_none));
     }
 
-    /// The BYE of this party that is under way.
+    /// Returns the BYE of this party that is in progress.
     pub(crate) fn bye(&self, party: Party) -> Option<Bye> {
         self.byes.as_ref().and_then(|byes| byes.of_parties[party as usize])
     }
 
-    /// A BYE of the callee may have overtaken the 2xx.
+    /// Tells whether a BYE of the callee may have overtaken the 2xx.
     pub(super) fn has_hasty_bye(&self) -> bool {
         self.byes.as_ref().is_some_and(|byes| byes.hasty)
     }
 
-    /// A BYE is under way.
+    /// Tells whether a BYE is in progress.
     pub(crate) const fn is_ending(&self) -> bool {
         self.byes.is_some()
     }
@@ -259,7 +261,7 @@ impl Dialog {
         self.byes = Some(Box::new(Byes { ending: Some(ending), ..Byes::default() }));
     }
 
-    /// The end of the dialog by this server.
+    /// Returns the end of the dialog by this server.
     pub(super) fn ending(&self) -> Option<&Ending> {
         self.byes.as_ref()?.ending.as_deref()
     }
@@ -272,7 +274,7 @@ impl Dialog {
         self.renewal = Some(Box::new(renewal));
     }
 
-    /// Takes out the last request that renews this dialog: it has its final response.
+    /// Takes out the last request that renews this dialog, once it has its final response.
     pub(crate) fn end_renewal(&mut self) -> Option<Renewal> {
         self.renewal.take().map(|renewal| *renewal)
     }

@@ -52,7 +52,7 @@ const SPREAD: u64 = 2;
 /// State of a party of a doubted dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Standing {
-    /// It may have left: its silence is a loss.
+    /// Perhaps it has left: its silence is a loss.
     Suspected,
     Confirmed,
     /// Nothing says that it has left, but the process began after the call.
@@ -61,12 +61,12 @@ enum Standing {
     Silent,
 }
 
-/// An open question about a dialog.
+/// Open question about a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Doubt {
     /// Moment of the next question, on the clock of [`Call::began`].
     pub(super) next: i64,
-    /// When it ends.
+    /// Moment when it ends.
     until: i64,
     /// Standing of each party, in the order of [`Party`].
     parties: [Standing; 2],
@@ -80,7 +80,7 @@ pub(crate) struct Doubt {
     hang_up: Option<HangUp>,
 }
 
-/// A BYE without a Route.
+/// BYE without a Route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HangUp {
     party: Party,
@@ -142,7 +142,7 @@ impl Doubt {
 }
 
 impl Dialog {
-    /// When its 2xx is doubted unless the ACK passes.
+    /// Returns the moment when its 2xx is doubted unless the ACK passes.
     pub(super) fn unacknowledged_until(&self, patience: u64) -> Option<i64> {
         let waits = !self.acknowledged && self.ending().is_none();
         self.answer.filter(|_| waits).map(|answer| answer.at.saturating_add_unsigned(patience))
@@ -189,7 +189,7 @@ impl Call {
         early.into_iter().for_each(|dialog| dialog.doubt = Some(Doubt::at(i64::MAX, Standing::Suspected)));
     }
 
-    /// Another process had this call, the one at this place among so many.
+    /// Doubts all dialogs of a call of an earlier process. `place`: index of the call among `count` calls.
     pub(super) fn doubt_all(&mut self, now: Now, place: usize, count: usize) {
         let spread = (count as u64 * SPREAD).min(LONGEST_SPREAD);
         let delay = AFTER_START + spread * place as u64 / (count as u64).max(1);
@@ -386,7 +386,7 @@ impl Engine {
             NoticeEvent::Answered { bytes, .. } => (false, false, self.moment_of_question(bytes, out)),
             NoticeEvent::Exhausted { status, bytes } => match self.calls.responded {
                 Some(_) => (matches!(status, 408 | 481), false, self.moment_of_question(bytes, out)),
-                // It did not leave.
+                // The question did not leave.
                 None => return,
             },
             // RFC 4320 section 4.2: a 408 goes no further.
@@ -419,7 +419,7 @@ impl Engine {
         }
     }
 
-    /// When the question left that this response in the outbox answers, by its branch.
+    /// Returns the moment when the question of this response in the outbox left, as its branch says.
     fn moment_of_question(&mut self, range: &Range<usize>, out: &Outbox) -> Option<u64> {
         let mut asked_at = None;
         self.read_response(range, out, |_, response| asked_at = moment_of_question(response));

@@ -1,8 +1,8 @@
-//! Requests of the server within dialogs. Calls that have lasted too long, whose session timer has run out or that an operator ends get a
-//! BYE on both sides (RFC 3261 section 15).
+//! Requests of the server within dialogs. Calls that have lasted too long, whose session timer has run out or that an
+//! operator ends get a BYE on both sides (RFC 3261 section 15).
 //!
-//! Such a request goes the way of one that the peer of that party had sent: through the stages, by the route set of the dialog. [`Ending`] waits
-//! for the answers.
+//! Such a request takes the way of a request of that party's peer: through the stages, along the route set of the
+//! dialog. [`Ending`] waits for the responses.
 
 use super::dialog::{Dialog, Party};
 use super::ending::Ending;
@@ -15,11 +15,11 @@ use strowger_core::routing::Request;
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, call};
 use strowger_message::{Index, Message, Uri};
 
-/// Calls that end in one turn, at most: the others in the next.
+/// Maximum number of calls that end in one turn; the others end in the next.
 const AT_ONCE: usize = 64;
 
 impl Engine {
-    /// Looks at calls whose time has come.
+    /// Handles the calls whose deadline has passed.
     pub(crate) fn end_calls(&mut self, now: Now, out: &mut Outbox) {
         for _ in 0..AT_ONCE {
             let Some(key) = self.calls.due(now.mono) else { return };
@@ -45,24 +45,24 @@ impl Engine {
         self.ask_parties(now, key, out);
         self.send_due_byes(now, key, out);
         self.calls.change(key, |call| call.challenged &= lasts(call.began, super::CHALLENGE));
-        // What is due stays due otherwise.
+        // Otherwise a due call would stay due.
         self.calls.set_deadline(key);
     }
 
-    /// Ends sessions that no party has refreshed in time. The parties should send a BYE themselves (RFC 4028 section 10). A party that does
-    /// not gets one of the server, since the call is no longer counted or recorded.
+    /// Ends sessions that no party has refreshed in time. The parties should send a BYE themselves (RFC 4028 section
+    /// 10), but the call is no longer counted or recorded afterwards. So the server sends one to each of them.
     fn end_sessions(&mut self, now: Now, key: u64, out: &mut Outbox) {
         let is_over =
             |dialog: &Dialog| dialog.ending().is_none() && dialog.session_end().is_some_and(|at| at <= moment(now));
         let Some(call) = self.calls.get(key) else { return };
         let ended = call.dialogs.iter().filter(|dialog| is_over(dialog));
-        // It may have been before this process began.
+        // The session may have ended before this process began.
         let Some(at) = ended.filter_map(Dialog::session_end).max() else { return };
         self.end_dialogs(now, key, (Ender::SessionTimer, at, [false; 2]), out, is_over);
     }
 
-    /// Starts the end of the answered dialogs of a call that are meant. `at`: the moment of their end in the records. `lost`: parties that are
-    /// known to have lost them.
+    /// Starts the end of the answered dialogs of a call for which `is_meant` is true. `at`: moment of their end in the
+    /// records. `lost`: parties that are known to have lost them.
     pub(super) fn end_dialogs(
         &mut self,
         now: Now,
@@ -79,13 +79,13 @@ impl Engine {
         }
     }
 
-    /// Writes a BYE as this party would send it here. False: too little is known of its peer.
+    /// Writes a BYE as this party would send it to this server. False: too little is known of its peer.
     pub(super) fn write_bye(&self, call: &Call, dialog: &Dialog, from: Party, number: u32, out: &mut Vec<u8>) -> bool {
         self.write_own(call, dialog, from, (b"BYE", number, ""), out)
     }
 
-    /// Writes an OPTIONS to the party that is asked, as its peer would send it here. `at`: when it leaves, on the
-    /// clock of [`Now::mono`]. Its branch says so.
+    /// Writes an OPTIONS to the party that is asked, as its peer would send it to this server. `at`: moment when it
+    /// leaves, on the clock of [`Now::mono`]. The branch contains it.
     pub(super) fn write_question(
         &self,
         call: &Call,
@@ -98,7 +98,7 @@ impl Engine {
         self.write_own(call, dialog, from, (b"OPTIONS", dialog.last_cseq(from), &format!("{MOMENT}{at}")), out)
     }
 
-    /// `branch`: the end of the branch, which tells requests of one CSeq apart.
+    /// Writes a request in the name of `from`. `branch`: end of its branch, which distinguishes requests of one CSeq.
     fn write_own(
         &self,
         call: &Call,
@@ -137,8 +137,8 @@ impl Engine {
         true
     }
 
-    /// Sends a request of the server as if a peer had sent it: it goes to the next hop by the stages. Its response goes nowhere. `context`:
-    /// under which the proxy tells what became of it.
+    /// Sends a request of the server as if a peer had sent it: the stages lead it to the next hop. Its response goes
+    /// nowhere. `context`: context of the proxy's notices about it.
     pub(super) fn send_own(&mut self, now: Now, bytes: &[u8], context: u64, out: &mut Outbox) {
         let mut index = Index::new();
         if index.parse(bytes, &self.policy.limits).is_err() {
@@ -160,13 +160,13 @@ impl Engine {
     }
 }
 
-/// Our name in the Via of our own requests, below that of the proxy: a name that no other element has (RFC 2606).
+/// Name of this server in the Via of its own requests, below that of the proxy. No other element has it (RFC 2606).
 const OWN: &[u8] = b"server.invalid";
 
 /// Letter before the moment at the end of the branch of a question. It is no hexadecimal digit.
 const MOMENT: char = 'q';
 
-/// When the question left that this response answers.
+/// Returns the moment when the question left that this response answers.
 pub(super) fn moment_of_question(response: &Message<'_>) -> Option<u64> {
     let branch = std::str::from_utf8(response.via().ok()?.branch?).ok()?;
     branch.rsplit_once(MOMENT)?.1.parse().ok()

@@ -1,8 +1,8 @@
-//! A call that this server cannot end is not begun.
+//! Refusal of calls that this server cannot end.
 //!
-//! A BYE of the server needs a CSeq above those of the parties, and the tags, URIs, Contacts and route sets of the dialog. The table stores
-//! each up to a length. So an INVITE of a tracked call that exceeds it, or lacks one of them, is refused; and a 2xx counts as a
-//! failure of its branch.
+//! A BYE of the server needs a CSeq above those of the parties, and the tags, URIs, Contacts and route sets of the
+//! dialog. The table stores each of them up to a maximum length. So an INVITE of a tracked call that exceeds it, or
+//! lacks one of them, is refused; and a 2xx counts as a failure of its branch.
 
 use super::{LAST_CSEQ, LONGEST_TAG, LONGEST_WAY};
 use crate::engine::Engine;
@@ -50,7 +50,7 @@ impl Engine {
     /// Returns whether no BYE of this server could reach the sender of a 2xx to an INVITE.
     pub(super) fn is_beyond_reach(&self, response: &Message<'_>) -> bool {
         let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
-        // In a response the route set from this server to the callee ends with our last Record-Route.
+        // In a response the route set from this server to the callee ends with the last Record-Route of this server.
         let (mut length, mut up_to_ours) = (0, None);
         for route in response.record_routes() {
             let Some(route) = route.ok().map(|route| route.value).filter(|route| route.uri.sip().is_some()) else {
@@ -92,13 +92,13 @@ fn keeps_target(message: &Message<'_>) -> bool {
     message.contacts().next().is_none() || reachable_contact(message).is_some_and(is_short)
 }
 
-/// The URI of the first Contact, if it is a SIP URI.
+/// Returns the URI of the first Contact, if it is a SIP URI.
 fn reachable_contact<'a>(message: &Message<'a>) -> Option<&'a [u8]> {
     let text = message.contacts().next()?.ok()?.addr.uri_text;
     matches!(Uri::parse(text), Ok(Uri::Sip(_))).then_some(text)
 }
 
-/// Bytes of these Record-Routes as a route set; none: one has no SIP URI.
+/// Returns the length of these Record-Routes as a route set, in bytes; `None`: one has no SIP URI.
 fn length_of<'a>(mut routes: impl Iterator<Item = Option<Hop<'a>>>) -> Option<usize> {
     routes.try_fold(0, |length, route| {
         let route = route.filter(|route| route.uri.sip().is_some())?;

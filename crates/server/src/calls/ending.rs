@@ -1,4 +1,4 @@
-//! The end of a dialog by this server: a BYE to each party, and the answers to these.
+//! End of a dialog by this server: a BYE to each party, and the responses.
 //!
 //! The dialog stays in the table until each party has ended it: a 2xx or 481 to the BYE, a 408, or no answer until the transaction times out
 //! (RFC 3261 sections 12.2.1.2 and 15.1.1). After any other answer the party gets another BYE with a higher CSeq, [`MOST_BYES`] in all.
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use strowger_core::proxy::NoticeEvent;
 use strowger_core::{Now, Outbox};
 
-/// BYEs to one party.
+/// Maximum number of BYEs to one party.
 const MOST_BYES: u8 = 4;
 
 /// Time from a refusal to the next BYE, in milliseconds, by the number of BYEs so far.
@@ -24,7 +24,7 @@ const AGAIN: [u64; MOST_BYES as usize] = [500, 2_000, 8_000, 0];
 /// hop is looked up, a BYE has no client transaction.
 const SLACK: u64 = 2_000;
 
-/// A dialog that this server ends.
+/// Dialog that this server ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ending {
     by: Ender,
@@ -37,32 +37,33 @@ pub(crate) struct Ending {
     parties: [PartyEnd; 2],
 }
 
-/// The end of a dialog at one party.
+/// End of the dialog at one party.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct PartyEnd {
     has_ended: bool,
-    /// BYEs so far.
+    /// BYEs sent so far.
     byes: u8,
     /// Moment of the next BYE.
     next: i64,
 }
 
 impl Ending {
-    /// `lost`: parties that are known to have lost the dialog. They get one BYE, and nothing waits for the answer.
+    /// Creates the end of a dialog. `lost`: parties that are known to have lost the dialog. They get one BYE, and
+    /// nothing waits for the response.
     pub(super) fn new(now: Now, by: Ender, at: i64, lost: [bool; 2]) -> Box<Self> {
         let party = |has_ended| PartyEnd { has_ended, byes: 0, next: moment(now) };
         Box::new(Self { by, at, cause: 0, status: 0, parties: lost.map(party) })
     }
 
-    /// The end by a BYE of this party, with this status. The server sends one to each party.
+    /// Creates the end by a BYE of this party, with this status. The server sends one to each party.
     pub(super) fn after_bye(now: Now, party: Party, bye: Bye, status: u16) -> Box<Self> {
         let mut ending = Self::new(now, party.into(), bye.at, [false; 2]);
         (ending.cause, ending.status) = (bye.cause, status);
         ending
     }
 
-    /// The end by a BYE of this party that its peer has not answered. The server sends one to the peer, and one to
-    /// each party if the source of the BYE is foreign.
+    /// Creates the end by a BYE of this party that its peer has not answered. The server sends one to the peer, and one
+    /// to each party if the source of the BYE is foreign.
     pub(super) fn by_party(now: Now, party: Party, bye: Bye) -> Box<Self> {
         let mut ending = Self::after_bye(now, party, bye, 408);
         if !bye.from_elsewhere {
@@ -71,7 +72,8 @@ impl Ending {
         ending
     }
 
-    /// The end by a BYE in the name of this party from another address, with this status of the peer. The server sends one to the party.
+    /// Creates the end by a BYE in the name of this party from another address, with this status of the peer. The
+    /// server sends one to the party.
     pub(super) fn in_name_of(now: Now, party: Party, bye: Bye, status: u16) -> Box<Self> {
         let mut ending = Self::after_bye(now, party, bye, status);
         ending.spare(party.other());
@@ -89,20 +91,20 @@ impl Ending {
         self.parties.iter_mut().for_each(|party| change(&mut party.next));
     }
 
-    /// When the next BYE is due.
+    /// Returns the moment of the next BYE.
     pub(super) fn next(&self) -> Option<i64> {
         self.parties.iter().filter(|party| !party.has_ended).map(|party| party.next).min()
     }
 
-    /// Another process ends the dialog from this moment on. It knows which party has refused a BYE, and so went on: the record lasts until that
-    /// party's last answer.
+    /// Resumes the end in another process, from this moment on. A party that has refused a BYE may have continued: the
+    /// record lasts until its last response.
     pub(super) fn resume(&mut self, at: i64) {
         for party in self.parties.iter_mut().filter(|party| !party.has_ended) {
             (party.byes, party.next) = (u8::from(party.byes > 1), at);
         }
     }
 
-    /// Both parties have ended the dialog: `at` is the moment of a 2xx between them.
+    /// Notes that both parties have ended the dialog. `at`: moment of a 2xx between them.
     pub(super) fn conclude(&mut self, at: i64) {
         self.at = self.at.max(at);
         self.parties.iter_mut().for_each(|party| party.has_ended = true);
@@ -151,12 +153,12 @@ impl Engine {
                 continue;
             }
             let from = party.other();
-            // Beyond each CSeq that this server let through.
+            // Above each CSeq that this server let through.
             let least = if is_first { 0 } else { LAST_CSEQ };
             let number = dialog.next_cseq(from).max(least + 1);
             let mut text = Vec::new();
             let is_sent = end.byes < MOST_BYES && self.write_bye(call, dialog, from, number, &mut text);
-            // Without a context it would pass as a BYE of the other party, and its answer would end the dialog.
+            // Without this context it would pass as a BYE of the other party, and its response would end the dialog.
             let context = call.dialog_context(dialog, Purpose::Question, party);
             self.calls.change(key, |call| {
                 let Some(dialog) = call.dialogs.iter_mut().find(|dialog| dialog.salt == salt) else { return };
@@ -249,7 +251,7 @@ impl Engine {
                 end.next = moment(now).saturating_add_unsigned(wait);
                 end.has_ended |= end.byes >= MOST_BYES;
             }
-            // A party that refuses, or has refused, may have gone on until now.
+            // A party that refuses, or has refused, may have continued until now.
             if is_confirmed || (has_ended && end.byes > 1) || (is_peer && !has_ended) {
                 ending.at = ending.at.max(moment(now));
             }

@@ -16,7 +16,7 @@ use strowger_core::routing::{Place, Request};
 use strowger_message::{Message, Method, SipUri, Uri};
 
 impl Engine {
-    /// Notes a request within a dialog. Returns its context; 0: nothing waits for its response.
+    /// Notes a request within a dialog. Returns its context; 0: no notices about it are needed.
     pub(super) fn pass_within(&mut self, handling: &Handling<'_, '_>) -> u64 {
         let request = handling.request;
         let (call_id, from, to) = (request.call_id, request.from_tag, request.to_tag);
@@ -62,7 +62,8 @@ impl Engine {
         call.is_some_and(|call| call.dialogs.iter().any(|dialog| dialog.tag() == callee_tag && dialog.answer.is_some()))
     }
 
-    /// Notes nothing of a request that has the tags of a dialog and goes elsewhere. After a BYE the server asks both parties.
+    /// Handles a request that has the tags of a dialog and goes elsewhere. Nothing is noted of it, but after a BYE the
+    /// server asks both parties.
     fn pass_beside(&mut self, handling: &Handling<'_, '_>, key: u64, callee_tag: &[u8]) {
         if handling.request.method == Method::Bye {
             let transaction = self.calls.times.transaction;
@@ -91,10 +92,10 @@ impl Engine {
         is_target && self.has_routes(request, routes)
     }
 
-    /// Returns whether the Routes of a request lead past the same proxies as these, from ours on.
+    /// Returns whether the Routes of a request pass the same proxies as `routes`, from this server on.
     fn has_routes(&self, request: &Request<'_>, routes: &[u8]) -> bool {
         let is_own = |uri: &SipUri<'_>| self.policy.router.is_own(uri);
-        // As they were written: `<URI>, <URI>`.
+        // Format of the table: `<URI>, <URI>`.
         let known = routes.split(|b| *b == b'>').map(|route| {
             let start = route.iter().position(|b| *b == b'<').map_or(0, |at| at + 1);
             &route[start..]
@@ -117,8 +118,8 @@ impl Engine {
         known.next().is_none()
     }
 
-    /// Adds the dialog of a call that began in an earlier process. A request to the callee goes by the Request-URI and Routes of this INVITE, whose
-    /// 2xx need not repeat the route set.
+    /// Adds the dialog of a call that began in an earlier process. A request to the callee uses the Request-URI and
+    /// Routes of this INVITE, whose 2xx need not repeat the route set.
     pub(super) fn resume_dialog(&mut self, request: &Request<'_>, key: u64) {
         let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.policy.router.is_own(uri));
         let (contact, mut routes) = (request.message.request_uri(), Vec::new());
@@ -138,14 +139,14 @@ impl Engine {
         });
     }
 
-    /// Returns whether a route set of the table leads past no other proxy.
+    /// Returns whether a route set of the table passes no other proxy.
     pub(super) fn has_own_routes_alone(&self, routes: &[u8]) -> bool {
         let uris = routes.split(|b| matches!(b, b'<' | b'>')).skip(1).step_by(2);
         let mut uris = uris.map(|uri| Uri::parse(uri).ok().and_then(|uri| uri.sip().copied()));
         uris.all(|uri| uri.is_some_and(|uri| self.policy.router.is_own(&uri)))
     }
 
-    /// A BYE ends a tracked dialog by its final response, not by passing.
+    /// Handles a BYE on its way. Its final response ends a tracked dialog, not the BYE itself.
     fn pass_bye(&mut self, handling: &Handling<'_, '_>, key: u64, party: Party, callee_tag: &[u8]) -> u64 {
         let (now, request) = (handling.now, handling.request);
         let Some(call) = self.calls.get(key) else { return 0 };
@@ -170,7 +171,7 @@ impl Engine {
         if !is_tracked && !is_early {
             self.count_ended(moment(now), answer);
         }
-        // Its dialog may be of a tag that the caller chose, and no response has named that yet.
+        // The dialog may have a tag that the caller chose, and that no response has named yet.
         if dialog.is_none()
             && is_tracked
             && call.dialogs.len() < MOST_DIALOGS

@@ -1,11 +1,12 @@
-//! Calls that go on in the next process: what is kept of them, and when.
+//! Calls that continue in the next process, and their kept state.
 //!
-//! A tracked call is kept from its first answer on. When what is kept of it has changed, its state leaves as an effect at the end of the round,
-//! once however often it changed; when the call is over, that leaves too. What is under way in it then (a BYE without an answer, a renewal, a
-//! fork that rings) is not kept: the transactions end with the process, and their requests come again or do not.
+//! A tracked call is kept from its first answer on. When its kept state has changed, the new state leaves as an effect
+//! at the end of the round, once however often it changed. The end of the call leaves as an effect too. Work in
+//! progress (a BYE without a response, a renewal, a ringing fork) is not kept: the transactions end with the process,
+//! and their requests come again or do not.
 //!
-//! The state is the [`Call`] in bytes behind a version and the moment of writing, since no other process has this one's clock: moments are
-//! ages there.
+//! The state is the [`Call`] in bytes, behind a version and the moment of writing. Moments are written as ages, since
+//! no other process has the clock of this one.
 
 use super::{Call, Calls, Ended, HASHED, moment, names};
 use crate::engine::{Effect, Engine};
@@ -13,16 +14,16 @@ use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
 use strowger_store::accounting::Row;
 
-/// Of the form of what is kept. Another form wants another number.
+/// Format version of kept calls. A change of the format needs another number.
 pub const VERSION: u8 = 5;
 
-/// Bytes before the call: the version, and the milliseconds since 1970 at which its moments were ages.
+/// Bytes before the call: the version, and the moment of writing in milliseconds since 1970.
 const HEAD: usize = 1 + 8;
 
-/// A call as an earlier process kept it.
+/// Reads a call that an earlier process kept.
 ///
 /// # Errors
-/// The bytes are none, or of another version of this program.
+/// The bytes are no kept call, or of another version of this program.
 pub fn read_kept(now: Now, bytes: &[u8]) -> Result<Call, Unreadable> {
     let (&version, rest) = bytes.split_first().ok_or(Unreadable::Malformed)?;
     if version != VERSION {
@@ -30,14 +31,14 @@ pub fn read_kept(now: Now, bytes: &[u8]) -> Result<Call, Unreadable> {
     }
     let (wall, rest) = rest.split_first_chunk().ok_or(Unreadable::Malformed)?;
     let mut call: Call = postcard::from_bytes(rest).map_err(|_| Unreadable::Malformed)?;
-    // A clock that was set back since would make calls younger than they are.
+    // A clock that was set back since must not make calls younger.
     let since = now.wall.saturating_sub(u64::from_le_bytes(*wall));
     call.turn(moment(now).saturating_sub_unsigned(since));
     Ok(call)
 }
 
 impl Call {
-    /// The bucket of its Call-ID, 0 to 255.
+    /// Returns the bucket of its Call-ID, 0 to 255.
     pub const fn bucket(&self) -> u8 {
         call::bucket(self.call_hash)
     }
@@ -46,7 +47,7 @@ impl Call {
         self.tracked && self.has_answer()
     }
 
-    /// Its transactions have ended with another process.
+    /// Forgets its transactions: they ended with another process.
     fn goes_on(&mut self) {
         (self.open, self.cancelled, self.challenged) = (0, false, false);
         self.dialogs.retain(|dialog| dialog.answer.is_some());
@@ -58,7 +59,7 @@ impl Call {
         bytes.push(VERSION);
         bytes.extend_from_slice(&now.wall.to_le_bytes());
         self.turn(moment(now));
-        // The next process leads it nowhere else.
+        // In the next process it is led nowhere else.
         let scopes = self.stays_led().map(|stays| self.scopes.replace(stays));
         let bytes = postcard::to_extend(self, bytes).expect("a vector takes all, and every sequence knows its length");
         if let Some(scopes) = scopes {
@@ -70,7 +71,7 @@ impl Call {
 }
 
 impl Calls {
-    /// What is kept of this call may be out of date, if anything is or is to be.
+    /// Notes that the kept state of this call may be out of date, if the call is kept or is to be.
     pub(crate) fn has_changed(&mut self, key: u64) {
         if !self.keeps {
             return;
@@ -84,7 +85,7 @@ impl Calls {
 }
 
 impl Engine {
-    /// The state of kept calls that have changed leaves; to be called when a round ends.
+    /// Gives the state of kept calls that have changed to the owner, who calls this at the end of a round.
     #[inline]
     pub fn keep_changed(&mut self, now: Now) {
         if !self.calls.changed.is_empty() {
@@ -96,7 +97,7 @@ impl Engine {
     fn keep_all_changed(&mut self, now: Now) {
         let mut changed = std::mem::take(&mut self.calls.changed);
         for key in changed.drain(..) {
-            // One that has ended meanwhile has left by itself.
+            // A call that has ended meanwhile has left by itself.
             let Some(call) = self.calls.get_mut(key).filter(|call| call.changed) else { continue };
             call.changed = false;
             self.effects.push(Effect::Keep { call: key, state: call.write(now) });
@@ -104,7 +105,7 @@ impl Engine {
         self.calls.changed = changed;
     }
 
-    /// The rows of calls that are over leave, and what is kept of those is to be no more.
+    /// Gives the rows of ended calls to the owner, and ends their kept state.
     pub(crate) fn close_accounts(&mut self, now: Now) {
         for Ended { key, is_kept, was_tracked, account, texts } in self.calls.ended.drain(..) {
             if was_tracked {
@@ -122,8 +123,9 @@ impl Engine {
         }
     }
 
-    /// Goes on with the calls of an earlier process, and asks their parties soon whether they do. Returns how many of them are of one with another secret: no request of their parties is
-    /// let through as one within a dialog, so how they end is not seen.
+    /// Continues the calls of an earlier process, and asks their parties about them soon. Returns the number of calls
+    /// that have another secret: no request of their parties is admitted as one within a dialog, so their end is not
+    /// seen.
     pub fn take_over(&mut self, now: Now, calls: Vec<Call>) -> usize {
         let (mut strange, count) = (0, calls.len());
         for (place, mut call) in calls.into_iter().enumerate() {
@@ -141,7 +143,7 @@ impl Engine {
         strange
     }
 
-    /// Whether it would be found under other keys here, as far as they can be made again.
+    /// Tells whether the call would have other keys here, as far as these can be computed.
     fn is_strange(&self, call: &Call) -> bool {
         let (call_id, tag) = (call.call_id(), call.caller_tag());
         let is_known = !call_id.is_empty() && tag.first() != Some(&HASHED);

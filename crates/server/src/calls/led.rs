@@ -1,7 +1,7 @@
-//! What a call counts under as long as it is led to a place: a gateway, or a group of them.
+//! Limits under which a call counts while it is led to a place: a gateway, or a group of them.
 //!
-//! Each INVITE of it holds what it counts under where it was led last. A call takes room once for what several of them hold, unless a
-//! server before this one has forked it.
+//! Each INVITE of the call holds the limits of the place where it was led last. The call takes room once under a limit
+//! that several INVITEs hold, unless a server before this one has forked it.
 
 use super::{Call, Calls};
 use crate::call_limits::{Claim, LimitScope};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use strowger_core::shown::shown;
 
-/// Limits that a call counts under. One limit of each kind needs no more memory.
+/// Limits under which a call counts. One limit of each kind needs no more memory.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct CallScopes {
     /// Limits until the call ends.
@@ -19,13 +19,13 @@ pub(super) struct CallScopes {
     led: SmallVec<[LedScope; 1]>,
 }
 
-/// One thing that a call counts under where it is led.
+/// Limit under which a call counts at the place to which it is led.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedScope {
     scope: LimitScope,
     /// INVITEs of the call that were led there.
     holds: u32,
-    /// How often it was taken for them.
+    /// Number of times that room was taken for them.
     takes: u32,
 }
 
@@ -38,7 +38,7 @@ impl Call {
         self.scopes.as_ref().map_or(&[], |scopes| &scopes.led)
     }
 
-    /// All that it takes room under, each as often as it does.
+    /// Returns all limits under which it takes room, each as often as it does.
     pub(super) fn taken(&self) -> impl Iterator<Item = &LimitScope> {
         let led = self.led().iter().flat_map(|led| std::iter::repeat_n(&led.scope, led.takes as usize));
         self.counted().iter().chain(led)
@@ -48,7 +48,7 @@ impl Call {
         self.led().iter().find(|led| led.scope == claim.counted && led.takes > 0)
     }
 
-    /// It takes room under this already.
+    /// Tells whether it takes room under this limit already.
     pub(crate) fn counts_under(&self, claim: &Claim) -> bool {
         self.counts_to_its_end(claim) || self.led_to(claim).is_some()
     }
@@ -57,7 +57,8 @@ impl Call {
         self.counted().contains(&claim.counted)
     }
 
-    /// It counts under these to its end. Of those that were not taken for it now it has room already, where it was led.
+    /// Makes the call count under these limits to its end. Under those that are not in `taken` it has room already,
+    /// where it was led.
     pub(super) fn count(&mut self, claims: &[Claim], taken: &[Claim]) {
         if claims.is_empty() {
             return;
@@ -70,7 +71,8 @@ impl Call {
         scopes.counted.extend(claims.iter().map(|claim| claim.counted.clone()));
     }
 
-    /// One of its INVITEs was led to where it counts under these; `taken`: those that were taken for that.
+    /// Notes that one of its INVITEs was led to a place with these limits. `taken`: limits under which room was taken
+    /// for that.
     pub(super) fn lead(&mut self, claims: &[Claim], taken: &[Claim]) {
         if claims.is_empty() {
             return;
@@ -87,7 +89,7 @@ impl Call {
         }
     }
 
-    /// One of its INVITEs goes on from where it counted under these. What is to be given back.
+    /// Notes that one of its INVITEs leaves a place with these limits. Returns the limits to be given back.
     fn leave(&mut self, claims: &[Claim]) -> Vec<LimitScope> {
         let mut given = Vec::new();
         let Some(scopes) = &mut self.scopes else { return given };
@@ -103,7 +105,8 @@ impl Call {
         given
     }
 
-    /// Returns the limits of a call that is led nowhere else. None: it is led nowhere now.
+    /// Returns its limits for a process in which it is led nowhere else: it counts under all of them to its end.
+    /// `None`: it is led nowhere now.
     pub(super) fn stays_led(&self) -> Option<Box<CallScopes>> {
         let is_led = !self.led().is_empty();
         is_led.then(|| Box::new(CallScopes { counted: self.taken().cloned().collect(), led: SmallVec::new() }))
@@ -122,8 +125,8 @@ impl Call {
 }
 
 impl Calls {
-    /// An INVITE of a call goes on from a place where it counts under `before` to one where it does under `next`. False: that has no room,
-    /// or the call is not there, and the INVITE is still where it was.
+    /// Leads an INVITE of a call from a place with the limits `before` to one with the limits `next`. False: that has
+    /// no room, or the call is not there, and the INVITE stays where it was.
     pub(crate) fn lead_on(&mut self, key: Option<u64>, before: &[Claim], next: &[Claim]) -> bool {
         let Some((key, call)) = key.and_then(|key| Some((key, self.get(key)?))) else { return next.is_empty() };
         let without = |claims: &[Claim], others: &[Claim]| -> Vec<Claim> {

@@ -1,69 +1,69 @@
-//! Tracked calls as operators see them, and calls that they end.
+//! Tracked calls as operators see them, and the end of calls by operators.
 
 use super::{Call, moment};
 use crate::accounting::Ender;
 use crate::engine::Engine;
 use strowger_core::{Now, Outbox, Round};
 
-/// Slots that are looked at for one page.
+/// Maximum number of slots that are examined for one page.
 const LOOKS: u32 = 1_024;
 
-/// Some of the tracked calls of a shard.
+/// Page of the tracked calls of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallPage {
-    /// In no particular order.
+    /// Calls in no particular order.
     pub calls: Vec<CallView>,
-    /// Where the next page begins; none: there are no more.
+    /// Start of the next page; `None`: there are no more calls.
     pub next: Option<u32>,
 }
 
-/// A tracked call.
+/// Tracked call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallView {
-    /// By which it can be ended: the same in all shards, while it lasts.
+    /// Number by which it can be ended: the same in all shards, while the call lasts.
     pub id: u64,
-    /// The URI of From in its INVITE.
+    /// URI of From in its INVITE.
     pub caller: Vec<u8>,
-    /// The URI of To.
+    /// URI of To in its INVITE.
     pub callee: Vec<u8>,
-    /// Its Call-ID.
+    /// Call-ID.
     pub call_id: Vec<u8>,
-    /// How far it came.
+    /// State of the call.
     pub state: CallState,
     /// Milliseconds since its INVITE.
     pub age: u64,
     /// Milliseconds since its first answer.
     pub answered: Option<u64>,
-    /// One for each callee that rang or answered and has not ended.
+    /// Dialogs of the callees that rang or answered and have not ended.
     pub dialogs: Vec<DialogView>,
 }
 
-/// A dialog of a tracked call.
+/// Dialog of a tracked call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialogView {
-    /// The callee's tag.
+    /// Tag of the callee.
     pub tag: Vec<u8>,
-    /// The Contact of the callee, as its caller has it; empty before the answer.
+    /// Contact of the callee, as its caller has it; empty before the answer.
     pub contact: Vec<u8>,
     /// Milliseconds since its answer.
     pub answered: Option<u64>,
 }
 
-/// How far a call came.
+/// State of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallState {
     /// No callee rings.
     Calling,
-    /// One rings at least.
+    /// At least one callee rings.
     Ringing,
-    /// One has answered at least.
+    /// At least one callee has answered.
     Answered,
-    /// A BYE of each dialog is under way.
+    /// A BYE of each dialog is in progress.
     Ending,
 }
 
 impl CallState {
-    /// In lower case.
+    /// Returns the state in lower case.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Calling => "calling",
@@ -107,8 +107,8 @@ impl Call {
 }
 
 impl Engine {
-    /// Tracked calls from this place on, `most` of them at most; a page may be short though more follow. `party`: those alone whose caller's
-    /// or callee's URI holds this text.
+    /// Lists tracked calls from this slot on, `most` of them at most. A page may be short though more follow. `party`:
+    /// text that the URI of the caller or callee must contain.
     pub fn list_calls(&self, now: Now, from: u32, most: usize, party: Option<&[u8]>) -> CallPage {
         let calls = &self.calls.calls;
         let mut page = CallPage::default();
@@ -127,13 +127,13 @@ impl Engine {
         page
     }
 
-    /// The tracked call with this id.
+    /// Returns the tracked call with this id.
     pub fn show_call(&self, now: Now, id: u64) -> Option<CallView> {
         self.calls.get(id).filter(|call| call.tracked).map(|call| call.view(now))
     }
 
-    /// Ends a tracked call: both parties of each dialog that was answered get a BYE, callees that ring a CANCEL. False: there is none with
-    /// this id.
+    /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. False: no call
+    /// has this id.
     pub fn end_call(&mut self, now: Now, id: u64, out: &mut Outbox) -> bool {
         let Some(call) = self.calls.get(id).filter(|call| call.tracked) else { return false };
         let context = call.context();

@@ -1,4 +1,4 @@
-//! What the proxy tells of the requests of calls.
+//! Notices of the proxy about the requests of calls.
 
 use super::answers::MOST_DIALOGS;
 use super::dialog::{Bye, CallAnswer, Dialog, Party};
@@ -23,10 +23,10 @@ use strowger_message::header::SessionExpires;
 use strowger_message::{Index, Limits, Message, Name};
 
 impl Engine {
-    /// Takes what the proxy has told since the last time; the responses that it names stand in the outbox.
+    /// Handles the notices since the last time. The responses that they name are in the outbox.
     pub(crate) fn hear_notices(&mut self, now: Now, out: &mut Outbox) {
         self.set_targets_aside(now);
-        // What is decided of one may lead to others.
+        // A decision about one notice may cause others.
         while !self.proxy.notices().is_empty() {
             self.take_notices(now, out);
         }
@@ -74,8 +74,8 @@ impl Engine {
         }
     }
 
-    /// A failure of the rules is for what has become of an INVITE. It leads that on unless one of its limits is full.
-    /// `key`: of its call, if that is there.
+    /// Decides whether a failure rule, which the proxy found for the outcome of an INVITE, leads the INVITE on: it does
+    /// unless one of its limits is full. `key`: call of the INVITE, if that is in the table.
     #[inline(never)]
     pub(crate) fn consider(&mut self, now: Now, key: Option<u64>, server: ServerId, claims: &[u8], out: &mut Outbox) {
         let is_counted = key.zip(Question::read(claims)).is_some_and(|(key, Question { claims, places })| {
@@ -89,14 +89,15 @@ impl Engine {
         self.say(now, server, is_counted, out);
     }
 
-    /// A place that rules lead an INVITE to has its turn: its call counts under something there, or did where it was led before.
+    /// Leads an INVITE to its next place of rules, if that has room. The call counts under limits at this place, or did
+    /// at the one before.
     fn choose(&mut self, now: Now, key: Option<u64>, server: ServerId, places: [&[u8]; 2], out: &mut Outbox) {
         let [before, next] = places.map(Claim::read_all);
         let is_chosen = next.is_some_and(|next| self.calls.lead_on(key, &before.unwrap_or_default(), &next));
         self.say(now, server, is_chosen, out);
     }
 
-    /// What the proxy has asked is done, or not.
+    /// Answers a question of the proxy: it carries its plan out, or passes it over.
     fn say(&mut self, now: Now, server: ServerId, is_so: bool, out: &mut Outbox) {
         let round = &mut Round { now, tx: &mut self.transactions, out };
         if is_so {
@@ -106,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// What an account hears of an INVITE of its call, before the table does.
+    /// Tells the account of a call about an INVITE, before the table hears of it.
     fn tell_account(&mut self, now: Now, key: u64, event: &NoticeEvent) {
         let Some((account, _)) = self.calls.account(key) else { return };
         match event {
@@ -145,11 +146,11 @@ impl Engine {
             NoticeEvent::Abandoned => {
                 self.calls.change(key, Call::fail);
             }
-            // No other callee answers now.
+            // No other callee can answer now.
             NoticeEvent::Ended => {
                 self.calls.change(key, Call::end_early);
             }
-            // What is asked was answered before.
+            // Questions of the proxy were answered before.
             NoticeEvent::Failing { .. }
             | NoticeEvent::Choosing { .. }
             | NoticeEvent::Refused { .. }
@@ -157,7 +158,7 @@ impl Engine {
         }
     }
 
-    /// The response that a notice names.
+    /// Reads the response that a notice names.
     pub(super) fn read_response(
         &mut self,
         range: &Range<usize>,
@@ -194,7 +195,7 @@ impl Engine {
         if call.dialogs.iter().any(|dialog| dialog.tag() == tag && dialog.answer.is_some()) {
             return;
         }
-        // Another one of its callees was the first to answer: that was logged.
+        // Otherwise another callee was the first to answer, and that was logged.
         let is_first = call.open > 0 && !call.is_invite_answered();
         let is_logged = call.logged && is_first;
         if is_logged {
@@ -202,7 +203,7 @@ impl Engine {
         }
         let way = if call.tracked { way(&self.policy.router, response) } else { None };
         let session_end = if call.tracked { session_end(now, response, call.offer) } else { SessionEnd::Never };
-        // Otherwise its BYE will not come by.
+        // Without this the BYE of the call will not pass here.
         let stays = call.stays;
         let by = self.calls.responded;
         let source = by.map(Source::of).unwrap_or_default();
@@ -238,7 +239,7 @@ impl Engine {
                 dialog.set_way(contact, &routes, source);
             }
             session_end.apply(dialog);
-            // A BYE passed before it.
+            // A BYE passed before the answer.
             if dialog.doubt.take().is_some() {
                 dialog.doubt_beside(now, transaction);
             }
@@ -250,7 +251,7 @@ impl Engine {
         let (Ok(call_id), Some(call)) = (response.call_id(), self.calls.get(key)) else { return };
         // The caller tries again with credentials.
         let is_challenged = matches!(status, 401 | 407);
-        // A server on the way, to which another INVITE of the call went, may try another target yet.
+        // A server on the way, to which another INVITE of the call went, may still try another target.
         let is_last = call.open == 1 && !call.is_invite_answered();
         if call.logged && is_last && !is_challenged {
             log_outcome(now, call, status, call_id.text);
@@ -258,14 +259,15 @@ impl Engine {
         if let Some((account, _)) = self.calls.account(key) {
             account.refused(now, status, cause(status, response));
         }
-        // What the last of its INVITEs came to counts. Of one that is or was answered nothing comes again.
+        // The outcome of the last INVITE counts. A call that is or was answered does not come again.
         self.calls.change(key, |call| {
             let comes_again = is_challenged || (call.challenged && call.open > 1);
             call.challenged = comes_again && !call.has_answer() && !call.kept;
         });
     }
 
-    /// A dialog was renewed, or not: both parties are reached where they say now (RFC 3261 section 12.2.1.2).
+    /// Handles the result of a renewal. Afterwards both parties are reached at their new Contacts (RFC 3261 section
+    /// 12.2.1.2).
     fn hear_of_renewal(&mut self, now: Now, (key, context): (u64, u64), event: &NoticeEvent, out: &Outbox) {
         match event {
             NoticeEvent::Answered { bytes, .. } => {
@@ -283,10 +285,10 @@ impl Engine {
             let renewal = dialog.end_renewal().filter(|renewal| renewal.sender == sender);
             let offer = renewal.as_ref().map_or_else(SessionOffer::default, |renewal| renewal.offer);
             session_end(now, response, offer).apply(dialog);
-            let said = renewal.as_ref().and_then(|renewal| renewal.contact.as_deref());
+            let renewed = renewal.as_ref().and_then(|renewal| renewal.contact.as_deref());
             let (caller, callee) = match sender {
-                Party::Caller => (said, contact),
-                Party::Callee => (contact, said),
+                Party::Caller => (renewed, contact),
+                Party::Callee => (contact, renewed),
             };
             if let Some(contact) = callee {
                 dialog.set_contact(contact);
@@ -299,7 +301,7 @@ impl Engine {
         self.calls.has_changed(key);
     }
 
-    /// Changes the dialog that this context names, with the sender of the request.
+    /// Changes the dialog that this context names. `change` also gets the sender of the request.
     fn change_dialog(&mut self, key: u64, context: u64, change: impl FnOnce(&mut Dialog, Party)) {
         self.calls.change(key, |call| {
             if let Some((at, sender)) = call.dialog_at(context) {
@@ -316,7 +318,7 @@ impl Engine {
         }
         let status = match event {
             NoticeEvent::Answered { status, .. } | NoticeEvent::Exhausted { status, .. } => *status,
-            // None came.
+            // No response came.
             NoticeEvent::Abandoned => 408,
             _ => return,
         };
@@ -353,7 +355,7 @@ impl Engine {
         let bye = dialog.bye(party).unwrap_or_else(|| Bye { at: moment(now), cause: NORMAL, from_elsewhere: false });
         let salt = dialog.salt;
         if status == 408 && dialog.answer.is_some() {
-            // Until now the peer may have gone on.
+            // The peer may have continued until now.
             let bye = Bye { at: moment(now), ..bye };
             if dialog.ending().is_none() {
                 self.end_dialog(now, (key, salt), Ending::by_party(now, party, bye), out);

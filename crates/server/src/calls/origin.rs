@@ -1,4 +1,4 @@
-//! Addresses of the parties of a dialog: where its INVITE and its 2xx came from.
+//! Addresses of the parties of a dialog: the sources of its INVITE and its 2xx.
 //!
 //! A route token proves that a request leads to a party of a call. It does not prove who sends it: the token covers the Call-ID and the tag
 //! of that party, and a caller chooses both. Two phones of one user can get a second token for them, by a subscription or an earlier call.

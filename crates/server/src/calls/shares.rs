@@ -1,30 +1,30 @@
 //! Shares of the table of calls: no account and no source fills it alone, and emergency calls have an eighth beyond it.
 //!
-//! A call counts for the party that made it (the account whose password was shown, else the source) and for the
-//! address-of-record that it is for. Calls of trusted sources count for no party: an edge proxy carries the calls of
-//! all users. An emergency call takes a place as any call does; where it would be refused it takes one of that eighth, in which the law for sources
-//! is the same.
+//! A call counts for the party that made it (the account whose password was shown, else the source) and for the address
+//! of record that it is for. Calls of trusted sources count for no party: an edge proxy carries the calls of all users.
+//! An emergency call takes an ordinary place if it can. Otherwise it takes one of that eighth, in which the same rule
+//! bounds the sources.
 
 use crate::engine::Engine;
 use crate::handling::Handling;
 
-/// Calls of a shard that a party may have, however few places are free.
+/// Number of calls of a shard that a party may have, however few places are free.
 const LEAST: u32 = 8;
 
 /// Counters of a row. Two rows hold 128 KiB, however many calls there are: a counter for each party would need memory
 /// for each call.
 const CELLS: usize = 1 << 14;
 
-/// Share of the places that emergency calls have beyond them.
+/// Divisor of the places: emergency calls have an eighth of them in addition.
 const EMERGENCY_SHARE: usize = 8;
 
-/// Emergency calls that have a place at least, however few calls there may be.
+/// Minimum number of places for emergency calls, however few calls there may be.
 const LEAST_EMERGENCIES: usize = 64;
 
 /// Caller and callee of a call, each as a keyed hash. 0: the call counts for no party.
 pub(crate) type Parties = [u32; 2];
 
-/// Value in place of the callee for a call that has an emergency place. Hashes of parties are odd.
+/// Marker in place of the callee for a call that has an emergency place. Hashes of parties are odd.
 const EMERGENCY: u32 = 2;
 
 /// Tracked calls by party, as a count-min sketch: it may count too many for a party, never too few.
@@ -33,11 +33,11 @@ pub(crate) struct Shares {
     /// Both rows; empty while nothing is counted.
     cells: Vec<u32>,
     counted: usize,
-    /// Calls that have a place of those for emergencies.
+    /// Calls on emergency places.
     emergencies: usize,
 }
 
-/// The counters of a party, one in each row.
+/// Returns the counters of a party, one in each row.
 const fn cells_of(party: u32) -> [usize; 2] {
     let other = party.wrapping_mul(0x9e37_79b1) >> 16;
     [party as usize % CELLS, CELLS + other as usize % CELLS]
@@ -66,7 +66,7 @@ impl Shares {
         }
     }
 
-    /// Whether one of these has as many calls as places are free.
+    /// Tells whether one of these parties has as many calls as places are free.
     pub(super) fn are_used_up(&self, parties: Parties, free: usize) -> bool {
         let calls =
             |party: u32| cells_of(party).into_iter().map(|cell| self.cells.get(cell).copied().unwrap_or(0)).min();
@@ -74,19 +74,19 @@ impl Shares {
         counted(parties).any(|party| calls(party) >= Some(most))
     }
 
-    /// Number of calls that have a place of those for emergencies.
+    /// Returns the number of calls on emergency places.
     pub(super) const fn emergencies(&self) -> usize {
         self.emergencies
     }
 }
 
-/// Parties that are counted.
+/// Returns the parties that are counted.
 fn counted(parties: Parties) -> impl Iterator<Item = u32> {
     parties.into_iter().filter(|party| !matches!(*party, 0 | EMERGENCY))
 }
 
 impl Engine {
-    /// Parties for which the new call of this request counts.
+    /// Returns the parties for which the new call of this request counts.
     pub(super) fn parties_of_call(&self, handling: &Handling<'_, '_>) -> Parties {
         let request = handling.request;
         let hash = |kind: &[u8], party: &[u8]| (self.key_of_call(kind, party) >> 32) as u32 | 1;
@@ -100,7 +100,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// A place of those for emergencies, for a call that has no other. None: it is no emergency, or there is no such place.
+    /// Returns an emergency place for a call that has no other; `None`: it is no emergency, or no such place is free.
     pub(super) fn emergency_place(&self, handling: &Handling<'_, '_>) -> Option<Parties> {
         if !self.is_emergency_of(handling) {
             return None;
@@ -121,14 +121,14 @@ mod tests {
     #[test]
     fn parties_are_counted_apart_and_nothing_is_left_of_them() {
         let mut shares = Shares::default();
-        let (alice, bob, nobody) = (0x1234_5679, 0x9abc_def1, 0);
+        let (alice, bob, uncounted) = (0x1234_5679, 0x9abc_def1, 0);
         assert!(!shares.are_used_up([alice, bob], 0));
-        (0..100).for_each(|_| shares.add([alice, nobody]));
-        assert!(shares.are_used_up([alice, nobody], 100) && !shares.are_used_up([alice, nobody], 101));
-        assert!(!shares.are_used_up([bob, nobody], 1), "a party without calls has its least share");
+        (0..100).for_each(|_| shares.add([alice, uncounted]));
+        assert!(shares.are_used_up([alice, uncounted], 100) && !shares.are_used_up([alice, uncounted], 101));
+        assert!(!shares.are_used_up([bob, uncounted], 1), "a party without calls has its least share");
         shares.add([bob, alice]);
         shares.remove([bob, alice]);
-        (0..100).for_each(|_| shares.remove([alice, nobody]));
+        (0..100).for_each(|_| shares.remove([alice, uncounted]));
         assert!(shares.cells.is_empty());
     }
 }

@@ -16,19 +16,19 @@ use strowger_core::slots::{Id, Slots};
 use strowger_core::{Now, call};
 use strowger_message::Index;
 
-/// A call that has left the table.
+/// Call that has left the table.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(super) key: u64,
     pub(super) is_kept: bool,
-    /// It was tracked, and its later requests came by.
+    /// Set if it was tracked, and its later requests passed here.
     pub(super) was_tracked: bool,
     pub(super) account: Option<Box<Account>>,
-    /// Texts of the call: some of them are in no account.
+    /// Texts of the call. Its account lacks some of them.
     pub(super) texts: Texts,
 }
 
-/// The calls of one shard.
+/// Calls of one shard.
 #[derive(Debug)]
 pub(crate) struct Calls {
     pub(super) calls: Slots<Call>,
@@ -42,23 +42,24 @@ pub(crate) struct Calls {
     pub(super) limits: Arc<CallLimits>,
     /// Ended calls whose record is not written, or whose persisted state is not removed.
     pub(crate) ended: Vec<Ended>,
-    /// Calls are kept over a restart.
+    /// Set if calls are kept over a restart.
     pub(super) keeps: bool,
     /// Keys of calls whose persisted state is out of date.
     pub(super) changed: Vec<u64>,
     /// Source of the last response that the proxy has read.
     pub(crate) responded: Option<SocketAddr>,
-    /// [`Now::mono`] of the last giving back of memory.
+    /// [`Now::mono`] of the last release of memory.
     tidied: u64,
     /// Scratch.
     pub(super) index: Index,
 }
 
-/// Deadlines are rounded up to so many milliseconds: one turn for many of them. In steps a word of four bytes has room for thirteen years.
+/// Granularity of deadlines, in milliseconds: one turn serves many of them. In these steps a word of four bytes has
+/// room for thirteen years.
 const STEP: u64 = 100;
 
 impl Calls {
-    /// `keeps`: calls are kept over a restart.
+    /// Creates an empty table. `keeps`: calls are kept over a restart.
     pub(crate) fn new(times: CallTimes, limits: Arc<CallLimits>, keeps: bool) -> Self {
         let (calls, places, deadlines, counts, index) = Default::default();
         let (ended, changed, responded, shares) = Default::default();
@@ -79,7 +80,7 @@ impl Calls {
         }
     }
 
-    /// How long calls may last, from their next change on.
+    /// Sets the times of calls, from their next change on.
     pub(crate) fn set_times(&mut self, times: CallTimes) {
         self.times = times;
     }
@@ -88,7 +89,7 @@ impl Calls {
         self.counts
     }
 
-    /// Calls are kept over a restart.
+    /// Tells whether calls are kept over a restart.
     pub(crate) fn are_kept(&self) -> bool {
         self.keeps
     }
@@ -110,7 +111,7 @@ impl Calls {
         self.calls.get_mut(self.place(key)?)
     }
 
-    /// The key of the call that a request with this context is of, if that is still there.
+    /// Returns the key of the call of a request with this context, if the call is still there.
     pub(crate) fn key_of(&self, context: u64) -> Option<u64> {
         let purpose = Purpose::of(context)?;
         let is_meant = |id: &Id| self.calls.get(*id).is_some_and(|call| call.has_context(context, purpose));
@@ -118,12 +119,12 @@ impl Calls {
         self.calls.get(*id).map(|call| call.key)
     }
 
-    /// When [`Engine::end_calls`] is due.
+    /// Returns the moment when [`Engine::end_calls`] is due.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.deadlines.first().map(|(at, _)| u64::from(*at) * STEP)
     }
 
-    /// The call with the earliest deadline, if that has passed.
+    /// Returns the call with the earliest deadline, if that has passed.
     pub(super) fn due(&self, now: u64) -> Option<u64> {
         let (_, slot) = self.deadlines.first().filter(|(at, _)| u64::from(*at) * STEP <= now)?;
         self.calls.at(*slot).map(|(_, call)| call.key)
@@ -148,7 +149,7 @@ impl Calls {
         self.set_deadline(key);
     }
 
-    /// Takes a call out: it counts under no limit any more.
+    /// Takes a call out, which then counts under no limit any more.
     pub(crate) fn take(&mut self, key: u64) -> Option<Call> {
         let calls = &self.calls;
         let is_meant = |id: &Id| calls.get(*id).is_some_and(|call| call.key == key);
@@ -164,7 +165,8 @@ impl Calls {
         Some(call)
     }
 
-    /// Counts a call that is there under these too, once under each. False: it is not there, or one of them is full.
+    /// Makes a call count under these limits too, once under each. False: the call is not there, or one of them is
+    /// full.
     pub(crate) fn count(&mut self, key: u64, claims: &[Claim]) -> bool {
         let Some(call) = self.get(key) else { return false };
         let more: Vec<Claim> = claims.iter().filter(|claim| !call.counts_to_its_end(claim)).cloned().collect();
@@ -179,7 +181,7 @@ impl Calls {
         true
     }
 
-    /// Changes a call, if it is there; one that is over then goes.
+    /// Changes a call, if it is there, and takes it out if it is over then.
     pub(crate) fn change<T>(&mut self, key: u64, change: impl FnOnce(&mut Call) -> T) -> Option<T> {
         let call = self.get_mut(key)?;
         let before = CallCounts::of(call);
@@ -272,13 +274,13 @@ impl Calls {
         }
     }
 
-    /// Puts a call in that counted elsewhere, or here, before.
+    /// Inserts a call that has counted before, here or elsewhere.
     pub(crate) fn put_back(&mut self, call: Call) {
         call.taken().for_each(|counted| self.limits.take_over(counted));
         self.put(call.key, call);
     }
 
-    /// Gives memory back, once a second at most.
+    /// Releases memory, once a second at most.
     pub(crate) fn tidy(&mut self, now: u64) {
         if now < self.tidied + 1_000 {
             return;
@@ -291,7 +293,7 @@ impl Calls {
     }
 }
 
-/// A hash of the bits that a key and its contexts have in common.
+/// Returns a hash of the bits that a key and its contexts have in common.
 const fn place_hash(key: u64) -> u64 {
     (key >> BELOW_KEY).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -7,14 +7,14 @@ use smallvec::SmallVec;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Texts(Box<[u8]>);
 
-/// Bytes of a text.
+/// Maximum bytes of a text.
 const LONGEST: usize = u16::MAX as usize;
 
-/// Bytes of a length, seven bits in each.
+/// Maximum bytes of a length, seven bits in each.
 const LENGTH_BYTES: usize = 3;
 
 impl Texts {
-    /// Longer texts are cut.
+    /// Stores these texts. Longer ones are cut.
     pub(crate) fn new(texts: &[&[u8]]) -> Self {
         let texts = texts.iter().map(|text| &text[..text.len().min(LONGEST)]);
         let mut bytes = Vec::with_capacity(texts.clone().map(|text| length_bytes(text.len()) + text.len()).sum());
@@ -25,12 +25,12 @@ impl Texts {
         Self(bytes.into())
     }
 
-    /// Number of texts.
+    /// Returns the number of texts.
     pub(crate) fn count(&self) -> usize {
         self.iter().count()
     }
 
-    /// The text with this number; empty where there is none.
+    /// Returns the text with this number; empty if there is none.
     pub(crate) fn get(&self, number: usize) -> &[u8] {
         self.iter().nth(number).unwrap_or_default()
     }
@@ -45,7 +45,7 @@ impl Texts {
         })
     }
 
-    /// The same with other texts in these places.
+    /// Returns a copy with other texts at these numbers.
     pub(crate) fn with(&self, others: &[(usize, &[u8])]) -> Self {
         let mut texts: SmallVec<[&[u8]; 16]> = self.iter().collect();
         for &(number, text) in others {
@@ -72,7 +72,7 @@ fn push_length(mut length: usize, bytes: &mut Vec<u8>) {
     bytes.push(length as u8);
 }
 
-/// The length at the front, and the bytes behind it. None: there is no length.
+/// Splits the length off the front; `None`: there is none.
 fn split_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let last = bytes.iter().take(LENGTH_BYTES).position(|byte| byte & 0x80 == 0)?;
     let (length, behind) = bytes.split_at(last + 1);

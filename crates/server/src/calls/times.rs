@@ -1,4 +1,4 @@
-//! How long calls may last.
+//! Maximum durations of calls.
 
 use super::dialog::Dialog;
 use super::{CHALLENGE, Call};

@@ -1,4 +1,4 @@
-//! Requests of calls on their way downstream: the INVITE that begins one, and what passes in its dialogs.
+//! Requests of calls on their way downstream: the INVITE that begins a call, and requests within its dialogs.
 
 use super::dialog::{Dialog, Party};
 use super::endable::Unendable;
@@ -17,59 +17,61 @@ use strowger_core::{Now, Outbox};
 use strowger_message::header::Hop;
 use strowger_message::{Limits, Message};
 
-/// Under which context the proxy tells what becomes of a request.
+/// Context of the proxy's notices about a request, or the reason to refuse it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Context {
-    /// 0: it need not be told.
+    /// Context; 0: no notices are needed.
     Notices(u64),
-    /// No more calls can be tracked.
+    /// Bound on tracked calls that is reached.
     Full,
-    /// Its caller or callee has as many tracked calls as places are free.
+    /// Caller or callee that has as many tracked calls as places are free.
     OverShare,
-    /// This server could not end its call.
+    /// Call that this server could not end.
     Unendable(Unendable),
-    /// As many calls are under way as a limit lets: the status of its answer, and the place of the limit in the configuration.
+    /// Limit of calls that is full: status of the response, and place of the limit in the configuration.
     Limited(u16, Option<usize>),
-    /// As many as a limit of the failure lets that leads it on.
+    /// Full limit of the failure rule that leads the request on.
     PassedOver,
-    /// Another call of its Call-ID and tag stands, whose end would be taken for its own: it would count under no limit, and have no record.
+    /// Call of the same Call-ID and tag, whose end would be taken for that of this one. This call would count under no
+    /// limit, and have no record.
     Merged,
 }
 
-/// The places that a request may go to, of which each has something that its call counts under there.
+/// Places to which a request may go, if the call counts under limits at each of them.
 #[derive(Debug, Default)]
 pub(crate) struct Ways<'a> {
-    /// The number of each among the candidates, with that.
+    /// Index of each place among the candidates, with these limits.
     pub(crate) claims: Vec<(usize, &'a [Claim])>,
-    /// The candidate that is to be tried first.
+    /// Candidate that is to be tried first.
     pub(crate) first: usize,
 }
 
-/// What was taken for a request that goes on.
+/// Room taken under limits for a request that is forwarded.
 struct Room<'a> {
-    /// For its call, to the end of that.
+    /// Limits taken for its call, to the end of the call.
     of_call: Vec<Claim>,
-    /// What its call counts under while it is led where it goes.
+    /// Limits under which its call counts while it is led to its place.
     led: &'a [Claim],
-    /// For that.
+    /// Those of them that were taken now.
     taken: Vec<Claim>,
 }
 
-/// How an INVITE is one more of a call.
+/// Kind of repetition of an INVITE of a known call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// A server on its way has sent it back here.
+    /// A server on its way sent it back here.
     SentBack,
-    /// A server before this one has sent it to several targets at once.
+    /// A server before this one sent it to several targets at once.
     Forked,
 }
 
 impl Engine {
-    /// A request that has a target is about to be forwarded, there or to the first of these ways that has room.
+    /// Returns the context of a request that is about to be forwarded, to its target or to the first of these ways that
+    /// has room.
     pub(crate) fn context_of(&mut self, handling: &Handling<'_, '_>, ways: &mut Ways<'_>) -> Context {
         match handling.progress.proof.in_dialog {
             _ if handling.begins_call() => self.begin_call(handling, ways),
-            // Outside of its dialog a request changes nothing of a call.
+            // Outside its dialog a request changes nothing of a call.
             false => Context::Notices(self.pass_outside(handling)),
             true if self.calls.is_empty() => Context::Notices(0),
             true => Context::Notices(self.pass_within(handling)),
@@ -111,14 +113,14 @@ impl Engine {
             let is_counted = accounts || may_count || call.account.is_some() || call.taken().next().is_some();
             if let Some(again) = self.passes_again(request, handling.progress.proof.user.is_some() && !in_dialog, call)
             {
-                // Two targets would have one record, and that of the first.
+                // Two targets would share one record, that of the first.
                 if again == Again::Forked && (accounts || call.account.is_some()) {
                     return Context::Merged;
                 }
                 if tracks && !call.tracked && self.has_no_room() {
                     return Context::Full;
                 }
-                // One more target takes a place of its own under each limit, until the call ends.
+                // A further target takes a place of its own under each limit, until the call ends.
                 let is_forked = again == Again::Forked;
                 let is_more = |claim: &&Claim| is_forked || !call.counts_to_its_end(claim);
                 let more: Vec<Claim> = all.iter().filter(is_more).cloned().collect();
@@ -128,7 +130,8 @@ impl Engine {
                     Err(claim) => self.limited(&claim, decision),
                 };
             }
-            // With credentials for a server behind this one it comes as a call of its own: it may go elsewhere now.
+            // With credentials for a server behind this one the INVITE comes as a call of its own: it may go elsewhere
+            // now.
             if call.is_left() {
                 retried = self.calls.take(key);
             } else if is_counted {
@@ -137,7 +140,7 @@ impl Engine {
                 let (context, is_other) = (call.context(), call.open > 0);
                 let is_logged = logs && self.log_call_begun(handling);
                 if is_other {
-                    // Its end would not be seen.
+                    // The end of this call would not be seen.
                     return Context::Notices(NO_CALL);
                 }
                 let began = super::moment(handling.now);
@@ -164,7 +167,7 @@ impl Engine {
             Ok(room) => room,
             Err(claim) => {
                 let context = self.limited(&claim, decision);
-                // It comes here again, led elsewhere.
+                // The INVITE comes here again, led elsewhere.
                 if let Some(before) = retried.filter(|_| context == Context::PassedOver) {
                     self.calls.put_back(before);
                 }
@@ -198,8 +201,9 @@ impl Engine {
         Context::Notices(context)
     }
 
-    /// Takes room under all of `more`, and at the first of these ways that has some. Of `all` a call counts under each then. `counts`: it
-    /// does so under this one already. An error: under what there is none.
+    /// Takes room under all limits of `more`, and under those of the first way that has room. `all`: limits under which
+    /// the call then counts. `counts`: tells whether it counts under a limit already. The error is a limit without
+    /// room.
     fn take_room<'a>(
         &self,
         all: &[Claim],
@@ -227,23 +231,23 @@ impl Engine {
         Err(full)
     }
 
-    /// As many calls are tracked as may be.
+    /// Tells whether the bound on tracked calls is reached.
     fn has_no_room(&self) -> bool {
         self.free_places() == 0
     }
 
-    /// Number of further calls that this shard may track.
+    /// Returns the number of further calls that this shard may track.
     fn free_places(&self) -> usize {
         let ordinary = self.calls.counts().tracked.saturating_sub(self.calls.shares.emergencies());
         self.places().saturating_sub(ordinary)
     }
 
-    /// Number of calls that this shard may track.
+    /// Returns the number of calls that this shard may track.
     pub(super) fn places(&self) -> usize {
         self.policy.config.dialogs.calls.div_ceil(self.shared.counters.len())
     }
 
-    /// Whether a request is an emergency call, which has bounds of its own.
+    /// Tells whether a request is an emergency call, which has bounds of its own.
     pub(crate) fn is_emergency_of(&self, handling: &Handling<'_, '_>) -> bool {
         let routing = self.policy.router.route(handling.progress.began, handling.request);
         self.is_emergency(handling.now, handling.request, &routing)
@@ -257,10 +261,10 @@ impl Engine {
         call
     }
 
-    /// How an INVITE is one more of a call that is known already; none: it is not. One whose sender `is_user`, by a password, makes a call of
-    /// its own.
+    /// Returns the kind of repetition if an INVITE repeats a known call. An INVITE whose sender has proved by a
+    /// password to be a user (`is_user`) makes a call of its own.
     pub(crate) fn passes_again(&self, request: &Request<'_>, is_user: bool, call: &Call) -> Option<Again> {
-        // While that is under way no server changes its CSeq.
+        // While the INVITE is open no server changes its CSeq.
         if is_user || call.open == 0 || call.cseq != request.cseq {
             return None;
         }
@@ -268,8 +272,8 @@ impl Engine {
         Some(if is_sent_back { Again::SentBack } else { Again::Forked })
     }
 
-    /// One more INVITE of this call, which counts under these limits as well, is tracked if one of its INVITEs is, and accounted from the first
-    /// on that is. Returns its context.
+    /// Adds one more INVITE to this call, which then counts under these limits as well. The call is tracked if one of
+    /// its INVITEs is, and accounted from the first such INVITE on. Returns its context.
     fn pass_again(&mut self, handling: &Handling<'_, '_>, key: u64, more: &[Claim], room: &Room<'_>) -> u64 {
         let is_tracked = self.calls.get(key).is_some_and(|call| call.tracked);
         let tracked = (self.tracks(handling) && !is_tracked).then(|| self.new_call(handling, true));
@@ -291,7 +295,7 @@ impl Engine {
         context.unwrap_or_default()
     }
 
-    /// There is no room under this for a request that goes on by these rules, or by a failure that leads it on.
+    /// Returns the refusal for a full limit, either of the rules or of a failure rule that leads the request on.
     fn limited(&self, claim: &Claim, decision: Option<&Decision>) -> Context {
         if decision.is_some_and(|decision| decision.led.is_some() && !decision.claims.contains(claim)) {
             return Context::PassedOver;
@@ -300,7 +304,7 @@ impl Engine {
         Context::Limited(claim.status, limits.position(|limit| *limit.name.as_str() == *claim.counted.name))
     }
 
-    /// Whether a request is of a dialog that is tracked.
+    /// Returns whether a request belongs to a tracked dialog.
     pub(crate) fn is_of_tracked_dialog(&self, request: &Request<'_>) -> bool {
         self.is_of_dialog(request, |_, _, _| true)
     }
@@ -317,13 +321,13 @@ impl Engine {
         self.is_of_dialog(request, |_, dialog, _| dialog.ending().is_some())
     }
 
-    /// Returns whether a request belongs to a dialog of which a BYE is under way.
+    /// Returns whether a request belongs to a dialog with a BYE in progress.
     pub(crate) fn has_bye_under_way(&self, request: &Request<'_>) -> bool {
         self.is_of_dialog(request, |_, dialog, _| dialog.is_ending())
     }
 
-    /// Returns whether a request belongs to a dialog of a tracked call, or to a tracked call whose INVITE has no final response: of its early
-    /// dialogs the table has a bounded number.
+    /// Returns whether a request belongs to a dialog of a tracked call, or to a tracked call whose INVITE has no final
+    /// response. The table has only a bounded number of its early dialogs.
     pub(crate) fn is_of_open_or_tracked_dialog(&self, request: &Request<'_>) -> bool {
         let is_open = |tag| {
             let call = self.calls.get(self.key_of_call(request.call_id, tag));
@@ -343,8 +347,8 @@ impl Engine {
         })
     }
 
-    /// A request of a call was forwarded; from `sent` on stands in the outbox what left. What a party says there of how it is reached is as
-    /// its peer gets it: with our seal and our route token.
+    /// Reads the Contact and routes of a party from a request that was forwarded. `sent`: index of the first message in
+    /// the outbox that left for it. That message has the seal and route token of this server, as the peer gets them.
     pub(crate) fn forwarded(&mut self, handling: &Handling<'_, '_>, context: u64, sent: usize) {
         let purpose = Purpose::of(context).filter(|purpose| matches!(purpose, Purpose::Invite | Purpose::Renewal));
         let Some((purpose, key)) = purpose.zip(self.calls.key_of(context)) else { return };
@@ -365,7 +369,7 @@ impl Engine {
         self.calls.index = index;
     }
 
-    /// A request with this context could not be forwarded after all.
+    /// Handles the failure to forward a request with this context.
     pub(crate) fn not_forwarded(&mut self, now: Now, context: u64) {
         match (Purpose::of(context), self.calls.key_of(context)) {
             (Some(Purpose::Invite), Some(key)) => drop(self.calls.change(key, Call::fail)),
@@ -395,14 +399,15 @@ fn first_sent(out: &Outbox, sent: usize) -> Option<&[u8]> {
     out.sends().get(sent).and_then(|send| out.bytes.get(send.range()))
 }
 
-/// The URI of the Contact, as it stands there.
+/// Returns the URI of the Contact, as it is written.
 pub(super) fn contact_of<'a>(message: &Message<'a>) -> Option<&'a [u8]> {
     let text = message.contacts().next()?.ok()?.addr.uri_text;
     (text.len() <= LONGEST_WAY).then_some(text)
 }
 
-/// How this party is reached by a request that comes from its peer: its Contact, and the Routes from this server on, ours first (RFC 3261
-/// sections 12.1.1 and 12.1.2). In a request stand those to the caller, in a response those to the callee, the other way round.
+/// Returns the path of a request from the peer to this party: its Contact, and the Routes from this server on, that of
+/// this server first (RFC 3261 sections 12.1.1 and 12.1.2). The Record-Routes of a request lead to the caller, those of
+/// a response, in reverse order, to the callee.
 pub(super) fn way<'a>(router: &Router, message: &Message<'a>) -> Option<(&'a [u8], Vec<u8>)> {
     let contact = contact_of(message)?;
     let mut routes: SmallVec<[Hop<'a>; 4]> = SmallVec::new();
@@ -412,7 +417,7 @@ pub(super) fn way<'a>(router: &Router, message: &Message<'a>) -> Option<(&'a [u8
     if !message.is_request() {
         routes.reverse();
     }
-    // A peer can write a Route with our address, and no route token.
+    // A peer can write a Route with an address of this server, but no route token.
     let is_own = |route: &Hop<'_>| route.uri.sip().is_some_and(|uri| router.is_own_record_route(uri));
     let first = routes.iter().position(is_own)?;
     let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! Messages of banned sources and of scanners are dropped.
+//! Drop of messages from banned sources and scanners.
 
 use super::Engine;
 use strowger_core::log_limiter::Kind;
@@ -9,7 +9,7 @@ use strowger_core::{Arrival, Now};
 use strowger_message::Name;
 
 impl Engine {
-    /// Whether a message is dropped because its source is banned. An emergency call passes.
+    /// Tells whether a message is dropped because its source is banned, and counts it. Emergency calls pass.
     pub(super) fn is_shut_out(&self, now: Now, arrival: &Arrival, bytes: &[u8]) -> bool {
         let banned = self.policy.bans.is_banned(arrival.remote.ip(), now.mono);
         let dropped = banned && !self.is_heard_though_banned(now, arrival, bytes);
@@ -19,7 +19,7 @@ impl Engine {
         dropped
     }
 
-    /// Whether its source is banned: then the message is dropped.
+    /// Tells whether the source is banned, so that the message is dropped, and counts it.
     pub(crate) fn is_banned(&self, arrival: &Arrival, now: Now) -> bool {
         let banned = self.policy.bans.is_banned(arrival.remote.ip(), now.mono);
         if banned {
@@ -28,7 +28,7 @@ impl Engine {
         banned
     }
 
-    /// Its sender looks for ways in, not for a user to call.
+    /// Tells whether the sender is a scanner: it looks for ways in, not for a user to call.
     pub(super) fn is_scanner(&self, now: Now, request: &Request<'_>) -> bool {
         let Some(agent) = request.message.header(Name::UserAgent) else { return false };
         if !self.policy.bans.is_scanner(agent) {
@@ -36,8 +36,8 @@ impl Engine {
         }
         self.counters().banned.one();
         let source = request.arrival.remote;
-        // By UDP the source may be forged, and what came by another proxy is not of that proxy: this message is dropped, its source not
-        // banned.
+        // The source of a UDP message may be forged, and a proxy is not the author of a message that it forwards: this
+        // message is dropped, but its source is not banned.
         let is_of_source = request.arrival.transport.is_reliable() && is_first_hop(&request.message);
         let banned = is_of_source && self.policy.bans.scanner(source.ip(), now.mono);
         if self.shared.log_limiter.allow(Kind::Scanner, source.ip(), now.mono) {

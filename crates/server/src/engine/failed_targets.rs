@@ -1,4 +1,4 @@
-//! Next hops that fail, and what is tried before them then ([`crate::set_aside`]).
+//! Next hops that fail, and the order of targets that puts them last ([`crate::set_aside`]).
 
 use super::Engine;
 use crate::forwarding::Targets;
@@ -16,7 +16,7 @@ use strowger_core::{Now, Target};
 use strowger_message::{Message, Name};
 
 impl Engine {
-    /// Takes what the proxy has told of targets that failed.
+    /// Takes the failed targets from the proxy.
     #[inline]
     pub(crate) fn set_targets_aside(&mut self, now: Now) {
         if !self.proxy.failed_targets().is_empty() {
@@ -50,7 +50,8 @@ impl Engine {
         *self.proxy.failed_targets() = failed;
     }
 
-    /// Large requests to this target leave by UDP for a while: it takes no TCP connection, as nearly every telephone.
+    /// Marks this target for large requests by UDP for a while: like nearly every telephone, it takes no TCP
+    /// connection.
     fn goes_by_udp(&self, target: Target, now: Now) {
         let (address, seconds) = (target.address, UdpOnly::TIME / 1_000);
         if self.shared.udp_only.insert(address, now.mono)
@@ -60,13 +61,13 @@ impl Engine {
         }
     }
 
-    /// What could not be sent was not their fault.
+    /// Forgets failures to send that were not the fault of the target.
     pub(super) fn excuse_targets(&mut self) {
         let is_excused = |failure| matches!(failure, TargetFailure::Unsent | TargetFailure::NoTcp);
         self.proxy.failed_targets().retain(|failed| !is_excused(failed.failure));
     }
 
-    /// The target of this transaction has answered.
+    /// Notes that the target of this transaction has answered.
     #[inline]
     pub(super) fn hear_target(&self, now: Now, id: ClientId, response: &Message<'_>) {
         if self.shared.set_aside.holds_any() {
@@ -87,8 +88,8 @@ impl Engine {
         }
     }
 
-    /// Puts targets that are set aside behind the others of one candidate. `may_try`: the first of them is tried now, and its answer shows
-    /// whether it lives. Returns whether that one is not set aside.
+    /// Puts targets that are set aside behind the others of one candidate. `may_try`: the first of them is tried now,
+    /// and its response shows whether it lives. Returns whether the first target is then not set aside.
     pub(crate) fn order_targets(&self, handling: &Handling<'_, '_>, targets: &mut Targets, may_try: bool) -> bool {
         let table = &self.shared.set_aside;
         if !table.holds_any() {
@@ -105,7 +106,7 @@ impl Engine {
         is_free
     }
 
-    /// The same for places that come one after the other in this order: those last of which nothing is free. A user is not set aside.
+    /// Orders places in the same way: places without a free target come last. A user is never set aside.
     pub(crate) fn order_places(&self, handling: &Handling<'_, '_>, places: &mut [PlaceTargets], order: &mut Order) {
         if !self.shared.set_aside.holds_any() {
             return;
@@ -126,7 +127,7 @@ impl Engine {
     }
 }
 
-/// Why a target is set aside, in words.
+/// Returns the reason for setting a target aside, in words.
 const fn reason(failure: TargetFailure) -> &'static str {
     match failure {
         TargetFailure::Silent => "no response",

@@ -1,7 +1,7 @@
-//! Calls that move with their bucket to another shard, or to another process.
+//! Moves of calls with their bucket to another shard, or to another process.
 //!
-//! A shard hands the next one the values. In bytes ([`Engine::export_bytes`]) go the same: what a process alone has, such as the policy of a
-//! request, stays behind, and the request goes on by that of its new owner.
+//! A shard hands over values. [`Engine::export_bytes`] writes the same values without state that only a process has,
+//! such as the policy of a request: the request continues under the policy of its new owner.
 
 use super::Engine;
 use crate::calls::{Call, Calls, LedScopes};
@@ -15,32 +15,32 @@ use strowger_core::transaction::{TransactionRecord, TransactionUser};
 use strowger_core::{Arrival, Now, Outbox, call};
 use strowger_message::{Index, Message, Name};
 
-/// What moves with a bucket of calls.
+/// State that moves with a bucket of calls.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum EngineRecord {
-    /// All that is under way and waits for nothing but messages and timers.
+    /// State that waits for nothing but messages and timers.
     Calls {
-        /// Of the proxy core.
+        /// Response contexts of the proxy core.
         contexts: Vec<ContextRecord>,
-        /// Of the transaction table, those of the contexts among them.
+        /// Transactions, including those of the contexts.
         transactions: Vec<TransactionRecord>,
         /// Calls that are tracked or logged and have not ended.
         calls: Vec<Call>,
-        /// What some of these count under where they are led.
+        /// Limits under which some of these calls count at their gateways and groups.
         led: Vec<LedScopes>,
     },
-    /// A request that waited for an answer: it asks again with its new owner.
+    /// Suspended request. It asks again with its new owner.
     Suspended {
-        /// The request with its body.
+        /// Request with its body.
         bytes: Vec<u8>,
-        /// Where it came from.
+        /// Source of the request.
         arrival: Arrival,
         /// Milliseconds since its first stage began.
         age: u64,
-        /// How far it came.
+        /// Progress of the request.
         progress: Box<Progress>,
     },
-    /// A message that was held back behind such a request.
+    /// Message held back behind such a request.
     Held(Held),
 }
 
@@ -61,11 +61,11 @@ impl Recorded for EngineRecord {
 }
 
 impl Engine {
-    /// Takes out what belongs to the calls of this bucket, 0 to 255, in the order in which its new owner is to have it.
+    /// Takes out the state of the calls of this bucket, 0 to 255, in the order in which its new owner needs it.
     pub fn export(&mut self, now: Now, bucket: u8) -> Vec<EngineRecord> {
         let moves = |b: u8| b == bucket;
         self.keep_changed(now);
-        // Before the transactions: those of requests that wait are forgotten, not moved.
+        // First of all: the transactions of suspended requests are dropped, not moved.
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.proxy.export(now, moves);
         let transactions = self.transactions.export(now, moves);
@@ -77,7 +77,7 @@ impl Engine {
         record.into_iter().chain(waiting).collect()
     }
 
-    /// What another engine exported; timers go on where they were.
+    /// Takes over the state that another engine exported; timers continue.
     pub fn import(&mut self, now: Now, record: EngineRecord, out: &mut Outbox) {
         match record {
             EngineRecord::Calls { contexts, transactions, calls, led } => {
@@ -96,16 +96,16 @@ impl Engine {
         }
     }
 
-    /// [`Engine::export`], written down.
+    /// Writes [`Engine::export`] as bytes.
     pub fn export_bytes(&mut self, now: Now, bucket: u8, names: &impl Names) -> Vec<u8> {
         record::write(self.export(now, bucket), names)
     }
 
-    /// [`Engine::import`] of all that another engine wrote down. That one must have had the same [`Surroundings`] but for what runs and lies
-    /// around this process: with another secret, seed or `call_secret` nothing is found again.
+    /// Takes over all that another engine wrote with [`Engine::export_bytes`]. Both engines MUST have the same secret,
+    /// seed and `call_secret` in their [`Surroundings`], or nothing is found again.
     ///
     /// # Errors
-    /// The bytes are no such record, or mean nothing here: nothing was taken in.
+    /// The bytes are no such record, or refer to nothing here. Nothing was taken over.
     ///
     /// [`Surroundings`]: crate::process_state::Surroundings
     pub fn import_bytes(
@@ -121,9 +121,9 @@ impl Engine {
         Ok(())
     }
 
-    /// A request that waited in another shard, at the stage that it came to.
+    /// Resumes a request that waited in another shard, at its stage.
     fn go_on_here(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], mut progress: Progress, out: &mut Outbox) {
-        // Its transaction is another one here, which has sent nothing.
+        // Its transaction here is a new one, which has sent nothing.
         progress.trying = false;
         let its = progress.policy.take();
         self.by_policy(its, |engine| {

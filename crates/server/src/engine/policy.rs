@@ -1,4 +1,4 @@
-//! By which policy an engine decides: new requests by that of the process, those that came before by their own.
+//! Policy under which an engine decides: new requests use that of the process, earlier requests their own.
 
 use super::Engine;
 use crate::calls::CallTimes;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 use strowger_core::Now;
 
 impl Engine {
-    /// New requests go by this from now on.
+    /// Sets the policy of new requests.
     pub(super) fn set_policy(&mut self, now: Now, policy: Arc<Policy>) {
         self.policy = InForce::new(policy);
         self.go_by_policy(now);
     }
 
-    /// What the parts of this engine have of the policy.
+    /// Applies the policy to the parts of this engine.
     pub(super) fn go_by_policy(&mut self, now: Now) {
         let config = &self.policy.config;
         self.proxy.set_policy(self.policy.forwarding.clone());
@@ -29,7 +29,7 @@ impl Engine {
         self.divide_bounds();
     }
 
-    /// Does this by the policy of a request that came before; without one, by that of new requests.
+    /// Runs `work` under the policy of an earlier request; `None`: under that of new requests.
     pub(crate) fn by_policy<T>(&mut self, its: Option<Arc<InForce>>, work: impl FnOnce(&mut Self) -> T) -> T {
         match its.filter(|its| !Arc::ptr_eq(its, &self.policy)) {
             None => work(self),

@@ -1,4 +1,4 @@
-//! What comes in is read: responses go to their transactions, requests to their first stage.
+//! Reading of messages: responses go to their transactions, requests to their first stage.
 
 use super::{Effect, Engine};
 use crate::handling::{Handling, Progress};
@@ -12,7 +12,8 @@ use strowger_message::header::Via;
 use strowger_message::{Error, Form, Index, Message, Method, Name, Reason};
 
 impl Engine {
-    /// Parses what came and hands it on: responses to their transactions, requests to their first stage ([`Engine::advance`]).
+    /// Parses a message and hands it on: responses to their transactions, requests to their first stage
+    /// ([`Engine::advance`]).
     pub(crate) fn read(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if self.is_shut_out(now, arrival, bytes) {
             return;
@@ -26,8 +27,8 @@ impl Engine {
         self.index = index;
     }
 
-    /// What is written loosely goes on as every reader takes it, or not at all: what we pass on must not be another
-    /// message to the next one than to us.
+    /// Rewrites a loosely written message in canonical form, or refuses an ambiguous one. Otherwise the next hop might
+    /// read another message than this server does.
     #[cold]
     fn rewrite(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &mut Index, out: &mut Outbox) {
         if index.form() == Form::Ambiguous {
@@ -56,8 +57,7 @@ impl Engine {
         }
     }
 
-    /// Fills in `received` and `rport` of the top Via, so that everything further sees a request that says where it
-    /// came from.
+    /// Completes the top Via with `received` and `rport`, so that all later parts find the source in the request.
     fn complete(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &mut Index, out: &mut Outbox) {
         let message = Message::new(bytes, index);
         let mut completed = std::mem::take(&mut self.completed);
@@ -77,18 +77,18 @@ impl Engine {
         self.completed = completed;
     }
 
-    /// What was moved is what a second reading finds.
+    /// Asserts that the moved index equals that of a second parse.
     #[cfg(debug_assertions)]
     fn is_as_read(&self, index: &Index, bytes: &[u8]) {
         let mut again = Index::new();
         let limits = strowger_message::Limits { message: usize::MAX, ..self.policy.limits };
-        // A header that has just become longer than one whose values are counted may be refused.
+        // The second parse may refuse the header field: it may now exceed the length up to which values are counted.
         if again.parse(bytes, &limits).is_ok() {
             assert_eq!(*index, again);
         }
     }
 
-    /// A request, its Via complete: to its transaction, or behind those of its call that wait.
+    /// Hands a request with a completed Via to its transaction, or holds it behind suspended requests of its call.
     pub(crate) fn enter(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
         self.enter_with_top(now, arrival, message, message.via(), out);
     }
@@ -109,8 +109,8 @@ impl Engine {
         if !self.waiting.is_empty() {
             let line = self.line_of(&request);
             if self.waiting.contains_key(&line) {
-                // Only what is new waits: an ACK ends the repetitions of its failure at once, and a request that came before gets what
-                // its transaction has sent.
+                // Only new requests wait: an ACK ends the retransmissions of its failure at once, and a retransmission
+                // gets the last response of its transaction.
                 if !self.transactions.absorb(now, message, out) {
                     self.hold(now, line, &request, out);
                 }
@@ -123,7 +123,7 @@ impl Engine {
         self.dispatch(now, &request, out);
     }
 
-    /// What a proxy does not use may be written loosely, but does not leave it so.
+    /// Adds missing quotes around display names. A proxy does not use them, but forwards them only in correct form.
     #[cold]
     fn quote(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) {
         let (mut bytes, mut index) = (Vec::new(), Index::new());
@@ -148,7 +148,7 @@ impl Engine {
         self.begin(now, request, &mut Progress::new(now), out);
     }
 
-    /// Gives a request its transaction and its first stage, unless it came further before.
+    /// Gives a request its transaction and its first stage. A resumed request continues at its stage.
     pub(super) fn begin(&mut self, now: Now, request: &Request<'_>, progress: &mut Progress, out: &mut Outbox) {
         let mut handling = Handling { now, request, server: None, progress, out };
         // Registrations are answered without a transaction: equal requests get equal answers.
@@ -199,8 +199,8 @@ impl Engine {
         self.advance(handling);
     }
 
-    /// A transaction of a reserve for a request that proves its dialog, or is an emergency. The proof costs a keyed hash, and is looked at only
-    /// where a bound refuses.
+    /// Admits a request from a reserve if it proves its dialog or is an emergency call. The proof costs a keyed hash,
+    /// and is checked only when a bound refuses.
     #[cold]
     fn admit_beyond_bound(&mut self, handling: &Handling<'_, '_>) -> Option<ServerId> {
         let (now, request) = (handling.now, handling.request);
@@ -217,8 +217,8 @@ impl Engine {
         Some(admitted)
     }
 
-    /// Whether the reserve is for this request: it ends, renews or serves a dialog that this server let through, as its route token or seal
-    /// says, or the table of calls.
+    /// Tells whether a request may use the reserve: it ends, renews or serves a dialog that this server admitted, as
+    /// its route token, its seal or the table of calls shows.
     pub(crate) fn proves_dialog(&self, now: Now, request: &Request<'_>) -> bool {
         let is_reserved =
             matches!(request.method, Method::Bye | Method::Prack | Method::Update | Method::Notify | Method::Invite);
@@ -228,9 +228,9 @@ impl Engine {
                 || self.is_of_tracked_dialog(request))
     }
 
-    /// The sender wants later requests over this connection too (RFC 5923). It is believed about a port of its own address
-    /// only: no peer gets what is meant for another machine. By TLS a name may stand there: what its certificate proves is
-    /// looked at when a request is to go by it.
+    /// Registers the connection for later requests to its sender (RFC 5923). The sender is believed only about a port
+    /// of its own address, so no peer gets messages for another machine. By TLS its Via may have a name: the
+    /// certificate is checked when a request is to use the connection.
     fn alias(&mut self, request: &Request<'_>, flow: Flow) {
         let (top, arrival) = (&request.mandatory.via, request.arrival);
         let own = match top.host.ip() {

@@ -1,4 +1,4 @@
-//! What is answered or dropped before any stage sees it.
+//! Messages that are answered or dropped before any stage sees them.
 
 use super::Engine;
 use crate::reply::is_in_bounds;
@@ -6,7 +6,7 @@ use strowger_core::{Arrival, Now, Outbox, via};
 use strowger_message::{Error, Index, Message, Method, Name};
 
 impl Engine {
-    /// A message that could not be read to its end: answered if enough of it could.
+    /// Refuses a message that could not be read to its end, with a response if enough of it could.
     pub(super) fn refuse_unread(
         &self,
         now: Now,
@@ -32,7 +32,7 @@ impl Engine {
             self.counters().unreadable.one();
             return;
         }
-        // Without one its sender knows the answer by the branch (RFC 4475 section 3.3.1).
+        // Without a Call-ID the sender matches the response by its branch (RFC 4475 section 3.3.1).
         let call_id = message.header(Name::CallId).unwrap_or_default();
         self.log_malformed(now, arrival, message, error);
         let warning = [b"Warning: 399 strowger \"", error.reason.text().as_bytes(), b"\"\r\n"].concat();
@@ -42,8 +42,8 @@ impl Engine {
         }
     }
 
-    /// By UDP the request comes again, and most often is a repetition itself: an answer to it would end a call that its
-    /// owner sets up. Over a connection it comes once, so it is answered.
+    /// Sheds a message. By UDP it is dropped: it comes again, and most often is a retransmission itself, so a response
+    /// would end a call that its owner sets up. Over a connection it comes once, so it is answered.
     pub fn shed(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if !arrival.transport.is_reliable() {
             return;
@@ -60,7 +60,7 @@ impl Engine {
         self.index = index;
     }
 
-    /// Answers a request that went no further than its reading. False: the answer is withheld.
+    /// Answers a request that reached no stage. False: the response is withheld.
     fn reply_unrouted(
         &self,
         arrival: &Arrival,
@@ -74,12 +74,12 @@ impl Engine {
         let tag = self.policy.router.own_tag().of(call_id);
         let from = out.start();
         let server_line = &self.policy.server_line;
-        // What it need not say goes if that would be too much for a request that may be forged.
+        // Optional lines are dropped if the response would be too long for a request that may be forged.
         for more in [&[lines, server_line][..], &[]] {
             out.bytes.truncate(from);
             let write_top = |text: &mut Vec<u8>| match &top {
                 Some(top) => via::write_completed(message, top, &arrival.remote, false, text),
-                // As it came: its author must know what it means.
+                // The Via is copied unchanged: its author must recognise it.
                 None => false,
             };
             let bytes = &mut out.bytes;

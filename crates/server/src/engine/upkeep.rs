@@ -1,10 +1,10 @@
-//! What each round looks after: bounds, gauges, memory.
+//! Upkeep of each round: bounds, gauges, memory.
 
 use super::{Effect, Engine};
 use strowger_core::Now;
 
 impl Engine {
-    /// What may be kept is divided among the shards that run: each has about as many calls of each source.
+    /// Divides the memory bounds among the running shards: each has about as many calls of each source.
     pub(super) fn divide_bounds(&mut self) {
         let shards = self.circumstances.shards;
         if shards != self.divided_among {
@@ -16,11 +16,11 @@ impl Engine {
         }
     }
 
-    /// Much less is under way than before: what the tables gave back goes on to the system, step by step while they empty,
-    /// and a last time when they rest.
+    /// Returns memory to the system after a drop of the load: step by step while the tables empty, and a last time when
+    /// they rest.
     pub(super) fn give_memory_back(&mut self, now: Now) {
         const WORTH_IT: u64 = 1_024;
-        // Milliseconds; so often within the time that transactions live on.
+        // Milliseconds. The steps together cover the time that transactions live on.
         const STEP: u64 = 2_000;
         const STEPS: u32 = 20;
         let counts = self.transactions.counts();
@@ -38,8 +38,9 @@ impl Engine {
         }
     }
 
-    /// Brings what the metrics show of this engine, and what the end of the process waits for, up to date. A round calls this when it ends, before
-    /// what it sends leaves: a peer that has an answer finds it counted. What comes when a round has ended calls it itself.
+    /// Updates the gauges of this engine, which the metrics show and the shutdown waits for. A round calls this at its
+    /// end, before its messages leave: a peer that has a response finds it counted. Inputs after the end of a round
+    /// call it themselves.
     pub fn show_gauges(&self) {
         let counters = self.counters();
         counters.unanswered.set(self.proxy.unanswered() as u64);

@@ -1,4 +1,4 @@
-//! What the stages say of single requests: policy without a socket, a database or a moment of real time.
+//! Verdicts of the stages on single requests: policy without a socket, a database or real time.
 
 use super::*;
 use crate::engine::Circumstances;
@@ -24,7 +24,7 @@ const SERVER: &str = "192.0.2.1:5060";
 const PHONE: &str = "198.51.100.7:5060";
 const NOW: Now = Now { mono: 10_000, wall: 1_700_000_000_000 };
 
-/// A database that knows nothing at once.
+/// Database without any answer at hand.
 struct Silent;
 
 impl Subscribers for Silent {
@@ -80,7 +80,7 @@ fn arrival() -> Arrival {
     Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: PHONE.parse().unwrap(), flow: None }
 }
 
-/// A request of a phone; `more` are further header lines.
+/// Writes a request of a phone; `more` are further header lines.
 fn text(method: &str, uri: &str, from: &str, more: &str) -> String {
     format!(
         "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {PHONE};branch=z9hG4bK1;rport=5060;received=198.51.100.7\r\n\
@@ -89,7 +89,7 @@ fn text(method: &str, uri: &str, from: &str, more: &str) -> String {
     )
 }
 
-/// What a stage says of this request, with these answers.
+/// Returns the verdict of a stage on this request, with these answers.
 fn says(engine: &Engine, stage: Stage, answers: Answers, text: &str) -> Verdict {
     let (mut index, arrival) = (Index::new(), arrival());
     index.parse(text.as_bytes(), &engine.policy.limits).unwrap();
@@ -119,7 +119,7 @@ fn name(host: &str) -> crate::question::HostKey {
     (host.as_bytes().into(), None, None, false)
 }
 
-/// A name that leads to this address.
+/// Makes the answer for a name that leads to this address.
 fn leads(host: &str, to: &str) -> Answers {
     let resolved = Resolved { targets: vec![(Transport::Udp, to.parse().unwrap())], name: None };
     Answers { names: vec![(name(host), resolved)], ..Answers::default() }
@@ -146,20 +146,20 @@ fn the_addressee_of_a_request() {
         ("sip:192.0.2.1:5060", "", Reply::refused(405).with(Lines::Allow).into()),
         ("sip:192.0.2.1:5060", "Require: foo\r\n", Reply::refused(420).with(Lines::Unsupported).into()),
         (BOB, "Route: <sip:edge.example.org;lr>\r\n", Verdict::Ask(Question::Name(name("edge.example.org")))),
-        // No name of another domain before a password was shown.
+        // Names of other domains are looked up only after a password.
         (BOB, "Route: <sip:edge.example.net;lr>\r\n", Verdict::Next(Stage::Authorize)),
     ] {
         assert_eq!(first(&engine, Stage::Address, &text("MESSAGE", uri, ALICE, more)), verdict, "{uri} {more}");
     }
     let capabilities = Verdict::Reply(Reply::new(200).with(Lines::Capabilities));
     assert_eq!(first(&engine, Stage::Address, &text("OPTIONS", "sip:192.0.2.1:5060", GUEST, "")), capabilities);
-    // Of two domains it is not known whose user is meant.
+    // With two domains it is unknown whose user is meant.
     let unknown = Verdict::Reply(Reply::unknown(Party::RequestUri));
     let message = text("MESSAGE", "sip:bob@192.0.2.1:5060", ALICE, "");
     assert_eq!(first(&engine_of(TWO, ""), Stage::Address, &message), unknown);
 }
 
-/// The domain in From may be any name of the user's: it is judged in one realm, and the user is the same.
+/// Accepts any name of the user's domain in From: the realm and the user are the same.
 #[test]
 fn a_user_may_call_itself_by_each_name_of_its_domain() {
     let header = ChallengeHeader::ProxyAuthenticate;
@@ -170,7 +170,7 @@ fn a_user_may_call_itself_by_each_name_of_its_domain() {
         let mut engine = engine_of(domains, "");
         for host in ["example.org", "Sip.Example.org", "192.0.2.1", "192.0.2.1:5060", "192.0.2.1:9999"] {
             let message = text("MESSAGE", BOB, &format!("sip:alice@{host}"), "");
-            // The row of the user may stand under any of the names.
+            // The database may have the user under any of the names.
             for stored in ["alice@example.org", "alice@sip.example.org", "alice@192.0.2.1"] {
                 let challenge = challenge(&mut engine, &message, header);
                 let right = with_credentials(&message, &challenge, header, "of alice");
@@ -188,7 +188,7 @@ fn a_user_may_call_itself_by_each_name_of_its_domain() {
     }
 }
 
-/// A user is looked for under each name of its domain before there is none.
+/// Looks for a user under each name of its domain before the answer is 404.
 #[test]
 fn a_user_may_be_stored_under_each_name_of_its_domain() {
     let engine = engine_of("domains = [\"example.org\", \"sip.example.org\"]\n", "");
@@ -214,7 +214,7 @@ fn a_name_that_is_ours_is_taken_off() {
     assert_eq!(ours, Verdict::TakeOffRoutes);
     let other = says(&engine, Stage::Address, leads("edge.example.org", "192.0.2.99:5060"), &text);
     assert_eq!(other, Verdict::Next(Stage::Authorize));
-    // As many as may be were looked up for this request.
+    // The request has used up its look-ups.
     let most = engine.policy.config.dns.names_per_request;
     let names = (0..most).map(|n| (name(&format!("{n}.example.org")), Resolved::default())).collect();
     let many = says(&engine, Stage::Address, Answers { names, ..Answers::default() }, &text);
@@ -267,12 +267,12 @@ fn relaying_by_its_setting() {
     assert_eq!(first(&everyone, Stage::Authorize, &between), Verdict::Admit(Proof::default()));
 }
 
-/// The credential of a user whose password is its name.
+/// Returns the credential of a user whose password is its name.
 fn credential(user: &str) -> Answer {
     credential_in("example.org", &format!("{user}@example.org"), user)
 }
 
-/// The credential of a user in this realm.
+/// Returns the credential of a user in this realm.
 fn credential_in(realm: &str, user: &str, password: &str) -> Answer {
     let (username, domain) = user.split_once('@').unwrap();
     let ha1 = Ha1Set::of_password(username.as_bytes(), realm.as_bytes(), password.as_bytes());
@@ -282,21 +282,21 @@ fn credential_in(realm: &str, user: &str, password: &str) -> Answer {
     Answer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
 }
 
-/// What a request has shown with the password of this user.
+/// Returns the proof that the password of this user gives.
 fn shown_by(user: &str) -> Proof {
     let (name, domain) = user.split_once('@').unwrap();
     let user = User { name: name.as_bytes().into(), domain: domain.as_bytes().into() };
     Proof { user: Some(user), ..Proof::default() }
 }
 
-/// The request with credentials, `password` the user's own name or not.
+/// Returns the request with credentials, with a right or wrong `password`.
 fn authorized(engine: &mut Engine, method: &str, uri: &str, header: ChallengeHeader, password: &str) -> String {
     let plain = text(method, uri, ALICE, "");
     let challenge = challenge(engine, &plain, header);
     with_credentials(&plain, &challenge, header, password)
 }
 
-/// How this request is challenged.
+/// Returns the challenge to this request.
 fn challenge(engine: &mut Engine, plain: &str, header: ChallengeHeader) -> String {
     let (mut index, arrival) = (Index::new(), arrival());
     index.parse(plain.as_bytes(), &engine.policy.limits).unwrap();
@@ -308,7 +308,7 @@ fn challenge(engine: &mut Engine, plain: &str, header: ChallengeHeader) -> Strin
     lines.split_once(": ").unwrap().1.trim_end().into()
 }
 
-/// The request with what alice answers to this challenge.
+/// Returns the request with alice's answer to this challenge.
 fn with_credentials(plain: &str, challenge: &str, header: ChallengeHeader, password: &str) -> String {
     let mut words = plain.split(' ');
     let answer = Digest {
@@ -338,7 +338,7 @@ fn a_password_is_asked_for_judged_and_counts_once() {
     let wrong = authorized(&mut engine, "MESSAGE", BOB, header, "guessed");
     let asks = Verdict::Ask(Question::Credential { username: b"alice"[..].into(), realm: b"example.org"[..].into() });
     let challenge = |stale| Verdict::Reply(Reply::challenge(header, stale));
-    // As often as it is looked at: a question spends nothing.
+    // The stage may run any number of times: a question spends nothing.
     for _ in 0..3 {
         assert_eq!(first(&engine, Stage::Authorize, &right), asks);
     }
@@ -368,16 +368,16 @@ fn senders_that_may_change_bindings() {
         .replace("To: <sip:bob@", "To: <sip:alice@");
     let shown = |replayed| Verdict::Register(Proof { replayed, ..shown_by("alice@example.org") }, None);
     assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &own), shown(false));
-    // A copy by UDP may be one that was served already.
+    // A copy by UDP may repeat a request that was served already.
     assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &own), shown(true));
 }
 
-/// Two domains, `alice` in each of them with a password of its own.
+/// Two domains, with an `alice` in each who has a password of her own.
 const TWO: &str = "[[domain]]\nname = \"a.example\"\n[[domain]]\nname = \"b.example\"\nrealm = \"office\"\n";
 const ALICE_A: &str = "sip:alice@a.example";
 const ALICE_B: &str = "sip:alice@b.example";
 
-/// A REGISTER of this user, by way of the domain in `uri`.
+/// Writes a REGISTER of this user, by way of the domain in `uri`.
 fn registers(uri: &str, user: &str) -> String {
     text("REGISTER", uri, user, "").replace("To: <sip:bob@example.org>", &format!("To: <{user}>"))
 }
@@ -389,7 +389,7 @@ fn each_domain_is_judged_in_its_realm() {
     for (stage, header, plain, realm) in [
         (Stage::Register, WwwAuthenticate, registers("sip:a.example", ALICE_A), "a.example"),
         (Stage::Register, WwwAuthenticate, registers("sip:b.example", ALICE_B), "office"),
-        // To says whose bindings they are.
+        // To tells whose bindings they are.
         (Stage::Register, WwwAuthenticate, registers("sip:a.example", ALICE_B), "office"),
         (Stage::Authorize, ProxyAuthenticate, text("MESSAGE", ALICE_B, ALICE_A, ""), "a.example"),
         (Stage::Authorize, ProxyAuthenticate, text("MESSAGE", ALICE_A, ALICE_B, ""), "office"),
@@ -414,7 +414,7 @@ fn what_one_domain_has_shown_proves_nothing_in_another() {
     let (by_a, by_b) = (challenge(&mut engine, &of_a, header), challenge(&mut engine, &of_b, header));
     let stored = || found(Ok(credential_in("office", "alice@b.example", "of b")));
     let admitted = Verdict::Admit(shown_by("alice@b.example"));
-    // No question is asked about credentials of another realm, nor about those with a nonce of another.
+    // Credentials of another realm, or with a nonce of another realm, cause no question.
     assert_eq!(first(&engine, Stage::Authorize, &with_credentials(&of_b, &by_a, header, "of a")), refused);
     let moved = by_a.replace("realm=\"a.example\"", "realm=\"office\"");
     let again = Verdict::Reply(Reply::challenge(header, true));
@@ -423,7 +423,7 @@ fn what_one_domain_has_shown_proves_nothing_in_another() {
     let guessed = with_credentials(&of_b, &by_b, header, "of a");
     assert_eq!(says(&engine, Stage::Authorize, stored(), &guessed), refused);
     let right = with_credentials(&of_b, &by_b, header, "of b");
-    // One that is left of a time when the other domain had this realm: right, and of no use.
+    // A credential from a time when the other domain had this realm: right, but of no use.
     let left = found(Ok(credential_in("office", "alice@a.example", "of b")));
     assert_eq!(says(&engine, Stage::Authorize, left, &right), refused);
     assert_eq!(says(&engine, Stage::Authorize, stored(), &right), admitted);
@@ -468,9 +468,10 @@ fn domains_may_share_a_realm() {
     }
 }
 
-/// From does not say whose user a caller is that withholds its identity (RFC 3323) or shows another's (RFC 3325).
+/// Covers a caller that withholds its identity (RFC 3323) or shows another's (RFC 3325): From does not tell whose user
+/// it is.
 #[test]
-fn who_names_itself_beside_from_is_judged_by_that() {
+fn a_caller_named_outside_from_is_judged_by_that_name() {
     let mut engine = engine_of(TWO, "");
     let header = ChallengeHeader::ProxyAuthenticate;
     let hidden = "sip:anonymous@anonymous.invalid";
@@ -487,7 +488,7 @@ fn who_names_itself_beside_from_is_judged_by_that() {
 }
 
 #[test]
-fn where_a_request_goes() {
+fn destinations_of_requests() {
     let engine = engine("");
     let to = |uri: &str, answers: Answers| says(&engine, Stage::Route, answers, &text("MESSAGE", uri, ALICE, ""));
     let targets = |addresses: &[&str]| addresses.iter().map(|address| target(address)).collect();
@@ -500,12 +501,12 @@ fn where_a_request_goes() {
     assert_eq!(to("sip:carol@example.net", leads("example.net", "203.0.113.9:5070")), hop(&["203.0.113.9:5070"], 500));
     let nowhere = Answers { names: vec![(name("example.net"), Resolved::default())], ..Answers::default() };
     assert_eq!(to("sip:carol@example.net", nowhere), hop(&[], 500));
-    // A name leads no further in than its sender is: not to this machine.
+    // A name leads to no address beyond the reach of its sender: not to this machine.
     assert_eq!(to("sip:carol@example.net", leads("example.net", "127.0.0.1:22")), hop(&[], 500));
     assert_eq!(to("urn:example:other", Answers::default()), hop(&[], 404));
 }
 
-/// The BYE of a caller whose callee has this Contact.
+/// Returns the BYE of a caller whose callee has this Contact.
 fn after_a_call(engine: &mut Engine, contact: &str) -> String {
     const CALLEE: &str = "203.0.113.9:5060";
     let sent = |out: &Outbox, start: &str| {
@@ -528,7 +529,8 @@ fn after_a_call(engine: &mut Engine, contact: &str) -> String {
     tagged(&bye).replace("branch=z9hG4bK1", "branch=z9hG4bK2").replace("CSeq: 1", "CSeq: 2")
 }
 
-/// A peer without a password says by its Contact where the requests of the other party go: no further in than it is itself.
+/// Bounds the reach of a Contact: a peer without a password sends the requests of the other party no further in than it
+/// reaches itself.
 #[test]
 fn a_contact_leads_into_no_network_that_its_sender_does_not_reach() {
     let mut engine = engine("proxy.relay_for = \"everyone\"\n");
@@ -557,7 +559,7 @@ fn a_user_without_contact_is_looked_up() {
     assert_eq!(says(Err(StoreError::TimedOut)), failed.into());
 }
 
-/// A phone behind NAT is reached where its REGISTER came from; one whose Contact names a host, once that is known.
+/// Reaches a phone behind NAT at the source of its REGISTER, and one whose Contact names a host after a look-up.
 #[test]
 fn the_ways_to_a_registered_user() {
     let mut engine = engine("registrar.authenticate = false\n");
@@ -586,7 +588,7 @@ fn an_ack_of_no_call_goes_nowhere() {
     let Verdict::Forward(_) = first(&everyone, Stage::Acknowledge, &ack) else { panic!("it is let through") };
 }
 
-/// By a datagram it comes again, over a connection it does not.
+/// Answers only over a connection: a datagram comes again.
 #[test]
 fn a_message_that_finds_no_room_to_wait_is_answered_where_it_comes_once() {
     let mut engine = engine("limits.held_messages_per_call = 1\n");
@@ -644,7 +646,7 @@ fn rules_add_up_until_one_leads_on_or_answers() {
     assert_eq!((&decision.add[..], decision.track, decision.to.uris.len()), (&b"X: 2\r\n"[..], Some(false), 0));
 }
 
-/// What a rule leads to is looked up before the request goes there.
+/// Looks up the places of a rule before the request goes there.
 #[test]
 fn a_place_that_rules_name_is_looked_up() {
     let engine = engine_of(&format!("domains = [\"example.org\"]\n{RULES}"), "");

@@ -14,7 +14,7 @@ fn with_bob(settings: &str) -> Site {
     site
 }
 
-/// The rows that engines wanted written since this was last called.
+/// Takes the rows that engines have emitted since the last call.
 pub(crate) fn rows(site: &mut Site) -> (Vec<Cdr>, Vec<Event>) {
     let (mut cdrs, mut events) = (Vec::new(), Vec::new());
     for effect in site.engines.iter_mut().flat_map(|engine| engine.effects.drain(..)) {
@@ -28,7 +28,7 @@ pub(crate) fn rows(site: &mut Site) -> (Vec<Cdr>, Vec<Event>) {
     (cdrs, events)
 }
 
-/// The record of the only call that has ended, and what its events were.
+/// Returns the record of the only call that has ended, and its events.
 #[track_caller]
 fn one(site: &mut Site) -> (Cdr, Vec<(String, String, u16)>) {
     let (cdrs, events) = rows(site);
@@ -50,7 +50,7 @@ fn none(site: &mut Site) {
     assert!(cdrs.is_empty() && events.is_empty(), "{cdrs:#?} {events:#?}");
 }
 
-/// Forwarded as this, and it rings.
+/// Makes a call ring. Returns its forwarded INVITE.
 fn rings(site: &mut Site, more: &str) -> String {
     let sent = site.receive(ALICE, &invite(1, 1, more));
     let forwarded = request(&sent, "INVITE").to_owned();
@@ -74,7 +74,7 @@ fn a_call_that_is_answered_has_a_record_when_it_ends() {
     assert_eq!((cdrs.len(), begun.len(), &*begun[0].event, begun[0].at), (0, 1, "invite", began + 3_000));
     site.wait(5_000);
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, "Reason: Q.850;cause=31\r\n"));
-    // Its end is the moment of the BYE, whenever that is answered.
+    // The call ends at the moment of the BYE, whenever that is answered.
     site.wait(700);
     none(&mut site);
     site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
@@ -104,7 +104,7 @@ fn a_call_that_is_answered_has_a_record_when_it_ends() {
         fields: vec![("Subject".into(), "one".into()), ("X-Tenant".into(), "t7".into())],
     };
     assert_eq!((cdr, cdr.identity.len()), (&expected, 32));
-    // Nothing follows.
+    // No row follows.
     (0..400).for_each(|_| drop(site.wait(100)));
     none(&mut site);
 }
@@ -130,19 +130,19 @@ fn a_bye_to_a_party_that_is_lost_is_an_event_and_an_end() {
     let (cdr, of_it) = one(&mut site);
     assert_eq!((&*cdr.ended_by, cdr.status), ("caller", 200));
     assert_eq!(of_it, events(&[("invite", "callee", 200), ("bye", "caller", 481)]));
-    // One that is refused is an event, and no end.
+    // A refused BYE is an event, and no end.
     let mut site = with_bob("");
     let (_, ok) = answered(&mut site, 1);
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
     site.receive(BOB, &within(request(&bye, "BYE"), "500 Server Internal Error"));
     let (cdrs, of_it) = rows(&mut site);
     assert_eq!((cdrs.len(), &*of_it[1].event, &*of_it[1].by, of_it[1].status), (0, "bye", "caller", 500));
-    // One that nothing answers.
+    // A BYE without a response.
     let mut site = with_bob("");
     let (_, ok) = answered(&mut site, 1);
     site.wait(900);
     site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    // Nor the BYE of the server after that.
+    // Nor has the BYE of the server after that.
     (0..800).for_each(|_| drop(site.wait(100)));
     let (cdr, of_it) = one(&mut site);
     assert_eq!((cdr.end, of_it[1].clone()), (Some(cdr.setup + 32_900), ("bye".into(), "caller".into(), 408)));
@@ -290,7 +290,7 @@ fn calls_that_this_server_ends_say_so() {
     let refused = ("bye", "server", 500);
     assert_eq!(of_it, events(&[("invite", "callee", 200), refused, refused, ("bye", "operator", 0)]));
 
-    // One that rings.
+    // A ringing call.
     let mut site = with_bob("");
     let forwarded = rings(&mut site, "");
     let id = site.engines[0].list_calls(site.now, 0, 9, None).calls[0].id;
@@ -309,7 +309,7 @@ fn calls_that_this_server_ends_say_so() {
     assert_eq!(of_it, events(&[("invite", "callee", 200), ("bye", "session timer", 0)]));
 }
 
-/// Without Record-Route no BYE comes by.
+/// Without Record-Route no BYE passes here.
 #[test]
 fn of_a_call_that_passes_elsewhere_the_end_is_not_known() {
     let mut site = with_bob("proxy.record_route = false\n");
@@ -341,7 +341,7 @@ fn rules_say_what_is_accounted() {
     }
 }
 
-/// The first rule that says it counts; a call that rules leave alone has an empty column.
+/// The first rule that names an account counts. Without such a rule the column is empty.
 #[test]
 fn rules_say_what_a_call_is_accounted_as() {
     for (settings, account) in [
@@ -396,13 +396,13 @@ fn a_call_that_this_server_refuses_is_accounted_once_its_caller_is_known() {
     let (cdr, of_it) = one(&mut site);
     assert_eq!((&*cdr.user, &*cdr.outcome, cdr.status, cdr.attempts, &*cdr.gateway), ("alice", "missed", 480, 0, ""));
     assert_eq!((of_it, &*cdr.ended_by), (events(&[("missed", "", 480)]), "server"));
-    // Of a caller that has proved nothing each copy would make one.
+    // For an unproven caller each copy would make a row.
     let mut site = Site::new(BOTH);
     assert!(site.receive(ALICE, &invite(1, 1, "")).contains("SIP/2.0 480 "));
     none(&mut site);
 }
 
-/// `fields` may have the dialled number, where rules translate it, and the reason of a refusal.
+/// Fields for the dialled number, if rules translate it, and for the reason of a refusal.
 #[test]
 fn a_record_has_the_dialled_number_and_the_reason_of_a_refusal() {
     let fields = "accounting.fields = [\"Request-URI\", \"Refusal\"]\n";
@@ -459,7 +459,7 @@ fn a_call_that_moves_has_its_record_elsewhere() {
     let bucket = call::bucket(call::hash(CALL_SECRET, b"1"));
     let mut moved = Vec::new();
     site.work(|engine, now, _| moved = engine.export(now, bucket));
-    // Its clock is another one.
+    // The other shard has another clock.
     let there = Now { mono: 100, wall: site.now.wall };
     site.work_at(1, |engine, _, out| moved.into_iter().for_each(|record| engine.import(there, record, out)));
     none(&mut site);
@@ -480,7 +480,7 @@ fn a_call_that_moves_has_its_record_elsewhere() {
 }
 
 #[test]
-fn a_process_that_ends_writes_what_it_knows_of_calls_that_go_on() {
+fn a_process_that_ends_writes_records_of_calls_that_continue() {
     let mut site = with_bob("");
     answered(&mut site, 1);
     site.receive(ALICE, &invite(2, 1, ""));

@@ -1,4 +1,5 @@
-//! Accounts in route tokens: after the removal of an account its tokens open nothing, with any From and after any refresh.
+//! Accounts in route tokens: after the removal of an account its tokens open nothing, with any From and after any
+//! refresh.
 
 use crate::call_beginnings::{GATEWAY, Office, reaches};
 use crate::dialogs::{of_alice, of_bob};
@@ -12,7 +13,7 @@ const OWN: &str = "sip:alice@example.org";
 /// Values of From that a removed user may write.
 const OTHERS: [&str; 4] = ["sip:bob@example.org", "sip:x@example.net", "sip:example.org", "tel:+4930"];
 
-/// Whether a request of alice with this From reaches the gateway. If not, it is challenged or refused.
+/// Returns whether a request of alice with this From reaches the gateway. If not, it is challenged or refused.
 #[track_caller]
 fn passes(office: &mut Office, method: &str, from: &str, ok: &str, cseq: u32) -> bool {
     let text = of_alice(method, ok, cseq, ALICE_SAYS).replace(OWN, from);
@@ -34,7 +35,7 @@ fn a_removed_user_renews_nothing_under_another_name() {
     let (_, subscription) = office.dialog("SUBSCRIBE", "200 OK");
     let (_, call) = office.dialog("INVITE", "200 OK");
     for (n, from) in (5..).zip([OWN, OTHERS[0]]) {
-        // An identity that changes within a dialog (RFC 4916) is the affair of the other party.
+        // A change of identity within a dialog (RFC 4916) concerns the other party.
         assert!(passes(&mut office, "SUBSCRIBE", from, &subscription, n), "{from}");
         assert!(passes(&mut office, "UPDATE", from, &call, n), "{from}");
     }
@@ -48,7 +49,8 @@ fn a_removed_user_renews_nothing_under_another_name() {
     assert!(passes(&mut office, "BYE", OTHERS[0], &call, 30), "a call can be ended");
 }
 
-/// No event follows a row that was deleted in a database. A renewal asks for the user that the route token states, and for no other.
+/// No event follows a row that was deleted in a database. A renewal asks for the user of the route token, and for no
+/// other.
 #[test]
 fn a_subscription_is_renewed_in_the_name_of_its_account() {
     let mut office = Office::new("registrar.authenticate = true\n");
@@ -117,7 +119,8 @@ fn the_route_token_in_a_notify_states_the_account_of_its_subscriber() {
     }
 }
 
-/// A seal alone states no account, as the route tokens of earlier versions: it renews no subscription, and nothing from before a removal.
+/// A seal alone states no account, and neither do the route tokens of earlier versions: it renews no subscription, and
+/// after a removal it opens nothing from before.
 #[test]
 fn a_seal_alone_renews_no_subscription() {
     let mut office = Office::new("registrar.authenticate = true\n");

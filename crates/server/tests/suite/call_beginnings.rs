@@ -1,4 +1,4 @@
-//! Which INVITE begins a call: each that reaches the gateway outside of a call that this server knows shows a password, counts and has a
+//! INVITEs that begin a call: each one that reaches the gateway outside a known call needs a password, counts and has a
 //! record.
 
 use crate::accounting::rows;
@@ -14,10 +14,11 @@ pub(crate) const GATEWAY: &str = "203.0.113.1:5060";
 const RULES: &str = "[[call_limit]]\nname = \"line\"\nper = \"user\"\nmost = 1\nstatus = 486\n\
                      [[rule]]\nname = \"out\"\nto = [\"sip:203.0.113.1:5060\"]\ncall_limits = [\"line\"]\n";
 
-/// A server whose rule leads every request to the gateway, one call of each user at a time, each recorded.
+/// Server whose rule leads every request to the gateway. Each user may have one call at a time, and each call is
+/// recorded.
 pub(crate) struct Office {
     pub(crate) site: Site,
-    /// Numbers its requests.
+    /// Number of its last request.
     n: u32,
 }
 
@@ -26,7 +27,7 @@ impl Office {
         Self { site: Site::new(&format!("accounting.cdr = true\n{settings}{RULES}")), n: 0 }
     }
 
-    /// The next process with the same secret, begun so many seconds later.
+    /// Starts the next process with the same secret, this number of seconds later.
     pub(crate) fn next(&self, seconds: u64, settings: &str) -> Self {
         let ms = seconds * 1_000;
         let now = Now { mono: self.site.now.mono + ms, wall: self.site.now.wall + ms };
@@ -34,7 +35,7 @@ impl Office {
         Self { site: Site::start(now, &["udp:192.0.2.1:5060"], &text), n: self.n }
     }
 
-    /// Alice's request outside of any dialog, without a password. `to` is the text behind the URI in To.
+    /// Writes alice's request outside any dialog, without a password. `to` is the text behind the URI in To.
     pub(crate) fn request(&mut self, method: &str, to: &str) -> String {
         self.n += 1;
         let n = self.n;
@@ -91,7 +92,7 @@ impl Office {
     }
 }
 
-/// The request of this method that leaves, as the gateway gets it.
+/// Returns the request of this method that leaves, as the gateway gets it.
 #[track_caller]
 pub(crate) fn reaches<'a>(sent: &'a str, method: &str) -> &'a str {
     let start = format!("{method} sip:");
@@ -112,7 +113,7 @@ fn a_to_tag_that_was_made_up_hides_no_call() {
         let (_, sent) = office.send(&text);
         assert!(sent.starts_with("SIP/2.0 486 "), "{tag}: {sent}");
     }
-    // It is on the way of that call, whose BYE ends the record.
+    // The BYE follows the path of that call, and ends its record.
     office.site.wait(5_000);
     let (is_challenged, bye) = office.send(&of_alice("BYE", &ok, 2, ""));
     assert!(!is_challenged);
@@ -125,7 +126,7 @@ fn a_to_tag_that_was_made_up_hides_no_call() {
     assert_eq!(of_call.end.expect("an end") - of_call.answer.expect("an answer"), 5_000);
 }
 
-/// The tag of the callee is the choice of such a caller: another dialog may have the same tags.
+/// Tag of the callee that such a caller chooses: another dialog may have the same tags.
 #[test]
 fn the_bye_of_a_dialog_with_the_same_tags_hides_no_call() {
     let mut site = Site::new("auth.calls = false\naccounting.cdr = true\n");
@@ -134,13 +135,13 @@ fn the_bye_of_a_dialog_with_the_same_tags_hides_no_call() {
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
     site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
     assert_eq!(rows(&mut site).0.len(), 1);
-    // Her next call with the same tags is answered by another phone.
+    // Another phone answers her next call with the same tags.
     let again = crate::site::invite(1, 5, "").replace("To: <sip:bob@example.org>", "To: <sip:bob@example.org>;tag=bob");
     let sent = site.receive(ALICE, &again);
     let text = within(request(&sent, "INVITE"), "200 OK");
     let text = text.replace("Content-Length", &format!("Contact: <sip:gw@{GATEWAY}>\r\nContent-Length"));
     assert!(site.receive(BOB, &text).starts_with("SIP/2.0 200 "));
-    // Bob's phone ends its old dialog, and alice says yes.
+    // Bob's phone ends its old dialog, and alice answers 200.
     let bye = site.receive(BOB, &of_bob("BYE", &forwarded, "bob", 9, ""));
     site.receive(ALICE, &within(request(&bye, "BYE"), "200 OK"));
     assert_eq!(rows(&mut site).0.len(), 0, "that phone has not ended it");
@@ -265,7 +266,7 @@ fn after_a_restart_a_call_of_before_goes_on() {
     for (settings, seconds, is_known) in [
         ("", 10, true),
         ("dialogs.folder = \"calls\"\n", 10, false),
-        // A process that ran when the call began has it in its table or knows nothing of it.
+        // A process that ran when the call began either has it in its table or does not know it.
         ("", 0, false),
     ] {
         let mut office = Office::new(settings);
@@ -283,7 +284,7 @@ fn after_a_restart_a_call_of_before_goes_on() {
     }
 }
 
-/// A machine hears the true time long after its start, or an operator sets the clock.
+/// Steps of the wall clock: a machine learns the true time long after its start, or an operator sets the clock.
 #[test]
 fn a_step_of_the_wall_clock_ends_no_call_and_opens_none() {
     const CONTACT: &str = "Contact: <sip:alice@198.51.100.7:5060>\r\n";
@@ -310,7 +311,7 @@ fn a_step_of_the_wall_clock_ends_no_call_and_opens_none() {
             assert!(is_challenged, "{days}: {sent}");
         }
     }
-    // A step makes no call one of before the start, also of a call that this process does not know.
+    // After a step no call counts as one from before the start, not even an unknown one.
     for days in [400, -400] {
         let mut office = Office::new("");
         let mut other = office.next(0, "");
@@ -398,7 +399,7 @@ fn at_shutdown_a_to_tag_lets_no_call_begin() {
     }
 }
 
-/// Every key by which a source is counted is made by one function, to which an IPv6 network is one source.
+/// Every key by which a source is counted comes from one function, for which an IPv6 network is one source.
 #[test]
 fn no_counter_takes_the_address_of_a_source_as_it_is() {
     /// Code that compares, routes or scopes an address, or makes the key itself.

@@ -1,14 +1,14 @@
-//! Of what a limit of calls is for each: users, groups of sources, addresses, callers.
+//! Limits of calls for each of their keys: users, groups of sources, addresses, callers.
 
 use crate::accounting::rows;
 use crate::peer::{answer, invites, receive, sent, statuses};
 use crate::site::{ALICE, BOB, Site, credential, credentials_of};
 use strowger_store::subscriber;
 
-/// The gateway that every call goes to.
+/// Gateway of every call.
 const GATEWAY: &str = "203.0.113.1:5060";
 
-/// One call at a time of each of these, to a gateway; `more` is further configuration.
+/// Starts a site that allows one call at a time for each of these, to a gateway; `more` is further configuration.
 fn site(per: &str, more: &str) -> Site {
     Site::new(&format!(
         "{more}\n[[call_limit]]\nname = \"line\"\nper = \"{per}\"\nmost = 1\nstatus = 486\n\
@@ -16,14 +16,14 @@ fn site(per: &str, more: &str) -> Site {
     ))
 }
 
-/// Callers need no password.
+/// Settings under which callers need no password.
 const OPEN: &str = "auth.calls = false\nproxy.relay_for = \"everyone\"\n";
 
 fn open_site(per: &str, more: &str) -> Site {
     site(per, &format!("{OPEN}{more}"))
 }
 
-/// The INVITE of the `n`th call, from this address and this caller; `more` are further header lines.
+/// Writes the INVITE of the `n`th call, from this address and this caller; `more` are further header lines.
 fn invite(n: u32, from: &str, caller: &str, more: &str) -> String {
     format!(
         "INVITE sip:4930@example.org SIP/2.0\r\nVia: SIP/2.0/UDP {from};branch=z9hG4bKl{n}-{};rport\r\nMax-Forwards: 70\r\n\
@@ -34,7 +34,7 @@ fn invite(n: u32, from: &str, caller: &str, more: &str) -> String {
     )
 }
 
-/// Whether a call goes on to the gateway, with what got there; else the limit has refused it.
+/// Returns the INVITE that reached the gateway; the error means that the limit refused the call.
 fn goes(sent: &[(String, String)], from: &str) -> Result<String, ()> {
     match (&invites(sent)[..], &statuses(sent, from)[..]) {
         ([(at, text)], []) if at == GATEWAY => Ok(text.clone()),
@@ -47,12 +47,12 @@ fn call(site: &mut Site, n: u32, from: &str, caller: &str) -> Result<String, ()>
     goes(&receive(site, from, &invite(n, from, caller, "")), from)
 }
 
-/// The gateway refuses a call, which ends.
+/// Ends a call: the gateway refuses it.
 fn end(site: &mut Site, call: &str) {
     receive(site, GATEWAY, &answer(call, 404, ""));
 }
 
-/// What calls count under, each with their number.
+/// Returns the values of limits with calls, each with their number.
 fn counted(site: &Site) -> Vec<(String, u32)> {
     let all = site.shared.call_limits.list();
     all.into_iter().map(|(counted, calls)| (String::from_utf8_lossy(&counted.value).into_owned(), calls)).collect()
@@ -80,7 +80,7 @@ fn each_user_that_showed_a_password_has_a_limit() {
     calls(&mut site, 2, "bob", ALICE).expect("the first of bob, from the same address");
     assert_eq!(counted(&site), pairs([("alice", 1), ("bob", 1)]));
     assert_eq!(calls(&mut site, 3, "alice", BOB), Err(()), "the second of alice, from another address");
-    // Who shows no password is no user, and is not counted.
+    // A caller without a password is no user, and is not counted.
     for n in 4..6 {
         assert!(call(&mut site, n, "203.0.113.40:5060", "sip:alice@example.net").is_ok());
     }
@@ -100,7 +100,7 @@ fn each_group_of_sources_has_a_limit() {
     call(&mut site, 2, "203.0.113.40:5060", "sip:a@example.net").expect("the first of the other group");
     assert_eq!(counted(&site), pairs([("east", 1), ("west", 1)]));
     assert_eq!(call(&mut site, 3, BOB, "sip:b@example.net"), Err(()), "another address of the group");
-    // Addresses of no group are not counted.
+    // Addresses outside the groups are not counted.
     for n in 4..6 {
         assert!(call(&mut site, n, "192.0.2.40:5060", "sip:a@example.net").is_ok());
     }
@@ -152,7 +152,7 @@ fn each_caller_has_a_limit() {
     assert!(call(&mut site, 5, BOB, "sip:carol@example.net").is_ok());
 }
 
-/// The INVITE as an application server, at the place of the gateway, sends it on to another number.
+/// Writes the INVITE as an application server, in place of the gateway, sends it on to another number.
 fn sent_on(forwarded: &str, number: &str) -> String {
     let (_, rest) = forwarded.split_once("\r\n").expect("a start line and headers");
     format!(
@@ -219,13 +219,14 @@ fn what_is_left_of_a_call_ends_no_later_one() {
     let first = call(&mut site, 1, ALICE, caller).expect("the first of carol");
     end(&mut site, &first);
     assert_eq!((counted(&site), rows(&mut site).0.len()), (pairs([]), 1));
-    // The caller tries again with the same Call-ID and tag (RFC 3261 section 8.1.3.5), while the transactions of the first live on.
+    // The caller tries again with the same Call-ID and tag (RFC 3261 section 8.1.3.5) while the transactions of the
+    // first attempt still live.
     let second = goes(&receive(&mut site, ALICE, &invite(1, ALICE, caller, "Subject: again\r\n")), ALICE);
     let second = second.expect("the first has ended");
     receive(&mut site, GATEWAY, &answer(&second, 180, ""));
     site.wait(40_000);
     assert_eq!((counted(&site), rows(&mut site).0.len()), (pairs([("carol@example.net", 1)]), 0));
-    // What the first would have been answered comes late, and is not the answer to the second.
+    // A late answer to the first attempt is not the answer to the second.
     let late = answer(&first, 200, &format!("Contact: <sip:g@{GATEWAY}>\r\n")).replace(";tag=t\r\n", ";tag=late\r\n");
     receive(&mut site, GATEWAY, &late);
     let busy = receive(&mut site, GATEWAY, &answer(&second, 486, ""));
@@ -238,7 +239,7 @@ fn what_is_left_of_a_call_ends_no_later_one() {
 #[test]
 fn each_target_that_a_server_before_this_one_forks_to_counts() {
     let caller = "sip:carol@example.net";
-    // There is room for one; two that are accounted would have one record.
+    // The limit has room for one target; two accounted targets would share one record.
     let accounted = format!("{OPEN}accounting.cdr = true\n[[rule]]\nname = \"all\"\nto = [\"sip:{GATEWAY}\"]\n");
     for (mut site, status, most) in [(open_site("from.uri", ""), 486, 1), (Site::new(&accounted), 482, 0)] {
         let first = call(&mut site, 1, ALICE, caller).expect("the first target");
@@ -250,7 +251,8 @@ fn each_target_that_a_server_before_this_one_forks_to_counts() {
     }
 }
 
-/// What a request has on its way is no proof that it is of this call: a server that sends one back does so while that goes on.
+/// A Via of this server does not prove that a request is of this call: a server sends a request back only while the
+/// INVITE is open.
 #[test]
 fn a_via_of_this_server_hides_no_second_call() {
     let caller = "sip:carol@example.net";

@@ -1,4 +1,4 @@
-//! Credentials that stand in a cache alone: who has registered is verified from there, and no database is asked.
+//! Credentials in a cache alone: registered users are verified from it, without the database.
 
 use crate::site::*;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use strowger_store::ticket::Ticket as BindingTicket;
 
 const PASSWORD: &str = "secret of alice";
 
-/// A cache in another process: it does what it is asked at once, and its answer comes when the test says.
+/// Cache in another process: it does its work at once, and its answer comes when the test wants it.
 struct Remote {
     local: LocalCache,
     receivers: Receivers,
@@ -28,7 +28,7 @@ struct Remote {
 
 struct State {
     is_down: bool,
-    /// The values that fetches found, apart from the room for tickets: what is noted here would count for the engine that asks.
+    /// Results of the requests so far. The room is reserved, since its allocation would count for the engine that asks.
     answers: Vec<(u64, Result<CacheAnswer, CacheError>)>,
     value: Vec<u8>,
 }
@@ -44,12 +44,12 @@ impl Remote {
         self.state.lock().expect("no test fails while it holds this")
     }
 
-    /// How many answers are still to come.
+    /// Returns the number of answers that are still to come.
     fn open(&self) -> usize {
         self.state().answers.len()
     }
 
-    /// What it says now, or that it failed.
+    /// Returns the answers of the cache, or its failure.
     fn says(&self, said: Result<(), CacheError>) -> Answer {
         let mut state = self.state();
         let value: Box<[u8]> = state.value.as_slice().into();
@@ -102,7 +102,7 @@ fn site(settings: &str) -> (Site, Arc<Remote>) {
     (with_bob(settings, cache), remote)
 }
 
-/// A site at which bob's phone is bound, as by a REGISTER of another day.
+/// Starts a site at which bob's phone is bound, as by an earlier REGISTER.
 fn with_bob(settings: &str, cache: CredentialCache) -> Site {
     let site = Site::with_credentials(&format!("{AUTHENTICATES}{settings}"), cache);
     let uri = format!("sip:bob@{BOB}");
@@ -115,7 +115,7 @@ fn with_bob(settings: &str, cache: CredentialCache) -> Site {
     site
 }
 
-/// A request went on to bob.
+/// Tells whether a request was forwarded to bob.
 fn is_admitted(sent: &str) -> bool {
     sent.contains("INVITE sip:bob@")
 }
@@ -124,7 +124,7 @@ fn local() -> CredentialCache {
     CredentialCache::new(CacheEngine::Local(Arc::new(LocalCache::new(LocalSettings::default()))))
 }
 
-/// Alice's REGISTER of this contact, with its header lines.
+/// Writes alice's REGISTER of this contact, with its header lines.
 fn register(cseq: u32, contact: &str, more: &str) -> String {
     format!(
         "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP {ALICE};branch=z9hG4bKr{contact}{cseq};rport\r\n\
@@ -134,7 +134,7 @@ fn register(cseq: u32, contact: &str, more: &str) -> String {
 }
 
 impl Site {
-    /// Alice registers a contact for so many seconds: what is answered when the database has said what it knows of her.
+    /// Registers a contact of alice for this number of seconds. Returns the response after the answer of the database.
     fn registers(&mut self, cseq: u32, contact: &str, seconds: u32) -> String {
         self.registers_with(PASSWORD, cseq, contact, seconds)
     }
@@ -143,7 +143,7 @@ impl Site {
         self.registers_as("alice", password, cseq, contact, seconds)
     }
 
-    /// By this spelling of her name.
+    /// Registers by this spelling of her name.
     fn registers_as(&mut self, spelled: &str, password: &str, cseq: u32, contact: &str, seconds: u32) -> String {
         let expires = format!("Expires: {seconds}\r\n");
         let challenged = self.receive(ALICE, &register(cseq, contact, &expires));
@@ -162,18 +162,18 @@ impl Site {
         self.work(|engine, now, out| engine.answered(now, known, out))
     }
 
-    /// What the first engine sends when the cache answers.
+    /// Returns the messages that the first engine sends for the answer of the cache.
     fn hears(&mut self, remote: &Remote, said: Result<(), CacheError>) -> String {
         let answer = remote.says(said);
         self.work(|engine, now, out| engine.answered(now, answer, out))
     }
 
-    /// Alice calls: what is answered to her INVITE with this password.
+    /// Sends alice's INVITE with this password. Returns the response.
     fn calls(&mut self, number: u32, password: &[u8]) -> String {
         self.calls_as("alice", number, password)
     }
 
-    /// By this spelling of her name.
+    /// Sends it by this spelling of her name.
     fn calls_as(&mut self, spelled: &str, number: u32, password: &[u8]) -> String {
         let challenged = self.receive(ALICE, &invite(number, 1, ""));
         assert!(challenged.starts_with("SIP/2.0 407 "), "{challenged}");
@@ -201,7 +201,7 @@ fn a_200_leaves_when_the_cache_has_the_credentials() {
 }
 
 #[test]
-fn who_is_registered_is_verified_from_the_cache_alone() {
+fn registered_users_are_verified_from_the_cache_alone() {
     let (mut site, remote) = site("");
     site.registers(1, "phone", 600);
     site.hears(&remote, Ok(()));
@@ -210,7 +210,7 @@ fn who_is_registered_is_verified_from_the_cache_alone() {
     let admitted = site.hears(&remote, Ok(()));
     assert!(is_admitted(&admitted), "{admitted}");
     assert_eq!(site.questions(), before, "the database is not asked");
-    // A wrong password is one.
+    // A wrong password counts as one.
     site.calls(2, b"wrong");
     let refused = site.hears(&remote, Ok(()));
     assert!(refused.starts_with("SIP/2.0 407 "), "{refused}");
@@ -218,7 +218,7 @@ fn who_is_registered_is_verified_from_the_cache_alone() {
 }
 
 #[test]
-fn who_is_not_registered_is_challenged_and_not_banned() {
+fn unregistered_users_are_challenged_and_not_banned() {
     let (mut site, remote) = site("");
     for number in 0..30 {
         assert_eq!(site.calls(number, PASSWORD.as_bytes()), "", "it waits for the cache");
@@ -230,7 +230,7 @@ fn who_is_not_registered_is_challenged_and_not_banned() {
     assert_eq!((counts.credentials_missing, counts.failed_authentications, counts.banned), (30, 0, 0));
 }
 
-/// In one process the cache answers at once.
+/// A cache in the same process answers at once.
 #[test]
 fn credentials_end_with_the_last_binding() {
     let mut site = with_bob("", local());
@@ -238,7 +238,7 @@ fn credentials_end_with_the_last_binding() {
     assert!(site.registers(1, "desk", 600).starts_with("SIP/2.0 200 "));
     assert!(site.registers(1, "mobile", 120).starts_with("SIP/2.0 200 "));
     assert!(is_known(&mut site, 1));
-    // The desk phone goes, and the other stays; then that goes too.
+    // The desk phone unregisters and the other stays; then that one ends too.
     assert!(site.registers(3, "desk", 0).starts_with("SIP/2.0 200 "));
     assert!(is_known(&mut site, 2));
     site.pass(119_000);
@@ -268,7 +268,7 @@ fn a_registration_that_the_table_refuses_stores_nothing() {
     assert_eq!(site.shared.counts().credentials_missing, 1);
 }
 
-/// Her phones may send her name and her address, each with an HA1 of its own.
+/// Spellings of her phones: they may send her name or her address, each with its own HA1.
 #[test]
 fn credentials_by_each_spelling_end_with_the_last_binding() {
     let mut site = with_bob("", local());
@@ -282,7 +282,7 @@ fn credentials_by_each_spelling_end_with_the_last_binding() {
     for (cseq, spelled, expected) in [
         (1, SPELLINGS[0], [true, false, false]),
         (3, SPELLINGS[1], [true, true, false]),
-        // One entry for all ways to write the domain: that of the last REGISTER.
+        // One entry serves all spellings of the domain: that of the last REGISTER.
         (5, SPELLINGS[2], [true, false, true]),
     ] {
         assert!(site.registers_as(spelled, PASSWORD, cseq, "phone", 600).starts_with("SIP/2.0 200 "));
@@ -325,7 +325,7 @@ fn servers_that_share_the_cache_share_whom_they_have_registered() {
 #[test]
 fn a_cache_that_is_dead_has_its_stated_answers() {
     for (settings, status) in [("", 500), ("auth.credential_cache_required = false\n", 200)] {
-        // It is silent, refuses, or is known to be dead.
+        // The cache is silent, refuses, or is known to be dead.
         for said in [Some(CacheError::TimedOut), Some(CacheError::Denied), None] {
             let (mut site, remote) = site(settings);
             remote.state().is_down = said.is_none();

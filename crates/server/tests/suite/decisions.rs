@@ -1,10 +1,10 @@
-//! What rules make of requests, at an engine: failures, redirections, numbers, filters, limits.
+//! Decisions of rules at an engine: failures, redirections, numbers, filters, limits.
 
 use crate::peer::{answer, invites, pass, receive, sent, status, statuses, uri};
 use crate::site::{ALICE, BOB, Site, credentials};
 use strowger_store::subscriber;
 
-/// Callers need no password, and may call anywhere.
+/// Settings under which callers need no password, and may call anywhere.
 const OPEN: &str = "auth.calls = false\nproxy.relay_for = \"everyone\"\n";
 pub(crate) const GATEWAY: &str = "203.0.113.1:5060";
 pub(crate) const SECOND: &str = "203.0.113.2:5060";
@@ -14,7 +14,7 @@ pub(crate) fn site(settings: &str) -> Site {
     Site::new(&format!("{OPEN}{settings}"))
 }
 
-/// A request of a caller elsewhere, the `n`th of a test; `more` are further header lines.
+/// Writes a request of a foreign caller, the `n`th of a test; `more` are further header lines.
 pub(crate) fn request(n: u32, method: &str, uri: &str, more: &str) -> String {
     format!(
         "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {ALICE};branch=z9hG4bKd{n};rport\r\nMax-Forwards: 70\r\n\
@@ -75,7 +75,7 @@ fn redirections_name_contacts_and_places_with_q() {
         (Some(302), vec!["<sip:+491@203.0.113.5>".to_owned()]),
         "the number that it became"
     );
-    // What was dialled is what a place without a user is called for.
+    // A place without a user is called with the dialled user part.
     for (n, dialled, contact) in [
         (5, "sip:+1-212@example.org", "<sip:+1-212@203.0.113.1:5060>;q=1"),
         (6, "sip:+1212;ext=7@example.org;user=phone", "<sip:+1212;ext=7@203.0.113.1:5060;user=phone>;q=1"),
@@ -84,7 +84,7 @@ fn redirections_name_contacts_and_places_with_q() {
         let (status, contacts) = redirected(n, dialled);
         assert_eq!((status, &*contacts[0], &*contacts[1]), (Some(300), contact, &*places[1]), "{dialled}");
     }
-    // A caller is never sent to where it is already (RFC 3261 section 8.3): that goes on.
+    // A caller is never redirected to the URI that it called (RFC 3261 section 8.3): the request is forwarded.
     let got = receive(&mut site, ALICE, &invite(4, "sip:carol@203.0.113.5"));
     assert_eq!((&*got[0].0, uri(&got[0].1)), ("203.0.113.5:5060", "sip:carol@203.0.113.5"));
 }
@@ -108,12 +108,12 @@ fn numbers_are_translated_stripped_and_prepended() {
         ("sip:*1@example.org", "sip:+49301@example.org"),
         ("sip:00441@example.org;user=phone", "sip:+441@example.org;user=phone"),
         ("tel:00441", "tel:+441"),
-        // A number in another form is the same number; what stands behind it stays.
+        // A number in another form is the same number; its parameters stay.
         ("sip:00-44(1)@example.org", "sip:+441@example.org"),
         ("sip:0%3044.1;npdi=yes@example.org", "sip:+441;npdi=yes@example.org"),
         ("tel:00-44-1;isub=2", "tel:+441;isub=2"),
         ("sip:%2A1@example.org", "sip:+49301@example.org"),
-        // What would leave nothing stays as it is.
+        // A number that would become empty stays.
         ("sip:9@example.org", "sip:9@example.org"),
     ]
     .into_iter()
@@ -122,7 +122,7 @@ fn numbers_are_translated_stripped_and_prepended() {
         let got = receive(&mut site, ALICE, &invite(n as u32, dialled));
         assert_eq!((&*got[0].0, uri(&got[0].1)), (GATEWAY, leaves));
     }
-    // Without a place the edited number is what is looked for.
+    // Without a place the edited number is looked up.
     let register = "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 198.51.100.8:5060;branch=z9hG4bKr8;rport\r\n\
          From: <sip:81@example.org>;tag=b\r\nTo: <sip:81@example.org>\r\nCall-ID: r81\r\nCSeq: 1 REGISTER\r\n\
          Contact: <sip:81@198.51.100.8:5060>\r\nContent-Length: 0\r\n\r\n";
@@ -131,7 +131,7 @@ fn numbers_are_translated_stripped_and_prepended() {
     assert_eq!((&*got[0].0, uri(&got[0].1)), (BOB, "sip:81@198.51.100.8:5060"));
 }
 
-/// Of each key the first that says it counts, whichever rule that is.
+/// The first rule that sets a key counts, separately for each key.
 #[test]
 fn several_rules_change_one_number() {
     let set = |name: &str, key: &str| {
@@ -149,7 +149,7 @@ fn several_rules_change_one_number() {
     for (n, (dialled, leaves)) in [
         ("sip:030@example.org", "sip:+4930@example.org"),
         ("sip:71@example.org", "sip:+49301@example.org"),
-        // A set that has nothing for it says nothing.
+        // A set without a value for the number sets nothing.
         ("sip:72@example.org", "sip:+49301@example.org"),
         ("sip:0301@example.org", "sip:+4901@example.org"),
         ("sip:bob@example.org", "sip:00bob@example.org"),
@@ -162,7 +162,7 @@ fn several_rules_change_one_number() {
     }
 }
 
-/// Each of these leads where the plain form does (RFC 3261 section 19.1.4, RFC 3966).
+/// Each of these forms leads where the plain form does (RFC 3261 section 19.1.4, RFC 3966).
 #[test]
 fn no_form_of_a_user_or_number_gets_around_a_rule() {
     let mut site = site(
@@ -194,7 +194,8 @@ fn no_form_of_a_user_or_number_gets_around_a_rule() {
     }
 }
 
-/// That its Request-URI is of our domain, for which no caller needs a password, is not enough where a rule leads it away.
+/// A Request-URI of a local domain, for which no caller needs a password, is not enough if a rule leads the request
+/// outside.
 #[test]
 fn a_rule_leads_outside_only_those_who_may_be_relayed() {
     let rule = |more: &str| {
@@ -205,7 +206,7 @@ fn a_rule_leads_outside_only_those_who_may_be_relayed() {
     let calls = |site: &mut Site, n| receive(site, ALICE, &invite(n, "sip:bob@example.org"));
     let challenged = calls(&mut site, 1);
     assert_eq!(statuses(&challenged, ALICE), [407]);
-    // Who shows a password is asked about again, as the user that it is.
+    // After the password the rules are asked again, about that user.
     let shown = credentials(b"secret of alice", "INVITE", &challenged[0].1, 1);
     let more = format!("P-Preferred-Identity: <sip:alice@example.org>\r\n{shown}");
     let asks = request(2, "INVITE", "sip:bob@example.org", &more);
@@ -214,7 +215,7 @@ fn a_rule_leads_outside_only_those_who_may_be_relayed() {
     assert!(invites(&asks).is_empty(), "{asks:?}");
     let sent = site.answer();
     assert!(sent.contains("INVITE sip:bob@example.org") && sent.contains("\r\nX-Known: alice\r\n"), "{sent}");
-    // Such a rule changes nothing for what is for the server itself.
+    // Such a rule does not affect requests for the server itself.
     let mut site = Site::new(&format!("[[rule]]\nname = \"all\"\nto = [\"sip:{GATEWAY}\"]\n"));
     assert_eq!(statuses(&receive(&mut site, ALICE, &request(1, "OPTIONS", "sip:example.org", "")), ALICE), [200]);
     assert_eq!(statuses(&calls(&mut site, 2), ALICE), [407]);
@@ -283,12 +284,12 @@ fn filters_come_before_everything_else() {
 fn a_rule_drops_what_it_names() {
     let mut site = site("[[rule]]\nname = \"quiet\"\nwhen = \"request.user == 'trap'\"\ndrop = true\n");
     assert_eq!(receive(&mut site, ALICE, &invite(1, "sip:trap@example.org")), []);
-    // Nothing is kept of it: what comes again is dropped again.
+    // No state of it is kept: a retransmission is dropped again.
     assert_eq!(receive(&mut site, ALICE, &invite(1, "sip:trap@example.org")), []);
     assert_eq!(statuses(&receive(&mut site, ALICE, &invite(2, "sip:bob@example.org")), ALICE), [480]);
 }
 
-/// From the INVITE to the BYE of a call, or its failure.
+/// Calls count from their INVITE to their BYE, or their failure.
 #[test]
 fn calls_count_under_limits_until_they_end() {
     let mut site = site(&format!(
@@ -307,7 +308,7 @@ fn calls_count_under_limits_until_they_end() {
     assert_eq!(held(&site), [("gateway".to_owned(), 1), ("second".to_owned(), 1)]);
     let third = receive(&mut site, ALICE, &invite(3, "sip:4930@example.org"));
     assert_eq!(statuses(&third, ALICE), [486]);
-    // One fails, the other rings, is answered and ends.
+    // One fails; the other rings, is answered and ends.
     let rings = answer(&second[0].1, 180, "");
     receive(&mut site, SECOND, &rings);
     let busy = answer(&first[0].1, 486, "");
@@ -375,7 +376,7 @@ fn statuses_of_users_that_are_away_and_cancels_that_match_nothing_are_settings()
     assert_eq!(ask(scripted), (vec![404], vec![]));
 }
 
-/// What leaves for a place of rules is what rules have seen.
+/// Requests leave for a place of rules with the Request-URI that the rules saw, and without other Routes.
 #[test]
 fn routes_of_the_caller_lead_no_place_of_a_rule_elsewhere() {
     let mut site = site(&format!(
@@ -463,17 +464,17 @@ fn a_failure_says_how_the_next_gateway_is_tried() {
         let (at, text) = invites(&got)[0].clone();
         (uri(&first).to_owned(), at, text)
     };
-    // What the rule has made of the number is changed for the second gateway, and the header too.
+    // For the second gateway the number is changed after the rule has changed it, and the header too.
     let (first, at, second) = tried(site, 1, "4930;x=1", 503);
     assert_eq!((&*first, &*at, uri(&second)), ("sip:+4930;x=1@example.org", SECOND, "sip:94930;x=1@example.org"));
     assert!(first != uri(&second) && !second.contains("User-Agent"));
-    // Of its targets the next is tried after these statuses alone; one with a user stays as it is.
+    // After these statuses alone its next target is tried; a target with a user keeps it.
     let got = receive(site, SECOND, &answer(&second, 486, ""));
     assert_eq!((&*invites(&got)[0].0, uri(&invites(&got)[0].1)), (MAILBOX, "sip:desk@203.0.113.9:5060"));
     let (_, _, second) = tried(site, 2, "4931", 503);
     let got = receive(site, SECOND, &answer(&second, 503, ""));
     assert_eq!((invites(&got).len(), statuses(&got, ALICE)), (0, vec![500]));
-    // One that says nothing is given up after a second, one that rings after five: then the caller gets 408.
+    // A silent target is given up after a second, a ringing one after five: then the caller gets 408.
     let (_, _, second) = tried(site, 3, "4932", 503);
     site.wait(1_100);
     let left = sent(site);
@@ -487,7 +488,7 @@ fn a_failure_says_how_the_next_gateway_is_tried() {
     assert!(rang.is_some_and(|tenths| tenths >= 45), "{rang:?}");
     let (first, _, second) = tried(site, 4, "112", 404);
     assert_eq!((&*first, uri(&second)), ("sip:+112@example.org", "sip:9912@example.org"), "it is translated first");
-    // A user who is not registered has failed before a request went anywhere; there the second gateway has not failed yet.
+    // The call to an unregistered user fails before it is forwarded; the second gateway has not failed then.
     let mut site = self::site(&settings);
     let mut got = receive(&mut site, ALICE, &invite(5, "sip:absent@example.org"));
     if got.is_empty() {

@@ -1,6 +1,6 @@
-//! What the default scripts of OpenSIPS and Kamailio do, by `examples/default-opensips.toml` and `default-kamailio.toml`: a test for each rule, by
-//! its number; and `examples/residential-opensips.toml`, by the switches of OpenSIPS' residential script. Where a part of a file does it, that part
-//! is taken out too, and what was there must then be gone.
+//! Default scripts of OpenSIPS and Kamailio, as `examples/default-opensips.toml` and `default-kamailio.toml`: a test
+//! for each rule, by its number; and `examples/residential-opensips.toml`, by the switches of OpenSIPS' residential
+//! script. If a part of a file does the work, the test also takes the part out, and the work must then not be done.
 
 mod kamailio;
 mod opensips;
@@ -11,33 +11,33 @@ use crate::peer::{answer, receive, status, statuses, uri};
 use crate::site::{BOB, Site};
 use std::path::Path;
 
-/// A caller of another domain.
+/// Caller of another domain.
 const CAROL: &str = "203.0.113.40:5060";
-/// A caller of this server, at an address that needs no password.
+/// Caller of this server, at an address that needs no password.
 const ALICE: &str = "198.51.100.130:5060";
 /// Another domain, by its address.
 const ELSEWHERE: &str = "203.0.113.77:5060";
 const GATEWAY: &str = "203.0.113.80:5060";
 const VOICEMAIL: &str = "203.0.113.90:5060";
 
-/// A server with one of these files, and what one caller after the other asks of it.
+/// Server with one of these files, and the number of requests so far.
 struct Script {
     site: Site,
     sent: u32,
 }
 
-/// A request, part by part.
+/// Parts of a request.
 struct Ask<'a> {
     from: &'a str,
     at: &'a str,
     method: &'a str,
     uri: &'a str,
-    /// Of To, with its semicolon.
+    /// Parameter of To, with its semicolon.
     tag: &'a str,
     more: &'a str,
 }
 
-/// An INVITE of a caller elsewhere to bob.
+/// INVITE of a foreign caller to bob.
 const CALL: Ask<'static> = Ask {
     from: "sip:carol@example.net",
     at: CAROL,
@@ -47,19 +47,19 @@ const CALL: Ask<'static> = Ask {
     more: "Max-Forwards: 70\r\n",
 };
 
-/// The same of a user of this server.
+/// The same INVITE of a user of this server.
 const OWN: Ask<'static> = Ask { from: "sip:alice@example.org", at: ALICE, ..CALL };
 
-/// A BYE of a call that the server knows nothing of.
+/// BYE of a call that the server does not know.
 const STRAY_BYE: Ask<'static> = Ask { method: "BYE", tag: ";tag=t", ..CALL };
 
-/// An INVITE to a place that no transport of the server leads to.
+/// INVITE to a place that no transport of the server reaches.
 const NOWHERE: Ask<'static> = Ask { uri: "sip:dave@203.0.113.77;transport=sctp", ..OWN };
 
 impl Script {
-    /// A registered bob, who says which methods his phone takes.
+    /// Starts a server at which bob is registered, with the methods of his phone.
     fn of(text: &str) -> Self {
-        // Without a password: the digests of registrations are tested elsewhere.
+        // No password is needed: other tests cover the digests of registrations.
         let open = "registrar.authenticate = false\n";
         let has_open = text.lines().any(|line| line == open.trim());
         let mut script = Self::as_it_stands(&if has_open { text.to_owned() } else { format!("{open}{text}") });
@@ -68,12 +68,12 @@ impl Script {
         script
     }
 
-    /// A server that knows no phone.
+    /// Starts a server without registered phones.
     fn as_it_stands(text: &str) -> Self {
         Self { site: Site::of_example(text), sent: 0 }
     }
 
-    /// Whether a REGISTER from there is taken.
+    /// Returns whether a REGISTER from there is accepted.
     fn registers(&mut self, user: &str, contact: &str, at: &str) -> bool {
         self.status_of_register(user, contact, at) == Some(200)
     }
@@ -94,37 +94,38 @@ impl Script {
         receive(&mut self.site, ask.at, &text)
     }
 
-    /// The status that this gets at once; none: it gets none.
+    /// Returns the status of the immediate response, if there is one.
     fn status(&mut self, ask: &Ask<'_>) -> Option<u16> {
         statuses(&self.ask(ask), ask.at).first().copied()
     }
 
-    /// Whether this is answered at once, with this first line.
+    /// Returns whether the request is answered at once, with this status line.
     fn says(&mut self, ask: &Ask<'_>, line: &str) -> bool {
         let got = self.ask(ask);
         got.first().is_some_and(|(at, text)| at == ask.at && text.starts_with(&format!("SIP/2.0 {line}\r\n")))
     }
 
-    /// The request as it goes on, and where.
+    /// Returns the forwarded request and its target.
     fn forwarded(&mut self, ask: &Ask<'_>) -> Option<(String, String)> {
         self.ask(ask).into_iter().find(|(_, text)| status(text).is_none())
     }
 
-    /// The callee answers so; what leaves then.
+    /// Answers a request at its callee. Returns the messages that leave then.
     fn answered(&mut self, ask: &Ask<'_>, code: u16) -> Vec<(String, String)> {
         let Some((at, text)) = self.forwarded(ask) else { return Vec::new() };
         let response = answer(&text, code, "Contact: <sip:x@203.0.113.99>\r\n");
         receive(&mut self.site, &at, &response)
     }
 
-    /// A call that rings: where, and the INVITE that got there.
+    /// Makes a call ring. Returns the target and the INVITE that it got.
     fn rings(&mut self, ask: &Ask<'_>) -> Option<(String, String)> {
         let (at, text) = self.forwarded(ask)?;
         let got = receive(&mut self.site, &at, &answer(&text, 180, ""));
         (statuses(&got, ask.at) == [180]).then_some((at, text))
     }
 
-    /// The caller of a call that rings cancels it, and the phone answers the INVITE with this all the same; what leaves then.
+    /// Cancels a ringing call, while the phone answers the INVITE with this status. Returns the messages that leave
+    /// then.
     fn cancelled(&mut self, ask: &Ask<'_>, code: u16) -> Option<Vec<(String, String)>> {
         let (at, text) = self.rings(ask)?;
         let cancel = written(&Ask { method: "CANCEL", ..*ask }, self.sent);
@@ -134,7 +135,8 @@ impl Script {
         is_cancelled.then_some(got)
     }
 
-    /// A call that is answered, and a later request of its caller by the route that the call wrote: as it goes on, and where.
+    /// Makes a call that is answered, and sends a later request of its caller along the route set. Returns the
+    /// forwarded request and its target.
     fn within(&mut self, ask: &Ask<'_>, method: &str) -> Option<(String, String)> {
         let got = self.answered(ask, 200);
         let (_, ok) = got.iter().find(|(at, _)| at == ask.at)?;
@@ -148,12 +150,12 @@ impl Script {
         receive(&mut self.site, ask.at, &text).into_iter().find(|(_, text)| status(text).is_none())
     }
 
-    /// Seconds until the call that rings is given up; none: not in so many.
+    /// Returns the seconds until the ringing call is given up; `None`: it lasts longer.
     fn given_up_after(&mut self, seconds: u32) -> Option<u32> {
         (1..=seconds).find(|_| self.site.wait(1_000).contains("CANCEL "))
     }
 
-    /// The events that were written down since this was last called, each with its status.
+    /// Returns the events since the last call, each with its status.
     fn events(&mut self) -> Vec<(String, u16)> {
         rows(&mut self.site).1.into_iter().map(|event| (event.event, event.status)).collect()
     }
@@ -173,7 +175,7 @@ fn example(name: &str) -> String {
     std::fs::read_to_string(path).expect("the example is there")
 }
 
-/// The configuration without what stands behind this name, up to the next name or the next table that stands once.
+/// Returns the configuration without the part behind this name, up to the next name or the next single table.
 fn without(text: &str, name: &str) -> String {
     let mark = format!("[{name}]");
     let is_mark = |line: &str| line.starts_with("# [");
@@ -195,13 +197,13 @@ fn without(text: &str, name: &str) -> String {
     left
 }
 
-/// The configuration with one text in place of another one, which it has once.
+/// Returns the configuration with one text replaced, which must occur once.
 fn with(text: &str, from: &str, to: &str) -> String {
     assert_eq!(text.matches(from).count(), 1, "{from}");
     text.replace(from, to)
 }
 
-/// The configuration with the lines that only a # takes out.
+/// Returns the configuration with the lines that only a `#` disables.
 fn uncommented(text: &str) -> String {
     let line = |line: &str| match line.strip_prefix('#') {
         Some(rest) if !rest.starts_with(' ') => format!("{rest}\n"),
@@ -210,7 +212,7 @@ fn uncommented(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// A file does it; where a name is given, by what stands there.
+/// Checks that a file does this; with a name, that the named part does it.
 #[track_caller]
 fn does(file: &str, name: Option<&str>, check: impl Fn(&mut Script) -> bool) {
     let text = example(file);
@@ -221,7 +223,7 @@ fn does(file: &str, name: Option<&str>, check: impl Fn(&mut Script) -> bool) {
     }
 }
 
-/// A file does it by itself, and with this text of the configuration it does not.
+/// Checks that a file does this by itself, and does not with this change of the configuration.
 #[track_caller]
 fn does_unless(file: &str, otherwise: impl Fn(&str) -> String, check: impl Fn(&mut Script) -> bool) {
     let text = example(file);
@@ -237,9 +239,9 @@ fn is_record_routed(text: &str) -> bool {
     text.contains("\r\nRecord-Route: ")
 }
 
-// What both scripts do.
+// Behaviour of both scripts.
 
-/// A request without Max-Forwards gets 10, each loses one, and 0 is 483.
+/// Checks that a request without Max-Forwards gets 10, each other loses one, and 0 is answered 483.
 fn counts_forwards(script: &mut Script) -> bool {
     let of = |script: &mut Script, more: &'static str| script.forwarded(&Ask { more, ..CALL }).expect("it goes on").1;
     let none = of(script, "");
@@ -248,7 +250,7 @@ fn counts_forwards(script: &mut Script) -> bool {
     has_line(&none, "Max-Forwards: 10") && has_line(&some, "Max-Forwards: 6") && refused == Some(483)
 }
 
-/// The ACK of a failure ends its repetitions; one of no call goes nowhere.
+/// Checks that the ACK of a failure ends its retransmissions, and that an ACK of no call goes nowhere.
 fn absorbs_acks(script: &mut Script) -> bool {
     script.answered(&CALL, 603);
     let ack = Ask { method: "ACK", tag: ";tag=t", ..CALL };
@@ -258,13 +260,13 @@ fn absorbs_acks(script: &mut Script) -> bool {
     absorbed && stray
 }
 
-/// A BYE goes by the route that the call wrote.
+/// Checks that a BYE follows the route set of its call.
 fn routes_byes(script: &mut Script) -> bool {
     let bye = script.within(&CALL, "BYE");
     bye.is_some_and(|(_, text)| text.starts_with("BYE sip:x@203.0.113.99 ") && !text.contains("\r\nRoute: "))
 }
 
-/// A BYE is written down, also one that fails.
+/// Checks that a BYE is written down, also one that fails.
 fn accounts_byes(script: &mut Script) -> bool {
     [200, 500].into_iter().all(|code| {
         let Some((at, bye)) = script.within(&CALL, "BYE") else { return false };
@@ -275,24 +277,24 @@ fn accounts_byes(script: &mut Script) -> bool {
     })
 }
 
-/// An INVITE is written down when it is answered.
+/// Checks that an INVITE is written down when it is answered.
 fn accounts_invites(script: &mut Script) -> bool {
     script.answered(&CALL, 200);
     script.events() == [("invite".to_owned(), 200)]
 }
 
-/// A call that its callee did not take is written down.
+/// Checks that a call is written down that its callee did not take.
 fn accounts_missed_calls(script: &mut Script) -> bool {
     script.answered(&CALL, 603);
     script.events() == [("missed".to_owned(), 603)]
 }
 
-/// A CANCEL that matches reaches the phone, and its caller gets 487.
+/// Checks that a matching CANCEL reaches the phone, and its caller gets 487.
 fn cancels(script: &mut Script) -> bool {
     script.cancelled(&CALL, 487).is_some_and(|got| statuses(&got, CAROL) == [487])
 }
 
-/// What comes again gets what was answered, and rings nowhere.
+/// Checks that a retransmission gets the same response, and rings nowhere.
 fn absorbs_copies(script: &mut Script) -> bool {
     script.answered(&CALL, 603);
     let again = written(&CALL, script.sent);
@@ -300,14 +302,14 @@ fn absorbs_copies(script: &mut Script) -> bool {
     statuses(&got, CAROL) == [603] && got.len() == 1
 }
 
-/// A phone registers, and is called where it said.
+/// Checks that a phone registers, and is called at its Contact.
 fn saves_registrations(script: &mut Script) -> bool {
     let saved = script.registers("dave@example.org", "<sip:dave@203.0.113.40>", CAROL);
     let call = script.forwarded(&Ask { uri: "sip:dave@example.org", ..CALL });
     saved && call.is_some_and(|(at, text)| at == CAROL && uri(&text) == "sip:dave@203.0.113.40")
 }
 
-/// A request to another domain goes there, with this header line.
+/// Checks that a request to another domain goes there, with this header line.
 fn marks_what_leaves(script: &mut Script, line: &str) -> bool {
     let foreign = Ask { uri: "sip:dave@203.0.113.77", ..OWN };
     script.forwarded(&foreign).is_some_and(|(at, text)| at == ELSEWHERE && has_line(&text, line))

@@ -6,7 +6,7 @@ use strowger_message::{Index, Limits, Message};
 
 const TRACKED: &str = "auth.calls = false\ndialogs.track = true\ndialogs.lifetime = \"60s\"\nserver.shards = 2\n";
 
-/// Tracked calls, early dialogs, confirmed ones.
+/// Returns the numbers of tracked calls, early dialogs and confirmed dialogs.
 pub(crate) fn counts(site: &Site) -> (u64, u64, u64) {
     site.engines.iter().for_each(|engine| engine.show_gauges());
     let counts = site.shared.counts();
@@ -19,26 +19,26 @@ fn with_bob(settings: &str) -> Site {
     site
 }
 
-/// The request of this method among what was sent.
+/// Returns the request of this method among the sent messages.
 pub(crate) fn request<'a>(sent: &'a str, method: &str) -> &'a str {
     let start = format!("{method} sip:");
     &sent[sent.find(&start).unwrap_or_else(|| panic!("no {method} in {sent}"))..]
 }
 
-/// A response with the tag and the Contact of a phone of bob.
+/// Writes a response with the tag and the Contact of a phone of bob.
 pub(crate) fn from_phone(forwarded: &str, status: &str, tag: &str) -> String {
     let contact = format!("Contact: <sip:{tag}@{BOB}>\r\nContent-Length");
     response(forwarded, status).replace(";tag=bob", &format!(";tag={tag}")).replace("Content-Length", &contact)
 }
 
-/// A response to a request within a dialog.
+/// Writes a response to a request within a dialog.
 pub(crate) fn within(request: &str, status: &str) -> String {
     let text = response(request, status);
     let to = format!("To: {};tag=bob\r\n", line(request, "To"));
     text.replace(&to, &format!("To: {}\r\n", line(request, "To")))
 }
 
-/// A call of alice that bob's phone answers: what was forwarded, and the 200 that alice gets.
+/// Makes a call of alice that bob's phone answers. Returns the forwarded INVITE, and the 200 that alice gets.
 pub(crate) fn answered(site: &mut Site, number: u32) -> (String, String) {
     let sent = site.receive(ALICE, &invite(number, 1, ""));
     let forwarded = request(&sent, "INVITE").to_owned();
@@ -48,7 +48,7 @@ pub(crate) fn answered(site: &mut Site, number: u32) -> (String, String) {
     (forwarded, ok)
 }
 
-/// Alice's ACK for this 200.
+/// Sends alice's ACK for this 200.
 pub(crate) fn ack(site: &mut Site, ok: &str) {
     let number = line(ok, "CSeq").split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
     let sent = site.receive(ALICE, &of_alice("ACK", ok, number, ""));
@@ -62,7 +62,7 @@ pub(crate) fn answer_byes(site: &mut Site, status: &str) -> Vec<String> {
     byes.into_iter().map(|(to, _)| to).collect()
 }
 
-/// A request of alice in the dialog that this 200 made.
+/// Writes a request of alice in the dialog of this 200.
 pub(crate) fn of_alice(method: &str, ok: &str, cseq: u32, more: &str) -> String {
     let contact = line(ok, "Contact").trim_matches(['<', '>']);
     format!(
@@ -75,7 +75,7 @@ pub(crate) fn of_alice(method: &str, ok: &str, cseq: u32, more: &str) -> String 
     )
 }
 
-/// A request of bob's phone in the dialog that it made by its answer to this INVITE.
+/// Writes a request of bob's phone in the dialog that its answer to this INVITE made.
 pub(crate) fn of_bob(method: &str, forwarded: &str, tag: &str, cseq: u32, more: &str) -> String {
     let contact = line(forwarded, "Contact").trim_matches(['<', '>']);
     format!(
@@ -88,7 +88,7 @@ pub(crate) fn of_bob(method: &str, forwarded: &str, tag: &str, cseq: u32, more: 
     )
 }
 
-/// The BYEs among what was sent, each with where it went.
+/// Returns the BYEs among the sent messages, each with its target.
 pub(crate) fn byes(site: &Site) -> Vec<(String, String)> {
     let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
     let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
@@ -105,13 +105,14 @@ fn a_call_rings_is_answered_and_ends() {
         site.receive(BOB, &from_phone(&forwarded, "180 Ringing", "bob"));
         assert_eq!(counts(&site), (1, 1, 0));
     }
-    // Another phone behind the next hop.
+    // Another phone rings behind the next hop.
     site.receive(BOB, &from_phone(&forwarded, "183 Session Progress", "bob2"));
     assert_eq!(counts(&site), (1, 2, 0));
     let ok = site.receive(BOB, &from_phone(&forwarded, "200 OK", "bob"));
     assert_eq!(counts(&site), (1, 1, 1));
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    // Until its answer the dialog is there; and so is the early one, for that phone may answer still (RFC 3261 section 13.2.2.4).
+    // The dialog lasts until the response to the BYE. So does the early one, since that phone may still answer (RFC
+    // 3261 section 13.2.2.4).
     assert_eq!(counts(&site), (1, 1, 1));
     site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
     assert_eq!(counts(&site), (0, 0, 0));
@@ -176,15 +177,15 @@ fn a_bye_ends_the_dialog_if_its_answer_says_so() {
             };
             let sent = site.receive(from, &bye);
             let own = site.receive(to, &within(request(&sent, "BYE"), status));
-            // One of the server follows where none arrived.
+            // The server sends a BYE itself if no response arrived.
             assert_eq!(own.contains("BYE sip:"), status.starts_with("408"), "{status} {by_bob}");
             if own.contains("BYE sip:") {
                 site.receive(to, &within(request(&own, "BYE"), "200 OK"));
             }
-            // A 408 to what is no INVITE goes no further (RFC 4320 section 4.2): its transaction ends.
+            // A 408 to a non-INVITE request goes no further (RFC 4320 section 4.2): the transaction ends.
             (0..60).for_each(|_| drop(site.wait(100)));
             assert_eq!(counts(&site).2, left, "{status} {by_bob}");
-            // What is left ends with its time.
+            // Remaining dialogs end with their lifetime.
             site.wait(61_000);
             assert_eq!(answer_byes(&mut site, "200 OK").len(), 2 * left as usize, "{status} {by_bob}");
             assert_eq!(counts(&site), (0, 0, 0), "{status} {by_bob}");
@@ -192,13 +193,13 @@ fn a_bye_ends_the_dialog_if_its_answer_says_so() {
     }
 }
 
-/// Without any answer to it, the end of its transaction is the end of the dialog.
+/// Dialogs end with the transaction of a BYE that has no response.
 #[test]
 fn a_bye_without_an_answer_ends_the_dialog() {
     let mut site = with_bob("");
     let (_, ok) = answered(&mut site, 1);
     site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    // The BYE of the server after that has no answer either.
+    // The BYE that the server then sends has no response either.
     for _ in 0..700 {
         site.wait(100);
     }
@@ -227,7 +228,7 @@ fn a_call_that_lasts_too_long_gets_a_bye_on_both_sides() {
     for (from, bye) in [(BOB, of_alice), (ALICE, of_bob)] {
         assert_eq!(line(bye, "Call-ID"), "1");
         assert!(!bye.contains("Route: "), "our own Route has done its work: {bye}");
-        // Its answer goes nowhere, and it is sent no more.
+        // Its response goes nowhere, and it is not retransmitted.
         assert_eq!(site.receive(from, &within(bye, "200 OK")), "");
     }
     assert_eq!(counts(&site), (0, 0, 0));
@@ -238,7 +239,7 @@ fn a_call_that_lasts_too_long_gets_a_bye_on_both_sides() {
     assert_eq!((counts.servers, counts.clients), (0, 0));
 }
 
-/// Each goes by what its peer would send: behind this server, Routes of others stay.
+/// Each BYE takes the way of a request of the peer: Routes of other proxies behind this server stay.
 #[test]
 fn a_bye_of_ours_passes_the_other_proxies_of_the_dialog() {
     let mut site = with_bob("");
@@ -246,7 +247,7 @@ fn a_bye_of_ours_passes_the_other_proxies_of_the_dialog() {
     let sent = site.receive(ALICE, &invite(1, 1, above));
     let forwarded = request(&sent, "INVITE").to_owned();
     let ok = from_phone(&forwarded, "200 OK", "bob");
-    // In the response the one behind us stands first.
+    // In the response the proxy behind this server comes first.
     let ok = ok.replacen("Record-Route: ", "Record-Route: <sip:192.0.2.88;lr>\r\nRecord-Route: ", 1);
     assert!(site.receive(BOB, &ok).starts_with("SIP/2.0 200 "));
     site.wait(61_000);
@@ -315,7 +316,7 @@ fn a_session_lasts_as_long_as_it_is_refreshed() {
     assert_eq!(counts(&site), (0, 0, 0));
 }
 
-/// What the parties agree on counts where the server asks for nothing.
+/// Session timer of the parties: it counts if the server asks for none.
 #[test]
 fn a_session_without_a_timer_lasts() {
     for (timer, lasts) in [("", true), ("Session-Expires: 90;refresher=uas\r\n", false)] {
@@ -372,7 +373,7 @@ fn a_call_that_moves_to_another_shard_is_ended_there() {
 #[test]
 fn no_more_calls_than_the_bound_are_tracked() {
     let mut site = with_bob("dialogs.calls = 4\n");
-    // Each of two shards has its share.
+    // Each of the two shards has its share.
     answered(&mut site, 1);
     let (_, ok) = answered(&mut site, 2);
     assert!(site.receive(ALICE, &invite(3, 1, "")).starts_with("SIP/2.0 503 "));
@@ -382,7 +383,7 @@ fn no_more_calls_than_the_bound_are_tracked() {
     assert_eq!(counts(&site).0, 2);
 }
 
-/// A peer that knows a call but not our route token changes nothing of it.
+/// A peer that knows a call but has no route token of this server changes nothing in it.
 #[test]
 fn requests_without_our_route_token_end_no_dialog() {
     let mut site = with_bob("");

@@ -1,4 +1,5 @@
-//! Callees that rang and lost to another: what rings ends with its branch, and does not hold a call whose last answered dialog has ended.
+//! Callees that rang and lost to another: an early dialog ends with its branch, and does not keep a call whose last
+//! answered dialog has ended.
 
 use crate::accounting::rows;
 use crate::dialogs::{counts, of_alice, within};
@@ -7,13 +8,13 @@ use crate::site::{ALICE, BOB, CALL_SECRET, Site, invite, line, response};
 use strowger_core::call;
 use strowger_server::calls::CallState;
 
-/// Bob's other phone.
+/// Other phone of bob.
 const DESK: &str = "198.51.100.9:5060";
 const GATEWAY: &str = "203.0.113.1:5060";
 const SECOND: &str = "203.0.113.2:5060";
 const MAILBOX: &str = "203.0.113.9:5060";
 
-/// One call at a time, each with a record; bob's phones ring together.
+/// Starts a site with one call at a time, each with a record; bob's phones ring together.
 fn site(settings: &str) -> Site {
     let mut site = Site::new(&format!(
         "auth.calls = false\nproxy.relay_for = \"everyone\"\nproxy.fork = \"parallel\"\naccounting.cdr = true\n\
@@ -25,13 +26,13 @@ fn site(settings: &str) -> Site {
     site
 }
 
-/// A response from there, with this tag and a Contact there.
+/// Writes a response from there, with this tag and a Contact there.
 fn from(at: &str, forwarded: &str, status: &str, tag: &str) -> String {
     let contact = format!("Contact: <sip:{tag}@{at}>\r\nContent-Length");
     response(forwarded, status).replace(";tag=bob", &format!(";tag={tag}")).replace("Content-Length", &contact)
 }
 
-/// Alice's call with this number, as it comes to each place.
+/// Makes alice's call with this number. Returns its INVITE at each place.
 fn call(site: &mut Site, number: u32) -> Vec<(String, String)> {
     let sent = receive(site, ALICE, &invite(number, 1, ""));
     let invites = invites(&sent).into_iter().cloned().collect::<Vec<_>>();
@@ -43,33 +44,33 @@ fn at<'a>(invites: &'a [(String, String)], place: &str) -> &'a str {
     &invites.iter().find(|(at, _)| at == place).unwrap_or_else(|| panic!("none at {place} of {invites:?}")).1
 }
 
-/// Rings there.
+/// Rings at this place.
 fn rings(site: &mut Site, place: &str, forwarded: &str, tag: &str) {
     let sent = receive(site, place, &from(place, forwarded, "180 Ringing", tag));
     assert_eq!(statuses(&sent, ALICE), [180]);
 }
 
-/// Is answered there: the 200 that alice gets.
+/// Answers at this place. Returns the 200 that alice gets.
 fn answers(site: &mut Site, place: &str, forwarded: &str, tag: &str) -> String {
     let sent = receive(site, place, &from(place, forwarded, "200 OK", tag));
     sent.into_iter().find(|(_, text)| text.starts_with("SIP/2.0 200 ")).expect("alice hears it").1
 }
 
-/// Comes to nothing there; where the INVITE goes then.
+/// Fails at this place. Returns the INVITEs that leave then.
 fn fails(site: &mut Site, place: &str, forwarded: &str, status: &str, tag: &str) -> Vec<(String, String)> {
     let sent = receive(site, place, &from(place, forwarded, status, tag));
     assert!(sent.iter().any(|(at, text)| at == place && text.starts_with("ACK ")), "{sent:?}");
     invites(&sent).into_iter().cloned().collect()
 }
 
-/// Time passes; where the INVITE goes then.
+/// Waits. Returns the INVITEs that leave then.
 fn waits(site: &mut Site, ms: u64) -> Vec<(String, String)> {
     site.wait(ms);
     let sent = sent(site);
     invites(&sent).into_iter().cloned().collect()
 }
 
-/// Once at a moment: each request has a CSeq of its own.
+/// Hangs up. At most one BYE may be sent at a moment, since its CSeq is the time.
 fn hangs_up(site: &mut Site, place: &str, ok: &str) {
     let cseq = site.now.mono as u32;
     let sent = receive(site, ALICE, &of_alice("BYE", ok, cseq, ""));
@@ -79,7 +80,7 @@ fn hangs_up(site: &mut Site, place: &str, ok: &str) {
     assert_eq!(statuses(&sent, ALICE), [200]);
 }
 
-/// State and tags of the dialogs of the only tracked call, as an operator sees it.
+/// Returns state and tags of the dialogs of the only tracked call, as an operator sees it.
 fn shown(site: &Site) -> Option<(CallState, Vec<String>)> {
     let page = site.engines[0].list_calls(site.now, 0, 10, None);
     let [call] = &page.calls[..] else {
@@ -98,7 +99,8 @@ fn limited(site: &Site) -> u32 {
     site.shared.call_limits.list().iter().map(|(_, calls)| calls).sum()
 }
 
-/// The call of alice that this 200 answered 3 s before ends with her BYE: in the table, under its limit, in its record.
+/// Asserts that the call that this 200 answered 3 s ago ends with alice's BYE: in the table, under its limit, in its
+/// record.
 #[track_caller]
 fn ends_at_its_bye(site: &mut Site, place: &str, ok: &str) {
     site.wait(3_000);
@@ -110,7 +112,7 @@ fn ends_at_its_bye(site: &mut Site, place: &str, ok: &str) {
     let [cdr] = &cdrs[..] else { panic!("{cdrs:?}") };
     assert_eq!((cdr.end, cdr.answer, &*cdr.ended_by), (Some(end), Some(end - 3_000), "caller"));
     assert_eq!((&*cdr.outcome, &*cdr.gateway), ("answered", place));
-    // There is room for the next one at once.
+    // There is room for the next call at once.
     let next = call(site, 77);
     assert_eq!((limited(site), next.is_empty()), (1, false));
 }
@@ -126,7 +128,7 @@ fn of_two_phones_the_one_that_lost_does_not_hold_the_call() {
         shows(&site, CallState::Ringing, &["pocket", "desk"]);
         let ok = answers(&mut site, DESK, at(&sent, DESK), "desk");
         shows(&site, CallState::Answered, &["pocket", "desk"]);
-        // It may be silent after the CANCEL.
+        // The phone may be silent after the CANCEL.
         if says_so {
             fails(&mut site, BOB, at(&sent, BOB), "487 Request Terminated", "pocket");
             shows(&site, CallState::Answered, &["desk"]);
@@ -192,7 +194,7 @@ fn a_gateway_that_rang_and_never_answers_its_cancel_ends_with_its_transaction() 
     ends_at_its_bye(&mut site, SECOND, &ok);
 }
 
-/// Behind one next hop several phones ring: their dialogs end together, for what becomes of one alone is not seen here.
+/// Several phones ring behind one next hop. Their dialogs end together, since the end of a single one is not seen here.
 #[test]
 fn phones_behind_one_next_hop_end_with_its_branch() {
     let forks = |site: &mut Site| {
@@ -208,7 +210,7 @@ fn phones_behind_one_next_hop_end_with_its_branch() {
     shows(&refused, CallState::Calling, &[]);
     let ok = answers(&mut refused, MAILBOX, at(&next, MAILBOX), "voice");
     ends_at_its_bye(&mut refused, MAILBOX, &ok);
-    // One of them answers; the other may do so still (RFC 3261 section 13.2.2.4), until the call has ended.
+    // One of them answers. The other may still do so (RFC 3261 section 13.2.2.4), until the call has ended.
     let mut taken = site("");
     let sent = forks(&mut taken);
     let ok = answers(&mut taken, BOB, at(&sent, BOB), "two");
@@ -216,8 +218,8 @@ fn phones_behind_one_next_hop_end_with_its_branch() {
     ends_at_its_bye(&mut taken, BOB, &ok);
 }
 
-/// A phone answers though it was cancelled. While the call goes on, that is one more dialog of it; afterwards it passes, and the caller, who
-/// has hung up, ends it (RFC 3261 section 13.2.2.4). The record stands as it was written.
+/// A phone answers though it was cancelled. While the call continues, that is one more dialog of it. Afterwards the
+/// answer is dropped, and the record stays as it was written.
 #[test]
 fn a_late_answer_is_of_the_call_while_there_is_one() {
     for has_ended in [false, true] {
@@ -249,9 +251,9 @@ fn a_late_answer_is_of_the_call_while_there_is_one() {
     }
 }
 
-/// A phone that was given up since it said nothing may ring after all, before its CANCEL comes.
+/// A phone that was given up for its silence may still ring, before its CANCEL arrives.
 #[test]
-fn a_phone_that_rings_when_it_was_given_up_ends_with_what_it_says_last() {
+fn a_phone_that_rings_after_it_was_given_up_ends_with_its_final_response() {
     let mut site = site(&format!("to = [\"sip:{GATEWAY}\", \"sip:{SECOND}\"]\nanswer_timeout = \"2s\"\n"));
     let sent = call(&mut site, 1);
     let next = waits(&mut site, 2_100);
@@ -264,7 +266,7 @@ fn a_phone_that_rings_when_it_was_given_up_ends_with_what_it_says_last() {
 }
 
 #[test]
-fn what_rings_ends_with_its_branch_in_another_shard_too() {
+fn early_dialogs_end_with_their_branch_in_another_shard_too() {
     let mut site = site("on_failure = [\"mailbox\"]\n");
     site.register(&format!("<sip:desk@{DESK}>"));
     let sent = call(&mut site, 1);

@@ -8,7 +8,7 @@ use crate::site::{ALICE, BOB, Site, credentials, invite, line};
 use strowger_core::{Arrival, ListenerId, Transport};
 use strowger_server::explain::Outcome;
 
-/// Numbers and two gateways, and everything that could keep a call from them.
+/// Writes settings with numbers and two gateways, and with everything that could keep a call from them.
 fn settings(more: &str) -> String {
     format!(
         "emergency.numbers = [\"112\", \"110\"]\nemergency.target = \"carrier\"\ndialogs.calls = 1\ndialogs.track = true\n{more}\
@@ -57,7 +57,7 @@ fn an_emergency_call_needs_no_password_and_meets_no_rule_filter_or_limit() {
             .collect::<Vec<_>>(),
     );
     assert_eq!(at, SECOND);
-    // No emergency.
+    // Requests that are no emergency calls.
     for (n, (dialled, method)) in (70..).zip([
         ("sip:113@example.org", "INVITE"),
         ("sip:112@example.org", "MESSAGE"),
@@ -83,10 +83,10 @@ fn emergency_numbers_are_for_callers_that_may_be_users() {
     let foreign = "sip:carol@example.net";
     for (n, (from, at, is_emergency)) in (1..).zip([
         (OWN, ALICE, true),
-        ("sip:nobody@example.org", ALICE, true),
+        ("sip:unknown@example.org", ALICE, true),
         ("sip:anonymous@anonymous.invalid", ALICE, true),
         ("sip:alice@192.0.2.1", ALICE, true),
-        // Where bob's phone registered.
+        // Bob's phone registered from this address.
         ("tel:+4930123", BOB, true),
         (foreign, BOB, true),
         (foreign, "198.51.100.77:5060", true),
@@ -134,7 +134,7 @@ fn an_emergency_call_has_a_record_and_an_identity() {
     receive(&mut site, GATEWAY, &answer(&text, 603, ""));
     let (cdrs, _) = rows(&mut site);
     assert_eq!(cdrs.iter().map(|cdr| &*cdr.account).collect::<Vec<_>>(), ["emergency"]);
-    // It is explained as it goes.
+    // The explanation tells the same.
     let arrival = Arrival {
         transport: Transport::Udp,
         listener: ListenerId(0),
@@ -147,12 +147,12 @@ fn an_emergency_call_has_a_record_and_an_identity() {
     assert!(explained.to_string().starts_with("rule    yes [emergency]: emergency call is true, "), "{explained}");
     let Outcome::Forward(plan) = explained.course.outcome else { panic!("no plan") };
     assert_eq!((plan.to.len(), plan.account_as.as_deref(), plan.limits.len()), (2, Some("emergency"), 0));
-    // Without a target such a call is as any other.
+    // Without a target such a call is an ordinary one.
     let mut site = Site::new("");
     ends(&receive(&mut site, ALICE, &call(2, "urn:service:sos", OWN, ALICE, "")), 407);
 }
 
-/// A server whose table of calls and transactions have these bounds, with bob's phone.
+/// Starts a server whose table of calls and transactions have these bounds, with bob's phone.
 fn bounded(transactions: u32, calls: u32) -> Site {
     let settings = format!(
         "auth.calls = false\nproxy.record_route = true\nlimits.transactions = {transactions}\ndialogs.calls = {calls}\n\
@@ -163,7 +163,7 @@ fn bounded(transactions: u32, calls: u32) -> Site {
     site
 }
 
-/// Sends so many forged emergency calls, each from another source. Returns how many reach the gateway.
+/// Sends this number of forged emergency calls, each from another source. Returns how many reach the gateway.
 fn forged(site: &mut Site, first: u32, count: u32) -> u32 {
     let reaches = |n: &u32| {
         let at = format!("203.0.{}.{}:5060", n / 250, n % 250 + 1);
@@ -175,7 +175,7 @@ fn forged(site: &mut Site, first: u32, count: u32) -> u32 {
     (first..first + count).filter(reaches).count() as u32
 }
 
-/// Whether an INVITE of a caller without an account from this address reaches bob's phone.
+/// Returns whether an INVITE of a caller without an account from this address reaches bob's phone.
 fn rings(site: &mut Site, n: u32, at: &str) -> bool {
     let text = invite(n, 1, "").replace(ALICE, at).replace("alice@example.org", &format!("s{n}@example.net"));
     receive(site, at, &text).iter().any(|(to, text)| to == BOB && text.starts_with("INVITE "))
@@ -221,7 +221,7 @@ fn forged_emergency_calls_leave_room_for_others() {
     assert_eq!(forged(&mut site, 6_000, 1_000), taken);
 }
 
-/// An emergency call that is answered. Returns whether it was forwarded.
+/// Makes an emergency call that is answered. Returns whether it was forwarded.
 fn answered_emergency(site: &mut Site, n: u32, at: &str) -> bool {
     let got = receive(site, at, &call(n, "sip:112@example.org", OWN, at, ""));
     let Some((_, text)) = got.iter().find(|(to, text)| to == GATEWAY && text.starts_with("INVITE ")) else {
@@ -235,7 +235,7 @@ fn answered_emergency(site: &mut Site, n: u32, at: &str) -> bool {
 
 #[test]
 fn emergency_calls_have_places_beyond_the_table_of_calls() {
-    // Two shards: 800 places in each, and 100 for emergencies beyond them.
+    // There are two shards, with 800 places each, and 100 more for emergencies.
     let mut site = bounded(100_000, 1_600);
     let tracked = |site: &Site| crate::dialogs::counts(site).0;
     let mut number = 10_000;
@@ -249,7 +249,8 @@ fn emergency_calls_have_places_beyond_the_table_of_calls() {
         taken += 1;
         assert!(taken < 2_000);
     }
-    // As many as the callee 112 may have of the table, and half of the others: the sources may be forged.
+    // That is the share of the callee 112 in the table, and half of the emergency places, since the sources may be
+    // forged.
     assert_eq!(taken, 400 + 50);
     assert_eq!(tracked(&site), 450);
     assert!(rings(&mut site, 1, ALICE), "the other half of the table is for others");

@@ -1,4 +1,4 @@
-//! A call that this server cannot end is not begun.
+//! Refusal of calls that this server cannot end.
 
 use crate::accounting::rows;
 use crate::dialogs::{answered, counts, from_phone, of_alice, of_bob, request, within};
@@ -6,7 +6,7 @@ use crate::site::{ALICE, BOB, Site, invite, line};
 
 const TRACKED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\n";
 
-/// 2^31 - 1, the highest CSeq (RFC 3261 section 8.1.1.5).
+/// Highest CSeq, 2^31 - 1 (RFC 3261 section 8.1.1.5).
 const MOST: u32 = i32::MAX as u32;
 
 fn with_bob(settings: &str) -> Site {
@@ -72,7 +72,7 @@ fn an_answer_whose_dialog_the_server_could_not_end_is_refused() {
         assert!(answer.starts_with("SIP/2.0 502 "), "{what}: {answer}");
         let (cdrs, _) = rows(&mut site);
         assert_eq!((counts(&site), cdrs.len(), &*cdrs[0].outcome), ((0, 0, 0), 1, "failed"), "{what}");
-        // The call has failed: no copy of the answer makes it one without a record.
+        // The call has failed: no copy of the answer makes it a call without a record.
         for _ in 0..20 {
             site.wait(500);
             let answer = site.receive(BOB, &ok);
@@ -112,7 +112,7 @@ fn no_request_takes_the_last_numbers_of_a_dialog() {
             let (text, from, _) = text(method, MOST - n as u32);
             let answer = site.receive(from, &text);
             assert!(answer.starts_with("SIP/2.0 400 "), "{method} {by_bob}: {answer}");
-            // Nor with the tags of the dialog on another way.
+            // Nor with the tags of the dialog along another path.
             let start = text.find("Route: ").expect("a Route");
             let end = start + text[start..].find("\r\n").expect("a line") + 2;
             let aside = format!("{}{}", &text[..start], &text[end..]).replace("z9hG4bK", "z9hG4bKaside");
@@ -120,7 +120,7 @@ fn no_request_takes_the_last_numbers_of_a_dialog() {
             assert!(!answer.contains(&format!("{method} sip:")), "{method} {by_bob}: {answer}");
         }
         assert_eq!((counts(&site), rows(&mut site).0.len()), ((1, 0, 1), 0));
-        // The last that may pass leaves room.
+        // The last CSeq that may pass leaves room.
         let (info, from, to) = text("INFO", MOST - 1_024);
         let passed = site.receive(from, &info);
         site.receive(to, &within(request(&passed, "INFO"), "200 OK"));
@@ -130,7 +130,7 @@ fn no_request_takes_the_last_numbers_of_a_dialog() {
     }
 }
 
-/// A party that moves to where no BYE of the server reaches it.
+/// A party moves to an address that no BYE of the server reaches.
 #[test]
 fn a_renewal_keeps_its_party_within_reach() {
     let long = format!("Contact: <sip:{}@{ALICE}>\r\n", "x".repeat(1_800));
@@ -145,7 +145,7 @@ fn a_renewal_keeps_its_party_within_reach() {
         let mut site = with_bob(TRACKED);
         let (_, ok) = answered(&mut site, 1);
         let passed = site.receive(ALICE, &of_alice(method, &ok, 2, ""));
-        assert!(passed.contains(&format!("{method} sip:")), "no Contact moves nobody: {passed}");
+        assert!(passed.contains(&format!("{method} sip:")), "without a Contact no party moves: {passed}");
     }
 }
 

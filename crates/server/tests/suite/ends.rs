@@ -13,7 +13,7 @@ fn with_bob(settings: &str) -> Site {
     site
 }
 
-/// A request of this party, and where it comes from and goes to.
+/// Returns a request of this party, its source and its target.
 fn sent_by<'a>(
     by_bob: bool,
     method: &str,
@@ -27,7 +27,7 @@ fn sent_by<'a>(
     }
 }
 
-/// The only call stands: it is tracked, counted and without a record, and requests pass in it.
+/// Asserts that the only call is tracked, counted and without a record, and that requests pass in it.
 #[track_caller]
 fn stands(site: &mut Site, ok: &str, cseq: u32, what: &str) {
     assert_eq!(counts(site), (1, 0, 1), "{what}");
@@ -38,7 +38,7 @@ fn stands(site: &mut Site, ok: &str, cseq: u32, what: &str) {
     site.receive(BOB, &within(&info, "200 OK"));
 }
 
-/// Requests of this method among the messages sent last.
+/// Returns the requests of this method among the messages sent last.
 fn sent(site: &Site, method: &str) -> Vec<(String, String)> {
     let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
     let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
@@ -124,7 +124,7 @@ fn a_bye_that_goes_to_another_peer_ends_nothing() {
             site.receive(BOB, &within(request(&passed, "BYE"), "200 OK"));
         }
         assert_eq!((counts(&site).2, rows(&mut site).0.len()), (2, 0), "{by_route} {passed}");
-        // A refresh there is none of the first call.
+        // A refresh of that call is none of the first call.
         let update = of_alice("UPDATE", &other, 7, "").replace(";tag=a2\r\n", ";tag=a\r\n");
         let passed = site.receive(ALICE, &update);
         let more = format!("Session-Expires: 90;refresher=uac\r\nContact: <sip:other@{BOB}>\r\nContent-Length");
@@ -192,7 +192,7 @@ fn a_bye_without_an_answer_ends_the_call_with_a_bye_of_the_server() {
     }
 }
 
-/// RFC 4028 sections 5, 8 and 9.
+/// Bounds of RFC 4028 sections 5, 8 and 9.
 #[test]
 fn a_2xx_makes_no_session_shorter_than_it_may_be() {
     let settings = LIMITED.replace("1h", "10h");
@@ -226,7 +226,7 @@ fn a_2xx_makes_no_session_shorter_than_it_may_be() {
             }
             site.wait(1_100);
             assert_eq!(counts(&site).2, 1, "{what}");
-            // As long as any of these timers.
+            // The call lasts longer than any of these timers.
             let Some(ends_after) = ends_after else {
                 site.wait(3_000_000);
                 assert!(answer_byes(&mut site, "200 OK").is_empty(), "{what}");
@@ -236,7 +236,7 @@ fn a_2xx_makes_no_session_shorter_than_it_may_be() {
             site.wait(ends_after * 1_000 - 1_200);
             assert_eq!(counts(&site).2, 1, "{what}");
             site.wait(200);
-            // Both parties hear of it.
+            // Both parties get a BYE.
             let mut to = answer_byes(&mut site, "200 OK");
             to.sort();
             assert_eq!((counts(&site), to), ((0, 0, 0), vec![ALICE.to_owned(), BOB.to_owned()]), "{what}");
@@ -267,7 +267,7 @@ fn nothing_passes_in_a_call_that_has_ended() {
                 assert!(answer.starts_with("SIP/2.0 481 "), "{method} {by_bob}: {answer}");
             }
         }
-        // Theirs may have crossed; and a REFER may have left a subscription.
+        // The BYE of the other party may have crossed, and a REFER may have left a subscription.
         for (n, method) in ["BYE", "NOTIFY"].into_iter().enumerate() {
             let passed = site.receive(BOB, &of_bob(method, &forwarded, "bob", 20 + n as u32, ""));
             assert!(passed.starts_with(&format!("{method} sip:alice@")), "{passed}");
@@ -275,7 +275,7 @@ fn nothing_passes_in_a_call_that_has_ended() {
     }
 }
 
-/// A call that is not tracked, or of which only an earlier process can know, is no call that has ended.
+/// Calls that are not tracked, or that only an earlier process can know, do not count as ended.
 #[test]
 fn requests_pass_in_calls_that_no_table_can_know() {
     let mut site = with_bob("auth.calls = false\nlog.calls_per_minute = 0\n");
@@ -291,7 +291,7 @@ fn requests_pass_in_calls_that_no_table_can_know() {
     assert!(passed.starts_with("INFO "), "{passed}");
 }
 
-/// A phone that answers one INVITE with many tags.
+/// Phone that answers one INVITE with many tags.
 #[test]
 fn a_call_has_a_bounded_number_of_answered_dialogs() {
     let mut site = with_bob(LIMITED);
@@ -308,10 +308,10 @@ fn a_call_has_a_bounded_number_of_answered_dialogs() {
     }
     let dropped = |site: &Site| site.shared.counts().answers_dropped;
     assert_eq!((passed, counts(&site), dropped(&site)), (64, (1, 0, 64), 1_000 - 64));
-    // A known one is repeated until its ACK comes.
+    // A known answer is repeated until its ACK comes.
     let again = site.receive(BOB, &from_phone(&forwarded, "200 OK", "tag63"));
     assert!(again.starts_with("SIP/2.0 200 "), "{again}");
-    // None of them is left out of the end.
+    // The end includes all dialogs.
     let id = site.engines[0].list_calls(site.now, 0, 9, None).calls[0].id;
     site.work(|engine, now, out| assert!(engine.end_call(now, id, out)));
     assert_eq!((sent(&site, "BYE").len(), rows(&mut site).0.len()), (128, 0));

@@ -1,4 +1,4 @@
-//! `explain` says what an engine does, and why; and so do the lines of its log at the level debug.
+//! Agreement of `explain`, of the log at level debug, and of the engine itself.
 
 use crate::decisions::{GATEWAY, MAILBOX, SECOND, invite, request, site};
 use crate::log::{Line, Lines};
@@ -9,7 +9,7 @@ use strowger_core::entropy::Entropy;
 use strowger_core::{Arrival, ListenerId, Transport};
 use strowger_server::explain::{Course, Explained, Judgement, LimitView, Outcome, PlanView};
 
-/// A configuration with a bit of everything, without names to look up.
+/// Configuration with a bit of everything, without names to look up.
 fn everything() -> String {
     let prefixes: String = (10..60).map(|n| format!("\"{n}\", ")).collect();
     format!(
@@ -50,7 +50,7 @@ fn everything() -> String {
     )
 }
 
-/// A request at random.
+/// Draws a random request.
 fn drawn(random: &mut Entropy, n: u32) -> (&'static str, &'static str, String) {
     let mut pick = |list: &[&'static str]| list[(random.u64() % list.len() as u64) as usize];
     let methods = ["MESSAGE", "OPTIONS", "SUBSCRIBE", "PUBLISH", "INFO", "REFER", "NOTIFY", "UPDATE", "REGISTER"];
@@ -92,7 +92,7 @@ fn explained(site: &Site, source: &str, text: &str) -> Explained {
     explained.unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// What was explained is what left.
+/// Tells whether the sent messages match the explanation.
 fn agrees(outcome: &Outcome, source: &str, sent: &[(String, String)]) -> bool {
     let answers = statuses(sent, source);
     match outcome {
@@ -114,18 +114,19 @@ fn agrees(outcome: &Outcome, source: &str, sent: &[(String, String)]) -> bool {
     }
 }
 
-/// A request went to this place. One without a user has the Request-URI as it is.
+/// Tells whether a request went to this place. For a place without a user the Request-URI stays.
 fn goes_to(place: &str, address: &str, at: &str, text: &str) -> bool {
     address == format!("udp:{at}") && (uri(text) == place || !place.contains('@'))
 }
 
-/// The rules that end it where they hold: by an answer, or a place where it goes.
+/// Rules that end the course if they hold: by a response, or by a place.
 const ENDS: [&str; 9] =
     ["no-user", "blocked", "trap", "subscriptions", "carrier", "second", "gateways", "moved", "last"];
-/// So many rules there are.
+/// Number of rules.
 const RULES: usize = 15;
 
-/// The rules end with the first that ends it, and all were asked where none does; where it was refused before, none was.
+/// Tells whether the rules end with the first one that decides. If none does, all were asked; if the request was
+/// refused before, none was.
 fn ends_in_time(rules: &[Judgement]) -> bool {
     let ends = |rule: &Judgement| match &rule.full {
         Some(limit) => limit == "caller",
@@ -134,7 +135,7 @@ fn ends_in_time(rules: &[Judgement]) -> bool {
     rules.is_empty() || rules.iter().position(ends).map_or(RULES, |last| last + 1) == rules.len()
 }
 
-/// The rules that the log says were judged are those of this course, and say the same.
+/// Tells whether the log has the judged rules of this course, with the same results.
 fn is_logged(course: &Course, lines: &[Line]) -> bool {
     let of = |event: &'static str| lines.iter().filter(move |line| line.value("message") == Some(event));
     let value = |line: &Line, name| line.value(name).unwrap_or_default().to_owned();
@@ -150,7 +151,7 @@ fn is_logged(course: &Course, lines: &[Line]) -> bool {
     };
     let is_ended = match (&course.outcome, &ended[..]) {
         (Outcome::Answer { because, .. }, [rule]) => course.rules.last().is_some_and(|last| {
-            // The limit of the rule that was full, or the rule.
+            // The reason is the full limit of the rule, or the rule.
             last.name == *rule && last.full.as_ref().unwrap_or(&last.name) == because
         }),
         (Outcome::Drop, [rule]) => course.rules.last().is_some_and(|last| last.name == *rule),
@@ -188,7 +189,7 @@ fn is_planned(plan: &PlanView, uri: Option<&str>, line: &Line) -> bool {
         && is("on_failure", list(plan.on_failure.iter().map(ToString::to_string).collect()))
 }
 
-/// The course that an explanation has for these full limits.
+/// Returns the course of an explanation for these full limits.
 fn course_for<'a>(explained: &'a Explained, is_full: &dyn Fn(&str) -> bool) -> &'a Course {
     let (mut full, mut course) = (Vec::new(), &explained.course);
     loop {
@@ -200,7 +201,8 @@ fn course_for<'a>(explained: &'a Explained, is_full: &dyn Fn(&str) -> bool) -> &
     }
 }
 
-/// Each place that takes an INVITE fails with 486 until the caller gets that: where the request went is what was said of failures.
+/// Makes each place that takes an INVITE fail with 486 until the caller gets that, and checks that the request goes
+/// where the plan says. Returns the number of places.
 fn fails_as_planned(site: &mut Site, plan: &PlanView, source: &str, sent: &[(String, String)]) -> usize {
     let mut places: Vec<_> = plan.to[1..].iter().map(|place| (place.uri.clone(), &[][..])).collect();
     if plan.try_next.as_ref().is_some_and(|statuses| !statuses.contains(&486)) {
@@ -226,10 +228,10 @@ fn fails_as_planned(site: &mut Site, plan: &PlanView, source: &str, sent: &[(Str
     places.len()
 }
 
-/// Of each request, as it comes: the engine itself explains it by what it counts, one that counts nothing by cases, and the log by what was
-/// done.
+/// Compares explanation and work for each request: the engine explains it by its counts, an engine without calls by
+/// cases, and the log tells the work that was done.
 #[test]
-fn what_explain_says_of_a_thousand_requests_is_what_happens() {
+fn explain_agrees_with_a_thousand_requests() {
     let (mut site, mut offline) = (site(&everything()), site(&everything()));
     for site in [&mut site, &mut offline] {
         site.register("<sip:bob@198.51.100.8:5060>;methods=\"INVITE,ACK,BYE\"");
@@ -280,7 +282,7 @@ fn what_explain_says_of_a_thousand_requests_is_what_happens() {
         {
             failures += fails_as_planned(&mut site, plan, source, &sent);
         }
-        // Some calls are under way when others begin.
+        // Some calls are in progress when others begin.
         if n % 40 == 0 {
             pass(&mut site);
         }
@@ -297,7 +299,7 @@ fn what_explain_says_of_a_thousand_requests_is_what_happens() {
     assert!(failures > 20, "{failures}");
 }
 
-/// Two gateways, of which the first has room for one call.
+/// Configuration with two gateways, of which the first has room for one call.
 fn two_gateways(more: &str) -> String {
     format!(
         "[[failure]]\nname = \"mailbox\"\nstatuses = [\"408\"]\nto = [\"sip:mailbox@{MAILBOX}\"]\nadd_headers = [\"X-From: voicemail\"]\n\
@@ -365,7 +367,7 @@ fn the_log_has_the_path_and_the_plan() {
     assert!(lines.take().iter().all(|line| line.value("message") != Some("rule judged")));
 }
 
-/// Reasons are made for lines that are written: a rule that does not hold allocates nothing otherwise.
+/// Reasons are made only for lines that are written: otherwise a rule that does not hold allocates nothing.
 #[test]
 fn reasons_cost_nothing_at_another_level() {
     let lines = Lines::catch();
@@ -379,7 +381,7 @@ fn reasons_cost_nothing_at_another_level() {
             "[[rule]]\nname = \"closed\"",
             &((0..rules).map(rule).collect::<String>() + "[[rule]]\nname = \"closed\""),
         ));
-        // What a shard keeps for its work is there after the first.
+        // The first requests fill the scratch memory of the shard.
         for n in 0..3 {
             receive(&mut site, ALICE, &invite(n, "sip:4930@example.org"));
         }
@@ -407,7 +409,7 @@ fn each_case_of_full_limits_is_followed() {
     ));
     let explained = explained(&site, ALICE, &invite(1, "sip:1@203.0.113.5"));
     let cases: Vec<String> = explained.if_full.iter().map(|case| case.limits.join("+")).collect();
-    // With `a` full, `b` counts for nothing.
+    // While `a` is full, `b` does not count.
     let expected = ["a", "a+c", "a+c+d", "b", "b+c", "b+c+d", "c", "c+d"];
     assert_eq!((&cases[..], explained.more), (&expected.map(str::to_owned)[..], false), "{explained}");
     let ends: Vec<&str> = explained
@@ -425,7 +427,7 @@ fn each_case_of_full_limits_is_followed() {
     let named: Vec<(&str, Option<u16>)> =
         plan.limits.iter().map(|LimitView { name, answer, .. }| (&**name, *answer)).collect();
     assert_eq!(named, [("a", None), ("b", None), ("c", None)], "each once");
-    // More cases than a person reads are not shown, and that is said.
+    // Cases beyond a readable number are left out, and the text tells so.
     let many: String = (0..12)
         .map(|n| format!("[[call_limit]]\nname = \"l{n}\"\nmost = 1\nover = \"next-rule\"\n[[rule]]\nname = \"r{n}\"\ncall_limits = [\"l{n}\"]\n"))
         .collect();
@@ -437,7 +439,7 @@ fn each_case_of_full_limits_is_followed() {
     );
 }
 
-/// What fails before it leaves, and where it goes then.
+/// Failures before the request leaves, and its next targets.
 #[test]
 fn a_failure_before_the_request_leaves_is_said() {
     let site = site(&format!(
@@ -469,7 +471,7 @@ fn a_failure_before_the_request_leaves_is_said() {
     assert_eq!((status, &*because), (604, "no route: nothing here leads to this kind of URI"));
 }
 
-/// Those of a failure that leads a request on before it has left count at once.
+/// Limits of a failure that leads a request before it has left count at once.
 #[test]
 fn limits_of_failures_are_said() {
     let mut site = site(&format!(
@@ -496,12 +498,12 @@ fn limits_of_failures_are_said() {
              failure 480, 486: sip:mailbox@{MAILBOX} with X-From: voicemail; limit {limit}\n"
         )
     );
-    // What begins no call counts under nothing.
+    // A request that begins no call counts under no limit.
     let message = self::explained(&site, ALICE, &request(3, "MESSAGE", "sip:bob@example.org", ""));
     assert!(!message.to_string().contains("limit"), "{message}");
 }
 
-/// Which group led to which place, by what it picks, and what becomes of the call where a group has no room.
+/// Groups that led to each place, their choice, and the outcome of a call whose group has no room.
 #[test]
 fn groups_of_gateways_are_said() {
     let settings = format!(
@@ -528,7 +530,7 @@ fn groups_of_gateways_are_said() {
          {rest}\nif west is full:\nto      {desk}\n{rest}"
     );
     assert_eq!(explained(&site, ALICE, &invite(1, "sip:1@203.0.113.5")).to_string(), expected);
-    // It takes no turn, and what the log says is what is done.
+    // The explanation takes no turn, and the log tells the work that is done.
     let lines = Lines::catch();
     lines.debug(true);
     for (n, first) in [(1, GATEWAY), (2, SECOND)] {
@@ -544,7 +546,7 @@ fn groups_of_gateways_are_said() {
             "{to}"
         );
     }
-    // A group that leads nowhere else says what becomes of the call.
+    // A group that is the only place decides about the call.
     let alone =
         settings.replace(&format!(", \"sip:desk@{MAILBOX}\""), "").replace("most = 3", "most = 3\nstatus = 480");
     let said = explained(&crate::decisions::site(&alone), ALICE, &invite(1, "sip:1@203.0.113.5")).to_string();

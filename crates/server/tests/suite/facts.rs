@@ -1,8 +1,9 @@
-//! What rules ask of a request costs no allocation: the same requests, at a server with rules that ask everything and at one with none.
+//! Facts of a request for rules, which cost no allocation: the same requests at a server whose rules ask for every
+//! fact, and at one without rules.
 
 use crate::site::*;
 
-/// Conditions that ask each fact, and never hold.
+/// Conditions that ask for each fact, and never hold.
 const RULES: &str = "[[source]]\nname = \"near\"\nnetworks = [\"198.51.100.0/24\"]\n\
     [[set]]\nname = \"prefixes\"\nkind = \"prefixes\"\nentries = [\"00\"]\n\
     [[filter]]\nname = \"hosts\"\n\
@@ -13,7 +14,7 @@ const RULES: &str = "[[source]]\nname = \"near\"\nnetworks = [\"198.51.100.0/24\
     [[rule]]\nname = \"rest\"\nwhen = \"source.port == 1 or request.port == 1 or from.port == 1 or to.port == 1 or size > 64KiB or max_forwards == 1 \
     or source.address in 10.0.0.0/8 or in_dialog or not (authenticated and from.local)\"\nanswer = 403\n";
 
-/// Alice's message to an address, with a To that has one too.
+/// Writes alice's message to an address, with an address in To as well.
 fn message(number: u32, cseq: u32, uri: &str, more: &str) -> String {
     format!(
         "MESSAGE {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {ALICE};branch=z9hG4bK{number}-{cseq};rport\r\n\
@@ -22,7 +23,7 @@ fn message(number: u32, cseq: u32, uri: &str, more: &str) -> String {
     )
 }
 
-/// Of requests that go to an address. `spelled`: how alice spells her name in her credentials.
+/// Counts the allocations of requests to an address. `spelled`: alice's name in her credentials.
 fn allocations(rules: &str, spelled: &str) -> u64 {
     let uri = "sip:bob@198.51.100.8:5060";
     let mut site = Site::new(&format!("timers.t1 = \"10ms\"\n{rules}"));
@@ -37,7 +38,7 @@ fn allocations(rules: &str, spelled: &str) -> u64 {
 }
 
 #[test]
-fn what_rules_ask_of_a_request_allocates_nothing() {
+fn facts_of_a_request_allocate_nothing() {
     for spelled in ["alice", "al\\ice"] {
         let (without, with) = (allocations("", spelled), allocations(RULES, spelled));
         assert_eq!(with, without, "of 200 requests of {spelled}");

@@ -1,4 +1,5 @@
-//! Limits of calls that failures have: a failure without room is passed over, and what a call took there is given back when it ends.
+//! Limits of calls that failures have: a failure without room is passed over, and a call gives its places back when it
+//! ends.
 
 use crate::decisions::{MAILBOX, SECOND, invite, request, site};
 use crate::peer::{answer, ends, goes, invites, pass, receive, sent};
@@ -9,34 +10,34 @@ use strowger_server::question::{HostKey, Resolved};
 
 const BOB_URI: &str = "sip:bob@example.org";
 
-/// There is room for one call; its status is for rules alone.
+/// Limit with room for one call. Its status applies to rules only.
 const BOXES: &str = "[[call_limit]]\nname = \"boxes\"\nmost = 1\nstatus = 600\n";
 
-/// A failure with this name, that leads there; `more` are further keys.
+/// Writes a failure with this name that leads there; `more` are further keys.
 fn failure(name: &str, to: &str, more: &str) -> String {
     format!("[[failure]]\nname = \"{name}\"\nstatuses = [\"480\", \"486\"]\nto = [\"sip:{name}@{to}\"]\n{more}\n")
 }
 
-/// One that counts.
+/// Writes a failure with a limit.
 fn counted(name: &str, to: &str) -> String {
     failure(name, to, "call_limits = [\"boxes\"]")
 }
 
-/// All calls have these failures; `more` are further keys of their rule.
+/// Starts a site whose calls have these failures; `more` are further keys of their rule.
 fn unregistered(failures: &[String], names: &str, more: &str) -> Site {
     let failures = failures.concat();
     let rule = format!("[[rule]]\nname = \"calls\"\nwhen = \"method == 'INVITE'\"\non_failure = {names}\n{more}\n");
     site(&format!("{BOXES}{failures}{rule}"))
 }
 
-/// The same where bob has a phone.
+/// Starts the same site with a phone of bob.
 fn registered(failures: &[String], names: &str, more: &str) -> Site {
     let mut site = unregistered(failures, names, more);
     site.register(&format!("<sip:bob@{BOB}>"));
     site
 }
 
-/// The `n`th call comes to bob, who is busy.
+/// Makes the `n`th call to bob, who is busy.
 fn busy(site: &mut Site, n: u32) -> Vec<(String, String)> {
     let got = receive(site, ALICE, &invite(n, BOB_URI));
     let (at, text) = invites(&got)[0].clone();
@@ -46,23 +47,23 @@ fn busy(site: &mut Site, n: u32) -> Vec<(String, String)> {
 
 const ELSEWHERE: &str = "203.0.113.5:5060";
 
-/// This call has gone to a server elsewhere, which asks for credentials.
+/// Has a foreign server, to which the call went, ask for credentials.
 fn challenged(site: &mut Site, elsewhere: &[(String, String)]) {
     let challenge = "Proxy-Authenticate: Digest realm=\"elsewhere\", nonce=\"n\"\r\n";
     ends(&receive(site, ELSEWHERE, &answer(&goes(elsewhere).1, 407, challenge)), 407);
 }
 
-/// It comes again, to bob.
+/// Writes the call as it comes again, to bob.
 fn again(n: u32) -> String {
     invite(n, BOB_URI).replace("branch=z9hG4bK", "branch=z9hG4bKagain").replace("CSeq: 1 ", "CSeq: 2 ")
 }
 
-/// Calls that count, of all limits together.
+/// Returns the number of places that calls take under limits.
 fn held(site: &Site) -> u32 {
     site.shared.call_limits.list().iter().map(|(_, calls)| calls).sum()
 }
 
-/// Calls that are tracked.
+/// Returns the number of tracked calls.
 fn calls(site: &Site) -> usize {
     site.engines.iter().map(|engine| engine.list_calls(site.now, 0, 100, None).calls.len()).sum()
 }
@@ -77,17 +78,17 @@ fn a_failure_without_room_is_passed_over() {
     assert_eq!((goes(&got).0.as_str(), held(&site)), (SECOND, 1));
     let got = busy(&mut site, 2);
     assert_eq!((goes(&got).0.as_str(), held(&site)), (MAILBOX, 1));
-    // What has no other failure ends as if it had none, and not with the status of the limit.
+    // A call without another failure ends as if it had none, and not with the status of the limit.
     let mut site = registered(&failures[..1], "[\"second\"]", "");
     let (_, first) = goes(&busy(&mut site, 1));
     ends(&busy(&mut site, 2), 486);
-    // With the end of the first there is room.
+    // After the end of the first call there is room.
     ends(&receive(&mut site, SECOND, &answer(&first, 486, "")), 486);
     assert_eq!(held(&site), 0);
     assert_eq!(goes(&busy(&mut site, 3)).0, SECOND);
 }
 
-/// Of one failure that was passed over, and is for what becomes of the call at the next.
+/// A failure that was passed over is asked again when the call fails at the next place.
 #[test]
 fn a_failure_that_was_passed_over_is_for_the_next_failure() {
     let failures = [counted("second", SECOND), failure("mailbox", MAILBOX, "")];
@@ -106,7 +107,7 @@ fn what_a_failure_took_is_given_back_when_the_call_ends() {
     let cancel = |site: &mut Site, n| receive(site, ALICE, &request(n, "CANCEL", BOB_URI, ""));
     for n in 1..40 {
         if n % 5 == 0 {
-            // It is cancelled when bob has said that he is busy, and that is not here yet: nothing follows.
+            // The call is cancelled after bob has answered busy, and before that arrives: nothing follows.
             let got = receive(&mut site, ALICE, &invite(n, BOB_URI));
             let phone = &invites(&got)[0].1;
             receive(&mut site, BOB, &answer(phone, 180, ""));
@@ -149,7 +150,7 @@ fn what_a_failure_took_is_given_back_when_the_call_ends() {
     }
 }
 
-/// Under a limit that a rule and a failure name, or two failures, or two rules.
+/// A limit may be that of a rule and a failure, of two failures, or of two rules.
 #[test]
 fn a_call_counts_once_under_one_limit() {
     let failures = [counted("second", SECOND), counted("mailbox", MAILBOX)];
@@ -168,7 +169,7 @@ fn a_call_counts_once_under_one_limit() {
     assert_eq!((goes(&got).0.as_str(), held(&site)), (BOB, 1));
 }
 
-/// Before the request has gone anywhere.
+/// The same before the request is forwarded.
 #[test]
 fn a_failure_without_room_is_passed_over_where_the_user_is_not_registered() {
     let gone = "[[failure]]\nname = \"gone\"\nstatuses = [\"480\"]\nanswer = 410\n".to_owned();
@@ -203,7 +204,7 @@ fn a_failure_that_is_full_when_its_name_is_known_is_passed_over() {
             site.work(|engine, now, out| engine.answered(now, resolved, out));
             sent(site)
         };
-        // What is known of a call that comes again stays.
+        // The state of a call that comes again stays.
         let elsewhere = asked(&mut site, &invite(2, &format!("sip:bob@{ELSEWHERE}")));
         let elsewhere = known(&mut site, elsewhere);
         challenged(&mut site, &elsewhere);
@@ -222,7 +223,8 @@ fn a_failure_that_is_full_when_its_name_is_known_is_passed_over() {
     }
 }
 
-/// Nothing tells such a call from the first, so it could not be counted: it is refused before it may come to a failure that counts.
+/// Such a call cannot be told from the first, and so not be counted: it is refused before it can come to a failure with
+/// a limit.
 #[test]
 fn no_second_call_hides_behind_one_whose_failures_count() {
     let mut site = registered(&[counted("mailbox", MAILBOX)], "[\"mailbox\"]", "");
@@ -233,7 +235,7 @@ fn no_second_call_hides_behind_one_whose_failures_count() {
     assert_eq!((goes(&got).0.as_str(), held(&site)), (MAILBOX, 1));
 }
 
-/// With credentials for a server behind this one, and is led elsewhere than before.
+/// The call comes with credentials for a server behind this one, and is led elsewhere than before.
 #[test]
 fn a_call_that_comes_again_counts_by_the_failure_that_leads_it_then() {
     let mut site = unregistered(&[counted("mailbox", MAILBOX)], "[\"mailbox\"]", "");
@@ -245,7 +247,7 @@ fn a_call_that_comes_again_counts_by_the_failure_that_leads_it_then() {
     assert_eq!(held(&site), 0);
 }
 
-/// The limits of its failures, and what it counts under, go with a call to another shard.
+/// Limits of its failures move with a call to another shard.
 #[test]
 fn a_call_that_moves_counts_by_its_failures() {
     let mut site = registered(&[counted("mailbox", MAILBOX)], "[\"mailbox\"]", "");

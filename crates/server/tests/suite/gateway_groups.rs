@@ -1,4 +1,4 @@
-//! Groups of gateways: which of them comes first, and what a call counts under while it is led to one.
+//! Groups of gateways: the choice of the first one, and the limits under which a call counts while it is led to one.
 
 use crate::decisions::{GATEWAY, MAILBOX, SECOND, invite, request, site};
 use crate::peer::{answer, ends, goes, invites, pass, receive, sent};
@@ -10,7 +10,7 @@ use strowger_server::engine::Effect;
 const THIRD: &str = "203.0.113.3:5060";
 const NUMBER: &str = "sip:4930@example.org";
 
-/// A group with this name of these gateways; `more` are further keys.
+/// Writes a group with this name of these gateways; `more` are further keys.
 fn group(name: &str, to: &[&str], more: &str) -> String {
     let to: Vec<String> = to.iter().map(|to| format!("\"sip:{to}\"")).collect();
     format!("[[gateway_group]]\nname = \"{name}\"\nto = [{}]\n{more}\n", to.join(", "))
@@ -20,7 +20,7 @@ fn limit(name: &str, per: &str, most: u32, more: &str) -> String {
     format!("[[call_limit]]\nname = \"{name}\"\nper = \"{per}\"\nmost = {most}\n{more}\n")
 }
 
-/// Numbers lead there; `more` are further keys.
+/// Writes a rule that leads numbers there; `more` are further keys.
 fn rule(to: &str, more: &str) -> String {
     format!("[[rule]]\nname = \"numbers\"\nwhen = \"exists number\"\nto = {to}\n{more}\n")
 }
@@ -29,12 +29,12 @@ fn calls(site: &mut Site, n: u32) -> (String, String) {
     goes(&receive(site, ALICE, &invite(n, NUMBER)))
 }
 
-/// It is refused there: 503, of which no time is said.
+/// Refuses a request there by a 503 without Retry-After.
 fn refuses(site: &mut Site, (at, text): &(String, String)) -> Vec<(String, String)> {
     receive(site, at, &answer(text, 503, ""))
 }
 
-/// What calls count under, each with their number.
+/// Returns the scopes of limits with calls, each with their number.
 fn counted(site: &Site) -> Vec<(String, u32)> {
     let all = site.shared.call_limits.list().into_iter();
     let shown = |name: &str, value: &[u8]| match value {
@@ -48,7 +48,7 @@ fn pairs<const N: usize>(list: [(&str, u32); N]) -> Vec<(String, u32)> {
     list.map(|(value, calls)| (value.to_owned(), calls)).to_vec()
 }
 
-/// What the shards count of their calls is what the limits have.
+/// Asserts that the counts of the shards equal those of the limits.
 fn agree(site: &Site) {
     let engines: usize = site.engines.iter().map(|engine| engine.counted()).sum();
     let limits: u32 = counted(site).iter().map(|(_, calls)| calls).sum();
@@ -75,7 +75,7 @@ fn a_group_in_turn_begins_with_the_next() {
     for n in 0..7 {
         let first = calls(&mut site, n);
         assert_eq!(first.0, gateways[n as usize % 3]);
-        // A copy of the INVITE, and what is no call, take no turn and one.
+        // A copy of the INVITE takes no turn; a request other than INVITE takes one.
         assert!(invites(&receive(&mut site, ALICE, &invite(n, NUMBER))).is_empty());
         if n == 4 {
             let second = goes(&refuses(&mut site, &first));
@@ -97,7 +97,7 @@ fn a_group_by_call_sends_one_call_to_one_gateway() {
         let count = places.iter().filter(|place| *place == gateway).count();
         assert!((10..30).contains(&count), "{gateway}: {count}");
     }
-    // Another request of the call, and another server, find the same.
+    // Another request of the call finds the same gateway, and so does another server.
     let mut second = site(&settings);
     for (n, place) in (0..).zip(&places) {
         assert_eq!(&calls(&mut second, n).0, place);
@@ -131,7 +131,7 @@ fn a_group_picks_for_redirections_and_failures_too() {
     assert!(first > 60 && second > 60, "{first} {second}");
 }
 
-/// As a rule that has none: a shard keeps its work, and a turn is a number.
+/// Allocates no more than a rule without a group: a shard keeps its scratch memory, and a turn is a number.
 #[test]
 fn a_group_costs_no_memory_for_each_request() {
     let allocated = |to: &str, pick: &str| {
@@ -160,7 +160,7 @@ fn a_group_without_room_is_passed_over() {
     assert_eq!((first.0.as_str(), counted(&site)), (GATEWAY, pairs([("west", 1)])));
     let second = calls(&mut site, 2);
     assert_eq!((second.0.as_str(), counted(&site)), (THIRD, pairs([("west", 1)])));
-    // Within the group it counts on, behind it no more: then there is room for another.
+    // The call counts at each gateway of the group, but no longer behind it. Then there is room for another.
     let first = goes(&refuses(&mut site, &first));
     assert_eq!((first.0.as_str(), counted(&site)), (SECOND, pairs([("west", 1)])));
     let first = goes(&refuses(&mut site, &first));
@@ -173,9 +173,9 @@ fn a_group_without_room_is_passed_over() {
     assert_eq!(counted(&site), pairs([]));
 }
 
-/// `over` and `status` of the limit say what becomes of a call for which nothing is left.
+/// Keys `over` and `status` of the limit decide about a call without any place left.
 #[test]
-fn where_nothing_has_room_the_limit_says_what_becomes_of_the_call() {
+fn a_limit_without_room_decides_about_the_call() {
     let groups = limit("west", "all", 1, "status = 486")
         + &limit("east", "all", 1, "status = 600")
         + &group("west", &[GATEWAY], "call_limits = [\"west\"]")
@@ -192,7 +192,7 @@ fn where_nothing_has_room_the_limit_says_what_becomes_of_the_call() {
     assert_eq!([1, 2, 3].map(|n| calls(&mut next, n).0), [GATEWAY, SECOND, THIRD]);
 }
 
-/// What comes behind a group that is full is tried when that is not the first.
+/// Places behind a full group are tried even if the group is not the first place.
 #[test]
 fn a_group_without_room_is_passed_over_when_its_turn_comes() {
     let mut site = site(
@@ -225,13 +225,13 @@ fn each_gateway_has_a_limit() {
         let both = pairs([("lines 203.0.113.1:5060", 1), ("lines 203.0.113.2:5060", 1)]);
         assert_eq!(([&*first.0, &*second.0], counted(&site)), (gateways, both.clone()), "{settings}");
         ends(&receive(&mut site, ALICE, &invite(3, NUMBER)), 486);
-        // The next gateway has no room for the first: it fails, and gives back what it took.
+        // The next gateway has no room for the first call: it fails, and gives back its place.
         ends(&refuses(&mut site, &first), 500);
         assert_eq!(counted(&site), pairs([("lines 203.0.113.2:5060", 1)]));
         let third = calls(&mut site, 4);
         assert_eq!((third.0.as_str(), counted(&site)), (GATEWAY, both));
         receive(&mut site, SECOND, &answer(&second.1, 404, ""));
-        // From the gateway that fails the call goes to that which has room now.
+        // From the failed gateway the call goes to the one that has room now.
         let third = goes(&refuses(&mut site, &third));
         assert_eq!((third.0.as_str(), counted(&site)), (SECOND, pairs([("lines 203.0.113.2:5060", 1)])));
         agree(&site);
@@ -240,7 +240,7 @@ fn each_gateway_has_a_limit() {
     }
 }
 
-/// The same gateway, by whichever rule, user part and parameters.
+/// One gateway, by different rules, user parts and parameters.
 #[test]
 fn a_gateway_is_one_by_host_and_port() {
     let mut site = site(&format!(
@@ -250,11 +250,11 @@ fn a_gateway_is_one_by_host_and_port() {
     ));
     goes(&receive(&mut site, ALICE, &invite(1, "sip:1@example.org")));
     ends(&receive(&mut site, ALICE, &invite(2, NUMBER)), 486);
-    // What begins no call counts under nothing.
+    // Requests that begin no call count under no limit.
     assert_eq!(receive(&mut site, ALICE, &request(3, "MESSAGE", NUMBER, ""))[0].0, GATEWAY);
 }
 
-/// However it ends.
+/// Ends calls in every way.
 #[test]
 fn what_a_gateway_took_is_given_back_when_the_call_ends() {
     let mut site = site(
@@ -280,7 +280,7 @@ fn what_a_gateway_took_is_given_back_when_the_call_ends() {
         }
         let second = match n % 6 {
             0 => goes_on(&site, &first.0),
-            // Nothing is heard of it: the second is asked. Both are silent.
+            // The gateway is silent, so the second is tried. Both are silent.
             2 => {
                 site.wait(1_100);
                 let (second, _) = goes_on(&site, &first.0);
@@ -302,7 +302,7 @@ fn what_a_gateway_took_is_given_back_when_the_call_ends() {
     }
 }
 
-/// The INVITE that has just left for another gateway than this.
+/// Returns the INVITE that has just left for another gateway than this.
 #[track_caller]
 fn goes_on(site: &Site, before: &str) -> (String, String) {
     let all = sent(site);
@@ -310,7 +310,7 @@ fn goes_on(site: &Site, before: &str) -> (String, String) {
     one.unwrap_or_else(|| panic!("{all:?}")).clone()
 }
 
-/// A call is answered there, stands, and ends with a BYE.
+/// Answers a call there, checks that it counts, and ends it with a BYE.
 fn taken(site: &mut Site, n: u32, (at, text): &(String, String)) {
     let before = counted(site);
     let ok = receive(site, at, &answer(text, 200, &format!("Contact: <sip:g@{at}>\r\n")));
@@ -331,10 +331,10 @@ fn bye(n: u32, at: &str, ok: &str) -> String {
     )
 }
 
-/// A limit that the call counts under to its end is not given back with the gateway.
+/// Limits under which the call counts to its end are not given back with the gateway.
 #[test]
-fn what_counts_to_the_end_stays_where_the_gateway_is_left() {
-    // By the rule; and by a failure that is used when the group is left.
+fn limits_to_the_end_of_a_call_outlast_its_gateway() {
+    // The limit of the rule, and that of a failure that is used when the call leaves the group.
     let west = limit("west", "all", 1, "") + &group("west", &[GATEWAY], "call_limits = [\"west\"]");
     let failure = format!(
         "[[failure]]\nname = \"f\"\nstatuses = [\"5xx\"]\nto = [\"sip:{SECOND}\", \"sip:{THIRD}\"]\ncall_limits = [\"west\"]\n"
@@ -354,7 +354,7 @@ fn what_counts_to_the_end_stays_where_the_gateway_is_left() {
     }
 }
 
-/// A failure that leads to a group which is full is passed over, and what the call counted under before is given back.
+/// A failure that leads to a full group is passed over, and the limits before it are given back.
 #[test]
 fn failures_that_lead_to_groups_count_there() {
     let failure = |name: &str, to: &str| {
@@ -376,7 +376,7 @@ fn failures_that_lead_to_groups_count_there() {
     let second = goes(&refuses(&mut site, &second));
     assert_eq!((second.0.as_str(), counted(&site)), (MAILBOX, pairs([("lines 203.0.113.2:5060", 1)])));
     agree(&site);
-    // Before it has gone anywhere.
+    // The same before the call is forwarded.
     let user = |site: &mut Site, n| goes(&receive(site, ALICE, &invite(n, "sip:bob@example.org"))).0;
     assert_eq!(user(&mut site, 3), MAILBOX);
     receive(&mut site, SECOND, &answer(&first.1, 603, ""));
@@ -386,7 +386,7 @@ fn failures_that_lead_to_groups_count_there() {
     agree(&site);
 }
 
-/// With credentials for a gateway it begins again, and may be led elsewhere.
+/// A call that comes again with credentials for a gateway begins again, and may be led elsewhere.
 #[test]
 fn a_call_that_comes_again_with_credentials_counts_where_it_is_led_then() {
     let mut site = site(
@@ -417,7 +417,7 @@ fn each_target_of_a_fork_counts_at_its_gateway() {
     let forks = [1, 2, 3].map(|n| goes(&receive(&mut site, ALICE, &fork(n))));
     assert_eq!(forks.each_ref().map(|(at, _)| &**at), [GATEWAY, GATEWAY, SECOND]);
     assert_eq!(counted(&site), pairs([("lines 203.0.113.1:5060", 2), ("lines 203.0.113.2:5060", 1)]));
-    // One of them goes on to the other gateway.
+    // One of them goes to the other gateway.
     let moved = goes(&refuses(&mut site, &forks[0]));
     assert_eq!(moved.0, SECOND);
     assert_eq!(counted(&site), pairs([("lines 203.0.113.1:5060", 1), ("lines 203.0.113.2:5060", 2)]));
@@ -429,7 +429,7 @@ fn each_target_of_a_fork_counts_at_its_gateway() {
     assert_eq!(counted(&site), pairs([]));
 }
 
-/// What it counts under where it is led goes with a call to another shard, and in bytes to another process.
+/// Limits of gateways move with a call to another shard, and as bytes to another process.
 #[test]
 fn a_call_that_moves_counts_where_it_is_led() {
     for in_bytes in [false, true] {
@@ -469,7 +469,7 @@ fn a_call_that_moves_counts_where_it_is_led() {
     }
 }
 
-/// A call that stands at a gateway counts there in the next process too, by the form of what was kept before there were groups.
+/// A call at a gateway counts there in the next process too, in the format of kept calls from before groups existed.
 #[test]
 fn a_call_that_is_kept_counts_where_it_is() {
     let settings = "dialogs.folder = \"calls\"\ndialogs.lifetime = \"1h\"\n".to_owned()
@@ -501,7 +501,7 @@ fn a_call_that_is_kept_counts_where_it_is() {
     assert_eq!(counted(&next), pairs([]));
 }
 
-/// What a reload changes counts for what comes then; a call that stands keeps what it has.
+/// A reload applies to new calls; existing calls keep their limits.
 #[test]
 fn groups_change_with_a_reload() {
     let open = "auth.calls = false\nproxy.relay_for = \"everyone\"\n";
@@ -519,7 +519,7 @@ fn groups_change_with_a_reload() {
     site.reload(&settings(3, &[SECOND, THIRD]));
     assert_eq!([3, 4].map(|n| calls(&mut site, n).0), [SECOND, THIRD]);
     assert_eq!(counted(&site), pairs([("west", 3)]));
-    // The first goes by what there was when it came.
+    // The first call keeps the settings with which it came.
     ends(&refuses(&mut site, &first), 500);
     assert_eq!(counted(&site), pairs([("west", 2)]));
 }

@@ -1,4 +1,5 @@
-//! Identities in header fields other than From (RFC 3325): those that leave the server, by their sender, and those that rules assert.
+//! Identities in header fields other than From (RFC 3325): those that leave the server, by their sender, and those that
+//! rules assert.
 
 use crate::decisions::GATEWAY;
 use crate::peer::{answer, sent, status};
@@ -7,7 +8,7 @@ use crate::site::{ALICE, BOB, Site, credentials_of, line};
 const NAMING: [&str; 5] =
     ["P-Asserted-Identity", "P-Preferred-Identity", "Remote-Party-ID", "Diversion", "History-Info"];
 
-/// A PBX of alice's with numbers, by an account of its own.
+/// Settings for a PBX of alice with numbers, by an account of its own.
 const NUMBERS: &str = "auth.identities = \"numbers\"\n\
     [[set]]\nname = \"numbers\"\nentries = { alice = \"+49301234560, +4930123457*\" }\n";
 
@@ -25,7 +26,7 @@ fn call(n: u32, cseq: u32, uri: &str, from: &str, more: &str) -> String {
     )
 }
 
-/// The INVITE that leaves for a call with alice's password, or the status of its refusal.
+/// Returns the INVITE that leaves for a call with alice's password, or the status of its refusal.
 fn call_of_alice(site: &mut Site, n: u32, uri: &str, from: &str, more: &str) -> Result<String, u16> {
     let challenged = site.receive(ALICE, &call(n, 1, uri, from, more));
     assert!(challenged.starts_with("SIP/2.0 407 "), "{from}: {challenged}");
@@ -40,7 +41,7 @@ fn call_of_alice(site: &mut Site, n: u32, uri: &str, from: &str, more: &str) -> 
     invite.map(|(_, text)| text.clone()).ok_or_else(|| status(&left[0].1).expect("an answer"))
 }
 
-/// Lines with identities; header names in upper or lower case.
+/// Returns the lines with identities; header names in upper or lower case.
 fn naming(text: &str) -> Vec<&str> {
     let names = |line: &&str| {
         let name = line.split(':').next().unwrap_or_default();
@@ -183,7 +184,7 @@ fn a_rule_asserts_an_identity_at_its_gateway() {
         ("fixed", "P-Asserted-Identity: <sip:bob@example.org>\r\nPrivacy: id\r\n", "+4930100@example.org"),
         ("set", "", "+49301234560@example.org"),
         ("set", "P-Preferred-Identity: <tel:+49301234571>\r\n", "+49301234571@example.org"),
-        // A set without an entry for the account: an identity that it may show, its own number first.
+        // The set has no entry for the account: it gets an identity that it may show, its own number first.
         ("other", "", "alice@example.org"),
         ("list", "", "+4930200@example.org"),
         ("list", range, "+49302771@example.org"),
@@ -196,7 +197,7 @@ fn a_rule_asserts_an_identity_at_its_gateway() {
         assert_eq!(naming(&text), [format!("P-Asserted-Identity: <sip:{asserted}>")], "{to} {more}");
         assert_eq!(line(&text, "From"), format!("<sip:alice@example.org>;tag=i{n}"));
     }
-    // A caller that has shown nothing chooses none; a trusted source does.
+    // An unproven caller chooses none; a trusted source does.
     for (n, (source, more, asserted)) in (50..).zip([
         (ALICE, range, "+4930200@example.org"),
         ("198.51.100.77:5060", range, "+49302771@example.org"),

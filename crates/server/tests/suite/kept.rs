@@ -1,4 +1,4 @@
-//! Calls that are kept: the next process goes on with them, and each has one record with its true duration.
+//! Kept calls: the next process continues them, and each has one record with its true duration.
 
 use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request, within};
 use crate::site::{ALICE, BOB, CALL_SECRET, SERVER, Site, invite, line, response};
@@ -13,7 +13,7 @@ use strowger_store::accounting::{Cdr, Row};
 const KEPT: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\ndialogs.lifetime = \"1h\"\n\
                     dialogs.folder = \"calls\"\n";
 
-/// What stands on disk, and what was done there.
+/// Kept calls on disk, and the work done there.
 #[derive(Default)]
 struct Disk {
     states: BTreeMap<u64, Box<[u8]>>,
@@ -25,7 +25,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// A round of each engine ends.
+    /// Ends a round of each engine.
     fn turn(&mut self, site: &mut Site) {
         let now = site.now;
         for engine in &mut site.engines {
@@ -60,7 +60,7 @@ impl Disk {
         self.states.values().map(|state| read_kept(now, state).expect("a call")).collect()
     }
 
-    /// So many milliseconds after the last process was killed another one begins, whose clock is young.
+    /// Starts another process this number of milliseconds after the last one was killed. Its clock is young.
     fn restart(&self, killed: &Site, after: u64, settings: &str) -> (Site, usize) {
         let now = Now { mono: 40, wall: killed.now.wall + after };
         let mut site = Site::start(now, &[&format!("udp:{SERVER}")], settings);
@@ -76,7 +76,7 @@ fn with_bob(settings: &str) -> Site {
     site
 }
 
-/// Calls and confirmed dialogs that are tracked, and calls that count under limits.
+/// Returns the numbers of tracked calls and confirmed dialogs, and of calls that count under limits.
 fn counts(site: &Site) -> (u64, u64, u32) {
     site.engines.iter().for_each(|engine| engine.show_gauges());
     let counts = site.shared.counts();
@@ -84,8 +84,8 @@ fn counts(site: &Site) -> (u64, u64, u32) {
     (counts.calls_tracked, counts.dialogs_confirmed, limited)
 }
 
-/// Answers the questions of a process about the calls of the process before: alice and bob with these statuses, "": not at all. Returns how
-/// often each was asked.
+/// Answers the questions of a process about the calls of an earlier process: alice and bob with these statuses, "": not
+/// at all. Returns how often each was asked.
 fn answer_questions(site: &mut Site, alice: &str, bob: &str) -> (usize, usize) {
     let (mut asked, mut seen) = ((0, 0), BTreeSet::new());
     for _ in 0..15 {
@@ -104,7 +104,7 @@ fn answer_questions(site: &mut Site, alice: &str, bob: &str) -> (usize, usize) {
     asked
 }
 
-/// A call whose end the process before did not write down any more ends soon.
+/// A call whose end the earlier process could not write ends soon.
 #[test]
 fn calls_that_no_party_confirms_end_in_the_next_process() {
     const LOST: &str = "481 Call/Transaction Does Not Exist";
@@ -127,7 +127,7 @@ fn calls_that_no_party_confirms_end_in_the_next_process() {
         let (_, ok) = answered(&mut site, 1);
         disk.turn(&mut site);
         site.wait(500);
-        // The BYE is answered, and its change of the kept call is lost.
+        // The BYE is answered, and the change of the kept call is lost.
         let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
         site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
         assert_eq!(counts(&site), (0, 0, 0));
@@ -135,7 +135,7 @@ fn calls_that_no_party_confirms_end_in_the_next_process() {
         assert_eq!(counts(&next), (1, 1, 0));
         let began = next.now.wall;
         assert_eq!(answer_questions(&mut next, alice, bob), (1, 1), "{what}");
-        // And the time of the BYEs.
+        // Also the time of the BYEs.
         (0..1_000).for_each(|_| drop(next.wait(100)));
         disk.turn(&mut next);
         assert_eq!(counts(&next), if lasts { (1, 1, 0) } else { (0, 0, 0) }, "{what}");
@@ -148,7 +148,7 @@ fn calls_that_no_party_confirms_end_in_the_next_process() {
     }
 }
 
-/// Many calls are asked for in turn.
+/// Questions about many calls are sent in turn.
 #[test]
 fn questions_are_spread_over_time() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());
@@ -160,7 +160,7 @@ fn questions_are_spread_over_time() {
         next.wait(100);
         let sends = next.out.sends().iter();
         let begins = |range: std::ops::Range<usize>| next.out.bytes[range].starts_with(b"OPTIONS ");
-        // Each is sent again after half a second, and after a second more.
+        // Each is retransmitted after half a second, and after a second more.
         let asked = sends.filter(|send| begins(send.range())).count();
         (all, most) = (all + asked, most.max(asked));
     }
@@ -186,7 +186,7 @@ fn a_call_ends_in_the_next_process_with_its_true_duration() {
         let (mut site, strange) = disk.restart(&site, 20_000, &settings);
         disk.turn(&mut site);
         assert_eq!((strange, counts(&site)), (0, (1, 1, 1)));
-        // The limit counts it still.
+        // The call still counts under the limit.
         assert!(site.receive(ALICE, &invite(2, 1, "")).contains("SIP/2.0 486 "));
         site.wait(5_000);
         let (bye, from) = match by_caller {
@@ -198,7 +198,7 @@ fn a_call_ends_in_the_next_process_with_its_true_duration() {
         let answer = site.receive(to, &within(request(&bye, "BYE"), "200 OK"));
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
         disk.turn(&mut site);
-        // It leaves the disk with the row that was written.
+        // The call leaves the disk with the written row.
         let of_call = |cdr: &&Cdr| cdr.call_id == "1";
         let [cdr] = disk.cdrs.iter().filter(of_call).collect::<Vec<_>>()[..] else { panic!("{:?}", disk.cdrs) };
         assert_eq!(disk.closed, [Row::Cdr(cdr.clone())]);
@@ -208,7 +208,7 @@ fn a_call_ends_in_the_next_process_with_its_true_duration() {
     }
 }
 
-/// As much as what its rules have it count under.
+/// Limits of failures are kept like the limits of rules.
 #[test]
 fn a_call_counts_in_the_next_process_by_the_failure_that_led_it_on() {
     let settings = format!(
@@ -233,7 +233,7 @@ fn a_call_counts_in_the_next_process_by_the_failure_that_led_it_on() {
 }
 
 #[test]
-fn what_is_kept_is_written_once_a_round_and_when_it_has_changed() {
+fn kept_calls_are_written_once_a_round_and_when_changed() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());
     let sent = site.receive(ALICE, &invite(1, 1, ""));
     let forwarded = request(&sent, "INVITE").to_owned();
@@ -244,12 +244,12 @@ fn what_is_kept_is_written_once_a_round_and_when_it_has_changed() {
     site.receive(BOB, &from_phone(&forwarded, "200 OK", "bob"));
     disk.turn(&mut site);
     assert_eq!(disk.written, 1);
-    // An ACK has the number of its INVITE, and the end of the transaction changes nothing.
+    // An ACK has the CSeq of its INVITE, and the end of the transaction changes nothing.
     site.receive(ALICE, &of_alice("ACK", &ok, 1, ""));
     (0..400).for_each(|_| drop(site.wait(100)));
     disk.turn(&mut site);
     assert_eq!(disk.written, 1);
-    // A BYE of the server after a restart needs a number beyond each that was seen.
+    // After a restart a BYE of the server needs a CSeq above those that were seen.
     for cseq in [2, 3] {
         let info = site.receive(ALICE, &of_alice("INFO", &ok, cseq, ""));
         site.receive(BOB, &within(request(&info, "INFO"), "200 OK"));
@@ -259,7 +259,7 @@ fn what_is_kept_is_written_once_a_round_and_when_it_has_changed() {
     let (mut next, _) = disk.restart(&site, 3_600_000, KEPT);
     let byes = next.wait(100);
     assert!(byes.contains("CSeq: 4 BYE") && byes.contains("CSeq: 1 BYE"), "{byes}");
-    // A renewal moves the caller.
+    // A renewal changes the caller's Contact.
     let moved = format!("Contact: <sip:alice2@{ALICE}>\r\n");
     let update = site.receive(ALICE, &of_alice("UPDATE", &ok, 4, &moved));
     site.receive(BOB, &within(request(&update, "UPDATE"), "200 OK"));
@@ -268,7 +268,7 @@ fn what_is_kept_is_written_once_a_round_and_when_it_has_changed() {
     let (mut next, _) = disk.restart(&site, 3_600_000, KEPT);
     let byes = next.wait(100);
     assert!(byes.contains("BYE sip:alice2@"), "{byes}");
-    // The end is no state any more.
+    // The end leaves no state.
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 5, ""));
     site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
     disk.turn(&mut site);
@@ -279,7 +279,7 @@ fn what_is_kept_is_written_once_a_round_and_when_it_has_changed() {
 fn times_that_ran_out_while_no_process_ran_end_calls_at_once() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());
     answered(&mut site, 1);
-    // The session of the other ends by itself, unless it is refreshed.
+    // The session of the other call ends by itself, unless it is refreshed.
     let sent = site.receive(ALICE, &invite(2, 1, ""));
     let ok = from_phone(request(&sent, "INVITE"), "200 OK", "bob")
         .replace("Content-Length", "Session-Expires: 600;refresher=uac\r\nContent-Length");
@@ -304,7 +304,7 @@ fn times_that_ran_out_while_no_process_ran_end_calls_at_once() {
     assert_eq!((counts(&next), disk.states.len()), ((0, 0, 0), 0));
 }
 
-/// What was under way in a call ends with its process, and the call goes on.
+/// Work in progress of a call ends with its process, and the call continues.
 #[test]
 fn a_bye_without_an_answer_comes_again() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());
@@ -317,7 +317,7 @@ fn a_bye_without_an_answer_comes_again() {
     answer_questions(&mut next, "200 OK", "200 OK");
     (0..700).for_each(|_| drop(next.wait(100)));
     assert_eq!(counts(&next), (1, 1, 0));
-    // The phone was reached by the first, and knows the call no more.
+    // The first BYE had reached the phone, which no longer knows the call.
     let bye = next.receive(ALICE, &of_alice("BYE", &ok, 4, ""));
     next.receive(BOB, &within(request(&bye, "BYE"), "481 Call/Transaction Does Not Exist"));
     disk.turn(&mut next);
@@ -368,7 +368,7 @@ fn a_call_that_moves_to_another_shard_stays_kept() {
     assert_eq!((disk.closed.len(), disk.states.len()), (1, 0));
 }
 
-/// Where no folder is named, nothing is said of what would be kept.
+/// Without a folder, no state is emitted.
 #[test]
 fn nothing_is_kept_by_default() {
     let (mut site, mut disk) = (with_bob(&KEPT.replace("dialogs.folder = \"calls\"\n", "")), Disk::default());
@@ -380,7 +380,7 @@ fn nothing_is_kept_by_default() {
     assert_eq!((disk.written, disk.forgotten, disk.closed.len(), disk.cdrs.len()), (0, 0, 0, 1));
 }
 
-/// A call that has no row leaves the disk as well.
+/// A call without a row leaves the disk as well.
 #[test]
 fn tracked_calls_without_accounting_are_kept() {
     let settings = KEPT.replace("accounting.cdr", "dialogs.track");
@@ -402,7 +402,7 @@ fn calls_of_another_secret_are_known_as_such() {
     let state = disk.states.pop_first().expect("a call").1;
     let now = Now { mono: 1, wall: site.now.wall };
     let mut next = Site::start(now, &[&format!("udp:{SERVER}")], KEPT);
-    // Its Call-ID is another one, as if by other keys.
+    // Its Call-ID is changed, as if its keys were others.
     let mut other = state.to_vec();
     let at = other.windows(16).position(|part| part == b"sip:bob@example.").expect("the URI of its callee");
     let id = other[at..].iter().position(|byte| *byte == b'1').expect("its Call-ID") + at;
@@ -415,7 +415,7 @@ fn calls_of_another_secret_are_known_as_such() {
     assert_eq!(strange, [0, 1]);
 }
 
-/// The file beside this test has a call in the form of this version.
+/// Reads a file beside this test, which has a call in the format of this version.
 #[test]
 fn a_call_of_this_version_is_taken_up() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());

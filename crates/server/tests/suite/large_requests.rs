@@ -1,5 +1,5 @@
-//! Requests that are too large for UDP go by TCP first (RFC 3261 section 18.1.1), and by UDP if the peer takes no connection. All shards
-//! remember such a peer for ten minutes.
+//! Large requests: those that are too large for UDP go by TCP first (RFC 3261 section 18.1.1), and by UDP if the peer
+//! takes no connection. All shards remember such a peer for ten minutes.
 
 use crate::accounting::rows;
 use crate::peer::answer;
@@ -18,7 +18,7 @@ fn site() -> Site {
     )
 }
 
-/// A request that left: where to, its token, whether it has another way, and its text.
+/// Request that left: its target, its token, whether it has another way, and its text.
 type Left = (Target, u64, bool, String);
 
 fn left(site: &Site) -> Left {
@@ -33,7 +33,7 @@ fn left(site: &Site) -> Left {
     one.clone()
 }
 
-/// A large request for the peer comes to this shard.
+/// Sends a large request for the peer to this shard.
 fn ask(site: &mut Site, shard: usize) -> Left {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -54,7 +54,7 @@ fn ask(site: &mut Site, shard: usize) -> Left {
     left(site)
 }
 
-/// The connection for this request is not there.
+/// Reports that the connection for this request could not be made.
 fn fails(site: &mut Site, token: u64, by_peer: bool) -> Left {
     site.work(|engine, now, out| engine.unsent(now, token, "connection not made", by_peer, out));
     left(site)
@@ -71,7 +71,7 @@ fn a_peer_that_takes_no_connection_costs_one_request_its_wait() {
     assert_eq!((to.transport, has_fallback), (Transport::Tcp, true));
     let (to, _, has_fallback, by_udp) = fails(&mut site, token, true);
     assert_eq!((to.transport, to.address.to_string().as_str(), has_fallback), (Transport::Udp, PEER, false));
-    // Another transaction, with a Via of its own.
+    // The copy by UDP has its own transaction and Via.
     assert!(by_tcp.contains("Via: SIP/2.0/TCP ") && by_udp.contains("Via: SIP/2.0/UDP 192.0.2.1"), "{by_udp}");
     assert_ne!(branch(&by_tcp), branch(&by_udp));
     assert_eq!((site.shared.udp_only_peers(), site.shared.targets_aside()), (1, 0), "no next hop has failed");
@@ -80,7 +80,7 @@ fn a_peer_that_takes_no_connection_costs_one_request_its_wait() {
         let (to, _, has_fallback, _) = ask(&mut site, shard);
         assert_eq!((to.transport, has_fallback), (Transport::Udp, false), "shard {shard}");
     }
-    // For a while.
+    // It is remembered for a while.
     site.wait(UdpOnly::TIME - 1);
     assert_eq!(ask(&mut site, 0).0.transport, Transport::Udp);
     site.wait(1);
@@ -90,7 +90,7 @@ fn a_peer_that_takes_no_connection_costs_one_request_its_wait() {
 }
 
 #[test]
-fn what_this_machine_could_not_send_says_nothing_of_the_peer() {
+fn a_failure_of_this_machine_says_nothing_about_the_peer() {
     let mut site = site();
     let (_, token, ..) = ask(&mut site, 0);
     assert_eq!(fails(&mut site, token, false).0.transport, Transport::Udp);
@@ -98,7 +98,7 @@ fn what_this_machine_could_not_send_says_nothing_of_the_peer() {
     assert_eq!(ask(&mut site, 0).0.transport, Transport::Tcp);
 }
 
-/// A request of a large call.
+/// Writes a request of a large call.
 fn of_call(method: &str, large: usize) -> String {
     format!(
         "{method} sip:y@{PEER} SIP/2.0\r\nVia: SIP/2.0/UDP {SENDER};branch=z9hG4bKcancel;rport\r\nMax-Forwards: 70\r\n\
@@ -123,7 +123,7 @@ fn a_call_by_udp_after_tcp_has_tried_its_peer_once() {
     assert!(matches!(&cdrs[..], [cdr] if cdr.status == 486 && cdr.attempts == 1 && &*cdr.gateway == PEER), "{cdrs:?}");
 }
 
-/// Its caller has hung up before the connection was given up.
+/// The caller has hung up before the connection was given up.
 #[test]
 fn a_request_that_was_cancelled_goes_nowhere_else_and_its_peer_is_remembered() {
     let mut site = site();

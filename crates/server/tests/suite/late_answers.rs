@@ -1,4 +1,4 @@
-//! Answers that come too late for a session that is counted and recorded, and BYEs that do not pass in their dialog.
+//! Answers that come too late for a counted and recorded session, and BYEs that do not pass in their dialog.
 
 use crate::accounting::rows;
 use crate::dialogs::{ack, answered, counts, from_phone, of_alice, of_bob, request, within};
@@ -29,11 +29,11 @@ fn a_copy_of_an_answer_revives_no_dialog_that_has_ended() {
     assert_eq!(counts(&site), (1, 0, 1));
     assert_eq!(site.receive(BOB, &second), "", "its dialog has ended");
     assert_eq!(counts(&site), (1, 0, 1));
-    // Each copy for a standing dialog passes: its ACK was lost.
+    // A copy for an existing dialog passes: its ACK was lost.
     assert!(site.receive(BOB, &from_phone(&forwarded, "200 OK", "bob")).starts_with("SIP/2.0 200 "));
     end(&mut site, &first, "first");
     assert_eq!((counts(&site), rows(&mut site).0.len()), ((0, 0, 0), 1));
-    // Nor after the end of the call, also of a phone that answers first then.
+    // Nor do answers pass after the end of the call, even the first answer of a phone.
     for tag in ["bob", "bob2", "bob3"] {
         assert_eq!(site.receive(BOB, &from_phone(&forwarded, "200 OK", tag)), "", "{tag}");
     }
@@ -115,7 +115,7 @@ fn a_bye_that_does_not_pass_in_its_dialog_makes_the_server_ask() {
     }
 }
 
-/// Bob refuses a BYE of alice.
+/// Sends a BYE of alice, which bob refuses.
 fn refuse_bye(site: &mut Site, ok: &str, cseq: u32) {
     let bye = site.receive(ALICE, &of_alice("BYE", ok, cseq, ""));
     site.receive(BOB, &within(request(&bye, "BYE"), "302 Moved Temporarily"));
@@ -137,7 +137,7 @@ fn a_refused_bye_makes_the_server_ask_again() {
             asked.push(to.clone());
             let status = if has_ended && to == ALICE { "481 Call/Transaction Does Not Exist" } else { "200 OK" };
             if to == ALICE && !has_ended {
-                // She confirms the call, and hangs up before bob says that it stands.
+                // She confirms the call, and hangs up before bob confirms it.
                 site.receive(ALICE, &within(&question, status));
                 (has_ended, site.now.mono) = (true, site.now.mono + 1);
                 refuse_bye(&mut site, &ok, 3);
@@ -274,9 +274,9 @@ fn a_bye_beside_its_dialog_that_the_peer_accepts_is_the_end() {
     for (from, cseq, by, status, own, seconds) in [
         (ALICE, 2, BOB, "200 OK", GONE, Some(5)),
         (ALICE, 2, BOB, "200 OK", "", Some(5)),
-        // Its dialog has stood until the BYE of the server.
+        // The dialog has existed until the BYE of the server.
         (ALICE, 2, BOB, "200 OK", "200 OK", Some(6)),
-        // By other than its peer, or its party, it ends nothing.
+        // From other addresses than those of its peer and its party, it ends nothing.
         (ALICE, 2, &*other, "200 OK", "200 OK", None),
         (&*elsewhere, 2, BOB, "200 OK", "200 OK", None),
         (ALICE, 1, BOB, "200 OK", "200 OK", None),

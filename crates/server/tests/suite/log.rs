@@ -1,4 +1,4 @@
-//! The lines of the log, of each thread its own.
+//! Lines of the log, separate for each thread.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{Debug, Write as _};
@@ -7,7 +7,7 @@ use tracing::field::{Field, Visit};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber, span};
 
-/// A line: names and values, the event as `message`.
+/// Line of the log: names and values, the event as `message`.
 #[derive(Debug, Default)]
 pub(crate) struct Line(Vec<(&'static str, String)>);
 
@@ -16,7 +16,7 @@ impl Line {
         self.0.iter().find(|(other, _)| *other == name).map(|(_, value)| value.as_str())
     }
 
-    /// As it is written.
+    /// Returns the line as it is written.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         self.0.iter().for_each(|(name, value)| write!(text, "{name}={value} ").expect("a text takes all"));
@@ -36,12 +36,12 @@ impl Visit for Line {
 
 thread_local! {
     static LINES: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };
-    /// This thread takes lines of the level debug.
+    /// Set while this thread takes lines of the level debug.
     static DEBUG: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Takes the lines about calls, and with [`debug`](Self::debug) all of a thread. It stays for the whole program: one that came and went
-/// while other tests log would miss some.
+/// Subscriber that takes the lines about calls, and with [`debug`](Self::debug) all lines of a thread. It stays for the
+/// whole program: a temporary one would miss lines while other tests log.
 #[derive(Clone, Copy)]
 pub(crate) struct Lines;
 
@@ -52,7 +52,7 @@ impl Lines {
         Self
     }
 
-    /// Whether lines of the level debug are taken too.
+    /// Sets whether lines of the level debug are taken too.
     pub(crate) fn debug(self, takes: bool) {
         DEBUG.set(takes);
     }
@@ -68,7 +68,7 @@ impl Lines {
 
 impl Subscriber for Lines {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        // Threads differ in what they take.
+        // Threads take different lines.
         if metadata.target().starts_with("strowger_server") { Interest::sometimes() } else { Interest::never() }
     }
 

@@ -1,4 +1,4 @@
-//! Behaviours of engines, without a socket, a database or a moment of real time: one program, linked once.
+//! Behaviours of engines, without a socket, a database or real time: one program, linked once.
 
 mod accounting;
 mod accounts;

@@ -1,4 +1,4 @@
-//! A bucket of calls in bytes: what is under way in one process goes on in another.
+//! Buckets of calls as bytes: work in progress in one process continues in another.
 
 use crate::accounting::rows;
 use crate::dialogs::{from_phone, within};
@@ -12,7 +12,7 @@ use strowger_core::{ListenerId, Now, PeerName, Transport, call};
 use strowger_server::engine::{Answer, Effect, EngineRecord};
 use strowger_server::question::Resolved;
 
-/// A process with a listener for each of these, in this order, which counts the names of its peers from `first`.
+/// Process with a listener for each of these, in this order. It numbers the names of its peers from `first`.
 pub(crate) struct Process {
     listeners: &'static [&'static str],
     first: u32,
@@ -39,10 +39,10 @@ impl Names for Process {
 }
 
 pub(crate) const HERE: Process = Process { listeners: &["udp:192.0.2.1:5060"], first: 0 };
-/// It has begun a moment ago, and lists another listener first.
+/// Process that has just begun, and lists another listener first.
 const THERE: Process = Process { listeners: &["tcp:192.0.2.1:5060", "udp:192.0.2.1:5060"], first: 70 };
 
-/// Numbers of calls that are of one bucket.
+/// Returns numbers of calls that belong to one bucket.
 fn calls<const N: usize>() -> ([u32; N], u8) {
     let bucket = |number: u32| call::bucket(call::hash(CALL_SECRET, number.to_string().as_bytes()));
     let of = bucket(1);
@@ -50,28 +50,30 @@ fn calls<const N: usize>() -> ([u32; N], u8) {
     (std::array::from_fn(|_| numbers.next().expect("there are enough of them")), of)
 }
 
-/// What is under way of one bucket.
+/// Work in progress of one bucket.
 struct Calls {
     bytes: Vec<u8>,
-    /// What bob's phone got of the call that rings.
+    /// INVITE that bob's phone got for the ringing call.
     ringing: String,
-    /// How alice ends the call that is answered.
+    /// BYE by which alice ends the answered call.
     bye: String,
-    /// Numbers of the calls that are answered, and that wait.
+    /// Number of the answered call, and of the waiting ones.
     answered: u32,
     waits: u32,
     routed: u32,
     away: u32,
 }
 
-/// Each call is accounted, as a rule says: where it is decided the account goes along, and where it waits the decision does.
+/// Settings that account each call, as a rule says. After the decision the account moves with the call, before it the
+/// decision does.
 const ACCOUNTED: &str = "accounting.cdr = true\n[[rule]]\nname = \"charged\"\naccount_as = \"desk\"\n";
 
 /// A name below the domain of the server, which may lead to the server itself.
 const EDGE: &str = "Route: <sip:edge.example.org;lr>\r\n";
 
-/// A bucket with a call in every state: answered and in the log; ringing at the first of two phones; waiting for the database, with a
-/// message behind it; waiting for that when a name was resolved before; and waiting for a name when the rules have decided.
+/// Makes a bucket with a call in every state: answered and in the log; ringing at the first of two phones; waiting for
+/// the database, with a message behind it; waiting for the database after a name was resolved; and waiting for a name
+/// after the rules have decided.
 fn in_the_middle() -> Calls {
     let mut site = Site::new(&format!("{ONE}{ACCOUNTED}"));
     site.register(&format!("<sip:bob1@{BOB}>;q=1.0"));
@@ -120,7 +122,7 @@ fn in_the_middle() -> Calls {
     Calls { bytes, ringing, bye, answered, waits, routed, away }
 }
 
-/// The name that the server asks for is that of one address.
+/// Resolves the name that the server asks for to one address.
 fn resolve(site: &mut Site) -> String {
     let asked = site.engines[0].effects.iter().find_map(|effect| match effect {
         Effect::Resolve { ticket, name, .. } => Some((*ticket, name.clone())),
@@ -134,7 +136,7 @@ fn resolve(site: &mut Site) -> String {
     site.work(|engine, now, out| engine.answered(now, resolved, out))
 }
 
-/// The calls go on in a process that has these bytes of them.
+/// Continues the calls in a process that reads these bytes.
 fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
     let mut site = Site::start(
         Now { mono: 200, wall: 1_700_000_000_500 },
@@ -144,28 +146,28 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
     site.register(&format!("<sip:bob1@{BOB}>"));
     let mut result = Ok(());
     let sent = site.work(|engine, now, out| result = engine.import_bytes(now, bytes, &THERE, out));
-    // What waits for a name tells its caller once more.
+    // The request that waits for a name sends its caller one more 100.
     let is_trying = sent.starts_with("SIP/2.0 100 ") && line(&sent, "Call-ID") == calls.away.to_string();
     assert!(result.is_ok() && is_trying && !sent.contains("INVITE sip:"), "{result:?} {sent}");
     assert_eq!((site.engines[0].waiting().messages(), site.engines[0].contexts()), (4, 2));
     let tickets = site.database.tickets.lock().expect("no test fails while it holds this").clone();
     assert_eq!(tickets.len(), 2, "each request that waited asks again, the message behind one waits with it");
 
-    // The call that rings goes on to the second phone: as its plan of then says, and else by the policy of this process.
+    // The ringing call goes to the second phone by its earlier plan, and otherwise by the policy of this process.
     let sent = site.receive(BOB, &response(&calls.ringing, "486 Busy Here"));
     let next = &sent[sent.find("INVITE sip:bob2@").unwrap_or_else(|| panic!("{sent}"))..];
     assert!(next.contains("Record-Route: ") && line(next, "Max-Forwards") == "22", "{next}");
     let ok = from_phone(next, "200 OK", "bob2");
     assert!(site.receive(BOB, &ok).starts_with("SIP/2.0 200 "));
 
-    // The call that the rules had let through goes where it was to go.
+    // The call that the rules admitted goes to its target.
     let sent = resolve(&mut site);
     assert!(
         sent.contains("INVITE sip:carol@away.example") && line(&sent, "Call-ID") == calls.away.to_string(),
         "{sent}"
     );
 
-    // What was answered ends: it lasted 400 ms there and 600 ms here.
+    // The answered call ends: it lasted 400 ms there and 600 ms here.
     site.wait(600);
     lines.take();
     let bye = site.receive(ALICE, &calls.bye);
@@ -175,7 +177,7 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
     let ended = lines.text();
     assert!(ended.contains("call ended") && ended.contains("by=caller") && ended.contains("seconds=1.0"), "{ended}");
 
-    // What waited is judged by what it had shown and learnt before.
+    // The waiting requests keep the proofs and answers that they had.
     let answer = |site: &mut Site, ticket: u64| {
         site.database.last.store(ticket, Relaxed);
         site.answer()
@@ -205,13 +207,14 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
 }
 
 #[test]
-fn what_is_under_way_goes_on_in_another_process() {
+fn work_in_progress_continues_in_another_process() {
     let lines = Lines::catch();
     let calls = in_the_middle();
     go_on(&calls, &calls.bytes, lines);
 }
 
-/// The file beside this test has a bucket in the form of this version. A version that has none yet gets it here.
+/// Reads a file beside this test, which has a bucket in the format of this version. If there is none yet, the test
+/// writes it.
 #[test]
 fn a_record_of_this_version_is_taken_up() {
     let lines = Lines::catch();

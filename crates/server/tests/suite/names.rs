@@ -1,4 +1,4 @@
-//! Names of a domain: whichever of them a request uses, and with the address of the server, it is the same user.
+//! Names of a domain: a user is the same under each of them, and under the address of the server.
 
 use super::site::{ALICE, BOB, Site, line, response};
 
@@ -32,7 +32,7 @@ fn register(site: &mut Site, host: &str, call: usize) -> String {
     site.receive(BOB, &request("REGISTER", &uri, &user, &user, call))
 }
 
-/// Who registers under one name is reached under each.
+/// Users who register under one name are reached under each.
 #[test]
 fn a_user_is_one_under_each_name_of_the_domain() {
     let mut call = 0;
@@ -50,13 +50,13 @@ fn a_user_is_one_under_each_name_of_the_domain() {
                     let goes_on = format!("{method} sip:bob@{BOB} SIP/2.0\r\n");
                     assert!(sent.contains(&goes_on), "{domains} {registered} {host} {method}: {sent}");
                 }
-                // The phones of a user say nothing of its own state.
+                // The phones of a user do not answer for the user's own state.
                 call += 1;
                 let (from, to) = (format!("sip:bob@{host}"), format!("sip:bob@{registered}"));
                 let own = site.receive(BOB, &request("SUBSCRIBE", &to, &from, &to, call));
                 assert!(own.starts_with("SIP/2.0 489 "), "{domains} {registered} {host}: {own}");
             }
-            // One user: the other name shows the same binding, and takes it away.
+            // Both names mean one user: the other name shows the same binding, and removes it.
             call += 1;
             let gone = register(&mut site, hosts[0], call).replace("REGISTER", "");
             assert_eq!(gone.matches("Contact: ").count(), 1, "{gone}");
@@ -64,7 +64,7 @@ fn a_user_is_one_under_each_name_of_the_domain() {
     }
 }
 
-/// An address of the server is of no domain where it could be of two, and nothing leads on from there.
+/// An address of the server belongs to no domain if there are two, and leads nowhere.
 #[test]
 fn an_address_is_of_none_of_two_domains_unless_one_names_it() {
     let mut site = site(UNSTATED, "proxy.relay_for = \"everyone\"");
@@ -75,7 +75,7 @@ fn an_address_is_of_none_of_two_domains_unless_one_names_it() {
         let sent = site.receive(ALICE, &request("INVITE", &to, "sip:x@example.net", &to, 10 + call));
         assert!(sent.starts_with("SIP/2.0 404 "), "{host}: {sent}");
     }
-    // A port that is no listener's is another program, in the other cases too.
+    // A port without a listener is another program, in the other cases too.
     for domains in [SHORT, TENANTS] {
         let mut site = self::site(domains, "");
         assert!(register(&mut site, "example.org", 1).starts_with("SIP/2.0 200 "));
@@ -85,7 +85,7 @@ fn an_address_is_of_none_of_two_domains_unless_one_names_it() {
     }
 }
 
-/// A contact that names the user itself by another name of its domain would lead round.
+/// A contact that names the user itself by another name of its domain would make a loop.
 #[test]
 fn a_contact_with_another_name_of_its_user_is_refused_and_one_of_another_user_leads_on() {
     for domains in [LIST, TABLE, TENANTS] {
@@ -108,7 +108,7 @@ fn a_contact_with_another_name_of_its_user_is_refused_and_one_of_another_user_le
     }
 }
 
-/// A number of the office, called at the address of the server, is a number of the office: rules see the domain.
+/// A number of the office that is called at the address of the server is a number of the office: rules see the domain.
 #[test]
 fn a_carrier_calls_numbers_at_the_address_of_the_server() {
     const RULES: &str = "[[source]]\nname = \"carrier\"\nnetworks = [\"198.51.100.7\"]\ntrusted = true\n\

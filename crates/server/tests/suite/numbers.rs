@@ -1,4 +1,4 @@
-//! No spelling of a barred number passes a rule, and a user part with control characters passes no rule at all.
+//! Barred numbers in all spellings pass no rule, and a user part with control characters passes no rule at all.
 
 use crate::peer::{ends, goes, receive};
 use crate::site::{ALICE, Site, invite};
@@ -64,7 +64,7 @@ fn no_spelling_of_a_barred_number_reaches_the_gateway() {
 }
 
 #[test]
-fn what_a_user_asks_of_its_own_state_is_answered_with_the_packages_of_the_server() {
+fn a_subscription_of_a_user_to_its_own_state_is_answered_by_the_server() {
     let mut site = Site::new("auth.calls = false\n");
     site.register("<sip:bob@198.51.100.8:5060>");
     for method in ["SUBSCRIBE", "PUBLISH"] {
@@ -72,7 +72,7 @@ fn what_a_user_asks_of_its_own_state_is_answered_with_the_packages_of_the_server
         let sent = receive(&mut site, ALICE, &own(1).replace("alice@example.org", "bob@example.org"));
         let [(to, text)] = &sent[..] else { panic!("{sent:?}") };
         assert!(to == ALICE && text.starts_with("SIP/2.0 489 ") && text.contains("\r\nAllow-Events:"), "{text}");
-        // Another user's goes to the phone.
+        // The request of another user goes to the phone.
         let sent = receive(&mut site, ALICE, &own(2));
         assert!(sent.iter().any(|(_, text)| text.starts_with(&format!("{method} sip:bob@"))), "{sent:?}");
     }

@@ -4,7 +4,7 @@ use crate::accounting::rows;
 use crate::dialogs::{ack, answer_byes, answered, byes, counts, from_phone, of_alice, of_bob, request, within};
 use crate::site::{ALICE, BOB, Site, invite, line};
 
-/// The address of a second phone of alice, which has an account of its own.
+/// Address of a second phone of alice, which has an account of its own.
 const CAROL: &str = "203.0.113.99:5060";
 
 fn site() -> Site {
@@ -16,17 +16,18 @@ fn site() -> Site {
     site
 }
 
-/// The route set of a subscription of alice to Carol that has the Call-ID and the tag of alice's call: its route token leads to alice.
+/// Returns the route set of a subscription of alice to Carol with the Call-ID and the tag of alice's call. Its route
+/// token leads to alice.
 fn borrowed_route(site: &mut Site) -> String {
     let text = invite(1, 7, "Event: presence\r\n").replace("INVITE", "SUBSCRIBE").replacen("z9hG4bK", "z9hG4bKs", 1);
     let sent = site.receive(ALICE, &text);
-    // The phone of Carol is one more contact of the user whom she watches.
+    // Carol's phone is one more contact of the user whom alice watches.
     let subscribe = request(&sent, "SUBSCRIBE").to_owned();
     site.receive(BOB, &within(&subscribe, "200 OK"));
     line(&subscribe, "Record-Route").to_owned()
 }
 
-/// A request in bob's name from Carol to alice, by this route set.
+/// Sends a request in bob's name from Carol to alice, along this route set.
 fn forged(site: &mut Site, forwarded: &str, method: &str, more: &str, route: &str) -> String {
     let text = of_bob(method, forwarded, "bob", 9, more).replace(line(forwarded, "Record-Route"), route);
     let sent = site.receive(CAROL, &text);
@@ -48,7 +49,7 @@ fn a_bye_from_elsewhere_ends_no_call_until_its_party_has_ended_it() {
         let bye = forged(&mut site, &forwarded, "BYE", "", &route);
         site.receive(ALICE, &within(&bye, status));
         assert_eq!((counts(&site), limited(&site), rows(&mut site).0.len()), ((1, 0, 1), 1, 0), "{status}");
-        // Bob learns of it, and the call lasts until he has answered.
+        // The server asks bob, and the call lasts until he has answered.
         let targets: Vec<String> = byes(&site).into_iter().map(|(to, _)| to).collect();
         assert!(targets.contains(&BOB.to_owned()), "{status}: {targets:?}");
         let own = byes(&site);
@@ -65,7 +66,7 @@ fn a_bye_from_elsewhere_ends_no_call_until_its_party_has_ended_it() {
 #[test]
 fn a_target_refresh_from_elsewhere_changes_no_target() {
     let mut site = site();
-    // By the route token of an earlier call with the same Call-ID and tag.
+    // The route token of an earlier call with the same Call-ID and tag leads to alice.
     let (earlier, ok) = answered(&mut site, 1);
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
     site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
@@ -80,7 +81,7 @@ fn a_target_refresh_from_elsewhere_changes_no_target() {
         within(&update, "200 OK").replace("Content-Length", &format!("Contact: <sip:alice@{ALICE}>\r\nContent-Length"));
     let answer = site.receive(ALICE, &answer);
     assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
-    // By the seal of that Contact.
+    // The seal of that Contact leads to Carol.
     let contact = line(&update, "Contact").to_owned();
     let text = of_alice("BYE", &ok, 6, "").replacen(
         line(&ok, "Contact").trim_matches(['<', '>']),

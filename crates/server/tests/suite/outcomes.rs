@@ -1,4 +1,4 @@
-//! Outcomes of calls in metrics: at their callers, and at each gateway. A challenge is none, and a call has one.
+//! Outcomes of calls in metrics: at their callers, and at each gateway. A challenge is no outcome, and a call has one.
 
 use crate::decisions::{GATEWAY, SECOND, invite, site};
 use crate::peer::{answer, ends, goes, pass, receive, statuses};
@@ -8,7 +8,7 @@ use strowger_server::counters::CodeSums;
 
 const NUMBER: &str = "sip:4930@example.org";
 
-/// Calls lead to two gateways.
+/// Starts a server whose calls lead to two gateways.
 fn gateways() -> Site {
     site(&format!(
         "[[rule]]\nname = \"numbers\"\nwhen = \"exists number\"\nto = [\"sip:{GATEWAY}\", \"sip:{SECOND}\"]\n\
@@ -40,12 +40,12 @@ fn a_call_has_one_outcome_at_its_caller_and_one_at_each_gateway() {
     let mut site = gateways();
     let first = goes(&receive(&mut site, ALICE, &invite(1, NUMBER)));
     let second = goes(&receive(&mut site, GATEWAY, &answer(&first.1, 503, "")));
-    // The 2xx comes until its ACK does.
+    // The 2xx is repeated until its ACK comes.
     for _ in 0..3 {
         assert_eq!(statuses(&receive(&mut site, SECOND, &answer(&second.1, 200, "")), ALICE), [200]);
     }
     assert_eq!(counted(&site), (vec![(200, 1)], of(&[(GATEWAY, "503", 1), (SECOND, "200", 1)])));
-    // Both are silent.
+    // Both gateways are silent.
     goes(&receive(&mut site, ALICE, &invite(2, NUMBER)));
     pass(&mut site);
     pass(&mut site);

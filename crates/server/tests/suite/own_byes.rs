@@ -21,7 +21,7 @@ fn byes(site: &Site) -> Vec<(String, String)> {
     all.filter(|(_, text)| text.starts_with("BYE ")).collect()
 }
 
-/// The operator ends the only call. Returns the BYEs to alice and to bob.
+/// Ends the only call as an operator does. Returns the BYEs to alice and to bob.
 fn end(site: &mut Site) -> [String; 2] {
     let id = site.engines[0].list_calls(site.now, 0, 9, None).calls[0].id;
     site.work(|engine, now, out| assert!(engine.end_call(now, id, out)));
@@ -35,7 +35,7 @@ fn both(site: &Site) -> [String; 2] {
     [to(ALICE), to(BOB)]
 }
 
-/// The call counts, and has no record.
+/// Asserts that the call counts, and has no record.
 #[track_caller]
 fn stands(site: &mut Site, what: &str) {
     let limited: u32 = site.shared.call_limits.list().iter().map(|(_, calls)| calls).sum();
@@ -75,7 +75,8 @@ fn a_call_that_the_server_ends_stands_until_each_party_has_ended_it() {
             status => drop(site.receive(ALICE, &within(&to_alice, status))),
         }
         let cdr = has_ended(&mut site, &what);
-        // A 2xx says when a party has ended the call. One that does not know the call, or says nothing, has ended it before.
+        // A 2xx tells when a party has ended the call. A party that does not know the call, or is silent, has ended it
+        // before.
         let after = match (alice, bob) {
             ("200 OK", _) => 5_400,
             (_, "200 OK") => 5_200,
@@ -154,7 +155,7 @@ fn a_bye_of_the_server_that_is_refused_is_sent_again() {
         let [(to, again)] = &byes(&site)[..] else { panic!("{status}: {:?}", byes(&site)) };
         let number =
             |text: &str| line(text, "CSeq").split(' ').next().and_then(|n| n.parse::<u32>().ok()).expect("a number");
-        // Beyond each number that passes: the phone may have seen more of the caller than this server.
+        // Above each CSeq that passes: the phone may have seen more of the caller than this server.
         assert!(to == BOB && number(again) > i32::MAX as u32 - 1_024, "{again}");
         let info = site.receive(ALICE, &of_alice("INFO", &ok, number(&to_bob) + 1, ""));
         assert!(info.starts_with("SIP/2.0 481 "), "{info}");
@@ -185,11 +186,11 @@ fn the_byes_of_the_server_are_bounded() {
     numbers.dedup();
     assert_eq!((sent, numbers.len(), site.shared.counts().byes), (4, 4, 5));
     let cdr = has_ended(&mut site, "refused to the last");
-    // Until then it may have gone on.
+    // Until then the party may have continued.
     assert_eq!(cdr.end, Some(site.now.wall));
 }
 
-/// The next process, some time later, with the only call of this one.
+/// Starts the next process, some time later, with the only call of this one.
 fn next_process(site: &mut Site, settings: &str) -> Site {
     use strowger_server::calls::read_kept;
     use strowger_server::engine::Effect;
@@ -224,7 +225,7 @@ fn an_end_goes_on_in_the_next_process() {
     assert!(next.receive(ALICE, &invite(2, 1, "")).contains("INVITE sip:bob@"));
 }
 
-/// A party that had refused a BYE of the process before has lost the dialog since: it went on until then.
+/// A party that had refused a BYE of the earlier process has lost the dialog since: it continued until then.
 #[test]
 fn a_party_that_refused_a_bye_went_on_until_the_next_process() {
     let settings = format!("dialogs.folder = \"calls\"\n{LIMITED}");
@@ -248,7 +249,7 @@ fn a_party_that_refused_a_bye_went_on_until_the_next_process() {
     }
 }
 
-/// A party that has lost the dialog gets a BYE too. Its answer says nothing of the other party.
+/// A party that has lost the dialog gets a BYE too. Its response says nothing about the other party.
 #[test]
 fn the_answer_of_a_party_that_has_lost_the_dialog_ends_it_there_alone() {
     let mut site = with_bob(LIMITED);
@@ -270,7 +271,7 @@ fn the_answer_of_a_party_that_has_lost_the_dialog_ends_it_there_alone() {
     site.wait(600);
     let [(_, again)] = &byes(&site)[..] else { panic!("{:?}", byes(&site)) };
     site.receive(BOB, &within(again, "481 Gone"));
-    // Until then he may have gone on.
+    // Until then he may have continued.
     let now = site.now.wall;
     assert_eq!(has_ended(&mut site, "bob has ended it").end, Some(now));
 }

@@ -1,8 +1,8 @@
-//! Peers of a server: what reaches them, and what they answer.
+//! Peers of a server: messages that they get, and their responses.
 
 use crate::site::{ALICE, Site};
 
-/// What left, each with its address; 100s do not count.
+/// Returns the sent messages except 100s, each with its address.
 pub(crate) fn sent(site: &Site) -> Vec<(String, String)> {
     let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
     let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
@@ -14,14 +14,14 @@ pub(crate) fn receive(site: &mut Site, from: &str, text: &str) -> Vec<(String, S
     sent(site)
 }
 
-/// Every transaction ends.
+/// Waits until every transaction has ended.
 pub(crate) fn pass(site: &mut Site) {
     for _ in 0..40 {
         site.wait(1_000);
     }
 }
 
-/// The answer of a peer to a request that it got.
+/// Writes the response of a peer to a request that it got.
 pub(crate) fn answer(request: &str, status: u16, more: &str) -> String {
     let lines: Vec<&str> = request.split("\r\n").collect();
     let is_copied = |line: &&&str| {
@@ -36,12 +36,12 @@ pub(crate) fn status(text: &str) -> Option<u16> {
     text.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()
 }
 
-/// The statuses that this address gets.
+/// Returns the statuses that this address gets.
 pub(crate) fn statuses(sent: &[(String, String)], to: &str) -> Vec<u16> {
     sent.iter().filter(|(at, _)| at == to).filter_map(|(_, text)| status(text)).collect()
 }
 
-/// The INVITEs that leave, each with its address.
+/// Returns the INVITEs that leave, each with its address.
 pub(crate) fn invites(sent: &[(String, String)]) -> Vec<&(String, String)> {
     sent.iter().filter(|(_, text)| text.starts_with("INVITE ")).collect()
 }
@@ -50,7 +50,7 @@ pub(crate) fn uri(text: &str) -> &str {
     text.split(' ').nth(1).unwrap_or_default()
 }
 
-/// Where a call goes: the one INVITE that leaves.
+/// Returns the only INVITE that leaves, with its address.
 #[track_caller]
 pub(crate) fn goes(sent: &[(String, String)]) -> (String, String) {
     let [one] = invites(sent)[..] else { panic!("{sent:?}") };
@@ -58,7 +58,7 @@ pub(crate) fn goes(sent: &[(String, String)]) -> (String, String) {
     one.clone()
 }
 
-/// The caller gets this, and the call goes nowhere.
+/// Asserts that the caller gets this status, and the call goes nowhere.
 #[track_caller]
 pub(crate) fn ends(sent: &[(String, String)], status: u16) {
     assert_eq!((statuses(sent, ALICE), invites(sent).len()), (vec![status], 0), "{sent:?}");

@@ -1,11 +1,12 @@
-//! Another configuration reaches an engine while requests wait, ring and come: each goes by the one with which it came.
+//! Change of the configuration while requests wait, ring and arrive: each request keeps the configuration with which it
+//! came.
 
 use crate::site::*;
 use std::sync::Arc;
 use strowger_core::call;
 use strowger_server::engine::Answer;
 
-/// A site at which bob has two phones, the second to be tried after the first.
+/// Starts a site at which bob has two phones, the second to be tried after the first.
 fn site(settings: &str) -> Site {
     let mut site = Site::new(settings);
     site.register(&format!("<sip:bob1@{BOB}>;q=1.0"));
@@ -14,7 +15,7 @@ fn site(settings: &str) -> Site {
 }
 
 #[test]
-fn what_comes_goes_by_the_new_one() {
+fn new_requests_use_the_new_policy() {
     let mut site = site(ONE);
     let before = site.receive(ALICE, &invite(1, 1, ""));
     assert_eq!(line(&before, "Server"), "one");
@@ -36,7 +37,7 @@ fn a_request_that_waits_keeps_its_own() {
     assert_eq!(site.receive(ALICE, &text), "", "it waits for the database");
     site.reload(TWO);
     assert_eq!(is_forwarded_by(&site.answer()), "one");
-    // The nonce of before is as good as it was.
+    // The earlier nonce is still valid.
     let text = authorized(2, &challenged, 2);
     assert_eq!(site.receive(ALICE, &text), "");
     assert_eq!(is_forwarded_by(&site.answer()), "two");
@@ -65,7 +66,7 @@ fn a_request_that_waits_keeps_its_own_in_another_shard() {
 }
 
 #[test]
-fn what_waits_is_not_counted_again_in_another_shard() {
+fn waiting_messages_are_not_counted_again_in_another_shard() {
     let mut site = site(ONE);
     let challenged = site.receive(ALICE, &invite(0, 1, ""));
     let text = authorized(1, &challenged, 1);
@@ -113,11 +114,11 @@ fn a_request_that_rings_keeps_its_own() {
     assert!(first.contains("INVITE sip:bob1@") && is_forwarded_by(&first) == "one", "{first}");
     let one = Arc::downgrade(&site.shared.policy());
     site.reload(&format!("{TWO}{free}"));
-    // The phone refuses, and the next one is tried: what it gets is written as the first was.
+    // The phone refuses, and the next one is tried: its request is written like the first.
     let request = first[first.find("INVITE").expect("it was forwarded")..].to_owned();
     let second = site.receive(BOB, &response(&request, "486 Busy Here"));
     assert!(second.contains("INVITE sip:bob2@") && is_forwarded_by(&second) == "one", "{second}");
-    // Another request rings by the other.
+    // Another request rings under the other configuration.
     let other = site.receive(ALICE, &invite(2, 1, ""));
     assert!(other.contains("INVITE sip:bob1@") && is_forwarded_by(&other) == "two", "{other}");
     assert!(
@@ -137,7 +138,7 @@ fn a_policy_that_nothing_goes_by_is_forgotten() {
     let waits = Arc::downgrade(&site.shared.policy());
     let passed = site.reload(TWO);
     site.reload(ONE);
-    // A shard frees none: data sets are large.
+    // A shard frees no policy: data sets are large.
     assert_eq!((waits.strong_count() > 1, passed.strong_count()), (true, 1));
     site.shared.drop_retired();
     assert_eq!((waits.strong_count() > 1, passed.strong_count()), (true, 0));
@@ -180,7 +181,7 @@ fn other_data_are_a_policy_that_differs_in_nothing_else() {
     let set = strowger_rules::Set::new(strowger_rules::Kind::Texts, [("bob", None::<&str>)]).expect("a set");
     let policy = site.shared.set_decisions(Arc::new(decisions.with_set("closed", Arc::new(set))));
     assert_eq!((site.shared.reloads(), site.shared.configurations()), (1, 0));
-    // Until the shard has it, the data of before count.
+    // Until the shard has the policy, the earlier data count.
     assert_eq!(is_forwarded_by(&site.receive(ALICE, &invite(2, 1, ""))), "one");
     let (now, answer) = (site.now, Answer::Policy(policy));
     site.work(|engine, _, out| engine.answered(now, answer, out));

@@ -1,4 +1,5 @@
-//! Which targets a peer may name: in each place where one can stand, in each form that an address has, from senders of each scope.
+//! Targets that a peer may name: in each place where one can stand, in each form of an address, from senders of each
+//! scope.
 
 use crate::peer::{answer, receive, sent, status};
 use crate::site::{SERVER, Site, line};
@@ -15,10 +16,11 @@ pub(crate) const LOOPBACK: &str = "127.0.0.1:5080";
 const OWN: &str = "192.0.2.1:5080";
 pub(crate) const PHONE: &str = "198.51.100.8:5060";
 
-/// Settings that refuse nothing: every refusal is one of reach.
+/// Settings that refuse nothing, so that every refusal is one of reach.
 pub(crate) const OPEN: &str = "proxy.relay_for = \"everyone\"\nauth.calls = false\nproxy.loop_detection = false\n";
 
-/// A server with listeners at a public address and on loopback, interfaces of each kind, and services that it uses.
+/// Starts a server with listeners at a public address and on loopback, interfaces of each kind, and services that it
+/// uses.
 pub(crate) fn site(settings: &str) -> Site {
     let listen = ["udp:192.0.2.1:5060", "tcp:192.0.2.1:5060", "udp:127.0.0.1:5070", "tcp:127.0.0.1:5070"];
     let mut site = Site::start(
@@ -30,7 +32,7 @@ pub(crate) fn site(settings: &str) -> Site {
     site
 }
 
-/// The server hears of other interfaces and other services.
+/// Gives the server other interfaces and other services.
 pub(crate) fn take(site: &mut Site, interfaces: &[&str], services: &[&str]) {
     let interfaces: Vec<IpAddr> = interfaces.iter().map(|ip| ip.parse().expect("an address")).collect();
     let services = services.iter().map(|service| service.parse().expect("an address"));
@@ -61,7 +63,8 @@ pub(crate) fn message(uri: &str, from: &str, lines: &str) -> String {
     )
 }
 
-/// Targets to which a request of this sender is forwarded, each name resolved to these addresses. Without a target it is answered with a failure.
+/// Returns the targets to which a request of this sender is forwarded, with each name resolved to these addresses. A
+/// request without a target must be answered with a failure.
 pub(crate) fn goes(site: &mut Site, from: &str, text: &str, names: &[&str]) -> Vec<String> {
     let mut all = receive(site, from, text);
     all.extend(resolved(site, names));
@@ -72,7 +75,7 @@ pub(crate) fn goes(site: &mut Site, from: &str, text: &str, names: &[&str]) -> V
     to
 }
 
-/// Messages that leave when each requested name is resolved to these addresses.
+/// Resolves each requested name to these addresses. Returns the messages that leave.
 pub(crate) fn resolved(site: &mut Site, names: &[&str]) -> Vec<(String, String)> {
     let mut all = Vec::new();
     while let Some(at) = site.engines[0].effects.iter().position(|effect| matches!(effect, Effect::Resolve { .. })) {
@@ -86,7 +89,7 @@ pub(crate) fn resolved(site: &mut Site, names: &[&str]) -> Vec<(String, String)>
     all
 }
 
-/// Forms of addresses that no peer from elsewhere may name.
+/// Forms of addresses that no foreign peer may name.
 const INNER: [&str; 34] = [
     "127.0.0.1",
     "127.0.0.2",
@@ -124,7 +127,7 @@ const INNER: [&str; 34] = [
     "[2001:db8::5efe:10.0.0.1]",
 ];
 
-/// How a MESSAGE names a host and a port, by this transport.
+/// Returns the ways in which a MESSAGE names a host and a port, by this transport.
 fn ways(host: &str, port: u16, transport: &str) -> Vec<(String, String)> {
     let there = format!("{host}:{port};transport={transport}");
     vec![
@@ -147,7 +150,7 @@ fn no_peer_of_the_world_names_an_inner_address() {
             assert!(none.is_empty(), "{uri} {lines} {none:?}");
         }
     }
-    // An address of the world may be named.
+    // Any peer may name an address of the world.
     for (uri, lines) in ways("203.0.113.9", 6380, "udp") {
         assert_eq!(goes(&mut site, WORLD, &message(&uri, WORLD, &lines), &[]), ["203.0.113.9:6380"], "{uri} {lines}");
     }
@@ -167,7 +170,7 @@ fn a_name_is_judged_by_each_of_its_addresses() {
     }
 }
 
-/// When the first address is silent, the next is none that was refused.
+/// Refused addresses are not tried when the first address is silent.
 #[test]
 fn no_refused_address_is_tried_after_others() {
     let mut site = site("");
@@ -182,12 +185,12 @@ fn no_refused_address_is_tried_after_others() {
 }
 
 #[test]
-fn who_is_in_a_network_names_its_addresses() {
+fn peers_in_a_network_name_its_addresses() {
     let mut site = site("");
     for (from, reached, refused) in [
         (LAN, &["10.1.2.8:5060", "192.168.7.7:5060", "203.0.113.9:5060"][..], &["10.1.2.3:22", "169.254.0.9:80"][..]),
         (LAN, &["100.64.1.9:5060"], &[]),
-        // A customer of a carrier, outside of the operator's networks.
+        // A customer of a carrier, outside the operator's networks.
         (
             "100.64.0.7:5060",
             &["100.64.1.9:5060", "100.127.0.9:5060", "203.0.113.9:5060"],
@@ -224,7 +227,7 @@ fn no_peer_names_a_service() {
             assert!(goes(&mut site, from, &text, &[service]).is_empty(), "{from} {service}");
         }
     }
-    // A response goes back to the source, not to the port of a service that the Via names.
+    // A response goes to the source, not to the port of a service in the Via.
     let text = message("sip:x@127.0.0.1:6379", "127.0.0.1:6379", "").replace(";rport", "");
     let answered = receive(&mut site, LOOPBACK, &text);
     assert!(!answered.is_empty() && answered.iter().all(|(to, _)| to == LOOPBACK), "{answered:?}");
@@ -259,7 +262,7 @@ fn networks_of_the_configuration_are_reachable() {
     }
 }
 
-/// A network of a source opens neither a service in it nor a port of this machine.
+/// Networks of a source open neither a service in them nor a port of this machine.
 #[test]
 fn a_network_of_a_source_opens_no_service() {
     let mut site = site("[[source]]\nname = \"lan\"\nnetworks = [\"10.1.0.0/16\"]\n");
@@ -280,7 +283,7 @@ fn an_address_of_the_machine_may_change() {
     assert!(goes(&mut site, WORLD, &text(), &[]).is_empty());
 }
 
-/// The AOR of a user who registers from there with this Contact, and these lines.
+/// Registers a user from this address with this Contact and these lines. Returns the AOR of the user.
 fn registered(site: &mut Site, from: &str, contact: &str, lines: &str) -> String {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let user = format!("sip:u{}@example.org", NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
@@ -294,7 +297,7 @@ fn registered(site: &mut Site, from: &str, contact: &str, lines: &str) -> String
     user
 }
 
-/// A binding leads only where the sender of its REGISTER may, for every sender of requests.
+/// Bindings lead only where the sender of their REGISTER may, for every sender of requests.
 #[test]
 fn what_is_registered_is_judged_by_where_it_was_registered() {
     let mut site = site("registrar.path = \"keep\"\n");
@@ -311,7 +314,7 @@ fn what_is_registered_is_judged_by_where_it_was_registered() {
             let user = registered(&mut site, WORLD, contact, lines);
             for from in [WORLD, LAN, LOOPBACK] {
                 let to = goes(&mut site, from, &message(&user, from, ""), &[]);
-                // A phone that says where it cannot be reached is reached where it sends from.
+                // A phone with an unreachable Contact is reached at its source.
                 assert!(to.is_empty() || to == [WORLD], "{host} {contact} {lines} {to:?}");
             }
         }
@@ -320,7 +323,7 @@ fn what_is_registered_is_judged_by_where_it_was_registered() {
             assert!(goes(&mut site, from, &message(&named, from, ""), &[&there]).is_empty(), "{host} {from}");
         }
     }
-    // A telephone at a private address, and one on this machine, are reached by the world.
+    // The world reaches a telephone at a private address, and one on this machine.
     for (from, contact) in [
         (LAN, "sip:u@10.1.2.7:5060"),
         (LAN, "sip:u@10.1.2.7:5066"),
@@ -339,7 +342,8 @@ fn what_is_registered_is_judged_by_where_it_was_registered() {
     assert_eq!(goes(&mut site, WORLD, &message(&translated, WORLD, ""), &[]), ["198.51.100.9:40000"]);
 }
 
-/// A call from there to a phone, whose 200 has these lines: what both say leads the requests of the other.
+/// Makes a call to a phone, whose 200 has these lines. Returns the targets of a request to the caller, and of one to
+/// the callee.
 fn in_call(site: &mut Site, from: &str, caller: &str, callee: &str) -> (Vec<String>, Vec<String>) {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -396,13 +400,14 @@ fn the_parties_of_a_call_lead_no_request_further_in() {
             assert_eq!((&*to_caller, to_callee.len()), (&[WORLD.to_owned()][..], 0), "{said}");
         }
     }
-    // The party of a private network is reached there from the world.
+    // The world reaches the party in a private network there.
     let (to_caller, _) =
         in_call(&mut site, LAN, "Contact: <sip:p@10.1.2.77:5060>\r\n", &format!("Contact: <sip:p@{PHONE}>\r\n"));
     assert_eq!(to_caller, ["10.1.2.77:5060"]);
 }
 
-/// RFC 5589 section 7: who transfers names a party by the Contact that it knows from its call with that party.
+/// Transfer of RFC 5589 section 7: the transferor names a party by the Contact that it knows from its call with that
+/// party.
 #[test]
 fn a_contact_that_this_server_handed_out_leads_a_third_party_there() {
     const THIRD: &str = "198.51.100.20:5060";
@@ -431,7 +436,7 @@ fn a_contact_that_this_server_handed_out_leads_a_third_party_there() {
         let got = receive(&mut site, THIRD, &replaces(sealed));
         let (_, invite) = got.iter().find(|(at, _)| at == LAN).unwrap_or_else(|| panic!("{got:?}"));
         assert!(invite.starts_with(&format!("INVITE {phone} SIP/2.0\r\n")), "the phone sees its own Contact: {invite}");
-        // The seal is for this Contact, and a peer that names it itself has none.
+        // The seal is valid for this Contact only, and a peer that names the Contact itself has none.
         for uri in [
             phone.to_owned(),
             sealed.replace("10.1.2.7", "10.1.2.77"),

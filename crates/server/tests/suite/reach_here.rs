@@ -1,4 +1,5 @@
-//! Targets that a peer names by way of this server itself, or of a web server on its machine: the peer still counts as one of the world.
+//! Targets that a peer names by way of this server itself, or of a web server on its machine. The peer still counts as
+//! one of the world.
 
 use crate::peer::{answer, receive, sent, status};
 use crate::reach::{LOOPBACK, OPEN, PHONE, WORLD, goes, message, resolved, site, take};
@@ -8,7 +9,8 @@ use strowger_core::{Arrival, Flow, ListenerId, Now, Transport};
 /// Targets that a peer of the world may not name.
 const INNER: [&str; 4] = ["127.0.0.1:6380", "10.1.2.7:6380", "192.0.2.1:6380", "169.254.169.254:80"];
 
-/// Request of the server to itself for this request of the world, by a name that resolves to its listener.
+/// Returns the request that the server sends to itself for this request of the world, by a name that resolves to its
+/// listener.
 fn to_itself(site: &mut Site, text: &str) -> String {
     let mut all = receive(site, WORLD, text);
     all.extend(resolved(site, &[SERVER]));
@@ -25,7 +27,7 @@ fn what_this_server_sends_to_itself_names_no_inner_address() {
             ("sip:x@far.example.com".to_owned(), format!("Route: <sip:a;maddr=own.example.com>, <sip:{target}>\r\n")),
             (format!("sip:x@{target}"), "Route: <sip:own.example.com>\r\n".to_owned()),
         ] {
-            // By TCP it comes from any port.
+            // By TCP the request comes from any port.
             for from in [SERVER, "192.0.2.1:40000"] {
                 let again = to_itself(&mut site, &message(&uri, WORLD, &lines));
                 assert!(goes(&mut site, from, &again, &[]).is_empty(), "{uri} {lines}");
@@ -42,7 +44,7 @@ fn what_this_server_sends_to_itself_names_no_inner_address() {
     assert_eq!(goes(&mut site, SERVER, &again, &[]), ["203.0.113.9:5060"]);
 }
 
-/// A call that passes this server twice, to a phone whose 200 has this Contact.
+/// Makes a call that passes this server twice, to a phone whose 200 has this Contact.
 fn twice_here(site: &mut Site, caller: &str, callee: &str) -> (String, String) {
     let invite = message(&format!("sip:b@{PHONE}"), WORLD, "Route: <sip:own.example.com>\r\n");
     let invite =
@@ -57,7 +59,7 @@ fn twice_here(site: &mut Site, caller: &str, callee: &str) -> (String, String) {
     (got, said)
 }
 
-/// An INFO in the dialog of this message, to its Contact by its Record-Routes.
+/// Writes an INFO in the dialog of this message, to its Contact along its Record-Routes.
 fn info(text: &str, is_to_callee: bool) -> String {
     let contact = line(text, "Contact").trim_start_matches('<').split('>').next().unwrap_or_default().to_owned();
     let mut routes: Vec<&str> = text.split("\r\n").filter_map(|line| line.strip_prefix("Record-Route: ")).collect();
@@ -90,7 +92,7 @@ fn in_a_call_that_passes_twice_no_party_names_an_inner_address() {
     }
 }
 
-/// Messages that leave for this message of a browser behind a web server on this machine.
+/// Returns the messages that leave for this message of a browser behind a web server on this machine.
 fn by_browser(site: &mut Site, listener: u16, text: &str) -> Vec<(String, String)> {
     let remote = LOOPBACK.parse().expect("an address");
     let arrival = Arrival { transport: Transport::Ws, listener: ListenerId(listener), remote, flow: None };
@@ -119,7 +121,7 @@ fn a_browser_counts_as_one_of_the_world() {
             assert!(all.iter().all(|(_, text)| status(text).is_some_and(|status| status >= 300)), "{uri} {all:?}");
         }
     }
-    // A phone on this machine, which registered there, is reached by all.
+    // All senders reach a phone on this machine that registered from there.
     let register = format!(
         "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP {LOOPBACK};branch=z9hG4bKr\r\nFrom: <sip:in@example.org>;tag=b\r\n\
          To: <sip:in@example.org>\r\nCall-ID: in\r\nCSeq: 1 REGISTER\r\nContact: <sip:in@{LOOPBACK}>;expires=3600\r\n\
@@ -130,7 +132,7 @@ fn a_browser_counts_as_one_of_the_world() {
     assert!(all.iter().any(|(to, text)| to == LOOPBACK && text.starts_with("MESSAGE ")), "{all:?}");
 }
 
-/// Response of a WebSocket peer in the network of this server.
+/// Receives a message of a WebSocket peer in the network of this server.
 fn by_web_peer(site: &mut Site, listener: u16, text: &str) -> Vec<(String, String)> {
     let remote = WEB_PEER.parse().expect("an address");
     let flow = Some(Flow { node: 0, process: 1, shard: 0, slot: 3, generation: 9 });
@@ -142,8 +144,8 @@ fn by_web_peer(site: &mut Site, listener: u16, text: &str) -> Vec<(String, Strin
 /// Address of a WebSocket peer in the network of this server.
 const WEB_PEER: &str = "10.1.2.7:8088";
 
-/// A rule names a WebSocket peer by its address: the Contact of that peer reaches as far as the address. One that connects to this server may
-/// be a web server before browsers of the world.
+/// A rule names a WebSocket peer by its address: the Contact of that peer reaches as far as the address. A peer that
+/// connects to this server may be a web server in front of browsers of the world.
 #[test]
 fn a_websocket_peer_that_this_server_called_counts_by_its_address() {
     let rule = format!(
@@ -175,7 +177,7 @@ fn a_websocket_peer_that_this_server_called_counts_by_its_address() {
     }
 }
 
-/// The networks of a phone and of this server may use the same private addresses.
+/// Networks of a phone and of this server may use the same private addresses.
 #[test]
 fn a_phone_behind_a_translator_may_have_an_address_of_this_server() {
     let mut site = site("");
@@ -189,7 +191,7 @@ fn a_phone_behind_a_translator_may_have_an_address_of_this_server() {
         assert_eq!(status(&receive(&mut site, &from, &register)[0].1), Some(200), "{contact}");
         assert_eq!(goes(&mut site, WORLD, &message(&user, WORLD, ""), &[]), [from]);
     }
-    // From this machine it names this server.
+    // From this machine the address names this server.
     let register = format!(
         "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP {LOOPBACK};branch=z9hG4bKr\r\nFrom: <sip:in@example.org>;tag=b\r\n\
          To: <sip:in@example.org>\r\nCall-ID: in\r\nCSeq: 1 REGISTER\r\nContact: <sip:in@127.0.0.1:5070>\r\nContent-Length: 0\r\n\r\n"

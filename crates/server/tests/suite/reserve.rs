@@ -1,4 +1,4 @@
-//! Where a bound is reached, requests that prove their dialog pass all the same.
+//! Reserve of requests that prove their dialog: they pass when a bound is reached.
 
 use crate::dialogs::{answered, from_phone, of_alice, of_bob, request};
 use crate::peer::{receive, status};
@@ -13,7 +13,7 @@ fn site(settings: &str) -> Site {
     site
 }
 
-/// INVITEs from this address ring until one is refused. Returns how many ring.
+/// Makes INVITEs from this address ring until one is refused. Returns the number of ringing INVITEs.
 fn fill(site: &mut Site, from: &str) -> u32 {
     for number in 1_000..60_000 {
         let text = invite(number, 1, "").replace(ALICE, from).replace("alice@example.org", "eve@example.net");
@@ -30,7 +30,7 @@ fn reserved(site: &Site) -> u64 {
     site.shared.counts().reserved
 }
 
-/// Whether it reaches bob's phone; else it was answered 503.
+/// Returns whether a request reaches bob's phone; otherwise it was answered 503.
 fn passes(site: &mut Site, from: &str, method: &str, text: &str) -> bool {
     let sent = receive(site, from, text);
     let is_forwarded = sent.iter().any(|(_, text)| text.starts_with(&format!("{method} ")));
@@ -86,7 +86,7 @@ fn what_proves_no_dialog_has_no_reserve() {
 
 #[test]
 fn forged_requests_of_a_source_do_not_make_its_bye_fail() {
-    // A trunk, or a proxy in front of the server for which all calls are of one source.
+    // The source is a trunk, or a proxy in front of the server: all calls come from it.
     let mut site = site("limits.request_memory_per_source = \"128 KiB\"\n");
     let (forwarded, ok) = answered(&mut site, 1);
     let rings = fill(&mut site, &ALICE.replace(":5060", ":6060"));

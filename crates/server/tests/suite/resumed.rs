@@ -1,4 +1,5 @@
-//! Calls that an earlier process tracked and kept nowhere: the first INVITE within one needs no password, and begins a call in the table.
+//! Calls that an earlier process tracked and did not keep: the first INVITE within one needs no password, and begins a
+//! call in the table.
 
 use crate::call_beginnings::{GATEWAY, Office, reaches};
 use crate::dialogs::{answer_byes, of_alice, of_bob};
@@ -6,7 +7,8 @@ use crate::site::ALICE;
 
 const CONTACT: &str = "Contact: <sip:alice@198.51.100.7:5060>\r\n";
 
-/// An answered call, the request that the gateway got, the response that alice got, and the next process, ten seconds later.
+/// Returns the next process, ten seconds after an answered call, the request that the gateway got, and the response
+/// that alice got.
 fn after_restart(settings: &str) -> (Office, String, String) {
     let mut office = Office::new(settings);
     let (forwarded, ok) = office.dialog("INVITE", "200 OK");
@@ -37,7 +39,7 @@ fn a_resumed_call_counts_and_is_recorded_from_its_answer() {
     office.site.wait(1_000);
     office.answer(&sent, "200 OK");
     assert_eq!((office.counted(), office.records().len()), (1, 0));
-    // Later requests are of that call.
+    // Later requests belong to that call.
     office.site.wait(2_000);
     let sent = passes(&mut office, &ok, 6);
     office.answer(&sent, "200 OK");
@@ -51,7 +53,7 @@ fn a_resumed_call_counts_and_is_recorded_from_its_answer() {
     assert_eq!(record.answer.expect("an answer") - record.setup, 1_000);
     assert_eq!(record.end.expect("an end") - record.answer.expect("an answer"), 5_000);
     assert_eq!(office.counted(), 0);
-    // It has ended here: its route token opens no other call.
+    // The call has ended here: its route token opens no other call.
     let (is_challenged, sent) = office.send(&of_alice("INVITE", &ok, 8, CONTACT));
     assert!(is_challenged, "{sent}");
 }
@@ -108,7 +110,7 @@ fn a_callee_resumes_a_call_as_well() {
     let sent = office.site.receive(GATEWAY, &again);
     let sent = reaches(&sent, "INVITE").to_owned();
     assert!(sent.starts_with("INVITE sip:alice@"), "{sent}");
-    // While that is under way, the other party begins no second call of the dialog.
+    // While that INVITE is open, the other party begins no second call of the dialog.
     let (is_challenged, other) = office.send(&of_alice("INVITE", &ok, 5, CONTACT));
     assert!(is_challenged, "{other}");
     let response = crate::dialogs::within(&sent, "200 OK");
@@ -128,7 +130,7 @@ fn a_callee_resumes_a_call_as_well() {
 fn rules_do_not_end_a_resumed_call() {
     let mut office = Office::new("");
     let (_, ok) = office.dialog("INVITE", "200 OK");
-    let settings = "[[rule]]\nname = \"nobody\"\nanswer = 403\n";
+    let settings = "[[rule]]\nname = \"refuses\"\nanswer = 403\n";
     let mut next = office.next(10, settings);
     let sent = passes(&mut next, &ok, 5);
     next.answer(&sent, "200 OK");
@@ -136,7 +138,8 @@ fn rules_do_not_end_a_resumed_call() {
     assert_eq!(next.records().len(), 1);
 }
 
-/// From may change within a dialog (RFC 4916). The record has no user if the route token states another account.
+/// The user of a resumed call: From may change within a dialog (RFC 4916). The record has no user if the route token
+/// states another account.
 #[test]
 fn a_resumed_call_has_the_user_that_its_route_token_states() {
     let (mut office, _, ok) = after_restart("");

@@ -1,4 +1,4 @@
-//! No account and no source fills the table of calls alone.
+//! Shares of the table of calls: no account and no source fills it alone.
 
 use crate::dialogs::{counts, from_phone, of_alice, request, within};
 use crate::peer::{receive, status};
@@ -28,12 +28,12 @@ fn unknown_calls(site: &mut Site, from: &str, number: u32) -> bool {
     true
 }
 
-/// Calls from addresses that this gives, until one is refused.
+/// Makes calls from the addresses of `from` until one is refused. Returns their number.
 fn fill(site: &mut Site, first: u32, from: impl Fn(u32) -> String) -> u64 {
     (first..).take_while(|number| unknown_calls(site, &from(*number), *number)).count() as u64
 }
 
-/// Carol's phone is at bob's address.
+/// Registers Carol's phone at bob's address.
 fn register_carol(site: &mut Site) {
     let mut register = String::new();
     write!(
@@ -66,7 +66,7 @@ fn calls_that_have_ended_take_no_share() {
 #[test]
 fn calls_of_one_source_or_to_one_account_leave_room_for_others() {
     for from in [
-        // One address, a network of IPv6, and many addresses that call one account.
+        // One address, an IPv6 network, and many addresses that call one account.
         (|_| "203.0.113.9:5060".to_owned()) as fn(u32) -> String,
         |number| format!("[2001:db8::{number:x}]:5060"),
         |number| format!("203.0.113.{}:5060", number % 250),
@@ -92,7 +92,7 @@ fn calls_of_an_account_count_for_it_from_wherever_they_come() {
     let challenged = site.receive(ALICE, &invite(1, 1, ""));
     let mut calls = 0;
     for number in 2..60 {
-        // Each to another number at an outside place, so that no callee has many.
+        // Each call goes to another number at a foreign address, so that no callee has many.
         let (from, uri) = (format!("198.51.100.{}:5060", 100 + number), format!("sip:n{number}@198.51.100.8"));
         let challenged = match number {
             2 => challenged.clone(),

@@ -1,4 +1,4 @@
-//! A server of two engines, a database that always has to be waited for, alice's phone, which calls, and bob's.
+//! Server of two engines, with a database that never answers at once, alice's phone, which calls, and bob's.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,7 +24,7 @@ pub(crate) const SERVER: &str = "192.0.2.1:5060";
 pub(crate) const ALICE: &str = "198.51.100.7:5060";
 pub(crate) const BOB: &str = "198.51.100.8:5060";
 
-/// Two configurations that are told apart by what they write ([`is_forwarded_by`]).
+/// Configurations that write different texts ([`is_forwarded_by`]).
 pub(crate) const ONE: &str =
     "server.software = \"one\"\nproxy.max_forwards = 11\nproxy.record_route = true\nproxy.fork_timeout = \"5s\"\n";
 pub(crate) const TWO: &str =
@@ -33,11 +33,11 @@ pub(crate) const TWO: &str =
 /// Key of the hash that names the bucket of a call.
 pub(crate) const CALL_SECRET: u32 = 7;
 
-/// A database that always has to be waited for.
+/// Database that never answers at once.
 pub(crate) struct Slow {
-    /// The last ticket that it was given.
+    /// Last ticket.
     pub(crate) last: AtomicU64,
-    /// All of them.
+    /// All tickets.
     pub(crate) tickets: Mutex<Vec<u64>>,
 }
 
@@ -57,7 +57,7 @@ impl Subscribers for Slow {
     }
 }
 
-/// What a cache answers comes by the test's hand.
+/// Receiver that drops answers: the test hands them over.
 struct ByHand;
 
 impl Receiver for ByHand {
@@ -70,10 +70,10 @@ pub(crate) struct Site {
     pub(crate) database: Arc<Slow>,
     pub(crate) now: Now,
     pub(crate) out: Outbox,
-    /// Allocations of the last thing that an engine did.
+    /// Allocations during the last work of an engine.
     pub(crate) allocated: u64,
     credential: Arc<Credential>,
-    /// The listener by which everything comes.
+    /// Listener of all messages.
     udp: ListenerId,
 }
 
@@ -99,13 +99,13 @@ fn identity(config: &Config) -> Identity {
 }
 
 impl Site {
-    /// On UDP.
+    /// Starts a site on UDP.
     pub(crate) fn new(settings: &str) -> Self {
         let now = Now { mono: 10_000, wall: 1_700_000_000_000 };
         Self::start(now, &[&format!("udp:{SERVER}")], settings)
     }
 
-    /// With a configuration of the examples, whose first listener takes UDP.
+    /// Starts a site with a configuration of the examples, whose first listener takes UDP.
     pub(crate) fn of_example(text: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
         let config = match Config::read(Source { text, folder: &folder, ..Source::default() }) {
@@ -115,13 +115,13 @@ impl Site {
         Self::with(Now { mono: 10_000, wall: 1_700_000_000_000 }, config, ListenerId(0), None)
     }
 
-    /// On UDP, with the credentials of those who are registered in this cache.
+    /// Starts a site on UDP, with the credentials of registered users in this cache.
     pub(crate) fn with_credentials(settings: &str, cache: CredentialCache) -> Self {
         let now = Now { mono: 10_000, wall: 1_700_000_000_000 };
         Self::with(now, config(&[&format!("udp:{SERVER}")], settings), ListenerId(0), Some(cache))
     }
 
-    /// On these listeners.
+    /// Starts a site on these listeners.
     pub(crate) fn start(now: Now, listeners: &[&str], settings: &str) -> Self {
         let udp =
             listeners.iter().position(|listener| listener.starts_with("udp:")).and_then(|n| u16::try_from(n).ok());
@@ -129,9 +129,9 @@ impl Site {
         Self::with(now, config(listeners, settings), udp, None)
     }
 
-    /// `udp`: the listener by which everything comes.
+    /// Starts a site. `udp`: listener of all messages.
     fn with(now: Now, config: Config, udp: ListenerId, credentials: Option<CredentialCache>) -> Self {
-        // With room for all questions of a test: what the database allocates would count for the engine that asks.
+        // The room is reserved: an allocation of the database would count for the engine that asks.
         let database = Arc::new(Slow { last: AtomicU64::new(0), tickets: Mutex::new(Vec::with_capacity(4_096)) });
         let surroundings = Surroundings {
             identity: identity(&config),
@@ -161,7 +161,7 @@ impl Site {
         Self { shared, engines, database, now, out: Outbox::new(), allocated: 0, credential, udp }
     }
 
-    /// Bob's phone registers this Contact with its parameters.
+    /// Registers this Contact, with its parameters, for bob's phone.
     pub(crate) fn register(&mut self, contact: &str) {
         let call_id = contact.split(['@', ':', '>']).nth(1).expect("a user");
         let register = format!(
@@ -172,7 +172,7 @@ impl Site {
         assert!(self.receive(BOB, &register).starts_with("SIP/2.0 200 "));
     }
 
-    /// Makes this the configuration of the process; each engine hears of it.
+    /// Makes this the configuration of the process, and hands it to each engine.
     pub(crate) fn reload(&mut self, settings: &str) -> Weak<Policy> {
         let config = config(&[&format!("udp:{SERVER}")], settings);
         let identity = identity(&config);
@@ -183,7 +183,7 @@ impl Site {
         Arc::downgrade(&policy)
     }
 
-    /// What the first engine sends when it does this.
+    /// Returns the messages that the first engine sends during this work.
     pub(crate) fn work(&mut self, work: impl FnOnce(&mut Engine, Now, &mut Outbox)) -> String {
         self.work_at(0, work)
     }
@@ -200,31 +200,32 @@ impl Site {
             .collect()
     }
 
-    /// What the first engine sends when this comes from there.
+    /// Returns the messages that the first engine sends for this message from there.
     pub(crate) fn receive(&mut self, from: &str, text: &str) -> String {
         let remote = from.parse().expect("an address");
         let arrival = Arrival { transport: Transport::Udp, listener: self.udp, remote, flow: None };
         self.work(|engine, now, out| engine.receive(now, &arrival, text.as_bytes(), out))
     }
 
-    /// The database says what it knows of alice to the question that was asked last.
+    /// Returns alice's credential as the answer of the database to the last question.
     pub(crate) fn known(&self) -> Answer {
         self.says(Ok(subscriber::Answer::Credential(self.credential.clone())))
     }
 
-    /// The database says this to the question that was asked last.
+    /// Returns this answer of the database to the last question.
     pub(crate) fn says(&self, result: Result<subscriber::Answer, StoreError>) -> Answer {
         Answer::Subscribers(vec![(self.database.last.load(Relaxed), result)])
     }
 
-    /// What the first engine sends when the database knows alice.
+    /// Returns the messages that the first engine sends when the database answers with alice's credential.
     pub(crate) fn answer(&mut self) -> String {
         let answer = self.known();
         self.work(|engine, now, out| engine.answered(now, answer, out))
     }
 
-    /// Allocations for 200 of alice's messages to bob: until each waits for an answer, and until it has gone on after that. 500 come before, which
-    /// bring the tables to their full size. What is the only one of its kind gives its memory back when it ends: another should wait meanwhile.
+    /// Counts the allocations for 200 of alice's messages to bob: until each waits for an answer, and until it has been
+    /// forwarded. 500 messages come before, which bring the tables to their full size. A table that becomes empty frees
+    /// its memory, so another entry should wait meanwhile.
     pub(crate) fn allocations(
         &mut self,
         message: impl Fn(u32) -> String,
@@ -249,8 +250,8 @@ impl Site {
         made
     }
 
-    /// [`allocations`](Self::allocations) are none, but that a table may grow once more. What reads each message again whose Via was completed, to
-    /// hold the first reading to it, is not in a release.
+    /// Asserts that [`allocations`](Self::allocations) are none, except that a table may grow once more. Debug builds
+    /// parse each message with a completed Via again, to check its index.
     pub(crate) fn allocates_nothing(made: [u64; 2]) {
         let twice = if cfg!(debug_assertions) { 200 * 3 } else { 0 };
         assert!(made[0] <= twice + 2 && made[1] <= 2, "to wait {}, to go on {} in 200 requests", made[0], made[1]);
@@ -262,12 +263,12 @@ impl Site {
     }
 }
 
-/// What a database has of a user with this password.
+/// Returns the credential of a user with this password.
 pub(crate) fn credential(username: &str, password: &[u8]) -> Arc<Credential> {
     credential_as(username, username, password)
 }
 
-/// The same for credentials with this spelling of the user's name: what is hashed is the name as it was sent.
+/// Returns the same for credentials with this spelling of the user's name. The hash contains the name as it was sent.
 pub(crate) fn credential_as(spelled: &str, username: &str, password: &[u8]) -> Arc<Credential> {
     let ha1 = Ha1Set::of_password(spelled.as_bytes(), b"example.org", password);
     let md5 = ha1.of(Hash::Md5).and_then(|ha1| ha1.value().as_bytes().try_into().ok());
@@ -275,16 +276,16 @@ pub(crate) fn credential_as(spelled: &str, username: &str, password: &[u8]) -> A
     Arc::new(Credential { username: username.into(), realm, domain, ha1: Ha1s { md5, ..Ha1s::default() } })
 }
 
-/// What alice may send as her name: it, or her address, whose domain is the same in lower case and upper.
+/// Spellings of alice's name: the name, and her address, whose domain ignores case.
 pub(crate) const SPELLINGS: [&str; 3] = ["alice", "alice@example.org", "alice@Example.ORG"];
 
-/// Alice's credentials for a request of this method to bob, as a header line: the challenge was for another one, of which this is the use
-/// `nc`.
+/// Writes alice's credentials for a request of this method to bob, as a header line. The challenge was for another
+/// request; `nc` is the nonce count.
 pub(crate) fn credentials(password: &[u8], method: &str, challenged: &str, nc: u32) -> String {
     credentials_of("alice", password, (method, "sip:bob@example.org"), challenged, nc)
 }
 
-/// The same of any user, for a request of this method to this URI.
+/// Writes the credentials of any user, for a request of this method to this URI.
 pub(crate) fn credentials_of(
     user: &str,
     password: &[u8],
@@ -308,7 +309,8 @@ pub(crate) fn credentials_of(
     String::from_utf8(credentials).expect("text")
 }
 
-/// Alice's INVITE for bob, the first of the call with this number; without a Max-Forwards of its own, so that the server writes its own.
+/// Writes alice's INVITE for bob, the first of the call with this number. It has no Max-Forwards, so that the server
+/// writes its own.
 pub(crate) fn invite(number: u32, cseq: u32, more: &str) -> String {
     format!(
         "INVITE sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP {ALICE};branch=z9hG4bK{number}-{cseq};rport\r\n\
@@ -317,18 +319,18 @@ pub(crate) fn invite(number: u32, cseq: u32, more: &str) -> String {
     )
 }
 
-/// [`invite()`] with alice's password.
+/// Writes [`invite()`] with alice's password.
 pub(crate) fn authorized(number: u32, challenged: &str, nc: u32) -> String {
     invite(number, 2, &credentials(b"secret of alice", "INVITE", challenged, nc))
 }
 
-/// The value of the first header line of this name.
+/// Returns the value of the first header line of this name.
 pub(crate) fn line<'a>(text: &'a str, name: &str) -> &'a str {
     let start = format!("{name}: ");
     text.split("\r\n").find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("no {name} in {text}"))
 }
 
-/// Which of the two configurations wrote this request.
+/// Tells which of the two configurations wrote this request.
 #[track_caller]
 pub(crate) fn is_forwarded_by(text: &str) -> &'static str {
     let at = text.find("INVITE sip:bob").unwrap_or_else(|| panic!("nothing was forwarded: {text}"));
@@ -340,7 +342,7 @@ pub(crate) fn is_forwarded_by(text: &str) -> &'static str {
     }
 }
 
-/// A response of bob's phone to a request that it got.
+/// Writes a response of bob's phone to a request that it got.
 pub(crate) fn response(forwarded: &str, status: &str) -> String {
     let mut text = format!("SIP/2.0 {status}\r\n");
     let is_copied = |line: &&str| line.starts_with("Via: ") || line.starts_with("Record-Route: ");

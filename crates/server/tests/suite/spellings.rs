@@ -1,11 +1,11 @@
-//! One user by several spellings of its name: what counts, what rules see and what is written down has the name that the database has.
+//! Spellings of a user's name: counts, rules and records use the name of the database.
 
 use crate::accounting::rows;
 use crate::site::*;
 use strowger_store::subscriber;
 
-/// What is answered to the INVITE of a phone there, by this spelling of alice's name and with this password: at once, or when the database has said
-/// what it knows of her by this spelling.
+/// Sends the INVITE of a phone, with this spelling of alice's name and this password. Returns the messages that leave,
+/// and whether they waited for the database.
 fn calls(site: &mut Site, from: &str, number: u32, spelled: &str, password: &[u8]) -> (String, bool) {
     let challenged = site.receive(from, &invite(number, 1, ""));
     assert!(challenged.starts_with("SIP/2.0 407 "), "{challenged}");
@@ -19,7 +19,7 @@ fn calls(site: &mut Site, from: &str, number: u32, spelled: &str, password: &[u8
     (site.work(|engine, now, out| engine.answered(now, known, out)), true)
 }
 
-/// What alice's INVITE comes to, by each spelling in turn.
+/// Returns the result of alice's INVITE, by each spelling in turn.
 fn by_each(site: &mut Site) -> [String; 3] {
     let mut number = 0;
     SPELLINGS.map(|spelled| {
@@ -56,7 +56,8 @@ fn rules_see_the_name_of_a_user_and_so_do_records() {
     assert_eq!(users, ["alice"; 3]);
 }
 
-/// Three failures for one account, each from a source and in a spelling of its own; then each further source may fail for it once.
+/// Three failures for one account, each from its own source and in its own spelling; then each further source may fail
+/// for it once.
 #[test]
 fn guesses_at_a_user_count_together() {
     let mut site = Site::new("ban.account_failures = 3\n");
@@ -72,7 +73,7 @@ fn guesses_at_a_user_count_together() {
         let (answer, is_judged) = calls(&mut site, last, number, spelled, b"guessed");
         assert!(is_judged == expected && answer.starts_with("SIP/2.0 407 "), "{spelled}: {answer}");
     }
-    // She herself is heard.
+    // Alice herself is still accepted.
     let (answer, is_judged) = calls(&mut site, ALICE, 6, "alice", b"secret of alice");
     assert!(is_judged && !answer.starts_with("SIP/2.0 407 "), "{answer}");
 }

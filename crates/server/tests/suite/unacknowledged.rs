@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 
 const TRACKED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\ndialogs.lifetime = \"10h\"\n";
 
-/// Waits, and answers the questions and BYEs of the server with a status chosen by target and callee's tag. Returns their number.
+/// Waits, and answers the questions and BYEs of the server with a status chosen by target and callee's tag. Returns
+/// their number.
 fn answer(site: &mut Site, ms: u64, status: impl Fn(&str, &str) -> &'static str) -> usize {
     let mut seen = BTreeSet::new();
     for _ in 0..ms / 100 {
@@ -55,12 +56,12 @@ fn the_second_answer_of_a_fork_ends_unless_its_ack_passes() {
         });
         assert_eq!(asked > 0, !acknowledged);
         assert_eq!((counts(&site).2, rows(&mut site).0.len()), (left, 0), "{acknowledged} {alice}");
-        // A dialog that is confirmed is asked for no more.
+        // A confirmed dialog is not asked about again.
         assert_eq!(answer(&mut site, 100_000, |_, _| ""), 0);
     }
 }
 
-/// An answer to which the caller says nothing.
+/// The caller does not react to an answer.
 #[test]
 fn a_call_without_an_ack_ends() {
     for acknowledged in [true, false] {
@@ -69,7 +70,7 @@ fn a_call_without_an_ack_ends() {
         let sent = site.receive(ALICE, &invite(1, 1, ""));
         let ok = site.receive(BOB, &from_phone(request(&sent, "INVITE"), "200 OK", "bob"));
         if acknowledged {
-            // One that goes to another peer is none of the dialog.
+            // An ACK that goes to another peer is not of the dialog.
             site.receive(
                 ALICE,
                 &of_alice("ACK", &ok, 1, "").replacen("sip:bob@198.51.100.8", "sip:bob@198.51.100.9", 1),

@@ -13,7 +13,7 @@ const ANNA_TOO: &str = "198.51.100.12:5060";
 const BEN: &str = "198.51.100.13:5060";
 const CLEO: &str = "198.51.100.14:5060";
 
-/// The last user has no phone.
+/// Places of a rule; the user in the middle has no phone.
 const USERS: &str = "[\"sip:anna@example.org\", \"sip:dora@example.org\", \"sip:ben@example.org\"]";
 
 /// Registers a Contact for a user from this address.
@@ -32,7 +32,7 @@ fn phone(site: &mut Site, user: &str, at: &str) {
     register(site, user, at, &format!("<sip:{user}@{at}>"));
 }
 
-/// A site where anna has two phones, ben and cleo one each, and dora none.
+/// Starts a site where anna has two phones, ben and cleo one each, and dora none.
 fn office(settings: &str) -> Site {
     let mut site = site(&format!("proxy.fork = \"parallel\"\nregistrar.authenticate = false\n{settings}"));
     for (user, at) in [("anna", ANNA), ("anna", ANNA_TOO), ("ben", BEN), ("cleo", CLEO)] {
@@ -41,7 +41,7 @@ fn office(settings: &str) -> Site {
     site
 }
 
-/// A rule for calls of this user.
+/// Writes a rule for calls of this user.
 fn rule(user: &str, to: &str, more: &str) -> String {
     format!("[[rule]]\nname = \"{user}\"\nwhen = \"request.user == '{user}'\"\nto = {to}\n{more}\n")
 }
@@ -50,7 +50,7 @@ fn failure(name: &str, statuses: &str, to: &str, more: &str) -> String {
     format!("[[failure]]\nname = \"{name}\"\nstatuses = {statuses}\nto = {to}\n{more}\n")
 }
 
-/// The phones that ring now, each with its INVITE.
+/// Returns the phones that ring now, each with its INVITE.
 fn rings(sent: &[(String, String)]) -> Vec<(String, String)> {
     let mut all: Vec<_> = invites(sent).into_iter().cloned().collect();
     all.sort();
@@ -61,7 +61,7 @@ fn phones(all: &[(String, String)]) -> Vec<&str> {
     all.iter().map(|(at, _)| &**at).collect()
 }
 
-/// Each of these phones gives this answer; what leaves after the last.
+/// Answers at each of these phones with this status. Returns the messages that leave after the last.
 fn answers(site: &mut Site, all: &[(String, String)], status: u16) -> Vec<(String, String)> {
     let mut last = Vec::new();
     for (at, text) in all {
@@ -70,12 +70,12 @@ fn answers(site: &mut Site, all: &[(String, String)], status: u16) -> Vec<(Strin
     last
 }
 
-/// The tag in To is that of the phone.
+/// Sets the tag in To to that of the phone.
 fn tagged(at: &str, text: &str) -> String {
     text.replace(";tag=t\r\n", &format!(";tag=t{}\r\n", at.replace(['.', ':'], "")))
 }
 
-/// A phone takes the call.
+/// Answers a call at its phone.
 fn takes(site: &mut Site, (at, text): &(String, String)) -> Vec<(String, String)> {
     let ok = answer(text, 200, &format!("Contact: <{}>\r\n", uri(text)));
     receive(site, at, &tagged(at, &ok))
@@ -85,7 +85,7 @@ fn calls(site: &mut Site, n: u32, user: &str) -> Vec<(String, String)> {
     receive(site, ALICE, &invite(n, &format!("sip:{user}@example.org")))
 }
 
-/// Waits until something but a 100 leaves, at most for so many tenths of a second.
+/// Waits until a matching message leaves, at most for this number of tenths of a second.
 fn wait(site: &mut Site, tenths: u32, is_it: impl Fn(&[(String, String)]) -> bool) -> Vec<(String, String)> {
     for _ in 0..tenths {
         site.wait(100);
@@ -103,7 +103,7 @@ fn cancels(sent: &[(String, String)]) -> Vec<&str> {
     all
 }
 
-/// The phone ends its branch after a CANCEL.
+/// Ends the branches of phones after a CANCEL.
 fn is_cancelled(site: &mut Site, all: &[(String, String)]) -> Vec<(String, String)> {
     answers(site, all, 487)
 }
@@ -125,14 +125,14 @@ fn a_ring_group_rings_all_and_the_first_to_answer_has_the_call() {
     let got = takes(&mut site, &all[1]);
     assert_eq!((statuses(&got, ALICE), cancels(&got)), (vec![200], vec![ANNA, BEN]));
     assert!(got.iter().any(|(_, text)| text.starts_with("CANCEL ") && text.contains("Call completed elsewhere")));
-    // One that answers all the same is heard: its caller ends that dialog.
+    // A phone that answers all the same is heard: the caller ends that dialog.
     let late = takes(&mut site, &all[2]);
     assert_eq!(statuses(&late, ALICE), [200]);
     assert!(is_cancelled(&mut site, &all[..1]).iter().all(|(at, _)| at != ALICE));
-    // All are busy: one answer.
+    // All are busy: the caller gets one response.
     let all = rings(&calls(&mut site, 2, "sales"));
     ends(&answers(&mut site, &all, 486), 486);
-    // One declines for all.
+    // One user declines for all.
     let all = rings(&calls(&mut site, 3, "sales"));
     let got = receive(&mut site, BEN, &tagged(BEN, &answer(&all[2].1, 603, "")));
     assert_eq!(cancels(&got), [] as [&str; 0], "nothing rang");
@@ -143,14 +143,14 @@ fn a_ring_group_rings_all_and_the_first_to_answer_has_the_call() {
 #[test]
 fn a_hunt_group_rings_one_user_after_the_other() {
     let mut site = office(&rule("sales", USERS, "ring_timeout = \"5s\""));
-    // Each phone of the first user; then the next who has one.
+    // Each phone of the first user rings, then those of the next user with a phone.
     let first = rings(&calls(&mut site, 1, "sales"));
     assert_eq!(phones(&first), [ANNA, ANNA_TOO]);
     assert!(invites(&receive(&mut site, ANNA, &answer(&first[0].1, 486, ""))).is_empty());
     let second = goes(&receive(&mut site, ANNA_TOO, &answer(&first[1].1, 480, "")));
     assert_eq!((&*second.0, uri(&second.1)), (BEN, "sip:ben@198.51.100.13:5060"));
     ends(&receive(&mut site, BEN, &answer(&second.1, 486, "")), 486);
-    // Those who ring have five seconds each; after the last the caller gets 408.
+    // Ringing users have five seconds each; after the last the caller gets 408.
     let first = rings(&calls(&mut site, 2, "sales"));
     answers(&mut site, &first, 180);
     let got = wait(&mut site, 60, |sent| !cancels(sent).is_empty());
@@ -181,7 +181,7 @@ fn a_caller_who_gives_up_while_one_of_several_rings_rings_no_other() {
     pass(&mut site);
 }
 
-/// Its phone took the call as its time ran out.
+/// The phone took the call as its time ran out.
 #[test]
 fn a_late_answer_of_a_user_before_has_the_call() {
     let users = "[\"sip:ben@example.org\", \"sip:cleo@example.org\"]";
@@ -191,7 +191,7 @@ fn a_late_answer_of_a_user_before_has_the_call() {
     wait(&mut site, 60, |sent| cancels(sent) == [BEN]);
     let got = takes(&mut site, &first);
     assert_eq!((statuses(&got, ALICE), invites(&got).len()), (vec![200], 0));
-    // One that said nothing in time is given up, and takes the call while the next one rings.
+    // A phone that was silent too long is given up, and takes the call while the next one rings.
     let first = goes(&calls(&mut site, 2, "sales"));
     let second = goes(&wait(&mut site, 20, |sent| invites(sent).iter().any(|(at, _)| at == CLEO)));
     receive(&mut site, CLEO, &answer(&second.1, 180, ""));
@@ -222,7 +222,7 @@ fn calls_are_forwarded_always_on_busy_and_on_no_answer() {
     wait(&mut site, 60, |sent| cancels(sent) == [CLEO]);
     let late = goes(&is_cancelled(&mut site, &[own]));
     assert_eq!(late.0, CLEO, "on no answer: dora has no phone, and is passed over");
-    // A user who is not registered has failed before the call went anywhere.
+    // The call to an unregistered user fails before it is forwarded.
     let mut got = calls(&mut site, 4, "erik");
     if got.is_empty() {
         let exists = site.says(Ok(strowger_store::subscriber::Answer::Exists));
@@ -234,15 +234,15 @@ fn calls_are_forwarded_always_on_busy_and_on_no_answer() {
 }
 
 #[test]
-fn where_no_user_is_registered_the_next_failure_has_its_turn() {
-    let nobody = "[\"sip:dora@example.org\", \"sip:erik@example.org\"]";
-    let mut alone = office(&rule("sales", nobody, ""));
+fn without_a_registered_user_the_next_failure_has_its_turn() {
+    let absent = "[\"sip:dora@example.org\", \"sip:erik@example.org\"]";
+    let mut alone = office(&rule("sales", absent, ""));
     ends(&calls(&mut alone, 1, "sales"), 480);
-    let mailbox = failure("nobody", "[\"480\"]", "[\"sip:erik@example.org\"]", "")
-        + &failure("busy", "[\"486\"]", nobody, "")
+    let mailbox = failure("absent", "[\"480\"]", "[\"sip:erik@example.org\"]", "")
+        + &failure("busy", "[\"486\"]", absent, "")
         + &failure("mailbox", "[\"480\", \"486\"]", &format!("[\"sip:{MAILBOX}\"]"), "");
-    let more = "on_failure = [\"nobody\", \"busy\", \"mailbox\"]";
-    let mut site = office(&(mailbox + &rule("sales", nobody, more) + &rule("ben", "[\"sip:ben@example.org\"]", more)));
+    let more = "on_failure = [\"absent\", \"busy\", \"mailbox\"]";
+    let mut site = office(&(mailbox + &rule("sales", absent, more) + &rule("ben", "[\"sip:ben@example.org\"]", more)));
     assert_eq!(goes(&calls(&mut site, 1, "sales")).0, MAILBOX);
     let ben = goes(&calls(&mut site, 2, "ben"));
     let mailbox = goes(&receive(&mut site, BEN, &answer(&ben.1, 486, "")));
@@ -280,7 +280,7 @@ fn groups_may_have_users_and_limits_pass_over_a_user_with_all_phones() {
     let gateway = goes(&calls(&mut site, 2, "sales"));
     let ben = goes(&refused(&mut site, &gateway));
     assert_eq!(ben.0, BEN);
-    // A third has no room at the gateway while a fourth is there.
+    // A third call takes the gateway, so a fourth has no room there.
     let third = goes(&calls(&mut site, 3, "sales"));
     assert_eq!(third.0, GATEWAY);
     let fourth = goes(&calls(&mut site, 4, "sales"));
@@ -316,19 +316,19 @@ fn forwards_that_lead_round_end() {
         rang.push(call.0.clone());
     }
     assert_eq!(rang, [BEN, CLEO, BEN]);
-    // Each has registered the other as a contact, too.
+    // Each of the two has also registered the other as a contact.
     register(&mut site, "dora", BEN, "<sip:erik@example.org>");
     register(&mut site, "erik", BEN, "<sip:dora@example.org>");
     let mut round = office(&rule("sales", "[\"sip:dora@example.org\", \"sip:erik@example.org\"]", ""));
     register(&mut round, "dora", BEN, "<sip:erik@example.org>");
     register(&mut round, "erik", BEN, "<sip:dora@example.org>");
     ends(&calls(&mut round, 1, "sales"), 480);
-    // With a phone of its own, one of them rings.
+    // Once one of them has a phone of its own, that rings.
     phone(&mut round, "erik", CLEO);
     assert_eq!(phones(&rings(&calls(&mut round, 2, "sales"))), [CLEO]);
 }
 
-/// However many phones the users have, a request has so many branches.
+/// Bound on the branches of a request, however many phones the users have.
 #[test]
 fn a_list_of_users_has_a_bound_of_branches() {
     let users: Vec<String> = (0..30).map(|n| format!("\"sip:u{n}@example.org\"")).collect();
@@ -348,7 +348,7 @@ fn a_list_of_users_has_a_bound_of_branches() {
         all = rings(&answers(&mut site, &all, 486));
     }
     assert_eq!(count, 16);
-    // A sender bounds how many ring at a time (RFC 5393 section 5.3.3).
+    // A sender may bound the number of phones that ring at a time (RFC 5393 section 5.3.3).
     let narrow = failure("all", "[\"486\"]", &list, "at_once = true");
     let mut site = office(&format!("{narrow}[[rule]]\nname = \"r\"\non_failure = [\"all\"]\n"));
     for n in 0..3 {
@@ -363,7 +363,7 @@ fn a_list_of_users_has_a_bound_of_branches() {
     assert_eq!(first.iter().chain(&second).map(breadth).collect::<Vec<_>>(), ["1", "1", "2"]);
 }
 
-/// Where a phone is not where it says, its dialog leads to where it is, by whichever place it was called.
+/// A phone that is not at the address of its Contact is reached at its source, by each kind of place and in its dialog.
 #[test]
 fn a_phone_behind_a_translator_is_called_where_it_is_and_its_dialog_leads_there() {
     let own = "[\"sip:dora@example.org\"]";
@@ -397,7 +397,7 @@ fn a_phone_behind_a_translator_is_called_where_it_is_and_its_dialog_leads_there(
     }
 }
 
-/// The sender of its REGISTER may not name that address, and no rule does it in its place.
+/// The sender of the REGISTER may not name that address, and no rule does so in its place.
 #[test]
 fn a_binding_reached_by_a_rule_is_a_target_of_its_sender() {
     let rule = rule("sales", "[\"sip:dora@example.org\", \"sip:ben@example.org\"]", "at_once = true");
@@ -411,7 +411,7 @@ fn a_binding_reached_by_a_rule_is_a_target_of_its_sender() {
     }
 }
 
-/// A local user is no other server: no password is asked of a caller from outside.
+/// A local user is no foreign server: a caller from outside needs no password.
 #[test]
 fn callers_from_outside_reach_users_by_rules_without_a_password() {
     let settings = rule("sales", "[\"sip:ben@example.org\"]", "") + &rule("out", "[\"sip:203.0.113.1\"]", "");

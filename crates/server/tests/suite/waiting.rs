@@ -1,4 +1,4 @@
-//! A request that waits for an answer costs no allocation once warm: an engine alone, counted on its thread.
+//! Requests that wait for an answer, which cost no allocation once warm: an engine alone, counted on its thread.
 
 use crate::site::*;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ fn message(number: u32, cseq: u32, more: &str) -> String {
     )
 }
 
-/// Alice's message with this password.
+/// Writes alice's message with this password.
 fn with_password(password: &[u8], number: u32, challenged: &str, nc: u32) -> String {
     message(number, 2, &credentials(password, "MESSAGE", challenged, nc))
 }
@@ -21,7 +21,7 @@ fn authorized(number: u32, challenged: &str, nc: u32) -> String {
     with_password(b"secret of alice", number, challenged, nc)
 }
 
-/// A site at which bob is registered, and what alice's first message was answered.
+/// Starts a site at which bob is registered. Returns also the response to alice's first message.
 fn with_bob() -> (Site, String) {
     let mut site = Site::new("timers.t1 = \"10ms\"\n");
     site.register(&format!("<sip:bob@{BOB}>"));
@@ -45,7 +45,7 @@ fn copies_of_a_request_that_waits_are_one_request() {
 fn copies_of_a_request_that_is_held_back_are_one_request() {
     let (mut site, challenged) = with_bob();
     assert_eq!(site.receive(ALICE, &authorized(1, &challenged, 1)), "");
-    // The next one of this call, without credentials.
+    // The next request of this call, without credentials.
     let next = message(1, 3, "");
     for _ in 0..3 {
         assert_eq!(site.receive(ALICE, &next), "");
@@ -58,17 +58,17 @@ fn copies_of_a_request_that_is_held_back_are_one_request() {
 }
 
 #[test]
-fn a_copy_of_what_failed_fails_too() {
+fn a_copy_of_a_failed_request_fails_too() {
     let (mut site, challenged) = with_bob();
     let text = authorized(1, &challenged, 1);
-    // One waits, a copy of it comes before the answer and one after it.
+    // One request waits; a copy of it comes before the answer and one after it.
     assert_eq!(site.receive(ALICE, &text), "");
     assert_eq!(site.receive(ALICE, &text), "");
     let unavailable = site.says(Err(StoreError::Unavailable));
     let failed = site.work(|engine, now, out| engine.answered(now, unavailable, out));
     assert_eq!(failed.matches("SIP/2.0 500 ").count(), 1, "{failed}");
     assert_eq!(site.receive(ALICE, &text), failed);
-    // It waits for nothing more, and no timer sends it again.
+    // The request waits for nothing more, and no timer retransmits the response.
     site.wait(5_000);
     assert!(site.out.is_empty());
 }
@@ -91,7 +91,7 @@ fn guesses_that_wait_together_are_judged_up_to_the_ban() {
         site.database.last.store(ticket, Relaxed);
         loop {
             judged += site.answer().matches("SIP/2.0 407 ").count();
-            // What was held behind it asks next.
+            // The message held behind it asks next.
             let next = site.database.last.load(Relaxed);
             if next == ticket {
                 break;

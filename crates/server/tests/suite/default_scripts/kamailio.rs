@@ -1,4 +1,4 @@
-//! The rules of Kamailio's default script, by their numbers.
+//! Rules of Kamailio's default script, by their numbers.
 
 use super::*;
 use crate::peer::invites;
@@ -6,7 +6,7 @@ use crate::site::credentials;
 
 const FILE: &str = "default-kamailio.toml";
 
-/// A caller of this server who must show a password.
+/// Caller of this server who must show a password.
 const REMOTE: Ask<'static> = Ask { at: CAROL, ..OWN };
 
 #[track_caller]
@@ -14,14 +14,14 @@ fn kamailio(name: Option<&str>, check: impl Fn(&mut Script) -> bool) {
     does(FILE, name, check);
 }
 
-/// With this line before all others.
+/// Puts this line before all others.
 fn headed(line: &'static str) -> impl Fn(&str) -> String {
     move |text| format!("{line}\n{text}")
 }
 
 #[test]
 fn kamailio_01_answers_go_where_requests_come_from() {
-    // The Via names another port than the one that it comes from.
+    // The Via names another port than the source.
     kamailio(Some("1"), |script| {
         script.sent += 1;
         let text = written(&Ask { method: "OPTIONS", uri: "sip:zoe@example.org", ..OWN }, script.sent)
@@ -31,7 +31,7 @@ fn kamailio_01_answers_go_where_requests_come_from() {
     });
 }
 
-/// The script bans a source that sends too much; here it is one whose passwords fail.
+/// The script bans a source that sends too much; here it is a source whose passwords fail.
 #[test]
 fn kamailio_02_bans() {
     does_unless(FILE, headed("ban.enabled = false"), |script| {
@@ -70,7 +70,7 @@ fn kamailio_06_max_forwards() {
     kamailio(Some("6"), counts_forwards);
 }
 
-/// "Keepalive" is what the script says; here it is what the server can do.
+/// The script answers "Keepalive"; this server answers with its capabilities.
 #[test]
 fn kamailio_07_options_for_the_server() {
     let options = Ask { method: "OPTIONS", uri: "sip:192.0.2.1:5060", ..CALL };
@@ -78,7 +78,7 @@ fn kamailio_07_options_for_the_server() {
         let got = script.ask(&options);
         got[0].1.starts_with("SIP/2.0 200 OK\r\n") && got[0].1.contains("\r\nAllow: OPTIONS, REGISTER\r\n")
     });
-    // For a user of ours it is another request.
+    // For a local user the request is an ordinary one.
     kamailio(None, |script| script.status(&Ask { uri: "sip:zoe@example.org", ..options }) == Some(404));
 }
 
@@ -112,11 +112,11 @@ fn kamailio_08_answers_that_are_none() {
             let (at, text) = script.forwarded(&CALL).expect("it goes on");
             let good = answer(&text, 480, "");
             let lost = receive(&mut script.site, &at, &with(&good, right, wrong)).is_empty();
-            // Its right form is heard.
+            // The correct form is accepted.
             lost && statuses(&receive(&mut script.site, &at, &good), CAROL) == [480]
         });
     }
-    // The script drops one without From too, which is for its reader to judge.
+    // The script also drops a response without From; here its receiver has to judge it.
     kamailio(None, |script| {
         let (at, text) = script.forwarded(&CALL).expect("it goes on");
         let headless = answer(&text, 480, "").replace("From: ", "X-From: ");
@@ -124,7 +124,7 @@ fn kamailio_08_answers_that_are_none() {
     });
 }
 
-/// A phone behind a router says an address of its network.
+/// A phone behind a router names an address of its own network.
 #[test]
 fn kamailio_09_phones_behind_nat() {
     const ROUTER: &str = "203.0.113.44:6000";
@@ -133,7 +133,7 @@ fn kamailio_09_phones_behind_nat() {
         assert!(script.registers("erin@example.org", "<sip:erin@10.0.0.9:5060>", ROUTER));
         script.forwarded(&Ask { uri: "sip:erin@example.org", ..CALL }).is_some_and(|(at, _)| at == ROUTER)
     });
-    // The other party of a call finds it by the Contact that the server writes.
+    // The other party of a call reaches the phone by the Contact that the server writes.
     does_unless(FILE, unless, |script| {
         let call = Ask { at: ROUTER, more: "Max-Forwards: 70\r\nContact: <sip:c@10.0.0.9>\r\n", ..CALL };
         script.forwarded(&call).is_some_and(|(_, text)| text.contains("\r\nContact: <sip:c@10.0.0.9;x-strowger="))
@@ -170,7 +170,8 @@ fn kamailio_12_byes_are_accounted() {
     kamailio(Some("12a"), accounts_byes);
 }
 
-/// A Record-Route in a later request changes no route (RFC 3261 section 12.2), but that in a NOTIFY may make a dialog (RFC 6665 section 4.3).
+/// A Record-Route in a later request changes no route (RFC 3261 section 12.2), but one in a NOTIFY may make a dialog
+/// (RFC 6665 section 4.3).
 #[test]
 fn kamailio_12_later_requests_are_not_record_routed() {
     for method in ["INVITE", "REFER", "NOTIFY"] {
@@ -190,7 +191,7 @@ fn kamailio_13_who_may_call() {
     kamailio(Some("13"), |script| script.says(&routed, "403 Not relaying"));
     let own = Ask { more: "Max-Forwards: 70\r\nRoute: <sip:192.0.2.1;lr>\r\n", ..CALL };
     kamailio(None, |script| script.forwarded(&own).is_some_and(|(at, _)| at == BOB));
-    // A user of ours at any other address shows a password.
+    // A local user at any other address shows a password.
     does_unless(FILE, headed("auth.calls = false"), |script| script.status(&REMOTE) == Some(407));
     kamailio(Some("13a"), |script| script.forwarded(&OWN).is_some());
     // So does its phone.
@@ -201,7 +202,7 @@ fn kamailio_13_who_may_call() {
     assert_eq!(registers(&headed("registrar.authenticate = false")(&example(FILE))), Some(200));
 }
 
-/// Credentials that have done their work go no further.
+/// Credentials for this server are removed from the forwarded request.
 #[test]
 fn kamailio_13_credentials_are_taken_off() {
     kamailio(None, |script| {
@@ -222,7 +223,7 @@ fn kamailio_14_record_route() {
     // A NOTIFY makes a dialog too (RFC 6665), and is none of the three.
     let notify = Ask { method: "NOTIFY", uri: "sip:dave@203.0.113.77", ..OWN };
     kamailio(Some("14"), |script| !is_record_routed(&script.forwarded(&notify).expect("it goes on").1));
-    // A Route that a phone has for this server, its outbound proxy, is taken off.
+    // The Route of a phone for this server, its outbound proxy, is removed.
     let routed = Ask { more: "Max-Forwards: 70\r\nRoute: <sip:192.0.2.1:5060;lr>\r\n", ..CALL };
     kamailio(None, |script| !script.forwarded(&routed).expect("it goes on").1.contains("\r\nRoute: "));
 }
@@ -235,7 +236,7 @@ fn kamailio_15_invites_are_accounted() {
 #[test]
 fn kamailio_16_calls_to_other_domains() {
     kamailio(Some("16"), |script| marks_what_leaves(script, "P-Hint: outbound"));
-    // Any way that it takes, a call to a user of this server is none to another domain.
+    // Along any route, a call to a user of this server is none to another domain.
     let routed = Ask { more: "Max-Forwards: 70\r\nRoute: <sip:203.0.113.77;lr>\r\n", ..OWN };
     kamailio(None, |script| {
         let (at, text) = script.forwarded(&routed).expect("it goes on");
@@ -304,7 +305,8 @@ fn kamailio_23_missed_calls_are_accounted() {
     kamailio(Some("23"), accounts_missed_calls);
 }
 
-/// The script leads sound through a relay of media; here each body is as its author wrote it, and no route says otherwise.
+/// The script leads media through a relay. This server leaves each body as its author wrote it, and adds no mark to its
+/// route.
 #[test]
 fn kamailio_24_media_is_left_alone() {
     let sdp = "v=0\r\no=- 1 1 IN IP4 10.0.0.9\r\ns=-\r\nc=IN IP4 10.0.0.9\r\nt=0 0\r\nm=audio 4000 RTP/AVP 8\r\n";
@@ -327,11 +329,11 @@ fn to_voicemail(got: &[(String, String)]) -> bool {
 fn kamailio_25_redirections_and_challenges_end_here() {
     for code in [302, 401, 407] {
         kamailio(Some("25a"), |script| statuses(&script.answered(&CALL, code), CAROL) == [404]);
-        // Of calls to other domains too.
+        // Also for calls to other domains.
         let foreign = Ask { uri: "sip:dave@203.0.113.77", ..OWN };
         kamailio(Some("25a"), |script| statuses(&script.answered(&foreign, code), ALICE) == [404]);
     }
-    // Of calls alone.
+    // But for calls alone.
     let message = Ask { method: "MESSAGE", uri: "sip:dave@203.0.113.77", ..OWN };
     kamailio(None, |script| statuses(&script.answered(&message, 302), ALICE) == [302]);
 }
@@ -342,7 +344,7 @@ fn kamailio_25_voicemail() {
         let got = script.answered(&CALL, 486);
         to_voicemail(&got) && statuses(&got, CAROL).is_empty()
     });
-    // Nothing answers at all.
+    // The phone is silent.
     kamailio(Some("25"), |script| {
         script.ask(&CALL);
         (0..60).any(|_| script.site.wait(1_000).contains("INVITE sip:bob@example.org "))
@@ -352,7 +354,8 @@ fn kamailio_25_voicemail() {
         let got = script.cancelled(&CALL, 486).expect("it is cancelled");
         !to_voicemail(&got) && statuses(&got, CAROL) == [486]
     });
-    // Other failures go upstream; but what a phone says with the status of a user without one leads there as well.
+    // Other failures go upstream. But a phone that answers with the status of an unregistered user leads to the
+    // voicemail too.
     kamailio(None, |script| statuses(&script.answered(&CALL, 603), CAROL) == [603]);
     kamailio(Some("25"), |script| to_voicemail(&script.answered(&CALL, 404)));
 }
@@ -360,14 +363,14 @@ fn kamailio_25_voicemail() {
 #[test]
 fn kamailio_t_timers() {
     let foreign = Ask { uri: "sip:dave@203.0.113.77", ..OWN };
-    // A phone that rings: 120 s.
+    // A ringing phone: 120 s.
     kamailio(Some("T"), |script| {
         let Some((at, text)) = script.rings(&foreign) else { return false };
         let ended = script.given_up_after(125);
         let got = receive(&mut script.site, &at, &answer(&text, 487, ""));
         ended.is_some_and(|seconds| (120..=121).contains(&seconds)) && statuses(&got, ALICE) == [408]
     });
-    // One that is silent: 30 s.
+    // A silent phone: 30 s.
     kamailio(Some("T"), |script| {
         script.ask(&foreign);
         let ended = (1..=31).find(|_| script.site.wait(1_000).contains("SIP/2.0 408 "));

@@ -1,4 +1,4 @@
-//! The rules of OpenSIPS' default script, by their numbers.
+//! Rules of OpenSIPS' default script, by their numbers.
 
 use super::*;
 
@@ -60,7 +60,7 @@ fn opensips_09_preloaded_routes() {
     opensips(Some("9"), |script| script.says(&routed, "403 Preload Route denied") && script.ask(&ack).is_empty());
 }
 
-/// That of a phone which has this server as its outbound proxy: the script takes it off.
+/// Route of a phone that has this server as its outbound proxy: the script removes it.
 #[test]
 fn opensips_09_a_route_to_the_server_is_no_way_of_its_own() {
     for file in ["default-opensips.toml", "residential-opensips.toml"] {
@@ -85,7 +85,7 @@ fn opensips_10_record_route() {
     opensips(None, |script| ["SUBSCRIBE", "REFER", "NOTIFY"].into_iter().all(|method| stays(script, method)));
     // A MESSAGE makes no dialog (RFC 3428 section 5).
     opensips(None, |script| !stays(script, "MESSAGE"));
-    // Nor do these, which the script has come by too.
+    // Nor do these, though the script stays in their path too.
     opensips(None, |script| !["OPTIONS", "PUBLISH", "INFO"].into_iter().any(|method| stays(script, method)));
 }
 
@@ -132,7 +132,7 @@ fn opensips_17_missed_calls_are_accounted() {
     opensips(Some("17"), accounts_missed_calls);
 }
 
-/// What the script has for redirections is a comment there, and so it is in the file.
+/// Redirections are handled in a comment of the script, and so in the file.
 #[test]
 fn opensips_18_calls_have_a_failure_route() {
     let text = example("default-opensips.toml");
@@ -144,7 +144,7 @@ fn opensips_18_calls_have_a_failure_route() {
     assert_eq!(blocks(&uncommented(&text), "INVITE"), [404]);
     assert_eq!(blocks(&text, "INVITE"), [302]);
     assert_eq!(blocks(&uncommented(&without(&text, "18")), "INVITE"), [302]);
-    // Other requests have none.
+    // Other requests have no failure route.
     assert_eq!(blocks(&uncommented(&text), "MESSAGE"), [302]);
 }
 
@@ -157,7 +157,7 @@ fn opensips_19_no_way() {
 fn opensips_20_failures() {
     // A failure goes upstream.
     opensips(None, |script| statuses(&script.answered(&CALL, 486), CAROL) == [486]);
-    // Nothing is done about it where the caller has cancelled.
+    // After a CANCEL of the caller the failure route is not used.
     let text = uncommented(&example("default-opensips.toml"));
     let got = Script::of(&text).cancelled(&CALL, 302).expect("it is cancelled");
     assert_eq!(statuses(&got, CAROL), [302]);
@@ -166,7 +166,7 @@ fn opensips_20_failures() {
 
 #[test]
 fn opensips_t_timers() {
-    // From the first ring on: what else the phone says does not prolong it.
+    // The time runs from the first ring on: further responses of the phone do not prolong it.
     opensips(Some("T"), |script| {
         let Some((at, text)) = script.rings(&CALL) else { return false };
         let rang = script.given_up_after(20);
@@ -175,14 +175,15 @@ fn opensips_t_timers() {
         let got = receive(&mut script.site, &at, &answer(&text, 487, ""));
         rang.is_none() && ended.is_some_and(|more| (9..=11).contains(&more)) && statuses(&got, CAROL) == [408]
     });
-    // A phone that is silent.
+    // A silent phone.
     opensips(Some("T"), |script| {
         script.ask(&CALL);
         (1..=8).find(|_| script.site.wait(1_000).contains("SIP/2.0 408 ")).is_some_and(|second| second >= 5)
     });
 }
 
-// The script of February 2011 (OpenSIPS 1.6.4), where it differs: by what docs/from-opensips-or-kamailio.md changes in the file.
+// Differences of the script of February 2011 (OpenSIPS 1.6.4), by the changes to the file that
+// docs/from-opensips-or-kamailio.md names.
 
 fn of_2011() -> String {
     let text = without(&example("default-opensips.toml"), "8");
@@ -217,7 +218,7 @@ fn opensips_2011_the_wrong_method_is_405() {
     assert!(!Script::of(&example("default-opensips.toml")).says(&refer, "405 Method Not Allowed"));
 }
 
-/// By both scripts.
+/// ACKs without a Route end here with both scripts.
 #[test]
 fn opensips_2011_acks_without_a_route_end_here() {
     let ack = Ask { method: "ACK", tag: ";tag=t", ..CALL };

@@ -1,4 +1,4 @@
-//! The switches of OpenSIPS' residential script, by their names.
+//! Switches of OpenSIPS' residential script, by their names.
 
 use super::*;
 use crate::dialogs::of_alice;
@@ -8,7 +8,7 @@ use strowger_config::{Config, Source};
 
 const FILE: &str = "residential-opensips.toml";
 
-/// A caller of this server who must show a password.
+/// Caller of this server who must show a password.
 const REMOTE: Ask<'static> = Ask { at: CAROL, ..OWN };
 
 #[track_caller]
@@ -16,7 +16,7 @@ fn residential(name: Option<&str>, check: impl Fn(&mut Script) -> bool) {
     does(FILE, name, check);
 }
 
-/// Alice shows her password in what is otherwise this request for bob; what leaves.
+/// Sends this request for bob with alice's password. Returns the messages that leave.
 fn with_password(script: &mut Script, ask: &Ask<'_>) -> String {
     let challenged = script.ask(&REMOTE).remove(0).1;
     let shown = format!("Max-Forwards: 70\r\n{}", credentials(b"secret of alice", "INVITE", &challenged, 1));
@@ -24,7 +24,7 @@ fn with_password(script: &mut Script, ask: &Ask<'_>) -> String {
     script.site.answer()
 }
 
-/// A call of a gateway, whose caller has a number of this server, is none of a user.
+/// Makes a call of a gateway. Its caller has a number of this server, and is no user.
 fn from_gateway(script: &mut Script) -> Option<(String, String)> {
     script.forwarded(&Ask { from: "sip:+4930123@example.org", at: GATEWAY, ..CALL })
 }
@@ -55,7 +55,7 @@ fn residential_use_auth() {
     };
     assert_eq!(registers(&example(FILE)), Some(401));
     assert_eq!(registers(&open(&example(FILE))), Some(200));
-    // A user who says to be another one: the script's "Forbidden auth ID".
+    // A user who claims to be another one: the script answers "Forbidden auth ID".
     let other = Ask { from: "sip:zoe@example.org", ..REMOTE };
     let unless = |text: &str| format!("auth.user_must_match = false\n{text}");
     does_unless(FILE, unless, |script| with_password(script, &other).starts_with("SIP/2.0 403 "));
@@ -80,7 +80,7 @@ fn residential_use_dialog() {
     let text = without(&example(FILE), "5");
     assert_eq!(tracked(&mut Script::of(&text)), 1);
     assert_eq!(tracked(&mut Script::of(&without(&text, "USE_DIALOG"))), 0);
-    // They end by themselves.
+    // Tracked calls end by themselves.
     residential(Some("USE_DIALOG"), |script| {
         let got = script.answered(&CALL, 200);
         let ok = got.iter().find(|(_, text)| text.starts_with("SIP/2.0 200 "));
@@ -89,21 +89,21 @@ fn residential_use_dialog() {
         (0..6 * 60 + 1).for_each(|_| sent += &script.site.wait(60_000));
         sent.matches("BYE sip:").count() >= 2
     });
-    // No room for another one: the script's 500.
+    // A full table: the script answers 500.
     let full = |text: &str| with(text, "dialogs.track = true\n", "dialogs.track = true\ndialogs.calls = 1\n");
     let mut script = Script::of(&full(&example(FILE)));
     script.answered(&CALL, 200);
     assert!(script.says(&CALL, "503 Service Unavailable"));
 }
 
-/// What it does: `tests/tests/control_http.rs`.
+/// `tests/tests/control_http.rs` tests the interface itself.
 #[test]
 fn residential_use_http_management_interface() {
     let takes_orders = |text: &str| {
         let (config, _) = Config::read(Source { text, ..Source::default() }).expect("it is right");
         config.control.listen.is_some_and(|address| address.ip().is_loopback())
     };
-    // Data sets are read from beside the file.
+    // Data sets are read from the folder of the file.
     let text = without(&example(FILE), "USE_ALIASES");
     assert!(takes_orders(&text));
     assert!(!takes_orders(&without(&text, "USE_HTTP_MANAGEMENT_INTERFACE")));
@@ -151,7 +151,7 @@ fn residential_vm_diversion() {
         script.ask(&CALL);
         (0..8).any(|_| script.site.wait(1_000).contains("INVITE sip:bob@example.org "))
     });
-    // A phone that takes no REFER is none that is away.
+    // A phone that takes no REFER is not away.
     residential(None, |script| script.says(&Ask { method: "REFER", ..CALL }, "404 Not Found"));
 }
 
@@ -165,7 +165,7 @@ fn residential_have_outbound_pstn() {
     let call = Ask { uri: "sip:+4930123@example.org", at: GATEWAY, ..OWN };
     residential(Some("HAVE_OUTBOUND_PSTN"), |script| {
         let Some((at, text)) = script.forwarded(&call) else { return false };
-        // The next gateway takes it where the first one does not.
+        // The next gateway takes the call if the first one does not.
         let got = receive(&mut script.site, &at, &answer(&text, 503, ""));
         at == GATEWAY && invites(&got).iter().any(|(at, _)| at == "203.0.113.81:5060")
     });
