@@ -306,7 +306,7 @@ impl Identity {
     }
 
     /// Returns the canonical name of the domain to show in place of an alias, or of an address or name of this server that the
-    /// configuration does not name. Names in `domains` are shown as written: none.
+    /// configuration does not name. None for a name in `domains`, which is shown as written.
     pub fn shown_domain(&self, host: Host<'_>) -> Option<&[u8]> {
         self.domain_of(host).filter(|_| !self.domains.is_name(host))
     }
