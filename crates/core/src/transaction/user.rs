@@ -1,9 +1,9 @@
-//! The transaction user that a transaction belongs to (RFC 3261 section 5).
+//! Transaction user (TU) of a transaction (RFC 3261 section 5).
 
 use crate::slots::{GENERATION_BITS, Id};
 use serde::{Deserialize, Serialize};
 
-/// What a shard does with a transaction.
+/// Part of the shard that uses a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Role {
@@ -17,7 +17,7 @@ pub enum Role {
     Suspended = 3,
 }
 
-/// A role, and the id of what the transaction is for there: eight bytes.
+/// Role and id of a transaction user in eight bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TransactionUser(u64);
 
@@ -27,12 +27,12 @@ impl TransactionUser {
     /// No user: [`Role::None`].
     pub const NONE: Self = Self(0);
 
-    /// `id` is one of the table of that role.
+    /// Creates a user. `id`: from the table of that role.
     pub const fn new(role: Role, id: Id) -> Self {
         Self((role as u64) << ROLE | id.to_u64())
     }
 
-    /// Which part of the shard its responses and events are for.
+    /// Returns the role, which gets the responses and events of the transaction.
     pub const fn role(self) -> Role {
         match self.0 >> ROLE {
             1 => Role::Proxy,
@@ -42,7 +42,7 @@ impl TransactionUser {
         }
     }
 
-    /// The id, if it is one of this role.
+    /// Returns the id, if the user has this role.
     pub fn id(self, role: Role) -> Option<Id> {
         (self.role() == role).then(|| Id::from_u64(self.0 & ((1 << ROLE) - 1)))
     }
