@@ -18,7 +18,7 @@ pub enum Incoming {
     /// Nothing to do: a retransmission, answered with the last response if there is one; the ACK of a 300-699; a message without a usable
     /// Via.
     Absorbed,
-    /// An ACK that belongs to a 2xx or to nothing known: no transaction, its user routes it (RFC 3261 section 17).
+    /// ACK of a 2xx or of nothing known: no transaction; the caller routes it (RFC 3261 section 17).
     Ack,
     /// New CANCEL, to be answered itself, and the INVITE to cancel (section 9.2).
     Cancel {

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Role {
-    /// Nothing more: its request was answered where it came in.
+    /// None: the request was answered at once.
     None = 0,
-    /// The request was forwarded: the id is that of a response context of the proxy.
+    /// Proxy: the id is that of a response context.
     Proxy = 1,
-    /// The id is that of a call, or of a request that was sent, of the user agent.
+    /// User agent: the id is that of a call, or of a sent request.
     UserAgent = 2,
-    /// The request waits for an answer to a question.
+    /// Suspended request, which waits for an answer of another component.
     Suspended = 3,
 }
 
