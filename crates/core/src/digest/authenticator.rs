@@ -140,9 +140,9 @@ pub enum Staleness {
     Expired,
     /// The table of used nonces is full, or the share of this user is; the response is right.
     TableFull,
-    /// It came by UDP, and had been issued to another source: a peer that guesses passwords could use nonces of one source and send
-    /// from another, which no failure could be counted against. The response was not looked at. A phone that changed its
-    /// network tries again by itself; one whose address changes with each datagram never gets in by UDP.
+    /// It was used by UDP, but issued to another source. A peer that guesses passwords could use the nonces of one source and send from
+    /// another, so that no failure would count. The response was not verified. A phone that changed its network tries again by itself; one
+    /// whose address changes with each datagram never gets in by UDP.
     OtherSource,
     /// It was issued before this process began, which does not know its uses. The response was not verified.
     BeforeStart,

@@ -75,8 +75,8 @@ const SHARES: usize = 256;
 struct Partition {
     slices: [Slice; SLICES],
     entries: usize,
-    /// Entries by a hash of their user: never too few for one, and too many only where two users meet. That is another pair
-    /// in each partition, so a user whose entry is refused for that finds room with the next nonce.
+    /// Entries by a hash of their user: exact for one user, too high only if two users collide. Each partition has other collisions, so a
+    /// user whose entry is refused for one finds room with the next nonce.
     shares: Box<[u32; SHARES]>,
     /// Odd, and different in each partition.
     spread: u32,
