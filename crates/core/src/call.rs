@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// the shard that gets the message passes it on.
 pub const FILTERED: usize = 64;
 
-/// How many buckets lie between hash and shard.
+/// Number of buckets between hash and shard.
 pub const BUCKETS: usize = 256;
 
 /// Returns the hash of a Call-ID (its value without white space around). It uses arithmetic of 32 bits, byte by byte, as the classic packet

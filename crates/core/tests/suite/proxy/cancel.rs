@@ -61,7 +61,7 @@ fn of_one_that_rings_on_as_if_nothing_had_come() {
     let (text, sent) = call(&mut rig);
     rig.answer(&sent, 180, "");
     rig.request(&cancel_of(&text), udp(ALICE), &[]);
-    // Section 9.1: after 64*T1 the transaction is taken to be cancelled.
+    // Section 9.1: after 64*T1 the transaction counts as cancelled.
     let later = rig.pass(33_000);
     let up = later.iter().find(|(_, s)| s.to() == ALICE).expect("a final response");
     assert!(matches!(up.1.status(), 408 | 487), "{}", up.1.status());
@@ -113,7 +113,7 @@ fn the_answer_crosses_the_cancel() {
 fn of_nothing() {
     let mut rig = Rig::new();
     assert_eq!(words(&rig.request(&cancel_of(&alice("INVITE", "sip:bob@10.2.2.2", "")), udp(ALICE), &[])), ["481"]);
-    // Of another branch than the one that rings.
+    // A CANCEL with another branch than the ringing one.
     let (text, sent) = call(&mut rig);
     rig.answer(&sent, 180, "");
     let other = cancel_of(&text).replace("bKaINVITE", "bKother");
