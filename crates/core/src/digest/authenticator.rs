@@ -223,7 +223,7 @@ pub struct Authenticator {
 #[derive(Debug)]
 struct Lasting {
     key: NonceKey,
-    nobody: Ha1Set,
+    decoy: Ha1Set,
     used: ReplayTable,
     /// [`Now::mono`] at the start of this process.
     started: u64,
@@ -234,16 +234,16 @@ impl Authenticator {
     /// so a request to one can be replayed to another until its nonce expires. `seed`: random per process. Nonces of others are valid only
     /// if they were issued after `started`, since the table does not know earlier uses.
     pub fn new(settings: DigestSettings, secret: &[u8], seed: u64, started: Now) -> Self {
-        let nobody = Hmac::new(secret);
-        let nobody = Hash::ALL.into_iter().filter_map(|hash| {
-            let value = nobody.mac(&[b"strowger digest nobody 1"]);
+        let decoy = Hmac::new(secret);
+        let decoy = Hash::ALL.into_iter().filter_map(|hash| {
+            let value = decoy.mac(&[b"strowger digest nobody 1"]);
             Ha1::from_bytes(hash, &value[..hash.size()])
         });
         // Nonces show it, so it must not reveal the seed.
         let [a, b, c, ..] = Hmac::new(&seed.to_le_bytes()).mac(&[b"strowger digest process"]);
         let lasting = Lasting {
             key: NonceKey::new(secret, u32::from_be_bytes([0, a, b, c])),
-            nobody: nobody.collect(),
+            decoy: decoy.collect(),
             started: started.mono,
             used: ReplayTable::new(settings.replay, settings.nonce_life, settings.clock_skew, seed),
         };
@@ -347,7 +347,7 @@ impl Authenticator {
     ) -> Verdict {
         let hash = ticket.algorithm.hash;
         let known = ha1.and_then(|set| set.of(hash));
-        let ha1 = known.or_else(|| self.lasting.nobody.of(hash)).expect("`nobody` was made with every hash");
+        let ha1 = known.or_else(|| self.lasting.decoy.of(hash)).expect("the decoy has every hash");
         let cnonce = credentials.cnonce.map_or(Cow::Borrowed(&b""[..]), |cnonce| cnonce.value());
         let right = response(
             &ha1,

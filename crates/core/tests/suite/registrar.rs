@@ -292,7 +292,7 @@ fn an_unreachable_binding_gives_way() {
     assert_eq!(office.uris(), ["sip:a@h", "sip:d@h", "sip:e@h"], "the one that refreshes is there again");
     office.kept[1].unreachable = true;
     assert_eq!(office.serve("c", 5, "Contact: <sip:f@h>, <sip:g@h>"), Err(Refusal::TooManyContacts));
-    assert_eq!(office.uris(), ["sip:a@h", "sip:d@h", "sip:e@h"], "a refusal sends nobody away");
+    assert_eq!(office.uris(), ["sip:a@h", "sip:d@h", "sip:e@h"], "a refusal removes no binding");
     office.serve("c", 6, "Contact: <sip:f@h>").unwrap();
     assert_eq!(office.uris(), ["sip:a@h", "sip:e@h", "sip:f@h"]);
 }

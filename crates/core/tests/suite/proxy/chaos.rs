@@ -75,7 +75,7 @@ impl Seen {
             assert!(self.finals[at..].iter().all(|f| f.0 < 300 || f.0 == told), "seed {seed}: {:?}", self.finals);
         }
         if method == "INVITE" {
-            assert!(!self.finals.is_empty(), "seed {seed}: nobody told the caller");
+            assert!(!self.finals.is_empty(), "seed {seed}: no final response for the caller");
         } else {
             assert!(!failures.contains(&408), "seed {seed}");
         }

@@ -428,7 +428,7 @@ impl Rig {
             assert!(bytes[range].starts_with(format!("SIP/2.0 {status} ").as_bytes()));
             status
         };
-        let place = |target: Option<Target>| target.map_or_else(|| "nobody".to_owned(), |t| t.address.to_string());
+        let place = |target: Option<Target>| target.map_or_else(|| "none".to_owned(), |t| t.address.to_string());
         for notice in self.proxy.notices().drain(..) {
             let what = match notice.event {
                 NoticeEvent::Rang { status, branch, bytes, .. } => {
