@@ -154,7 +154,7 @@ impl MessageStore {
         }
     }
 
-    /// Returns spare memory, as [`crate::slots::Slots::tidy`] does.
+    /// Frees spare memory, as [`crate::slots::Slots::tidy`] does.
     pub(crate) fn tidy(&mut self) -> bool {
         self.segments.tidy()
     }

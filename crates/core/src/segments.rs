@@ -1,4 +1,4 @@
-//! Memory in segments: it grows without copying, the lowest segment with room is used first, and empty ones are returned.
+//! Memory in segments: it grows without copying, the lowest segment with room is used first, and empty ones are freed.
 
 use std::ops::{Index, IndexMut};
 
@@ -84,7 +84,7 @@ impl<S: Segment> Segments<S> {
         self.all.iter().enumerate().filter_map(|(number, segment)| Some((number, segment.as_deref()?)))
     }
 
-    /// Returns the memory of segments that were not needed since the call before the last. Call it about once a second.
+    /// Frees segments that were not needed since the call before the last. Call it about once a second.
     ///
     /// Returns true if a later call may return more memory without any other event.
     pub(crate) fn tidy(&mut self) -> bool {

@@ -1,4 +1,4 @@
-//! Table of entries in segments: it grows without copying, names entries by checked ids and returns spare memory.
+//! Table of entries in segments: it grows without copying, names entries by checked ids and frees spare memory.
 
 use crate::segments::{self, Segments};
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ const SEGMENT: usize = 128;
 
 /// Slab in segments of 128 entries.
 ///
-/// The lowest free place is used first, so that the upper segments run empty when the load falls; [`Slots::tidy`] returns the memory of
+/// The lowest free place is used first, so that the upper segments run empty when the load falls; [`Slots::tidy`] frees
 /// empty ones. Growth copies nothing.
 #[derive(Debug)]
 pub struct Slots<T> {
@@ -189,7 +189,7 @@ impl<T> Slots<T> {
         })
     }
 
-    /// Returns the memory of segments that were not needed since the call before the last. Call it about once a second.
+    /// Frees segments that were not needed since the call before the last. Call it about once a second.
     ///
     /// Returns true if a later call may return more memory without any other event.
     pub fn tidy(&mut self) -> bool {

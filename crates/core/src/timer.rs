@@ -264,7 +264,7 @@ impl Timers {
         waiting
     }
 
-    /// Removes stopped timers if they are more than half of all, and returns spare memory when no timer runs. Call it about once a second.
+    /// Removes stopped timers if they are more than half of all, and frees spare memory when no timer runs. Call it about once a second.
     pub fn tidy(&mut self, runs: impl Fn(u32, Stamp) -> bool) {
         if self.waiting() > 2 * self.running + CHUNK {
             for queue in &mut self.queues {

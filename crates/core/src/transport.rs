@@ -177,7 +177,7 @@ impl Target {
     pub const NOWHERE: Self =
         Self::new(Transport::Tcp, ListenerId(0), SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
 
-    /// Tells whether this is [`Target::NOWHERE`].
+    /// Tells whether messages to this target are not sent ([`Target::NOWHERE`]).
     pub fn is_nowhere(&self) -> bool {
         self.address.port() == 0 && self.address.ip().is_unspecified()
     }

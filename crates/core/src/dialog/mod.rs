@@ -1,7 +1,7 @@
 //! Dialogs (RFC 3261 section 12): peer-to-peer state of two user agents.
 //!
 //! A [`Dialog`] is made from the message that establishes it, verifies the peer's messages in it, and writes the start line and header of
-//! ours. It can be serialized. An [`OfferAnswer`] beside it tracks the exchange of session descriptions (RFC 3264).
+//! ours. It can be serialized. Its [`OfferAnswer`] tracks the exchange of session descriptions (RFC 3264).
 
 mod offer;
 mod request;

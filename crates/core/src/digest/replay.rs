@@ -220,7 +220,7 @@ impl Partition {
             let Slice { number, len, .. } = self.slices[slice];
             let last_issue = (number + 1) * u64::from(length) - 1;
             if len > 0 && last_issue + u64::from(life) < now {
-                // The memory is returned too: after a storm the table shrinks to the need of the next slice.
+                // The memory is freed too: after a storm the table shrinks to the need of the next slice.
                 let gone = std::mem::take(&mut self.slices[slice]);
                 freed += len as usize;
                 for entry in gone.chunks.iter().flatten() {

@@ -142,7 +142,7 @@ impl Proxy {
     }
 
     /// Sends to the next group of candidates with one q, or asks the user whether to try the next candidate. Returns false if no candidate
-    /// is left, or no memory for it beside the silent branches.
+    /// is left, or no memory for it while silent branches are kept.
     pub(super) fn next_group(&mut self, round: &mut Round<'_>, id: Id) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
         let Some(mut pending) = context.pending.take() else { return false };
@@ -205,7 +205,7 @@ impl Proxy {
         sent
     }
 
-    /// Tells whether the request may have so many branches at once, and any branch at all. Otherwise the answer is 440 (RFC 5393 section
+    /// Tells whether the request may have these branches at once, and any branch at all. Otherwise the answer is 440 (RFC 5393 section
     /// 5.3.3.1).
     pub fn has_breadth(&self, request: &Request<'_>, candidates: &[Candidate<'_>]) -> bool {
         is_wide_enough(self.breadth(request), self.budget(request), candidates)

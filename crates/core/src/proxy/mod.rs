@@ -170,7 +170,7 @@ pub struct Proxy {
     /// End of the ring time of groups while others wait, with the response context. Timers of answered calls stay until then and are
     /// ignored.
     fork_timers: BinaryHeap<Reverse<(u64, u64)>>,
-    /// [`Now::mono`] of the next return of spare memory.
+    /// [`Now::mono`] of the next release of spare memory.
     tidy_at: Option<u64>,
     /// Notices since the user took them last.
     notices: Vec<Notice>,
@@ -187,7 +187,7 @@ pub struct Proxy {
 /// Ring time of a further address after the time of its group is over, in milliseconds.
 const LAST_FORK_TIME: u64 = 5_000;
 
-/// Interval of the return of spare memory, in milliseconds.
+/// Milliseconds between two releases of spare memory.
 const TIDY: u64 = 1_000;
 
 impl Proxy {

@@ -106,7 +106,7 @@ impl Default for Plan<'_> {
 pub(super) struct DialogUse {
     /// The plan asks for a Record-Route.
     pub(super) stays: bool,
-    /// The request proved its dialog and is let through as one within it.
+    /// The request proved its dialog and was admitted as one within it.
     pub(super) within: bool,
     /// The request gets our Record-Route; its responses get the route token that leads to the callee.
     pub(super) recorded: bool,
@@ -365,7 +365,7 @@ impl Proxy {
         self.by_its_policy(id, |proxy| proxy.answer_locally(round, id, status));
     }
 
-    /// After [`NoticeEvent::Failing`] with a plan for failures, applies that plan. After [`NoticeEvent::Choosing`], tries the candidate.
+    /// Applies the plan for failures of [`NoticeEvent::Failing`], or tries the candidate of [`NoticeEvent::Choosing`].
     pub fn carry_out(&mut self, round: &mut Round<'_>, server: ServerId) {
         let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {
@@ -379,8 +379,8 @@ impl Proxy {
         });
     }
 
-    /// After [`NoticeEvent::Failing`], sends the failure upstream; with a plan for failures, turns to the next plan for it. After
-    /// [`NoticeEvent::Choosing`], turns to the next candidate.
+    /// Declines after [`NoticeEvent::Failing`]: the failure goes upstream, or the next plan for it applies. Declines after
+    /// [`NoticeEvent::Choosing`]: the next candidate is considered.
     pub fn pass(&mut self, round: &mut Round<'_>, server: ServerId) {
         let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {

@@ -62,7 +62,7 @@ impl UdpOnly {
         self.held.load(Relaxed)
     }
 
-    /// Drops expired addresses, and returns spare memory.
+    /// Drops expired addresses, and frees spare memory.
     pub fn tidy(&self, now: u64) {
         if self.held() == 0 {
             return;

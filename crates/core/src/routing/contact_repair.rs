@@ -1,4 +1,4 @@
-//! Contact repair: detects a Contact that others cannot reach, so that the real source address of its device is sealed beside it (see
+//! Contact repair: detects a Contact that others cannot reach, so that the real source address of its device is added as a seal (see
 //! [`super::seal`]).
 
 use super::scope::{Scope, is_shared};

@@ -68,7 +68,7 @@ impl Domains {
         self.find(host).and_then(|name| self.text(name.canonical))
     }
 
-    /// [`Domains::named`] by a text in lower case.
+    /// Returns [`Domains::named`] of a text in lower case.
     pub(super) fn canonical(&self, text: &[u8]) -> Option<&[u8]> {
         self.0.iter().find(|name| *name.text == *text).and_then(|name| self.text(name.canonical))
     }

@@ -4,7 +4,7 @@
 use super::scope::{Scope, plain};
 use std::net::{IpAddr, SocketAddr};
 
-/// Protected addresses, which a peer may name only within the rules of scopes.
+/// Addresses of a machine and of the services of its server, which a peer may not name freely.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// Addresses of its interfaces, sorted.

@@ -81,7 +81,7 @@ impl KeyIndex {
         self.parts.iter().map(|p| p.places.len() * size_of::<Place>()).sum()
     }
 
-    /// Returns spare memory when the parts are far larger than their content.
+    /// Frees spare memory when the parts are far larger than their content.
     pub(super) fn tidy(&mut self) {
         while self.want > LEAST && self.len <= enough_for(self.want / 8) {
             self.want /= 2;

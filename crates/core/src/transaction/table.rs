@@ -22,11 +22,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use strowger_message::{Index, Limits, Message, Name};
 
-/// Interval of the return of spare memory, in milliseconds.
+/// Milliseconds between two releases of spare memory.
 const TIDY: u64 = 1_000;
 
 /// Approximate maximum of bytes that the timers of one round send. Peers decide how many large messages are due at one moment, and the
-/// shard never returns the memory of its outbox.
+/// shard never frees the memory of its outbox.
 const AT_ONCE: usize = 1 << 20;
 
 /// Transactions of one shard.
@@ -49,7 +49,7 @@ pub struct Transactions {
     /// Buffer for the INVITE that an ACK or a CANCEL is made from.
     pub(super) invite: Vec<u8>,
     pub(super) index: Index,
-    /// Next return of spare memory. None: there is nothing to return.
+    /// Next release of spare memory. None: there is nothing to free.
     tidy: Option<u64>,
     /// Requests without an answer, for the events of the last [`Transactions::poll`] or [`Transactions::failed`].
     pub(super) lost: Vec<Lost>,

@@ -262,7 +262,7 @@ fn contacts_are_bounded() {
     office.serve("c", 5, "Contact: <sip:c@h>").unwrap();
 }
 
-/// Each contact is compared with those before it: so many of them would take seconds.
+/// Each contact is compared with those before it, so 250 of them would take seconds.
 #[test]
 fn of_many_contacts_the_first_that_is_too_many_ends_it() {
     let mut office = Office::new(RegistrarSettings { max_contacts: 2, ..RegistrarSettings::default() });

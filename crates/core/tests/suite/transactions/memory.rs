@@ -6,7 +6,7 @@ fn padded(message: &str, bytes: usize) -> String {
     message.replace("Content-Length", &format!("X: {}\r\nContent-Length", "x".repeat(bytes)))
 }
 
-/// Of a request above the bound, only the parts for its end are kept.
+/// A request above the bound is kept in part: the parts that its end needs.
 #[test]
 fn a_request_too_large_to_be_kept_is_sent_once_and_can_be_cancelled_and_acknowledged() {
     for transport in [Transport::Udp, Transport::Tcp] {
@@ -80,7 +80,7 @@ fn a_response_too_large_to_be_kept_is_sent_once() {
     world.assert_empty();
 }
 
-/// Without From and To its response could not be acknowledged either, so nothing is kept.
+/// Its ACK needs From, which alone is above the bound: nothing is kept, and a failure is not acknowledged.
 #[test]
 fn nothing_is_kept_of_a_request_whose_end_needs_too_much() {
     let mut world = World::new();
