@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_peer_sent_is_escaped_and_short() {
+    fn text_of_a_peer_is_escaped_and_short() {
         for (bytes, text) in
             [(&b"alice@example.org"[..], "alice@example.org"), (b"a\r\nb\"\xff\0", "a\\r\\nb\\\"\\xff\\x00"), (b"", "")]
         {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_something_displays_is_one_short_line() {
+    fn displayed_text_is_one_short_line() {
         assert_eq!(brief(&"no such host").to_string(), "no such host");
         assert_eq!(brief(&"one\ntwo\x1b[31m").to_string(), "one two [31m");
         for text in ["é".repeat(1_000), "x\n".repeat(1_000)] {

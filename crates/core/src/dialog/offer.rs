@@ -47,9 +47,9 @@ impl OfferError {
 impl OfferAnswer {
     /// Notes a description that we send.
     pub fn send(&mut self) -> Description {
-        let what = if *self == Self::RemoteOffer { Description::Answer } else { Description::Offer };
-        *self = if what == Description::Answer { Self::Stable } else { Self::LocalOffer };
-        what
+        let description = if *self == Self::RemoteOffer { Description::Answer } else { Description::Offer };
+        *self = if description == Description::Answer { Self::Stable } else { Self::LocalOffer };
+        description
     }
 
     /// Notes a description in a request: an offer, unless it answers ours (ACK and PRACK may).

@@ -257,8 +257,8 @@ impl Registrar {
         if self.settings.path == PathRule::Ignore || !message.has(Name::Path) {
             return Ok(());
         }
-        let said = || message.supports(b"path") || message.require().flatten().any(|t| t.is(b"path"));
-        if self.settings.path == PathRule::Demand && !said() {
+        let is_declared = || message.supports(b"path") || message.require().flatten().any(|t| t.is(b"path"));
+        if self.settings.path == PathRule::Demand && !is_declared() {
             return Err(Refusal::PathNotSupported);
         }
         for hop in message.paths() {

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_clock_dated_is_as_old_as_it_is() {
+    fn a_time_of_an_earlier_clock_keeps_its_age() {
         for days in [400, -400] {
             let steps = ClockSteps::default();
             steps.note(at(0, 0));

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_cannot_be_reached() {
+    fn only_unreachable_contacts_need_repair() {
         assert!(!needed("sip:a@192.0.2.1", Transport::Udp, "192.0.2.1:5060"));
         assert!(!needed("sip:a@192.0.2.1:5070", Transport::Udp, "192.0.2.1:5070"));
         assert!(needed("sip:a@10.0.0.1:5070", Transport::Udp, "192.0.2.1:5070"));

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_we_wrote_is_read() {
+    fn only_own_branches_are_read() {
         let key = BranchKey::new(b"secret", b"one");
         let visit = Visit { of_request: u64::MAX, left: u16::MAX };
         let branch = key.write(0, visit);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_to_the_same_place() {
+    fn equal_targets_have_one_hash() {
         for (a, b) in [
             ("sip:bob@10.0.0.1", "sip:bob@10.0.0.1:5060;transport=UDP;x=y;ob"),
             ("sip:bob@Host.Example.", "sip:bob@host.example:5060"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere() {
+    fn different_targets_differ_in_hash() {
         let one = "sip:bob@10.0.0.1";
         for other in [
             "sips:bob@10.0.0.1",

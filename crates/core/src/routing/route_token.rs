@@ -167,9 +167,9 @@ impl RouteTokens {
             return Judgement::Refused;
         }
         let states_account = version(bytes[0]) == VERSION;
-        let (clear, said) = bytes.split_at(if states_account { CLEAR } else { CONTACT_END });
+        let (clear, received) = bytes.split_at(if states_account { CLEAR } else { CONTACT_END });
         let code = self.code(clear, call_id, to_tag, beyond);
-        if matches!(beyond, Beyond::Unknown) || !bool::from(code[..said.len()].ct_eq(said)) {
+        if matches!(beyond, Beyond::Unknown) || !bool::from(code[..received.len()].ct_eq(received)) {
             return Judgement::Refused;
         }
         let made = u32::from_be_bytes(*bytes[1..].first_chunk().expect("more than five bytes"));

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_known() {
+    fn addresses_of_no_host_are_recognized() {
         for address in ["0.0.0.0", "0.0.0.1", "224.0.1.75", "255.255.255.255", "240.0.0.1", "::", "ff02::1", "ff0e::1"]
         {
             assert!(!is_host(ip(address)), "{address}");

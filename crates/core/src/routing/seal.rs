@@ -166,12 +166,12 @@ impl Seals {
         if len < HEAD + CODE || !base64::decode(text, bytes) {
             return None;
         }
-        let (said, code) = bytes.split_at(len - CODE);
-        if !bool::from(self.code(said, uri)[..].ct_eq(code)) {
+        let (clear, code) = bytes.split_at(len - CODE);
+        if !bool::from(self.code(clear, uri)[..].ct_eq(code)) {
             return None;
         }
         // Authenticated: the rest is as written by a server with our secret.
-        let mut rest = Bytes(said);
+        let mut rest = Bytes(clear);
         let [flags] = rest.take()?;
         let writer: [u8; 2] = rest.take()?;
         let made = u32::from_be_bytes(rest.take()?);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_the_right_one_is_found() {
+    fn the_seal_of_the_party_is_found_among_several() {
         let (own, foreign) = (seals("secret", "one"), seals("other", "one"));
         // A server with another secret wrote first, then ours. Each finds its own.
         let text = sealed(&own, &sealed(&foreign, "sip:a@h", None), None);

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_much_is_spent_and_earned() {
+    fn bytes_are_spent_and_earned() {
         let mut all = Allowance::UNBOUNDED;
         all.earn(1);
         all.spend(1 << 30);

@@ -18,7 +18,7 @@ pub struct Endpoint {
     /// User agent, for calls that need no transactions.
     pub agent: UserAgent,
     transactions: Transactions,
-    told: Vec<Event>,
+    events: Vec<Event>,
 }
 
 /// Record that one endpoint hands to another.
@@ -67,7 +67,7 @@ impl Endpoint {
         let owned = if shard == 0 { BucketSet::ALL } else { BucketSet::NONE };
         let own = entropy.derive(&(shard as u64).to_le_bytes());
         let agent = UserAgent::new(identity, settings, own, call_secret, owned);
-        Self { agent, transactions, told: Vec::new() }
+        Self { agent, transactions, events: Vec::new() }
     }
 
     /// Returns the user agent, and the round for its next work.
@@ -83,7 +83,7 @@ impl Endpoint {
 
     /// Handles a failure to send a message with this token.
     pub fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        self.transactions.failed(now, token, out, &mut self.told);
+        self.transactions.failed(now, token, out, &mut self.events);
         self.tell(now, out);
     }
 
@@ -94,7 +94,7 @@ impl Endpoint {
 
     /// Runs the due timers.
     pub fn poll(&mut self, now: Now, out: &mut Outbox) {
-        self.transactions.poll(now, out, &mut self.told);
+        self.transactions.poll(now, out, &mut self.events);
         self.tell(now, out);
         let (agent, mut round) = self.lend(now, out);
         agent.poll(&mut round);
@@ -122,7 +122,7 @@ impl Endpoint {
 
     fn tell(&mut self, now: Now, out: &mut Outbox) {
         let mut round = Round { now, tx: &mut self.transactions, out };
-        for event in self.told.drain(..) {
+        for event in self.events.drain(..) {
             self.agent.transaction_event(&mut round, &event);
         }
     }

@@ -239,11 +239,11 @@ impl UserAgent {
             }
         };
         let body = message.body();
-        let what = if body.is_empty() { None } else { leg.dialog.exchange.receive_response(offered) };
+        let description = if body.is_empty() { None } else { leg.dialog.exchange.receive_response(offered) };
         self.events.is_of_leg(leg.number);
         call.legs = smallvec![leg];
         let key = CallKey(id);
-        if what == Some(Description::Offer) && !cancelling {
+        if description == Some(Description::Offer) && !cancelling {
             call.stage = Stage::AnswerDue;
             let body = self.events.keep(body);
             self.events.push(Event::Answered { call: key, body, offer: true });
@@ -312,9 +312,9 @@ impl UserAgent {
                 let Some(dialog) = call.dialog() else { return };
                 dialog.refresh(message);
                 let body = message.body();
-                let what = if body.is_empty() { None } else { dialog.exchange.receive_response(offered) };
+                let description = if body.is_empty() { None } else { dialog.exchange.receive_response(offered) };
                 let body = self.events.keep(body);
-                if what == Some(Description::Offer) {
+                if description == Some(Description::Offer) {
                     if let Some(call) = self.calls.get_mut(id) {
                         call.stage = Stage::AnswerDue;
                     }

@@ -139,7 +139,7 @@ fn requests_that_refresh_the_target_do() {
 }
 
 #[test]
-fn what_makes_no_dialog() {
+fn incomplete_messages_make_no_dialog() {
     let untagged = RINGING.replace(";tag=314159", "");
     assert_eq!(with(&untagged, |m| Dialog::caller(m, false)), Err(Invalid::NoTag));
     let no_contact = INVITE.replace("Contact: <sip:alice@client.atlanta.example.com;transport=tcp>\n", "");

@@ -238,7 +238,7 @@ fn a_retransmission_gets_the_same_answer_and_changes_nothing() {
 }
 
 #[test]
-fn what_has_expired_is_as_if_it_had_never_been() {
+fn an_expired_binding_counts_as_absent() {
     let mut office = Office::new(RegistrarSettings { max_contacts: 1, ..RegistrarSettings::default() });
     office.serve("c", 5, "Contact: <sip:a@h>;expires=60").unwrap();
     office.wait(60);
@@ -262,9 +262,9 @@ fn contacts_are_bounded() {
     office.serve("c", 5, "Contact: <sip:c@h>").unwrap();
 }
 
-/// Each contact is compared with those before it, so 250 of them would take seconds.
+/// Each contact is compared with those before it, so their number is bounded.
 #[test]
-fn of_many_contacts_the_first_that_is_too_many_ends_it() {
+fn the_first_contact_beyond_the_bound_ends_the_request() {
     let mut office = Office::new(RegistrarSettings { max_contacts: 2, ..RegistrarSettings::default() });
     let many: Vec<String> = (0..250).map(|n| format!("<sip:{n}@h>")).collect();
     // The rest behind it is not parsed.
@@ -326,7 +326,7 @@ fn the_later_of_two_equal_contacts_holds() {
 }
 
 #[test]
-fn what_is_required_must_be_supported() {
+fn required_extensions_must_be_supported() {
     let mut office = Office::new(RegistrarSettings { supported: vec!["gruu".into()], ..RegistrarSettings::default() });
     let refused = office.serve("c", 1, "Require: path, nothing,gruu\nRequire: more\nContact: <sip:a@h>");
     assert_eq!(refused, Err(Refusal::BadExtension));
@@ -386,7 +386,7 @@ fn a_flow_is_known_by_instance_and_number() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_whole() {
+fn a_malformed_contact_refuses_the_whole_request() {
     for lines in [
         "Contact: <sip:a@h>, <sip:b@h",
         "Contact: <sip:a@h>;q=2",

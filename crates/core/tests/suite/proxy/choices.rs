@@ -67,7 +67,7 @@ fn one_that_is_passed_over_leaves_its_turn_to_the_next() {
 }
 
 #[test]
-fn those_of_a_failure_come_behind_its_own_question() {
+fn candidates_of_a_failure_plan_follow_its_question() {
     let targets: &'static _ = Box::leak(Box::new([at(MAILBOX)]));
     let to = Candidate { targets, q: 1000, asks: b"box", ..Candidate::default() };
     let failure = |asks: &'static [u8], to| FailurePlan {
@@ -94,7 +94,7 @@ fn those_of_a_failure_come_behind_its_own_question() {
 }
 
 #[test]
-fn what_is_silent_leads_to_the_question_once() {
+fn a_silent_candidate_leads_to_one_question() {
     let mut rig = Rig::new();
     rig.plan = Plan { answer_timeout: Some(1_000), ..Plan::default() };
     let one = begin(&mut rig);

@@ -93,7 +93,7 @@ fn a_target_fails_that_says_how_long_it_is_unavailable() {
 
 /// Later elements know the branch, and could take another target out of use.
 #[test]
-fn what_another_host_says_fails_no_target() {
+fn a_response_of_another_host_fails_no_target() {
     let (mut rig, first) = sent("INVITE", Plan::default(), true);
     let words = words(&rig.response(&respond(&first, 503, "Retry-After: 120\n"), udp("10.66.66.66:5060")));
     assert_eq!(words, ["ACK", "INVITE"], "for this request it is the answer");
@@ -101,7 +101,7 @@ fn what_another_host_says_fails_no_target() {
 }
 
 #[test]
-fn of_candidates_that_are_not_watched_nothing_is_noted() {
+fn failures_of_unwatched_candidates_are_not_reported() {
     let (mut rig, first) = sent("INVITE", Plan::default(), false);
     rig.fail(&first);
     rig.end();

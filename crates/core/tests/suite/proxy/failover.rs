@@ -72,7 +72,7 @@ fn silence_leads_to_the_next_address_too() {
 }
 
 #[test]
-fn what_cannot_be_sent_counts_as_503() {
+fn an_unsent_request_counts_as_503() {
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
     let up = only(rig.fail(&sent));

@@ -269,7 +269,7 @@ fn a_large_request_goes_to_fewer_at_once_and_the_largest_to_the_first_alone() {
 }
 
 #[test]
-fn what_waits_for_the_other_branches_is_charged_to_the_caller_or_shortened() {
+fn the_kept_response_of_a_fork_is_charged_to_the_caller_or_shortened() {
     let long = format!("X: {}\n", "x".repeat(9_000));
     for (share, is_whole) in [(30_000, true), (8_000, false)] {
         for (statuses, up) in [([486, 486, 603], 603), ([503, 486, 480], 486)] {

@@ -17,7 +17,7 @@ fn is_loop(rig: &Rig, text: &str) -> bool {
 }
 
 #[test]
-fn what_comes_round_unchanged_is_a_loop() {
+fn an_unchanged_request_that_returns_is_a_loop() {
     let mut rig = Rig::new();
     let text = alice("INVITE", "sip:bob@example.net", "");
     assert!(!is_loop(&rig, &text));
@@ -34,7 +34,7 @@ fn straight(sent: &Sent) -> String {
 }
 
 #[test]
-fn what_comes_straight_back_is_a_loop_too() {
+fn a_request_that_comes_straight_back_is_a_loop() {
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("MESSAGE", "sip:bob@example.net", ""), udp(ALICE), &to(BOB)));
     assert!(is_loop(&rig, &straight(&sent)));
@@ -42,7 +42,7 @@ fn what_comes_straight_back_is_a_loop_too() {
 }
 
 #[test]
-fn what_comes_straight_back_takes_its_share_of_the_branches_along() {
+fn a_request_that_comes_straight_back_keeps_its_share_of_branches() {
     const MOST: u16 = 20;
     let mut rig = Rig::with(ProxySettings { max_branches: MOST, ..ProxySettings::default() });
     let mut waiting = vec![alice("MESSAGE", "sip:bob@example.net", "")];
@@ -60,7 +60,7 @@ fn what_comes_straight_back_takes_its_share_of_the_branches_along() {
 }
 
 #[test]
-fn what_was_sent_elsewhere_meanwhile_is_a_spiral() {
+fn a_request_with_a_new_uri_is_a_spiral() {
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("INVITE", "sip:bob@example.net", ""), udp(ALICE), &to(BOB)));
     let spiral = round(&sent, |t| t.replace("INVITE sip:bob@example.net", "INVITE sip:carol@example.org"));

@@ -49,7 +49,7 @@ fn a_call_that_fails_goes_to_the_mailbox() {
 }
 
 #[test]
-fn what_fails_again_is_asked_again() {
+fn a_second_failure_asks_again() {
     let mut rig = asking();
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     rig.answer(&phone, 404, "");
@@ -151,7 +151,7 @@ fn a_phone_that_registers_meanwhile_rings_too() {
 }
 
 #[test]
-fn what_is_added_has_its_turn_before_what_waits() {
+fn added_candidates_precede_waiting_ones() {
     let mut rig = asking();
     let first = only(invite(&mut rig, &[contact(ONE, 1000), contact(MAILBOX, 100)]));
     let server = rig.last.expect("it came");
@@ -167,7 +167,7 @@ fn what_is_added_has_its_turn_before_what_waits() {
 }
 
 #[test]
-fn what_may_be_added_is_bounded() {
+fn added_candidates_are_bounded() {
     let settings = ProxySettings { max_branches: 8, ..ProxySettings::default() };
     let mut rig = Rig::with(settings);
     rig.plan.asks = true;

@@ -39,7 +39,7 @@ fn our_own_route_goes_whichever_way_it_is_written() {
 }
 
 #[test]
-fn what_is_not_ours_is_not_taken_for_it() {
+fn foreign_routes_are_not_taken_for_own_ones() {
     for route in ["<sip:10.0.0.1:5070;lr>", "<sip:10.0.0.2;lr>", "<sip:user@10.9.9.9;lr>"] {
         let routes = format!("Route: {route}\n");
         let own = Rig::new().routing(&alice("INVITE", "sip:bob@10.2.2.2", &routes), |p, r| p.route(NOW, r).own_route);
@@ -80,7 +80,7 @@ fn a_strict_router_before_us_is_undone() {
 
 /// Only the first of several tokens is verified, since there may be thousands.
 #[test]
-fn of_several_marks_the_first_decides() {
+fn the_first_of_several_route_tokens_decides() {
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
     let ok = only(rig.answer(&sent, 200, "Contact: <sip:bob@10.2.2.2>\n"));
@@ -136,7 +136,7 @@ fn two_of_ours_lead_from_one_side_to_the_other() {
 }
 
 #[test]
-fn where_a_uri_leads() {
+fn next_hops_of_uris() {
     let rig = Rig::new();
     let lead = |uri: &str| {
         rig.routing(&alice("OPTIONS", uri, ""), |router, request| match router.next_hop(&request.uri, UDP) {

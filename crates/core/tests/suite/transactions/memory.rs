@@ -199,7 +199,7 @@ fn a_long_ack_is_sent_and_not_kept() {
 }
 
 #[test]
-fn what_a_source_is_charged_for_moves_with_the_transaction() {
+fn charges_move_with_their_transaction() {
     let (mut world, mut other) = (World::new(), World::new());
     let id = world.new_request(&message(INVITE, "z9hG4bK1", "1 INVITE"), Transport::Udp);
     world.table.bill(id, 700);

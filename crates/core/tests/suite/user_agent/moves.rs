@@ -143,7 +143,7 @@ fn a_registration_is_refreshed_by_the_other_shard() {
 }
 
 #[test]
-fn what_waits_for_its_owner_moves_too() {
+fn open_requests_move_too() {
     let mut net = Net::new([quiet(), UserAgentSettings { other_methods: true, ..quiet() }]);
     let (caller, callee) = net.up();
     let refer = strowger_message::Method::Refer;
@@ -257,7 +257,7 @@ fn listeners_go_by_name_to_another_process() {
 }
 
 #[test]
-fn what_is_written_down_goes_on_by_another_clock() {
+fn a_record_continues_by_another_clock() {
     let mut net = with_all();
     let calls = net.phones[0].endpoint.agent.calls();
     let deadline = net.phones[0].endpoint.deadline().expect("a timer runs") - net.now.mono;

@@ -10,7 +10,7 @@ use strowger_core::user_agent::{Ending, Endpoint, Event, OutOfDialog};
 use strowger_message::Method;
 
 #[test]
-fn what_is_not_understood_is_refused() {
+fn unsupported_requests_are_refused() {
     let head = |method: &str| {
         format!(
             "{method} sip:bob@127.0.0.1 SIP/2.0\nVia: SIP/2.0/UDP 127.0.0.99;branch=z9hG4bK{method}{{n}}\nMax-Forwards: 70\n\
