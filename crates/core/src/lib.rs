@@ -41,7 +41,7 @@
 //! let identity = Arc::new(Identity::new(vec![phone], [""; 0], &[]));
 //! let mut phone = Endpoint::new(identity, UserAgentSettings::default(), Entropy::new([7; 32]), 1);
 //!
-//! It registers for ten minutes: its REGISTER is in the outbox.
+//! // It registers for ten minutes: its REGISTER is in the outbox.
 //! let (mut now, mut out) = (Now { mono: 0, wall: 1_700_000_000_000 }, Outbox::new());
 //! let server = Target::new(Transport::Udp, ListenerId(0), "192.0.2.9:5060".parse()?);
 //! let register = Register {
@@ -60,7 +60,7 @@
 //! let request = out.bytes[send.range()].to_vec();
 //! out.clear();
 //!
-//! A registrar without a binding of alice decides to make one, and writes the lines of the 200.
+//! // A registrar without a binding of alice decides to make one, and writes the lines of the 200.
 //! let mut index = Index::new();
 //! index.parse(&request, &Limits::default())?;
 //! let request = Message::new(&request, &index);

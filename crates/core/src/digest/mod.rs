@@ -5,7 +5,7 @@
 //!
 //! 1. without credentials: [`Authenticator::write_challenges`] writes one header line per offered algorithm;
 //! 2. [`Credentials::parse`] on the header value, then [`Authenticator::check`], which costs one MAC and no look-up, so that a forged nonce
-//! never reaches the subscriber database;
+//!    never reaches the subscriber database;
 //! 3. with the stored [`Ha1Set`] (or `None` for an unknown user) [`Authenticator::decide`] returns a [`Verdict`].
 //!
 //! [`Authenticator::verify`] does 2 and 3 at once if the subscriber is known already.

@@ -26,8 +26,8 @@ pub enum TargetFailure {
     Silent,
     /// The request could not be sent. Whether the target is at fault, the user of the proxy decides.
     Unsent,
-    /// The target took no TCP connection for a request that went by TCP because of its size alone. [`UdpOnly`](super::UdpOnly) then sends
-    /// such requests by UDP (RFC 3261 section 18.1.1).
+    /// The target took no TCP connection for a request that went by TCP because of its size alone. The user notes
+    /// it in [`UdpOnly`](super::UdpOnly), so that later ones go by UDP (RFC 3261 section 18.1.1).
     NoTcp,
     /// 503 by the target itself, with the seconds until it may be asked again (RFC 3261 section 21.5.4). A 503 without Retry-After is the
     /// failure of one request, as a 500 is.

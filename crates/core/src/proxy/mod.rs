@@ -34,7 +34,7 @@
 //!     Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None }
 //! };
 //!
-//! A request arrives and creates a server transaction. (Before this, a server completes the top Via: `via::complete`.)
+//! // A request arrives and creates a server transaction. (Before this, a server completes the top Via: `via::complete`.)
 //! let bytes = b"OPTIONS sip:bob@192.0.2.2 SIP/2.0\r\n\
 //!     Via: SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bKnashds8\r\n\
 //!     From: <sip:alice@example.org>;tag=1\r\nTo: <sip:bob@example.org>\r\n\
@@ -49,7 +49,7 @@
 //!     panic!("it comes for the first time")
 //! };
 //!
-//! The Request-URI names the target; a server could choose another one.
+//! // The Request-URI names the target; a server could choose another one.
 //! let routing = proxy.router().route(now, &request);
 //! let NextHop::Known(target) = proxy.router().next_hop(&routing.next(), arrival.listener) else {
 //!     panic!("its Request-URI has an address")
@@ -63,7 +63,7 @@
 //! assert!(forwarded.starts_with(b"OPTIONS sip:bob@192.0.2.2 SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.9:5060;"));
 //! out.clear();
 //!
-//! The next hop answers. The transaction names its user: the proxy, and the id of the response context.
+//! // The next hop answers. The transaction names its user: the proxy, and the id of the response context.
 //! index.parse(&forwarded, &Limits::default())?;
 //! let mut ok = Vec::new();
 //! respond(&Message::new(&forwarded, &index), 200, None, Some(b"2"), &mut ok).finish(b"");
@@ -170,7 +170,7 @@ pub struct Proxy {
     /// End of the ring time of groups while others wait, with the response context. Timers of answered calls stay until then and are
     /// ignored.
     fork_timers: BinaryHeap<Reverse<(u64, u64)>>,
-    /// [`Now::mono`] of the next release of spare memory.
+    /// [`Now::mono`](crate::Now::mono) of the next release of spare memory.
     tidy_at: Option<u64>,
     /// Notices since the user took them last.
     notices: Vec<Notice>,

@@ -138,7 +138,7 @@ impl Proxy {
         self.conclude(round, id);
     }
 
-    /// Refuses a 2xx to an INVITE: its branch counts as failed with [`REFUSED`], and no 2xx of it goes upstream any more. The callee gets
+    /// Refuses a 2xx to an INVITE: its branch counts as failed with 502, and no 2xx of it goes upstream any more. The callee gets
     /// no ACK and ends the session itself (RFC 3261 section 13.3.1.4).
     pub fn refuse_answer(
         &mut self,

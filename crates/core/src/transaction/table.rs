@@ -127,7 +127,7 @@ impl Transactions {
         }
     }
 
-    /// Sets the target of the responses. By default they go back the way of the request ([`Arrival::reply`], RFC 3261 section 18.2.2).
+    /// Sets the target of the responses. By default they go back the way of the request ([`Arrival::reply`](crate::Arrival::reply), RFC 3261 section 18.2.2).
     pub fn set_reply(&mut self, id: ServerId, target: Target) {
         if let Some(entry) = self.entries.get_mut(id.0) {
             entry.target = target.into();
