@@ -33,7 +33,7 @@ const CONTACT_END: usize = 11;
 /// usage either: such a token reads as [`Usage::Early`].
 const VERSION: u8 = 2;
 
-/// Route token that leads nowhere: the party has sent no Contact.
+/// Route token that leads nowhere: the party has sent no Contact or no tag, or the next element is unknown.
 const NOWHERE: [u8; LEN] = [b'A'; LEN];
 
 /// Value in place of the hash of a Contact, if no Contact reaches the party.
