@@ -1,4 +1,4 @@
-//! What the registrar and the user agent cost by themselves, without sockets: time and allocations.
+//! Cost of the registrar and the user agent without sockets: time and allocations.
 //!
 //! `cargo run --release -p strowger-core --example machine_cost`
 
@@ -21,7 +21,7 @@ use strowger_message::{Index, Limits, Message};
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);
 
-/// Runs `work` so often, once more before to warm up, and prints its share of CPU time and allocations.
+/// Runs `work` twice, the first time to warm up. Prints CPU time and allocations per repetition.
 fn measure(what: &str, times: u64, mut work: impl FnMut(u64)) {
     work(times);
     let allocations = of_thread();
@@ -64,7 +64,7 @@ fn register() {
     });
 }
 
-/// Both ends of calls in one thread, messages handed over in memory: INVITE, 180, 200, ACK, BYE, 200.
+/// Measures both ends of calls in one thread, with messages passed in memory: INVITE, 180, 200, ACK, BYE, 200.
 fn call() {
     let address = |n: u8| SocketAddr::from(([127, 0, 0, n], 5060));
     let agent = |n: u8| {
@@ -100,7 +100,7 @@ fn call() {
     measure("user agents: a call, both ends", 300_000, |times| {
         for _ in 0..times {
             calls += 1;
-            // 5,000 calls a second: what ended 32 s ago goes, as it would under load.
+            // 5,000 calls a second: state that ended 32 s ago is dropped, as under load.
             if calls.is_multiple_of(5) {
                 now.mono += 1;
             }

@@ -1,4 +1,4 @@
-//! What the transactions of a relayed call cost, parsing not counted:
+//! Cost of the transactions of a relayed call, without parsing:
 //! `cargo run --release -p strowger-core --example transaction_cost [calls a second of simulated time]`.
 
 mod processor_time;

@@ -1,8 +1,8 @@
-//! base64 without padding, in characters that need no escape in a URI or a header field: those of base64url (RFC 4648
-//! section 5), with `~` and `.` in place of `Q` and `q`.
+//! base64 without padding, in characters that need no escape in a URI or a header field: those of base64url (RFC 4648 section 5), with `~`
+//! and `.` in place of `Q` and `q`.
 //!
-//! So no text of ours spells `CSeq`. Readers that look for the name anywhere in a message, as SIPp 3.6.1 does, would take
-//! one mark of some 580,000 for that header field of a response, and end the call.
+//! So no text of ours contains `CSeq`. Readers that search the whole message for this name, as SIPp 3.6.1 does, would find it in one of
+//! some 580,000 texts, read a wrong CSeq and end the call.
 
 use base64::Engine;
 use base64::alphabet::Alphabet;
@@ -16,7 +16,7 @@ const ENGINE: GeneralPurpose = {
     GeneralPurpose::new(&alphabet, config.with_decode_padding_mode(DecodePaddingMode::RequireNone))
 };
 
-/// Characters for so many bytes.
+/// Returns the number of characters for this number of bytes.
 pub(crate) const fn len(bytes: usize) -> usize {
     (bytes * 4).div_ceil(3)
 }
@@ -24,14 +24,14 @@ pub(crate) const fn len(bytes: usize) -> usize {
 /// Writes [`len`]`(bytes.len())` characters.
 ///
 /// # Panics
-/// `out` is of another length.
+/// If `out` has another length.
 pub(crate) fn encode(bytes: &[u8], out: &mut [u8]) {
     let written = ENGINE.encode_slice(bytes, out);
     assert_eq!(written, Ok(out.len()), "the length follows from the bytes");
 }
 
-/// Reads the text of exactly `out.len()` bytes. False if it is of another length, has a foreign character, or says the same
-/// bytes in another way.
+/// Reads the text of exactly `out.len()` bytes. Returns false if it has another length, a foreign character, or a form that [`encode`]
+/// would not write.
 #[must_use]
 pub(crate) fn decode(text: &[u8], out: &mut [u8]) -> bool {
     text.len() == len(out.len()) && ENGINE.decode_slice(text, out) == Ok(out.len())

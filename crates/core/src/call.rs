@@ -1,17 +1,17 @@
-//! Which shard owns a call: a keyed hash of its Call-ID that the kernel's packet filter can compute too.
+//! Owner of a call: a keyed hash of its Call-ID that the kernel's packet filter can compute too.
 
 use crate::hmac::Hmac;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a Call-ID that the filter reads: its program is unrolled over them. What is longer it takes for another, and the
-/// shard that gets it passes it on.
+/// Bytes of a Call-ID that the packet filter reads, since its program is unrolled over them. It takes a longer Call-ID for another one, and
+/// the shard that gets the message passes it on.
 pub const FILTERED: usize = 64;
 
-/// How many buckets lie between hash and shard.
+/// Number of buckets between hash and shard.
 pub const BUCKETS: usize = 256;
 
-/// The hash of a Call-ID (its value without white space around). Arithmetic of 32 bits, byte by byte, as
-/// the classic packet filter has it; keyed, and over all of it, so that nothing on the wire can be forged to reach a shard.
+/// Returns the hash of a Call-ID (its value without white space around). It uses arithmetic of 32 bits, byte by byte, as the classic packet
+/// filter does. It is keyed and covers the whole Call-ID, so that no peer can forge one to reach a certain shard.
 #[inline]
 pub fn hash(secret: u32, call_id: &[u8]) -> u32 {
     let mut h = secret ^ 0x811c_9dc5;
@@ -23,23 +23,24 @@ pub fn hash(secret: u32, call_id: &[u8]) -> u32 {
     h ^ (h >> 12)
 }
 
-/// The bucket of a hash, 0 to 255.
+/// Returns the bucket of a hash, 0 to 255.
 #[inline]
 pub const fn bucket(hash: u32) -> u8 {
     (hash >> 24) as u8
 }
 
-/// The keys by which calls are found, where they are to be the same in the next process: which has calls of this one.
+/// Keys of the hashes of Call-IDs. They are derived from the server's secret, so that the next process, which takes over calls, has the
+/// same ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallKeys {
-    /// Of [`hash`].
+    /// Key of [`hash`].
     pub buckets: u32,
-    /// Of tables of calls.
+    /// Key of tables of calls.
     pub tables: u64,
 }
 
 impl CallKeys {
-    /// Those that follow from the secret of a server.
+    /// Derives the keys from the secret of a server.
     pub fn derive(secret: &[u8]) -> Self {
         let [a, b, c, d, bytes @ ..] = Hmac::derive(secret, b"strowger calls 1").mac(&[b"keys"]);
         let tables = u64::from_le_bytes(*bytes.first_chunk().expect("eight of twenty-eight bytes"));
@@ -47,17 +48,17 @@ impl CallKeys {
     }
 }
 
-/// Some of the buckets.
+/// Set of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSet([u64; BUCKETS / 64]);
 
 impl BucketSet {
-    /// No bucket: what a shard owns until some are given to it.
+    /// No bucket: initial set of a shard.
     pub const NONE: Self = Self([0; BUCKETS / 64]);
-    /// All 256: what the only shard of a process owns.
+    /// All 256 buckets: set of the only shard of a process.
     pub const ALL: Self = Self([u64::MAX; BUCKETS / 64]);
 
-    /// Those for which `member` is true.
+    /// Returns the set of buckets for which `member` is true.
     pub fn of(member: impl Fn(u8) -> bool) -> Self {
         let mut set = Self::NONE;
         for bucket in (0..=u8::MAX).filter(|&bucket| member(bucket)) {
@@ -66,19 +67,19 @@ impl BucketSet {
         set
     }
 
-    /// Whether this bucket, 0 to 255, is one of them.
+    /// Tells whether this bucket, 0 to 255, is in the set.
     #[inline]
     pub const fn contains(self, bucket: u8) -> bool {
         self.0[(bucket / 64) as usize] >> (bucket % 64) & 1 == 1
     }
 
-    /// These and the others.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn with(self, others: Self) -> Self {
         Self(std::array::from_fn(|n| self.0[n] | others.0[n]))
     }
 
-    /// These but for the others.
+    /// Returns the set without the others.
     #[must_use]
     pub fn without(self, others: Self) -> Self {
         Self(std::array::from_fn(|n| self.0[n] & !others.0[n]))
@@ -110,7 +111,7 @@ mod tests {
         assert!(count.iter().all(|&c| (700..1300).contains(&c)), "{count:?}");
     }
 
-    /// Call-IDs that begin alike do not lead to one shard.
+    /// Call-IDs with the same beginning do not lead to one shard.
     #[test]
     fn a_long_common_beginning_does_not_aim() {
         let mut count = [0u32; BUCKETS];

@@ -1,11 +1,11 @@
-//! Numbers that no peer can guess: branches, tags. The seed comes from outside; from there on the machine
-//! is deterministic, so that a call can be replayed.
+//! Unpredictable numbers for branches and tags. The seed comes from outside; after it the generator is deterministic, so that a call can be
+//! replayed.
 
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
 
-/// A stream of numbers: ChaCha with 12 rounds, from a seed.
+/// Number generator: ChaCha with 12 rounds, from a seed.
 pub struct Entropy {
     seed: [u8; 32],
     stream: ChaCha12Rng,
@@ -18,24 +18,24 @@ impl std::fmt::Debug for Entropy {
 }
 
 impl Entropy {
-    /// The stream that belongs to `seed`: 256 random bits from outside. The same seed gives the same numbers.
+    /// Creates the generator of `seed`: 256 random bits from outside. The same seed gives the same numbers.
     pub fn new(seed: [u8; 32]) -> Self {
         Self { seed, stream: ChaCha12Rng::from_seed(seed) }
     }
 
-    /// A stream of its own for `label`, from the same seed.
+    /// Returns a separate generator for `label`, from the same seed.
     pub fn derive(&self, label: &[u8]) -> Self {
         Self::new(Sha256::new().chain_update(self.seed).chain_update(label).finalize().into())
     }
 
-    /// The next number, any of 64 bits.
+    /// Returns the next number of 64 bits.
     #[inline]
     pub fn u64(&mut self) -> u64 {
         self.stream.next_u64()
     }
 }
 
-/// Sixteen hexadecimal digits of `n`.
+/// Returns the sixteen hexadecimal digits of `n`.
 pub fn hex(n: u64) -> [u8; 16] {
     let mut text = [0; 16];
     text[..8].copy_from_slice(&eight_digits((n >> 32) as u32));
@@ -43,7 +43,7 @@ pub fn hex(n: u64) -> [u8; 16] {
     text
 }
 
-/// All digits at once, each in a byte of one word: looked up one by one they take a kilobyte of code wherever they are written.
+/// Computes all digits at once, each in a byte of one word: a look-up of each digit would take a kilobyte of code at every call.
 fn eight_digits(n: u32) -> [u8; 8] {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let n = u64::from(n);
@@ -54,7 +54,7 @@ fn eight_digits(n: u32) -> [u8; 8] {
     (n + u64::from(b'0') * EACH + is_letter * u64::from(b'a' - b'0' - 10)).to_be_bytes()
 }
 
-/// [`hex`], appended.
+/// Appends the digits of [`hex`].
 pub fn write_hex(n: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&hex(n));
 }

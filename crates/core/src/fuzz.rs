@@ -1,5 +1,4 @@
-//! What must hold for the machines with any input, as functions that panic when it does not. Mutators and cargo-fuzz
-//! call them; nothing else does.
+//! Invariants of the machines for any input, as functions that panic on a violation. Only mutators and cargo-fuzz call them.
 
 use crate::slots::Id;
 use crate::timer::TimerSettings;
@@ -8,10 +7,10 @@ use crate::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 use std::collections::{BTreeMap, BTreeSet};
 use strowger_message::{Index, Limits, Message};
 
-/// The bytes are a script: messages that come and go, timers, failures, moves to another table.
+/// Runs a script: the bytes are commands for messages, timers, failures and moves to another table.
 ///
 /// # Panics
-/// Where an invariant does not hold.
+/// If an invariant is violated.
 pub fn transaction(data: &[u8]) {
     let mut script = Script { bytes: data };
     let mut world = World::new();
@@ -33,7 +32,7 @@ impl<'a> Script<'a> {
         Some(first)
     }
 
-    /// A byte, 0 when there is none left.
+    /// Returns a byte, 0 at the end.
     fn any(&mut self) -> u8 {
         self.byte().unwrap_or(0)
     }
@@ -53,19 +52,19 @@ impl<'a> Script<'a> {
 const METHODS: [&str; 8] = ["INVITE", "INVITE", "ACK", "CANCEL", "BYE", "OPTIONS", "FOO", "REGISTER"];
 const STATUSES: [u16; 8] = [100, 180, 200, 200, 302, 487, 503, 699];
 
-/// A table and what its user knows of it.
+/// Table of transactions and the state of its user.
 struct World {
     now: Now,
     table: Transactions,
     out: Outbox,
     events: Vec<Event>,
     index: Index,
-    /// Server transactions that have not ended, and the final status that each was answered with.
+    /// Live server transactions, with the final status of each.
     servers: BTreeMap<u64, Option<u16>>,
     clients: BTreeMap<u64, ()>,
-    /// Those of the server transactions that were forgotten.
+    /// Forgotten server transactions.
     forgotten: BTreeSet<u64>,
-    /// Ids that ended.
+    /// Ids of ended transactions.
     gone: Vec<u64>,
     users: u32,
 }
@@ -140,7 +139,7 @@ impl World {
         }
     }
 
-    /// Live ones first, then some that ended and some that never were.
+    /// Returns the live ids first, then some ended and some invalid ones.
     fn known_clients(&self) -> Vec<u64> {
         self.clients.keys().chain(self.gone.iter().rev().take(4)).copied().chain([0, u64::MAX]).collect()
     }
@@ -206,7 +205,7 @@ impl World {
         let transport = transport(script.any());
         let mut text = message(method, &branch, 1);
         if script.any().is_multiple_of(16) {
-            // Something that no ACK or CANCEL can be made from.
+            // A text that no ACK or CANCEL can be made from.
             text.truncate(usize::from(script.any()));
         }
         let start = self.out.start();
@@ -232,7 +231,7 @@ impl World {
         }
     }
 
-    /// Everything moves to another table and goes on there.
+    /// Moves everything to another table.
     fn move_out(&mut self, offset: u8) {
         let before = self.table.counts();
         let mut records = self.table.export(self.now, |_| true);
@@ -278,7 +277,7 @@ impl World {
         self.note();
     }
 
-    /// Takes the events in: each transaction ends once.
+    /// Handles the events: each transaction ends once.
     fn note(&mut self) {
         for event in self.events.drain(..) {
             match event {
@@ -320,7 +319,7 @@ impl World {
         assert!(counts.kept_messages <= transactions && counts.timers <= 2 * transactions, "{counts:?}");
     }
 
-    /// What is not answered is given up; then all ends by itself.
+    /// Abandons unanswered requests; then every transaction ends by itself.
     fn finish(mut self) {
         for id in self.servers.keys() {
             self.table.abandon(self.now, ServerId::from_u64(*id));

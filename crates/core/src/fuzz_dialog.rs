@@ -1,5 +1,5 @@
-//! Requests within dialogs that bear true route tokens and seals, changed in any way: what the proxy takes for a request of a call goes to
-//! a party of it, and nowhere else. A function that panics when that does not hold; mutators and cargo-fuzz call it.
+//! Requests within dialogs with valid route tokens and seals, changed at random: a request that the proxy accepts as one of a call goes to
+//! a party of the call, and nowhere else. The function panics otherwise; mutators and cargo-fuzz call it.
 
 use crate::entropy::Entropy;
 use crate::proxy::{Candidate, Plan, Proxy, ProxySettings};
@@ -14,7 +14,7 @@ use strowger_message::{Index, Limits, Message};
 
 const NOW: Now = Now { mono: 1_000, wall: 1_700_000_000_000 };
 
-/// Where the parties are: caller and callee, where they have moved to, and the proxies between.
+/// Addresses of the parties: caller and callee, their new address after a move, and the proxy between them.
 const CALLER: &str = "192.0.2.1:5060";
 const CALLED: &str = "192.0.2.2:5060";
 const MOVED: &str = "192.0.2.3:5070";
@@ -29,10 +29,10 @@ thread_local! {
     static WORLD: RefCell<World> = RefCell::new(World::new());
 }
 
-/// The first byte names a request; then four bytes each say what changes: how, where (two), and with what.
+/// Changes and forwards a request. The first byte selects it; then four bytes each describe a change: kind, position (two), value.
 ///
 /// # Panics
-/// Where something is sent by a route token or a seal that is no party's.
+/// If a message is sent to an address of no party by a route token or a seal.
 pub fn dialog(data: &[u8]) {
     let Some((which, script)) = data.split_first() else { return };
     WORLD.with_borrow_mut(|world| {
@@ -44,12 +44,12 @@ pub fn dialog(data: &[u8]) {
     });
 }
 
-/// How many requests there are to change.
+/// Returns the number of requests to change.
 pub fn requests() -> usize {
     WORLD.with_borrow(|world| world.requests.len())
 }
 
-/// One change to a message; `pieces` may be put in. None of them empty, and one at least.
+/// Applies one change to a message. `pieces`: texts that may be inserted, at least one and none of them empty.
 pub fn change(bytes: &mut Vec<u8>, how: u8, at: usize, with: u8, pieces: &[Vec<u8>]) {
     let at = at % (bytes.len() + 1);
     let piece = || pieces[usize::from(with) % pieces.len()].iter().copied();
@@ -60,7 +60,7 @@ pub fn change(bytes: &mut Vec<u8>, how: u8, at: usize, with: u8, pieces: &[Vec<u
         3 => bytes.insert(at, with),
         4 => drop(bytes.splice(at..at, piece())),
         5 => drop(bytes.splice(at..bytes.len().min(at + usize::from(with >> 4)), piece())),
-        // A piece of the message itself, again or elsewhere.
+        // A piece of the message itself, copied or moved.
         6 => {
             let copied = bytes[at..bytes.len().min(at + 1 + usize::from(with % 64))].to_vec();
             let to = (at * 7 + usize::from(with)) % (bytes.len() + 1);
@@ -70,13 +70,13 @@ pub fn change(bytes: &mut Vec<u8>, how: u8, at: usize, with: u8, pieces: &[Vec<u
     }
 }
 
-/// A proxy, and requests of calls that it let through.
+/// Proxy, and requests of calls that it admitted.
 struct World {
     proxy: Proxy,
     tx: Transactions,
     out: Outbox,
     requests: Vec<Vec<u8>>,
-    /// What may stand in place of something else: route tokens, seals, Routes and Contacts of other calls and directions.
+    /// Replacement texts: route tokens, seals, Routes and Contacts of other calls and directions.
     pieces: Vec<Vec<u8>>,
 }
 
@@ -118,8 +118,8 @@ impl World {
         world
     }
 
-    /// A call of this name: its parties' requests are kept, before and after each has moved. `beyond`: a proxy that
-    /// record-routed stands before the callee.
+    /// Makes a call of this name, and keeps its parties' requests before and after each has moved. `beyond`: Record-Route of a proxy before
+    /// the callee.
     fn call(&mut self, name: &str, from: Arrival, caller: &str, called: &str, at: &str, beyond: &str) {
         let line = |contact: &str| format!("Contact: <{contact}>\r\n");
         let invite = request("INVITE", "sip:called@192.0.2.2", name, "<sip:a@x>;tag=a", "<sip:b@x>", &line(caller));
@@ -140,7 +140,7 @@ impl World {
             if moved {
                 break;
             }
-            // Both renew their target: the caller in its request, the called in its answer.
+            // Both renew their target: the caller in its request, the callee in its answer.
             let lines = format!("{}{}", there.1, line("sip:moved@192.0.2.3:5070"));
             let update = request("UPDATE", &there.0, name, "<sip:a@x>;tag=a", "<sip:b@x>;tag=b", &lines);
             let sent = self.forward(&update, from, "");
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// Forwards the request, to this address or where it says; what is sent.
+    /// Forwards the request to this address, or to its own target. Returns the sent message.
     fn forward(&mut self, text: &str, from: Arrival, at: &str) -> String {
         let to = if at.is_empty() { None } else { Some(arrival(UDP, at).reply()) };
         self.pass(text.as_bytes(), &from, to).expect("it is forwarded");
@@ -181,8 +181,8 @@ impl World {
         sent
     }
 
-    /// Sends a request on, to this target or where it says. Returns whether it was taken for one of a call; none if it cannot
-    /// be read or leads nowhere.
+    /// Forwards a request to this target, or to its own. Returns whether it was accepted as one of a call; none if it is malformed or has
+    /// no target.
     fn pass(&mut self, bytes: &[u8], from: &Arrival, to: Option<Target>) -> Option<bool> {
         let mut index = Index::new();
         index.parse(bytes, &Limits::default()).ok()?;
@@ -194,7 +194,7 @@ impl World {
         {
             (Some(target), _) | (None, NextHop::Known(target)) => target,
             (None, NextHop::Name { host, .. }) => {
-                // That of a party, whose seal is broken.
+                // Name of a party, whose seal is broken.
                 let is_party = host.eq_ignore_ascii_case(b"x.invalid");
                 assert!(is_party || !routing.in_dialog, "{}", String::from_utf8_lossy(bytes));
                 return None;
@@ -233,7 +233,7 @@ impl World {
             for send in self.out.sends() {
                 let to = send.target.address;
                 let is_party = PARTIES.iter().any(|party| address(party) == to);
-                // Its sender hears of what is wrong with it.
+                // The sender gets responses about its errors.
                 let is_answer = self.out.bytes[send.range()].starts_with(b"SIP/2.0 ");
                 assert!(is_party || is_answer, "to {to}: {}", String::from_utf8_lossy(bytes));
             }
@@ -242,7 +242,7 @@ impl World {
     }
 }
 
-/// `WORDS`, and the parts of these requests that lead somewhere.
+/// Returns `WORDS`, and the parts of these requests that name targets.
 pub fn pieces(requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut pieces: Vec<Vec<u8>> = WORDS.iter().map(|word| word.as_bytes().to_vec()).collect();
     for request in requests {
@@ -287,7 +287,7 @@ fn request(method: &str, uri: &str, call: &str, from: &str, to: &str, lines: &st
     )
 }
 
-/// The 200 to a request, with these lines above its Record-Route and besides.
+/// Returns the 200 to a request, with these lines above its Record-Route and at the end.
 fn answer(request: &str, above: &str, besides: &str) -> String {
     let copied: String = ["Via", "From", "Call-ID", "CSeq"].map(|name| lines(request, name)).concat();
     let to = lines(request, "To");
@@ -296,18 +296,18 @@ fn answer(request: &str, above: &str, besides: &str) -> String {
     format!("SIP/2.0 200 OK\r\n{copied}{to}{above}{recorded}{besides}Content-Length: 0\r\n\r\n")
 }
 
-/// All lines of this name.
+/// Returns all lines of this name.
 fn lines(text: &str, name: &str) -> String {
     let is = |line: &&str| line.split(':').next() == Some(name);
     text.split_inclusive("\r\n").filter(is).collect()
 }
 
-/// The same lines, the last first; those of ours that the sender's own side takes off stay.
+/// Returns the lines in reverse order. Own Routes that the sender's side would remove stay.
 fn turned(lines: &str) -> String {
     lines.split_inclusive('\n').rev().collect()
 }
 
-/// The URI of the Contact.
+/// Returns the URI of the Contact.
 fn uri(text: &str) -> String {
     lines(text, "Contact").split(['<', '>']).nth(1).expect("a Contact").to_owned()
 }

@@ -1,9 +1,9 @@
-//! HMAC-SHA-256 (RFC 2104): the keyed hash under everything that a machine writes into messages to believe it later.
+//! HMAC-SHA-256 (RFC 2104): keyed hash of the marks that a machine writes into messages and verifies later.
 
 use hmac::{KeyInit, Mac};
 use sha2::Sha256;
 
-/// A key. Both padded forms are hashed beforehand: a short text costs two compressions, not four.
+/// Key. Both padded forms are hashed in advance: a short text costs two compressions, not four.
 #[derive(Clone)]
 pub(crate) struct Hmac(hmac::Hmac<Sha256>);
 
@@ -12,12 +12,12 @@ impl Hmac {
         Self(KeyInit::new_from_slice(key).expect("HMAC takes a key of any length"))
     }
 
-    /// The key for one purpose, made from the secret of a server.
+    /// Derives the key for one purpose from the secret of a server.
     pub(crate) fn derive(secret: &[u8], purpose: &[u8]) -> Self {
         Self::new(&Self::new(secret).mac(&[purpose]))
     }
 
-    /// Of the parts one behind the other: where they may be cut differently, their lengths must be among them.
+    /// Computes the code of the concatenated parts. If they could be cut in another way, their lengths must be among them.
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mac = parts.iter().fold(self.0.clone(), Mac::chain_update);
         mac.finalize().into_bytes().into()

@@ -41,7 +41,7 @@
 //! let identity = Arc::new(Identity::new(vec![phone], [""; 0], &[]));
 //! let mut phone = Endpoint::new(identity, UserAgentSettings::default(), Entropy::new([7; 32]), 1);
 //!
-//! // It registers for ten minutes: its REGISTER stands in the outbox.
+//! // It registers for ten minutes: its REGISTER is in the outbox.
 //! let (mut now, mut out) = (Now { mono: 0, wall: 1_700_000_000_000 }, Outbox::new());
 //! let server = Target::new(Transport::Udp, ListenerId(0), "192.0.2.9:5060".parse()?);
 //! let register = Register {
@@ -60,7 +60,7 @@
 //! let request = out.bytes[send.range()].to_vec();
 //! out.clear();
 //!
-//! // A registrar that has no binding of alice yet decides to make one, and writes the lines of the 200.
+//! // A registrar without a binding of alice decides to make one, and writes the lines of the 200.
 //! let mut index = Index::new();
 //! index.parse(&request, &Limits::default())?;
 //! let request = Message::new(&request, &index);
@@ -107,11 +107,10 @@
 //!
 //! # Route tokens
 //!
-//! A route token in Record-Route proves that this server let a dialog through. It is made from Call-ID, tag of the party to which it
-//! leads, next Record-Route, usage of the dialog, account of its receiver and a hash of the Contact; one keyed hash verifies all. It
-//! leads in one direction, no further into the network than the sender's own address, and expires. A request without a valid token
-//! counts as one outside of a dialog, even with a To tag. The decision about tokens and seals is
-//! `docs/decisions/008-route-tokens-and-seals.md`.
+//! A route token in Record-Route proves that this server admitted a dialog. It is made from Call-ID, tag of the party to which it leads,
+//! next Record-Route, usage of the dialog, account of its receiver and a hash of the Contact; one keyed hash verifies all. It leads in one
+//! direction, no further into the network than the sender's own address, and expires. A request without a valid token counts as one outside
+//! of a dialog, even with a To tag. The decision about tokens and seals is `docs/decisions/008-route-tokens-and-seals.md`.
 //!
 //! # Proxy
 //!

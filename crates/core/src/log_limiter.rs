@@ -1,7 +1,7 @@
-//! Log lines about single requests and connections that were refused or failed: so many a minute and no more.
+//! Rate limit of log lines about single requests and connections that were refused or failed.
 //!
-//! Peers decide how many such lines there would be, by the requests and connections that they send: a scanner could fill the disk
-//! with them. What is left out is counted by its kind, and the counts are logged.
+//! Peers decide the number of such lines by the requests and connections that they send: a scanner could fill the disk. Suppressed lines
+//! are counted by kind, and the counts are logged.
 
 use crate::source::counted;
 use std::collections::HashMap;
@@ -9,24 +9,24 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a line is about. Each kind has lines of its own, so that a loud one does not hide another.
+/// Subject of a line. Each kind has its own share of lines, so that a loud one does not hide another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A connection that failed, or over which no message could be read.
+    /// Connection that failed, or without a valid message.
     Connection,
-    /// A message that could not be sent, or had no answer.
+    /// Message that could not be sent, or had no answer.
     Forwarding,
-    /// A scanner, dropped.
+    /// Scanner, dropped.
     Scanner,
-    /// A request that is not as the RFC has it.
+    /// Request that violates the RFC.
     Malformed,
-    /// Credentials that were not accepted.
+    /// Credentials that were refused.
     Authentication,
-    /// A REGISTER that was refused.
+    /// REGISTER that was refused.
     Registration,
     /// Another request that was refused.
     Request,
-    /// A name or a subscriber that could not be looked up.
+    /// Failed look-up of a name or a subscriber.
     Lookup,
 }
 
@@ -46,7 +46,7 @@ impl Kind {
     ];
 }
 
-/// How many lines there were in this minute, of the whole process.
+/// Counters of the lines of the current minute, for the whole process.
 #[derive(Debug)]
 pub struct LogLimiter {
     most: AtomicU32,
@@ -56,27 +56,27 @@ pub struct LogLimiter {
 
 #[derive(Debug, Default)]
 struct Minute {
-    /// In milliseconds of [`crate::Now::mono`].
+    /// Start in milliseconds of [`crate::Now::mono`].
     began: u64,
     said: [u32; KINDS],
-    /// Lines of each source and kind: there are no more entries than lines.
+    /// Lines of each source and kind; no more entries than lines.
     sources: HashMap<(IpAddr, Kind), u32>,
-    /// Since it was last asked for.
+    /// Suppressed lines since the last report.
     suppressed: Suppressed,
     asked: u64,
 }
 
-/// Lines that were left out, of each kind.
+/// Suppressed lines by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Suppressed([u64; KINDS]);
 
 impl Suppressed {
-    /// Of all kinds.
+    /// Returns the number of all kinds.
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Of this kind alone.
+    /// Returns the number of this kind.
     pub fn of(&self, kind: Kind) -> u64 {
         self.0[kind as usize]
     }
@@ -85,18 +85,19 @@ impl Suppressed {
 const MINUTE: u64 = 60_000;
 
 impl LogLimiter {
-    /// So many lines a minute. A tenth of them at most is of one source and one kind: a loud source hides no other. Half of them is
-    /// kept for the kinds, an equal part for each: a loud kind hides no other. Of IPv6 a source is a network of so many bits.
+    /// Creates a limiter with a maximum of lines per minute. One source may have a tenth of them for one kind, so that a loud source hides
+    /// no other. Half of them is reserved for the kinds in equal parts, so that a loud kind hides no other. A source of IPv6 is a network
+    /// of `ipv6_prefix` bits.
     pub fn new(most: u32, ipv6_prefix: u8) -> Self {
         Self { most: most.into(), ipv6_prefix, minute: Mutex::default() }
     }
 
-    /// So many lines a minute from now on.
+    /// Sets the maximum of lines per minute.
     pub fn set(&self, most: u32) {
         self.most.store(most, Relaxed);
     }
 
-    /// Whether a line of this kind about this source may be written at `now` (milliseconds). If not it is counted.
+    /// Tells whether a line of this kind about this source may be written at `now` (milliseconds). Counts it otherwise.
     pub fn allow(&self, kind: Kind, source: IpAddr, now: u64) -> bool {
         let (key, most) = ((counted(source, self.ipv6_prefix), kind), self.most.load(Relaxed));
         let mut minute = self.minute();
@@ -113,7 +114,7 @@ impl LogLimiter {
         true
     }
 
-    /// What was left out since this was last answered, once a minute; to be asked now and then.
+    /// Returns the suppressed lines since the last report, once a minute. Call it now and then.
     pub fn suppressed(&self, now: u64) -> Suppressed {
         let mut minute = self.minute();
         if now < minute.asked.saturating_add(MINUTE) {
@@ -128,7 +129,7 @@ impl LogLimiter {
     }
 }
 
-/// Whether another line of this kind leaves the others what is kept for them.
+/// Tells whether another line of this kind leaves the reserves of the other kinds free.
 fn has_room(said: &[u32; KINDS], kind: Kind, most: u32) -> bool {
     let kept = most / (2 * KINDS as u32);
     let taken = said.iter().enumerate().map(|(of, said)| if of == kind as usize { *said } else { kept.max(*said) });
@@ -149,11 +150,11 @@ mod tests {
         let said = |kind, source, now| (0..50).filter(|_| log_limiter.allow(kind, ip(source), now)).count();
         assert_eq!(said(Kind::Scanner, 1, 5), 16);
         assert_eq!(said(Kind::Authentication, 1, 5), 16, "scans hide no guesses");
-        // Many sources together have no more than all, without what is kept for six kinds that had no line.
+        // Many sources together may have all lines except the reserves of the six kinds without a line.
         assert_eq!((2..100).map(|source| said(Kind::Scanner, source, 10_000)).sum::<usize>(), 160 - 32 - 60);
         assert!(log_limiter.minute().sources.len() <= 100);
         assert_eq!(said(Kind::Scanner, 200, 10_000), 0);
-        // Each of the others has its part, also after a flood of all.
+        // Each other kind has its part, even after a flood of all.
         assert_eq!(said(Kind::Malformed, 200, 10_000), 10);
         assert_eq!(said(Kind::Authentication, 200, 10_000), 0);
         for kind in [Kind::Connection, Kind::Forwarding, Kind::Registration, Kind::Request, Kind::Lookup] {

@@ -1,33 +1,33 @@
-//! Message bytes that a transaction must keep, in chains of small blocks: little waste, no allocation once warm.
+//! Store of message bytes that transactions keep, in chains of small blocks: little waste, no allocation once warm.
 
 use crate::segments::{self, Segments};
 use std::num::NonZeroU32;
 
 /// Bytes of text in one block.
 const TEXT: usize = 120;
-/// Blocks of a segment: nearly 32 KB. Not all of it, for an allocator that aligns them by asking itself for a few bytes more: that
-/// would be another size, a third larger.
+/// Blocks of a segment: nearly 32 KB. A little less, because an allocator may align a block by adding a few bytes, and its next size would
+/// be a third larger.
 const SEGMENT: usize = 255;
 const NONE: u32 = u32::MAX;
 
-/// Memory that a kept message of so many bytes takes.
+/// Returns the memory of a kept message of this length.
 pub(crate) const fn memory_of(bytes: usize) -> usize {
     let blocks = bytes.div_ceil(TEXT);
     size_of::<Block>() * if blocks == 0 { 1 } else { blocks }
 }
 
-/// Names one kept message. Not checked: its holder frees it once and uses it no more.
+/// Handle of a kept message. Unchecked: its holder frees it once and does not use it afterwards.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StoredMessage(NonZeroU32);
 
 impl StoredMessage {
-    /// The chain's first block.
+    /// Returns the first block of the chain.
     const fn first(&self) -> u32 {
         self.0.get() - 1
     }
 }
 
-/// The kept messages of one shard.
+/// Kept messages of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct MessageStore {
     segments: Segments<Segment>,
@@ -37,7 +37,7 @@ pub(crate) struct MessageStore {
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    /// The chain's next block, or the segment's next free one.
+    /// Next block of the chain, or next free block of the segment.
     next: u32,
     /// Bytes of the message from this block on.
     len: u32,
@@ -74,31 +74,31 @@ impl MessageStore {
         Self::default()
     }
 
-    /// Bytes of all messages kept.
+    /// Returns the bytes of all kept messages.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many messages are kept.
+    /// Returns the number of kept messages.
     pub(crate) fn messages(&self) -> usize {
         self.messages
     }
 
-    /// Segments that hold memory, 32 KB each.
+    /// Returns the number of allocated segments, 32 KB each.
     #[cfg(test)]
     pub(crate) fn segments(&self) -> usize {
         self.segments.held()
     }
 
-    /// Bytes that the segments take.
+    /// Returns the bytes that the segments take.
     pub(crate) fn memory(&self) -> usize {
         self.segments.held() * (size_of::<Segment>() + SEGMENT * size_of::<Block>())
     }
 
-    /// Keeps a copy.
+    /// Stores a copy.
     ///
     /// # Panics
-    /// With a message of 4 GiB or more, or when 512 GiB are kept.
+    /// With a message of 4 GiB or more, or when 512 GiB are stored.
     pub(crate) fn store(&mut self, message: &[u8]) -> StoredMessage {
         let whole = u32::try_from(message.len()).expect("a message is far smaller than 4 GiB");
         let first = self.take();
@@ -132,7 +132,7 @@ impl MessageStore {
         }
     }
 
-    /// Bytes of the message.
+    /// Returns the length of the message in bytes.
     pub(crate) fn len(&self, kept: &StoredMessage) -> usize {
         self.block(kept.first()).len as usize
     }
@@ -154,7 +154,7 @@ impl MessageStore {
         }
     }
 
-    /// As [`crate::slots::Slots::tidy`].
+    /// Frees spare memory, as [`crate::slots::Slots::tidy`] does.
     pub(crate) fn tidy(&mut self) -> bool {
         self.segments.tidy()
     }
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(store.bytes(), (0..1000).sum::<usize>());
         assert!(memory_of(0) == 128 && memory_of(120) == 128 && memory_of(121) == 256);
         assert!(store.memory() >= (0..1000).map(memory_of).sum::<usize>());
-        // Every second one goes and its blocks serve others.
+        // Every second message is freed, and its blocks serve others.
         let mut odd = Vec::new();
         for (n, k) in kept.drain(..).enumerate() {
             if n % 2 == 0 { store.free(k) } else { odd.push((n, k)) }

@@ -1,6 +1,6 @@
-//! The time of a round, read once by the shard and handed to the machines.
+//! Time of a round, read once by the shard and passed to the machines.
 
-/// A moment on both clocks.
+/// Moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Now {
     /// Milliseconds on a clock that never goes back; its zero is the start of the process.

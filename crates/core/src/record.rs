@@ -1,8 +1,8 @@
-//! State in bytes: what one shard, process or time leaves to another.
+//! State in bytes: a record that one shard, process or run leaves to another.
 //!
-//! First stands the version of the form, then the names of the listeners and peers that the record knows by numbers of its process, then
-//! the record as postcard writes it: fields in their order, without names. So each change of a recorded type is another form, and wants
-//! another [`VERSION`]. In place of moments stand the milliseconds that are left until them.
+//! A record begins with the version of its format. The names of the listeners and peers follow, which a process knows by numbers of its
+//! own, and then the fields of the record in their order, without names, as postcard writes them. So each change of a recorded type changes
+//! the format, and MUST change [`VERSION`]. Moments are stored as remaining milliseconds.
 
 use crate::{Arrival, ListenerId, PeerName, Target};
 use serde::de::DeserializeOwned;
@@ -11,47 +11,47 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::num::NonZeroU32;
 
-/// Of the form that is written, and the only one that is read.
+/// Version of the format, the only one written and read. Bump on every change.
 pub const VERSION: u8 = 13;
 
-/// What can be written down.
+/// Type that a record can hold.
 pub trait Recorded: Serialize + DeserializeOwned {
-    /// Shows every number that means something in its process alone.
+    /// Shows every number that has a meaning in its process only.
     fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>));
 }
 
-/// A number of one process.
+/// Number of one process.
 #[derive(Debug)]
 pub enum Number<'a> {
-    /// A place in the list of listeners of this process's configuration.
+    /// Position in the list of listeners of this process's configuration.
     Listener(&'a mut ListenerId),
-    /// The number that stands for a name which a peer must prove.
+    /// Number of a name that a peer must prove.
     Peer(&'a mut PeerName),
 }
 
-/// What numbers of this process mean.
+/// Names of the numbers of this process.
 pub trait Names {
-    /// The name by which another process finds the listener.
+    /// Returns the name by which another process finds the listener.
     fn listener(&self, number: ListenerId) -> String;
 
-    /// The name that a peer must prove. One that is forgotten is a name that no peer proves.
+    /// Returns the name that a peer must prove; for a forgotten one, a name that no peer proves.
     fn peer(&self, number: PeerName) -> String;
 
-    /// The listener of this name, if there is one.
+    /// Returns the listener of this name, if there is one.
     fn listener_called(&self, name: &str) -> Option<ListenerId>;
 
-    /// The number that this process has for the name, a new one if it has none.
+    /// Returns the number of this name in this process, a new one if it has none.
     fn peer_called(&self, name: &str) -> PeerName;
 }
 
-/// Why bytes are no record.
+/// Reason why bytes are no record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Of a form that another version of this program writes.
+    /// Format of another version of this program.
     Version(u8),
-    /// Cut short, or not what [`write()`] writes.
+    /// Truncated, or not from [`write()`].
     Malformed,
-    /// It goes on by a listener that this process does not have.
+    /// This process lacks the listener of that name.
     NoListener(String),
 }
 
@@ -67,14 +67,14 @@ impl std::fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// The names behind the numbers in a record: each number counts from 0 there.
+/// Names of the numbers in a record, which count from 0 there.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Table {
     listeners: Vec<String>,
     peers: Vec<String>,
 }
 
-/// The record in bytes.
+/// Writes the record as bytes.
 pub fn write(mut record: impl Recorded, names: &impl Names) -> Vec<u8> {
     let mut table = Table::default();
     let (mut listeners, mut peers) = (HashMap::new(), HashMap::new());
@@ -92,7 +92,7 @@ pub fn write(mut record: impl Recorded, names: &impl Names) -> Vec<u8> {
         .expect("a vector takes all, and every sequence knows its length")
 }
 
-/// Where the name of a number stands in the table.
+/// Returns the position of the name of a number in the table.
 fn place<N: Hash + Eq>(
     known: &mut HashMap<N, u32>,
     number: N,
@@ -105,10 +105,10 @@ fn place<N: Hash + Eq>(
     })
 }
 
-/// Reads what [`write()`] wrote, with the numbers of this process.
+/// Reads a record of [`write()`], with the numbers of this process.
 ///
 /// # Errors
-/// The bytes are no such record, or mean nothing here.
+/// The bytes are no record of this version, or their listener is missing here.
 pub fn read<R: Recorded>(bytes: &[u8], names: &impl Names) -> Result<R, Unreadable> {
     let (&version, bytes) = bytes.split_first().ok_or(Unreadable::Malformed)?;
     if version != VERSION {
@@ -156,7 +156,7 @@ impl Recorded for Target {
     }
 }
 
-/// Socket addresses with the scope of those that are link-local, which serde leaves out.
+/// Socket addresses with the scope of link-local ones, which serde leaves out.
 pub(crate) mod address {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::net::{SocketAddr, SocketAddrV6};
@@ -178,19 +178,19 @@ pub(crate) mod address {
     }
 }
 
-/// Names of header fields as they are written, for `#[serde(with)]`.
+/// Names of header fields as text, for `#[serde(with)]`.
 pub mod header_names {
     use serde::{Deserialize, Deserializer, Serializer};
     use strowger_message::Name;
 
     /// # Errors
-    /// Those of the serializer.
+    /// Errors of the serializer.
     pub fn serialize<S: Serializer>(names: &[Name], to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(names.iter().map(|name| name.text()))
     }
 
     /// # Errors
-    /// There is no list of texts.
+    /// No list of texts.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D::Error> {
         let names = Vec::<String>::deserialize(from)?;
         Ok(names.iter().map(|name| Name::of(name.as_bytes())).collect())

@@ -1,15 +1,15 @@
-//! What a machine is lent for one thing to do.
+//! Arguments of a machine for one piece of work.
 
 use crate::transaction::Transactions;
 use crate::{Now, Outbox};
 
-/// The moment, the transactions of the shard, which all of its transaction users share, and where what is to be sent goes.
+/// Time, transactions of the shard, which all of its transaction users share, and outbox.
 #[derive(Debug)]
 pub struct Round<'a> {
-    /// Read once for the whole round.
+    /// Time, read once for the whole round.
     pub now: Now,
-    /// Those of the shard.
+    /// Transactions of the shard.
     pub tx: &'a mut Transactions,
-    /// What this round sends; the machine adds to it.
+    /// Messages that this round sends; the machine adds to them.
     pub out: &'a mut Outbox,
 }

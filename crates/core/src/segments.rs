@@ -1,10 +1,10 @@
-//! Memory in segments: it grows without copying, the lowest with room is used first, and empty ones are given back.
+//! Memory in segments: it grows without copying, the lowest segment with room is used first, and empty ones are freed.
 
 use std::ops::{Index, IndexMut};
 
-/// What a table holds many of.
+/// Part of a table.
 pub(crate) trait Segment {
-    /// An empty one, the `number`th of its table.
+    /// Creates an empty segment, the `number`th of its table.
     fn new(number: usize) -> Box<Self>;
 
     fn is_empty(&self) -> bool;
@@ -12,7 +12,7 @@ pub(crate) trait Segment {
     fn is_full(&self) -> bool;
 }
 
-/// The segments of one table.
+/// Segments of one table.
 #[derive(Debug)]
 pub(crate) struct Segments<S> {
     all: Vec<Option<Box<S>>>,
@@ -27,17 +27,17 @@ impl<S> Default for Segments<S> {
 }
 
 impl<S: Segment> Segments<S> {
-    /// Segments that hold memory, empty ones included.
+    /// Returns the number of allocated segments, empty ones included.
     pub(crate) fn held(&self) -> usize {
         self.held.segments
     }
 
-    /// The number behind the last segment that there ever was.
+    /// Returns the number after the last segment that ever existed.
     pub(crate) fn end(&self) -> usize {
         self.all.len()
     }
 
-    /// Lets `take` have a place of the lowest segment that has one; with the number of that segment.
+    /// Lets `take` use a place of the lowest segment with room. Returns the number of that segment too.
     #[inline]
     pub(crate) fn take<R>(&mut self, take: impl FnOnce(&mut S) -> R) -> (usize, R) {
         let number = self.room.lowest().unwrap_or_else(|| {
@@ -60,7 +60,7 @@ impl<S: Segment> Segments<S> {
         (number, taken)
     }
 
-    /// A place of this segment was given back.
+    /// Notes that a place of this segment was freed.
     #[inline]
     pub(crate) fn gave(&mut self, number: usize) {
         if self[number].is_empty() {
@@ -79,14 +79,14 @@ impl<S: Segment> Segments<S> {
         self.all.get_mut(number)?.as_deref_mut()
     }
 
-    /// With their numbers.
+    /// Returns the segments with their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &S)> {
         self.all.iter().enumerate().filter_map(|(number, segment)| Some((number, segment.as_deref()?)))
     }
 
-    /// To be called about once a second: gives back segments that the last two calls' time did not need.
+    /// Frees segments that were not needed since the call before the last. Call it about once a second.
     ///
-    /// Returns whether a later call may give back more though nothing else happens.
+    /// Returns true if a later call may return more memory without any other event.
     pub(crate) fn tidy(&mut self) -> bool {
         let mut spare = self.held.spare();
         for segment in self.all.iter_mut().rev() {
@@ -112,7 +112,7 @@ impl<S: Segment> Segments<S> {
 }
 
 /// # Panics
-/// If no memory is held for this segment: something in it was named that is not there.
+/// If no memory is allocated for this segment: the caller named a missing entry.
 impl<S> Index<usize> for Segments<S> {
     type Output = S;
 
@@ -129,11 +129,11 @@ impl<S> IndexMut<usize> for Segments<S> {
     }
 }
 
-/// Which segments have room: a bit each.
+/// Bit set of the segments with room.
 #[derive(Debug, Default)]
 struct Room {
     words: Vec<u64>,
-    /// No word below has a bit set.
+    /// No word below this one has a bit set.
     from: usize,
 }
 
@@ -164,7 +164,7 @@ impl Room {
     }
 }
 
-/// How many segments are held, how many are in use, and the most that were of late.
+/// Numbers of allocated and used segments, and the recent maxima of the latter.
 #[derive(Debug, Default)]
 struct Held {
     segments: usize,
@@ -174,19 +174,19 @@ struct Held {
 }
 
 impl Held {
-    /// A segment got its first entry.
+    /// Notes the first entry of a segment.
     fn begin(&mut self) {
         self.used += 1;
         self.peak = self.peak.max(self.used);
     }
 
-    /// A segment lost its last entry.
+    /// Notes the removal of the last entry of a segment.
     fn end(&mut self) {
         self.used -= 1;
     }
 
-    /// Ends a period: so many empty segments may go. Some slack stays while any is in use, so that a load that
-    /// merely wavers frees and takes nothing.
+    /// Ends a period. Returns the number of empty segments to free. Some slack stays while any segment is in use, so that a load with small
+    /// variations frees and allocates nothing.
     fn spare(&mut self) -> usize {
         let need = self.peak.max(self.peak_before);
         self.peak_before = self.peak;
@@ -195,7 +195,7 @@ impl Held {
         self.segments.saturating_sub(need + slack)
     }
 
-    /// A later period may end with fewer.
+    /// Tells whether a later period may free more.
     fn more(&self) -> bool {
         self.segments > self.used && self.peak_before.max(self.peak) > self.used || self.used == 0 && self.segments > 0
     }

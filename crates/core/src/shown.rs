@@ -1,26 +1,26 @@
-//! What peers wrote, for the log: on one line, printable, and short.
+//! Text of peers for the log: on one line, printable, and short.
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// Bytes of one value in a log line, at most.
+/// Maximum bytes of one value in a log line.
 pub const LONGEST: usize = 128;
 
-/// Stands where more followed.
+/// Mark of a cut value.
 const MORE: &str = "...";
-/// A space, escaped.
+/// Escaped space.
 const SPACE: &str = "\\x20";
 
-/// Bytes of a peer, escaped as in a Rust string: at most [`LONGEST`] bytes, the last of them `...` if there were more. Spaces too are
-/// escaped where an equals sign is among them: no part of it reads as another field of the line.
+/// Returns bytes of a peer, escaped as in a Rust string: at most [`LONGEST`] bytes, with `...` at the end of a cut value. If it contains an
+/// equals sign, spaces are escaped too, so that no part of it reads as another field of the line.
 pub fn shown(bytes: &[u8]) -> impl Display + '_ {
     Shown(bytes)
 }
 
-/// Bytes of a reason in a log line, at most.
+/// Maximum bytes of a reason in a log line.
 pub const LONGEST_REASON: usize = 400;
 
-/// What something displays, without control characters: at most [`LONGEST_REASON`] bytes, the last of them `...` if there were
-/// more. For errors that may quote a peer.
+/// Returns displayed text without control characters: at most [`LONGEST_REASON`] bytes, with `...` at the end of a cut text. For errors
+/// that may quote a peer.
 pub fn brief(value: &impl Display) -> impl Display + '_ {
     Brief(value)
 }
@@ -44,7 +44,7 @@ impl Display for Shown<'_> {
                 line.put(MORE);
                 break;
             }
-            // There is room for it.
+            // Enough room was left for it.
             match is_space {
                 true => line.put(SPACE),
                 false => drop(write!(line, "{escaped}")),
@@ -59,7 +59,7 @@ struct Brief<'a, T>(&'a T);
 impl<T: Display> Display for Brief<'_, T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut line = Line::<LONGEST_REASON>::default();
-        // An error says that the line is full.
+        // The only error is that of a full line.
         let _ = write!(line, "{}", self.0);
         f.write_str(line.text())
     }
@@ -79,7 +79,7 @@ impl<const MOST: usize> Default for Line<MOST> {
 
 impl<const MOST: usize> Line<MOST> {
     fn text(&self) -> &str {
-        // Whole characters alone come in.
+        // Only whole characters were added.
         str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
 
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_peer_sent_is_escaped_and_short() {
+    fn text_of_a_peer_is_escaped_and_short() {
         for (bytes, text) in
             [(&b"alice@example.org"[..], "alice@example.org"), (b"a\r\nb\"\xff\0", "a\\r\\nb\\\"\\xff\\x00"), (b"", "")]
         {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_something_displays_is_one_short_line() {
+    fn displayed_text_is_one_short_line() {
         assert_eq!(brief(&"no such host").to_string(), "no such host");
         assert_eq!(brief(&"one\ntwo\x1b[31m").to_string(), "one two [31m");
         for text in ["é".repeat(1_000), "x\n".repeat(1_000)] {

@@ -1,29 +1,28 @@
-//! SipHash with 128 bits of output: SipHash-1-3 for keys of tables, SipHash-2-4 where what it authenticates comes back from
-//! a peer. Fed in words of 64 bits: a part begins with its length and is filled up to a word, so that parts do not run into one
-//! another.
+//! SipHash with 128 bits of output: SipHash-1-3 for keys of tables, SipHash-2-4 to authenticate values that come back from a peer. Input is
+//! in words of 64 bits: a part begins with its length and is filled up to a word, so that parts do not run together.
 
 use crate::hmac::Hmac;
 
-/// What tells entries of a table apart.
+/// Hash for keys of tables.
 pub(crate) type Fast = Sip<1, 3>;
 
-/// A pseudo-random function, which makes it a message authentication code too: of a call several are made and judged, and a
-/// SHA-256 costs several times as much.
+/// Pseudo-random function, and so a message authentication code too. A call needs several of them, and a SHA-256 costs several times as
+/// much.
 pub(crate) type Strong = Sip<2, 4>;
 
 /// SipHash-c-d.
 pub(crate) struct Sip<const C: usize, const D: usize> {
     v: [u64; 4],
-    /// Fed so far.
+    /// Number of words fed so far.
     words: u64,
 }
 
-/// A key of [`Strong`].
+/// Key of [`Strong`].
 #[derive(Clone, Copy)]
 pub(crate) struct SipKey([u64; 2]);
 
 impl SipKey {
-    /// The key for one purpose, made from the secret of a server.
+    /// Derives the key for one purpose from the secret of a server.
     pub(crate) fn derive(secret: &[u8], purpose: &[u8]) -> Self {
         let bytes = Hmac::derive(secret, purpose).mac(&[b"SipHash-2-4"]);
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight of thirty-two bytes"));
@@ -46,7 +45,7 @@ impl<const C: usize, const D: usize> Sip<C, D> {
         Self { v, words: 0 }
     }
 
-    /// A number, or several that fill a word.
+    /// Feeds a number, or several that fill a word.
     #[inline]
     pub(crate) fn word(&mut self, word: u64) {
         self.words += 1;
@@ -66,12 +65,12 @@ impl<const C: usize, const D: usize> Sip<C, D> {
         self.feed(bytes, |word| word);
     }
 
-    /// A name that is compared without regard to case.
+    /// Feeds a name that compares in any case.
     pub(crate) fn part_lower(&mut self, bytes: &[u8]) {
         self.feed(bytes, lower);
     }
 
-    /// The length and four bytes make the first word, so that a short part is one alone.
+    /// Feeds a part. Its length and first four bytes make one word, so that a short part is a single word.
     #[inline]
     fn feed(&mut self, bytes: &[u8], form: impl Fn(u64) -> u64) {
         let (first, rest) = bytes.split_at(bytes.len().min(4));
@@ -85,7 +84,7 @@ impl<const C: usize, const D: usize> Sip<C, D> {
         }
     }
 
-    /// The low and the high half.
+    /// Returns the low and the high half.
     pub(crate) fn finish(mut self) -> [u64; 2] {
         self.absorb((8 * self.words) << 56);
         self.v[2] ^= 0xee;
@@ -100,7 +99,7 @@ impl<const C: usize, const D: usize> Sip<C, D> {
         [low, self.v.iter().fold(0, |sum, v| sum ^ v)]
     }
 
-    /// The first bytes of the hash.
+    /// Returns the first bytes of the hash.
     pub(crate) fn bytes<const N: usize>(self) -> [u8; N] {
         const { assert!(N <= 16) };
         let [low, high] = self.finish();
@@ -109,19 +108,19 @@ impl<const C: usize, const D: usize> Sip<C, D> {
     }
 }
 
-/// Each byte that is an ASCII capital as its small letter.
+/// Turns each byte that is an ASCII capital into its small letter.
 #[inline]
 const fn lower(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     let ascii = word & (0x7f * ONES);
-    // The high bit of each byte: it is an A or more, it is more than a Z.
+    // High bit of each byte: at or above A; above Z.
     let from_a = ascii + (0x80 - b'A' as u64) * ONES;
     let above_z = ascii + (0x7f - b'Z' as u64) * ONES;
     let capital = (from_a ^ above_z) & !word & (0x80 * ONES);
     word | capital >> 2
 }
 
-/// Less than eight bytes as the low ones of a word.
+/// Returns less than eight bytes as the low bytes of a word.
 #[inline]
 fn few(bytes: &[u8]) -> u64 {
     let (mut word, mut rest) = (0, bytes);

@@ -1,34 +1,34 @@
-//! A table of entries in segments: it grows without copying, names entries by checked ids and gives memory back.
+//! Table of entries in segments: it grows without copying, names entries by checked ids and frees spare memory.
 
 use crate::segments::{self, Segments};
 use serde::{Deserialize, Serialize};
 
-/// Bits of a generation: so many insertions of a table go by before an id comes again. The rest of a word tells other things.
+/// Bits of a generation: a table makes this many insertions before an id repeats. The other bits of a word are free for other data.
 pub const GENERATION_BITS: u32 = 28;
 
-/// Names one entry of a [`Slots`]: where it stands and which use of the place is meant.
+/// Id of an entry of a [`Slots`]: slot, and use of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Id {
-    /// Its place in the table; another entry may have it later.
+    /// Position in the table; another entry may have it later.
     pub slot: u32,
-    /// Never 0, below 2^[`GENERATION_BITS`]. Counts insertions of the whole table, so that an id is not mistaken for a later one of the
-    /// same slot.
+    /// Number of the insertion in the whole table, so that an id is not mistaken for a later one of the same slot. Never 0, below
+    /// 2^[`GENERATION_BITS`].
     pub generation: u32,
 }
 
 impl Id {
-    /// The id as one word, never 0: a token for others to carry.
+    /// Returns the id as one word, never 0: a token for others to carry.
     pub const fn to_u64(self) -> u64 {
         (self.generation as u64) << 32 | self.slot as u64
     }
 
-    /// Reads the word back. Any word may be given; one that was no id finds nothing.
+    /// Reads an id from a word. Any word may be given; an invalid id finds nothing.
     pub const fn from_u64(word: u64) -> Self {
         Self { slot: word as u32, generation: (word >> 32) as u32 }
     }
 }
 
-/// Ids of one kind of entry, so that none is taken for one of another kind.
+/// Defines ids of one kind of entry, as a type of its own.
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
@@ -36,12 +36,12 @@ macro_rules! ids {
         pub struct $name(pub(super) crate::slots::Id);
 
         impl $name {
-            /// The id as one word, never 0.
+            /// Returns the id as one word, never 0.
             pub const fn to_u64(self) -> u64 {
                 self.0.to_u64()
             }
 
-            /// Reads the word back. Any word may be given; one that was no id finds nothing.
+            /// Reads an id from a word. Any word may be given; an invalid id finds nothing.
             pub const fn from_u64(word: u64) -> Self {
                 Self(crate::slots::Id::from_u64(word))
             }
@@ -53,10 +53,10 @@ pub(crate) use ids;
 /// Entries of a segment; its free places are the zero bits of one `u128`.
 const SEGMENT: usize = 128;
 
-/// A slab in segments of 128 entries.
+/// Slab in segments of 128 entries.
 ///
-/// The lowest place that is free is used first, so that the segments above run empty when the load falls;
-/// [`Slots::tidy`] gives wholly empty ones back. Growing copies nothing.
+/// The lowest free place is used first, so that the upper segments run empty when the load falls; [`Slots::tidy`] frees
+/// empty ones. Growth copies nothing.
 #[derive(Debug)]
 pub struct Slots<T> {
     segments: Segments<Segment<T>>,
@@ -92,32 +92,32 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Empty, and without memory until something is inserted.
+    /// Creates an empty table, without memory until the first insertion.
     pub fn new() -> Self {
         Self { segments: Segments::default(), len: 0, generation: 0 }
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// No entry is there; segments may hold memory yet.
+    /// Tells whether there is no entry; segments may still have memory.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Segments that hold memory, empty ones included.
+    /// Returns the number of allocated segments, empty ones included.
     pub fn segments(&self) -> usize {
         self.segments.held()
     }
 
-    /// Bytes that the segments take.
+    /// Returns the bytes that the segments take.
     pub fn memory(&self) -> usize {
         self.segments.held() * (size_of::<Segment<T>>() + SEGMENT * size_of::<Option<T>>())
     }
 
-    /// Takes the lowest free place.
+    /// Inserts into the lowest free place.
     pub fn insert(&mut self, value: T) -> Id {
         self.generation = (self.generation + 1) % (1 << GENERATION_BITS);
         self.generation = self.generation.max(1);
@@ -138,28 +138,28 @@ impl<T> Slots<T> {
         self.segments.get(slot as usize / SEGMENT)
     }
 
-    /// None: it was removed, or there never was such an entry.
+    /// Returns an entry. None: it was removed, or never existed.
     pub fn get(&self, id: Id) -> Option<&T> {
         let segment = self.segment(id.slot)?;
         let place = id.slot as usize % SEGMENT;
         (segment.generations[place] == id.generation).then_some(segment.values[place].as_ref())?
     }
 
-    /// As [`Slots::get`].
+    /// Returns an entry as [`Slots::get`] does.
     pub fn get_mut(&mut self, id: Id) -> Option<&mut T> {
         let segment = self.segments.get_mut(id.slot as usize / SEGMENT)?;
         let place = id.slot as usize % SEGMENT;
         (segment.generations[place] == id.generation).then_some(segment.values[place].as_mut())?
     }
 
-    /// The entry that stands in this slot now, whichever it is.
+    /// Returns the current entry of this slot, whatever its id.
     pub fn at(&self, slot: u32) -> Option<(Id, &T)> {
         let segment = self.segment(slot)?;
         let place = slot as usize % SEGMENT;
         segment.values[place].as_ref().map(|value| (Id { slot, generation: segment.generations[place] }, value))
     }
 
-    /// Takes the entry out, and its place is free. None: there is no such entry.
+    /// Removes an entry and frees its place. None: no such entry.
     pub fn remove(&mut self, id: Id) -> Option<T> {
         let at = id.slot as usize / SEGMENT;
         let segment = self.segments.get_mut(at)?;
@@ -174,12 +174,12 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// No entry stands in this slot or behind it.
+    /// Returns a slot such that neither it nor a later one has an entry.
     pub fn end(&self) -> u32 {
         (self.segments.end() * SEGMENT) as u32
     }
 
-    /// Every entry, in the order of their slots.
+    /// Returns every entry, in the order of slots.
     pub fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
         self.segments.iter().flat_map(|(at, segment)| {
             segment.values.iter().enumerate().filter_map(move |(place, value)| {
@@ -189,9 +189,9 @@ impl<T> Slots<T> {
         })
     }
 
-    /// To be called about once a second: gives back segments that the last two calls' time did not need.
+    /// Frees segments that were not needed since the call before the last. Call it about once a second.
     ///
-    /// Returns whether a later call may give back more though nothing else happens.
+    /// Returns true if a later call may return more memory without any other event.
     pub fn tidy(&mut self) -> bool {
         self.segments.tidy()
     }

@@ -1,29 +1,28 @@
 //! Timers: those of one length wait in one queue, first in, first out.
 //!
-//! A timer costs 16 bytes and no search: within one length, what starts first ends first. Stopping one is
-//! forgetting its [`Stamp`]; the queue's entry is passed over when its turn comes, and swept out sooner if such
-//! entries pile up.
+//! A timer costs 16 bytes and no search: within one length, the first to start is the first to end. Stopping one means forgetting its
+//! [`Stamp`]. The queue's entry is skipped when its turn comes, or removed sooner if such entries pile up.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// The lengths of all timers in ms: RFC 3261 table 4 (appendix A), RFC 6026.
+/// Lengths of all timers in milliseconds: RFC 3261 table 4 (appendix A), RFC 6026.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerSettings {
     /// Round-trip time estimate. Default 500. Timers A, E and G start with it; F, H, J, L, M last 64 times as long.
     pub t1: u64,
-    /// The longest pause between retransmissions of a non-INVITE request or an INVITE response. Default 4,000.
+    /// Longest pause between retransmissions of a non-INVITE request or an INVITE response. Default 4,000.
     pub t2: u64,
-    /// How long a message may stay in the network: timers I and K. Default 5,000.
+    /// Longest time that a message may stay in the network: timers I and K. Default 5,000.
     pub t4: u64,
-    /// Timer B: how long an INVITE waits for its first response. None: 64*T1.
+    /// Timer B: time until the first response to an INVITE. None: 64*T1.
     pub b: Option<u64>,
     /// Timer D over unreliable transports; at least 32 s (RFC 3261 section 17.1.1.2). Default 32,000.
     pub d: u64,
     /// Timer C of a proxy: more than three minutes (RFC 3261 section 16.6 step 11). Default 181,000.
     pub c: u64,
-    /// Ends of transactions are rounded up to a multiple of this, so that many share one wake-up; retransmissions
-    /// are exact. Default 100; 1: every timer is exact.
+    /// Ends of transactions are rounded up to a multiple of this, so that many share one wake-up; retransmissions are exact. Default 100.
+    /// 1: every timer is exact.
     pub step: u64,
 }
 
@@ -34,19 +33,19 @@ impl Default for TimerSettings {
 }
 
 impl TimerSettings {
-    /// 64*T1: timers F, H, J, L and M, and B unless it is set.
+    /// Returns 64*T1: timers F, H, J, L and M, and B unless it is set.
     pub const fn t1_64(&self) -> u64 {
         self.t1.saturating_mul(64)
     }
 
-    /// How long it takes until Timer E is set to T2: when a request that is no INVITE must have had a response (RFC 4320 section 4.1).
+    /// Returns the time until Timer E is set to T2, when a request other than INVITE must have had a response (RFC 4320 section 4.1).
     pub fn until_t2(&self) -> u64 {
         let pauses = std::iter::successors(Some(self.t1.max(1)), |pause| pause.checked_mul(2));
         pauses.take_while(|pause| *pause < self.t2).sum::<u64>().max(self.t1)
     }
 }
 
-/// The earlier of two moments, where there are any.
+/// Returns the earlier of two optional moments.
 #[inline]
 pub fn sooner(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
@@ -55,25 +54,25 @@ pub fn sooner(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Names one start of a timer. Its owner keeps it while the timer runs.
+/// Handle of a started timer. Its owner keeps it while the timer runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Stamp(u32);
 
 impl Stamp {
-    /// No timer runs.
+    /// Value without a running timer.
     pub const NONE: Self = Self(0);
 
-    /// The owner has started the timer, and it has neither stopped it nor seen its end.
+    /// Tells whether the timer was started and has neither been stopped nor ended.
     pub fn is_running(self) -> bool {
         self != Self::NONE
     }
 }
 
-/// Names a length of time that timers have.
+/// Handle of a timer length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Length(u8);
 
-/// One timer that waits: 16 bytes.
+/// Waiting timer: 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct QueuedTimer {
     due: u64,
@@ -81,16 +80,16 @@ struct QueuedTimer {
     slot: u32,
 }
 
-/// All timers of one table. Time is `Now::mono`, ms.
+/// Timers of one table. Time is `Now::mono`, in milliseconds.
 #[derive(Debug, Default)]
 pub struct Timers {
     queues: Vec<Queue>,
-    /// Timers of no common length: those of entries that came from another shard.
+    /// Timers of uncommon lengths, from entries of another shard.
     odd: BinaryHeap<Reverse<QueuedTimer>>,
     spare: Vec<Chunk>,
     stamp: u32,
     running: usize,
-    /// No timer ends before.
+    /// Moment before which no timer ends.
     soonest: u64,
 }
 
@@ -98,7 +97,7 @@ type Chunk = VecDeque<QueuedTimer>;
 
 /// Entries of a chunk: 4 KB.
 const CHUNK: usize = 256;
-/// Empty chunks kept for the next need.
+/// Number of empty chunks kept for reuse.
 const SPARE: usize = 16;
 
 #[derive(Debug)]
@@ -110,12 +109,12 @@ struct Queue {
 }
 
 impl Timers {
-    /// Without timers and without lengths: [`Timers::length`] names each length that is needed.
+    /// Creates an empty table; [`Timers::length`] adds each length.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The name of this length in ms; moments of expiry are rounded up to a multiple of `step` ms.
+    /// Returns the handle of this length in milliseconds. Ends are rounded up to a multiple of `step` milliseconds.
     ///
     /// # Panics
     /// With more than 255 different lengths.
@@ -129,17 +128,17 @@ impl Timers {
         Length(u8::try_from(at).expect("a table has a dozen lengths"))
     }
 
-    /// Timers that run.
+    /// Returns the number of running timers.
     pub fn running(&self) -> usize {
         self.running
     }
 
-    /// Entries that wait, stopped ones included.
+    /// Returns the number of queued entries, stopped ones included.
     pub fn waiting(&self) -> usize {
         self.queues.iter().flat_map(|q| &q.chunks).map(VecDeque::len).sum::<usize>() + self.odd.len()
     }
 
-    /// Bytes that the queues take.
+    /// Returns the bytes that the queues take.
     pub fn memory(&self) -> usize {
         let chunks = self.queues.iter().flat_map(|q| &q.chunks).chain(&self.spare);
         (chunks.map(VecDeque::capacity).sum::<usize>() + self.odd.capacity()) * size_of::<QueuedTimer>()
@@ -156,7 +155,7 @@ impl Timers {
         let stamp = self.next_stamp();
         let queue = &mut self.queues[usize::from(length.0)];
         let due = now.saturating_add(queue.length);
-        // Never before an earlier one: the order holds even if the caller's clock does not.
+        // Never before an earlier one: the order holds even if the caller's clock goes back.
         let due = due.checked_next_multiple_of(queue.step).unwrap_or(due).max(queue.last);
         queue.last = due;
         self.soonest = self.soonest.min(due);
@@ -176,7 +175,7 @@ impl Timers {
         Stamp(stamp)
     }
 
-    /// Stops the timer that `stamp` names, if it runs.
+    /// Stops the timer of `stamp`, if it runs.
     pub fn stop(&mut self, stamp: &mut Stamp) {
         if stamp.is_running() {
             *stamp = Stamp::NONE;
@@ -184,8 +183,8 @@ impl Timers {
         }
     }
 
-    /// The next timer that has ended, with its entry's slot. `runs` tells whether the entry in a slot still
-    /// holds the stamp; a timer given back runs no more and its owner forgets the stamp.
+    /// Takes the next ended timer, with the slot of its entry. `runs` tells whether the entry in a slot still has the stamp. The returned
+    /// timer no longer runs, and its owner forgets the stamp.
     pub fn due(&mut self, now: u64, runs: impl Fn(u32, Stamp) -> bool) -> Option<(u32, Stamp)> {
         if now < self.soonest {
             return None;
@@ -201,8 +200,8 @@ impl Timers {
         Some((waiting.slot, Stamp(waiting.stamp)))
     }
 
-    /// Takes out the timers of this length that were stopped, up to the first that runs. For a length that most timers do not last: behind
-    /// shorter ones that run they would pile up.
+    /// Removes stopped timers of this length, up to the first running one. For a length that is mostly stopped early: its entries would
+    /// pile up while shorter timers run.
     pub fn shed(&mut self, length: Length, runs: impl Fn(u32, Stamp) -> bool) {
         let at = usize::from(length.0);
         while let Some(head) = self.queues[at].chunks.front().and_then(VecDeque::front)
@@ -212,19 +211,18 @@ impl Timers {
         }
     }
 
-    /// When the next timer ends.
+    /// Returns the end of the next timer.
     pub fn deadline(&mut self, runs: impl Fn(u32, Stamp) -> bool) -> Option<u64> {
         self.first(&runs).map(|(due, _)| due)
     }
 
-    /// Every timer that waits, stopped ones included, with the moment of its end; in no order.
+    /// Returns every queued timer, stopped ones included, with its end; in no order.
     pub fn iter(&self) -> impl Iterator<Item = (Stamp, u64)> {
         let all = self.queues.iter().flat_map(|q| &q.chunks).flatten().chain(self.odd.iter().map(|r| &r.0));
         all.map(|w| (Stamp(w.stamp), w.due))
     }
 
-    /// Due time of the first running timer and the queue it stands in (`None`: the odd ones). Stopped ones at
-    /// the heads go.
+    /// Returns the end of the first running timer and its queue (none: the odd ones). Removes stopped timers at the heads.
     fn first(&mut self, runs: &impl Fn(u32, Stamp) -> bool) -> Option<(u64, Option<usize>)> {
         let mut first: Option<(u64, Option<usize>)> = None;
         for at in 0..self.queues.len() {
@@ -266,8 +264,7 @@ impl Timers {
         waiting
     }
 
-    /// To be called about once a second: sweeps stopped timers out when they are more than half of all, and
-    /// gives spare memory back when none is left.
+    /// Removes stopped timers if they are more than half of all, and frees spare memory when no timer runs. Call it about once a second.
     pub fn tidy(&mut self, runs: impl Fn(u32, Stamp) -> bool) {
         if self.waiting() > 2 * self.running + CHUNK {
             for queue in &mut self.queues {

@@ -1,21 +1,21 @@
-//! Where a message came from and where one goes: names, never descriptors.
+//! Origin and target of a message: names, never descriptors.
 
 use crate::record;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 
-/// How messages travel.
+/// Transport of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Transport {
-    /// One message a datagram, unreliable (RFC 3261 section 18).
+    /// Unreliable datagrams of one message each (RFC 3261 section 18).
     Udp,
-    /// A stream, cut by Content-Length (RFC 3261 section 18.3).
+    /// Stream, framed by Content-Length (RFC 3261 section 18.3).
     Tcp,
     /// TLS on TCP (RFC 3261 section 26.2.1).
     Tls,
-    /// RFC 7118.
+    /// WebSocket (RFC 7118).
     Ws,
     /// WebSocket on TLS (RFC 7118).
     Wss,
@@ -25,17 +25,17 @@ impl Transport {
     /// Every transport, in the order of their numbers.
     pub const ALL: [Self; 5] = [Self::Udp, Self::Tcp, Self::Tls, Self::Ws, Self::Wss];
 
-    /// The transport itself retransmits: no timers A, E, G (RFC 3261 section 17).
+    /// Tells whether the transport itself retransmits: no timers A, E, G (RFC 3261 section 17).
     pub const fn is_reliable(self) -> bool {
         !matches!(self, Self::Udp)
     }
 
-    /// It is encrypted, by TLS.
+    /// Tells whether the transport is encrypted by TLS.
     pub const fn is_secure(self) -> bool {
         matches!(self, Self::Tls | Self::Wss)
     }
 
-    /// As it stands in a Via (RFC 3261 section 20.42, RFC 7118 section 5.1).
+    /// Returns the name in a Via (RFC 3261 section 20.42, RFC 7118 section 5.1).
     pub const fn via(self) -> &'static str {
         match self {
             Self::Udp => "UDP",
@@ -46,7 +46,7 @@ impl Transport {
         }
     }
 
-    /// As it stands in the `transport` parameter of a URI: that of WebSocket says nothing of TLS (RFC 7118 section 5.2).
+    /// Returns the `transport` parameter of a URI; that of WebSocket does not mention TLS (RFC 7118 section 5.2).
     pub const fn uri_text(self) -> &'static str {
         match self {
             Self::Wss => Self::Ws.text(),
@@ -54,7 +54,7 @@ impl Transport {
         }
     }
 
-    /// As it stands in our own settings, and is understood in a URI.
+    /// Returns the name in our own settings, which is also understood in a URI.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -65,12 +65,12 @@ impl Transport {
         }
     }
 
-    /// Reads [`Transport::text`] without regard to case; none: another word.
+    /// Reads [`Transport::text`] in any case; none for another word.
     pub fn of(text: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|t| t.text().as_bytes().eq_ignore_ascii_case(text))
     }
 
-    /// The port taken when none is named (RFC 3261 section 19.1.2, RFC 7118).
+    /// Returns the default port (RFC 3261 section 19.1.2, RFC 7118).
     pub const fn default_port(self) -> u16 {
         match self {
             Self::Udp | Self::Tcp => 5060,
@@ -81,30 +81,30 @@ impl Transport {
     }
 }
 
-/// A listener: its place in the list of listeners of the running configuration.
+/// Listener: its position in the list of listeners of the running configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ListenerId(pub u16);
 
-/// A connection, named so that any shard of any process of any node can tell whose it is.
+/// Connection. Its name tells any shard of any process of any node which shard has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Flow {
-    /// The number of the server in its cluster.
+    /// Number of the server in its cluster.
     pub node: u16,
-    /// The number of the process among those of the node, past and present.
+    /// Number of the process among those of the node, past and present.
     pub process: u16,
-    /// The shard that has the socket.
+    /// Shard that has the socket.
     pub shard: u8,
-    /// The place of the connection in the table of that shard.
+    /// Position of the connection in the table of that shard.
     pub slot: u32,
-    /// Counts the uses of the slot: a flow that ended is never mistaken for its successor.
+    /// Number of uses of the slot: an ended flow is never mistaken for its successor.
     pub generation: u32,
 }
 
 impl Flow {
-    /// Bytes of [`Flow::to_bytes`].
+    /// Length of [`Flow::to_bytes`].
     pub const BYTES: usize = 13;
 
-    /// Its name in bytes, for the database and for what a peer brings back: the fields in their order, big-endian.
+    /// Returns the fields in their order, big-endian: the form for the database and for marks in messages.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[0..2].copy_from_slice(&self.node.to_be_bytes());
@@ -115,7 +115,7 @@ impl Flow {
         out
     }
 
-    /// The flow of this name.
+    /// Reads a flow from its bytes.
     pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let [n0, n1, p0, p1, shard, s0, s1, s2, s3, g0, g1, g2, g3] = bytes;
         Self {
@@ -128,68 +128,66 @@ impl Flow {
     }
 }
 
-/// Where a message came from.
+/// Origin of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
-    /// What it came by.
+    /// Transport of the message.
     pub transport: Transport,
-    /// The listener that took it, or from whose address the connection was made.
+    /// Listener that received it, or whose address the connection was made from.
     pub listener: ListenerId,
-    /// Address and port of the sender, as the socket says.
+    /// Address and port of the sender, from the socket.
     #[serde(with = "record::address")]
     pub remote: SocketAddr,
-    /// The connection, of a stream.
+    /// Connection of a stream.
     pub flow: Option<Flow>,
 }
 
 impl Arrival {
-    /// Back over the way that it came.
+    /// Returns the target that leads back the way of the message.
     pub const fn reply(&self) -> Target {
         Target { flow: self.flow, ..Target::new(self.transport, self.listener, self.remote) }
     }
 }
 
-/// The name that the peer of a secure connection must prove by its certificate (RFC 5922): a number for it, given by the
-/// network side.
+/// Name that the peer of a secure connection must prove by its certificate (RFC 5922), as a number given by the network side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PeerName(pub NonZeroU32);
 
-/// Where a message goes: over `flow` while it lives and is a connection with `address`, else to `address` (streams: over a
-/// connection that is there already, or a new one).
+/// Target of a message: `flow` while it lives and is a connection with `address`, else `address` (streams: an existing connection to it, or
+/// a new one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// What it goes by.
+    /// Transport of the message.
     pub transport: Transport,
-    /// The listener whose socket sends, or whose address a new connection comes from.
+    /// Listener whose socket sends, or whose address a new connection comes from.
     pub listener: ListenerId,
     /// Address and port of the next hop.
     #[serde(with = "record::address")]
     pub address: SocketAddr,
-    /// The connection to be used while it lives.
+    /// Connection to use while it lives.
     pub flow: Option<Flow>,
-    /// The port of `address` at which the peer takes connections when the flow has ended (RFC 3261 section 18.2.2); 0: the
-    /// same.
+    /// Port of `address` at which the peer accepts connections after the end of the flow (RFC 3261 section 18.2.2). 0: the same port.
     pub listens: u16,
-    /// For secure transports: the name that was asked for. None: the peer must prove its address.
+    /// Name that a peer of a secure transport must prove. None: it must prove its address.
     pub name: Option<PeerName>,
 }
 
 impl Target {
-    /// That of what is not to be sent: of the responses to requests of this server's own.
+    /// Target of messages that are not sent: responses to requests of this server's own.
     pub const NOWHERE: Self =
         Self::new(Transport::Tcp, ListenerId(0), SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
 
-    /// Nothing is sent there.
+    /// Tells whether messages to this target are not sent ([`Target::NOWHERE`]).
     pub fn is_nowhere(&self) -> bool {
         self.address.port() == 0 && self.address.ip().is_unspecified()
     }
 
-    /// An address, reached by any connection to it.
+    /// Creates a target from an address, reached by any connection to it.
     pub const fn new(transport: Transport, listener: ListenerId, address: SocketAddr) -> Self {
         Self { transport, listener, address, flow: None, listens: 0, name: None }
     }
 
-    /// The same without its flow: where a new connection leads.
+    /// Returns the target without its flow, for a new connection.
     pub fn without_flow(self) -> Self {
         let mut address = self.address;
         if self.flow.is_some() && self.listens != 0 {

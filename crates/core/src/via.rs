@@ -1,5 +1,5 @@
-//! The top Via of a request: what its receiver writes into it, and where responses go by it (RFC 3261 sections 18.2.1 and
-//! 18.2.2, RFC 3581). What the sender wrote there of itself is not believed.
+//! Top Via of a request: completion by its receiver, and the target of responses (RFC 3261 sections 18.2.1 and 18.2.2, RFC 3581). The
+//! sender's own `received` and `rport` are not believed.
 
 use crate::{Arrival, Target};
 use std::net::{IpAddr, SocketAddr};
@@ -7,8 +7,8 @@ use std::ops::Range;
 use strowger_message::header::Via;
 use strowger_message::{Edit, Host, Message, Name, Write};
 
-/// Appends the request with `received` and `rport` filled in to `out`, and returns true; or returns false if the Via says
-/// already what it must say. `force_rport`: as if the sender had asked for `rport`. `edit` is cleared.
+/// Appends the request with `received` and `rport` in its top Via to `out`, and returns true; or returns false if the Via is complete.
+/// `force_rport`: as if the sender had asked for `rport`. `edit` is cleared.
 pub fn complete(
     message: &Message<'_>,
     top: &Via<'_>,
@@ -28,8 +28,8 @@ pub fn complete(
     true
 }
 
-/// Appends the values of the first Via line with `received` and `rport` filled in to `out`, for a response, and returns true; or
-/// returns false if they are to stay as they are.
+/// Appends the values of the first Via line with `received` and `rport` to `out`, for a response, and returns true; or returns false if
+/// they stay unchanged.
 pub fn write_completed(
     message: &Message<'_>,
     top: &Via<'_>,
@@ -56,7 +56,7 @@ pub fn write_completed(
             text.put(&rport, b";rport=", |out| u32::from(source.port()).write(out));
         }
     };
-    // In the order in which they stand.
+    // In the order of the received parameters.
     if rport.given.as_ref().is_some_and(|given| given.start <= received.start()) {
         write_rport(&mut text);
         write_received(&mut text);
@@ -68,12 +68,12 @@ pub fn write_completed(
     true
 }
 
-/// Section 18.2.1: what the Via says of its sender is not all, or not what its receiver has seen.
+/// Tells whether a Via lacks something about its sender, or contradicts the source that its receiver has seen (section 18.2.1).
 fn is_incomplete(top: &Via<'_>, source: &SocketAddr, force_rport: bool) -> bool {
     force_rport || top.rport.is_some() || top.received.is_some() || top.host != Host::from(source.ip().to_canonical())
 }
 
-/// Where a parameter's value goes: over the one that was given, or with its name to the end of the Via.
+/// Position of a parameter's value: replaces the given one, or follows its name at the end of the Via.
 struct Place {
     given: Option<Range<usize>>,
     end: usize,
@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-/// What is written, and how far the message is copied.
+/// Output, and the position up to which the message was copied.
 struct Text<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -103,7 +103,7 @@ impl Text<'_> {
         match &place.given {
             None => self.out.extend_from_slice(name),
             Some(given) => {
-                // A parameter without a value: nothing stands behind its name.
+                // A parameter without a value: its name is followed by nothing.
                 if given.is_empty() && self.out.last() != Some(&b'=') {
                     self.out.push(b'=');
                 }
@@ -114,13 +114,13 @@ impl Text<'_> {
     }
 }
 
-/// Where the response to a request with this top Via goes. `maddr` is not followed: it would send responses where the
-/// sender likes.
+/// Returns the target of the response to a request with this top Via. `maddr` is ignored: the sender could direct responses to anyone by
+/// it.
 pub fn reply_target(top: &Via<'_>, arrival: &Arrival) -> Target {
     let mut target = arrival.reply();
     let port = top.port.unwrap_or_else(|| arrival.transport.default_port());
     if arrival.transport.is_reliable() {
-        // If the connection is gone: a new one to where the sender listens (section 18.2.2).
+        // If the connection is gone: a new one to the port where the sender listens (section 18.2.2).
         target.listens = port;
     } else if top.rport.is_none() && port != 0 {
         target.address.set_port(port);

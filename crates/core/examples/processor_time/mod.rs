@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Of this thread so far, so that a busy machine does not count; without Linux, the time of the wall.
+/// Returns the processor time of this thread, so that a busy machine does not count; without Linux, the elapsed time.
 pub(crate) fn processor_time() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     let of_kernel = std::fs::read_to_string("/proc/thread-self/schedstat").ok();

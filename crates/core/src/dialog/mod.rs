@@ -1,8 +1,7 @@
-//! Dialogs (RFC 3261 section 12): what two user agents remember of each other.
+//! Dialogs (RFC 3261 section 12): peer-to-peer state of two user agents.
 //!
-//! A [`Dialog`] is made from the message that establishes it, checks what the peer sends in it, and writes the start and
-//! the header of what we send. It can be written down and read back. The exchange of session descriptions (RFC 3264) is
-//! carried beside it as an [`OfferAnswer`].
+//! A [`Dialog`] is made from the message that establishes it, verifies the peer's messages in it, and writes the start line and header of
+//! ours. It can be serialized. Its [`OfferAnswer`] tracks the exchange of session descriptions (RFC 3264).
 
 mod offer;
 mod request;

@@ -1,8 +1,8 @@
-//! Which side describes the session next (RFC 3264 section 4, RFC 3261 section 13.2.1, RFC 3311 section 5).
+//! Order of offers and answers (RFC 3264 section 4, RFC 3261 section 13.2.1, RFC 3311 section 5).
 
 use serde::{Deserialize, Serialize};
 
-/// The state of offer and answer in a dialog.
+/// State of offer and answer in a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum OfferAnswer {
     /// No description has been exchanged.
@@ -16,16 +16,16 @@ pub enum OfferAnswer {
     Stable,
 }
 
-/// What a description is.
+/// Kind of a session description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Description {
-    /// Proposes a session, or a change of the one there is (RFC 3264 sections 5 and 8).
+    /// Proposal of a session, or of a change (RFC 3264 sections 5 and 8).
     Offer,
-    /// Takes or refuses each stream of the offer (RFC 3264 section 6).
+    /// Acceptance or refusal of each stream of the offer (RFC 3264 section 6).
     Answer,
 }
 
-/// Why a description cannot stand here.
+/// Reason to refuse an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferError {
     /// The peer offers while our own offer is unanswered: 491 (RFC 3261 section 14.2, RFC 3311 section 5.2).
@@ -35,7 +35,7 @@ pub enum OfferError {
 }
 
 impl OfferError {
-    /// The status code with which the request that brought it is refused: 491 or 500.
+    /// Returns the status code that refuses the request of the offer: 491 or 500.
     pub const fn status(self) -> u16 {
         match self {
             Self::Glare => 491,
@@ -45,17 +45,17 @@ impl OfferError {
 }
 
 impl OfferAnswer {
-    /// We send a description.
+    /// Notes a description that we send.
     pub fn send(&mut self) -> Description {
-        let what = if *self == Self::RemoteOffer { Description::Answer } else { Description::Offer };
-        *self = if what == Description::Answer { Self::Stable } else { Self::LocalOffer };
-        what
+        let description = if *self == Self::RemoteOffer { Description::Answer } else { Description::Offer };
+        *self = if description == Description::Answer { Self::Stable } else { Self::LocalOffer };
+        description
     }
 
-    /// A request brings a description: an offer, unless it answers ours (ACK and PRACK may).
+    /// Notes a description in a request: an offer, unless it answers ours (ACK and PRACK may).
     ///
     /// # Errors
-    /// An offer that must be refused; nothing changes then.
+    /// The offer must be refused; nothing changes then.
     pub fn receive_request(&mut self, may_answer: bool) -> Result<Description, OfferError> {
         match *self {
             Self::LocalOffer if may_answer => {
@@ -71,8 +71,8 @@ impl OfferAnswer {
         }
     }
 
-    /// A response brings a description: the answer to our offer, or an offer if we sent none (a request without a
-    /// body). One that repeats an answer already given (a 200 after a 183) is no news: `None`.
+    /// Notes a description in a response: the answer to our offer, or an offer if our request had no body. Returns none for a repeated
+    /// answer (a 200 after a 183).
     pub fn receive_response(&mut self, request_had_offer: bool) -> Option<Description> {
         match *self {
             Self::LocalOffer => {
@@ -87,7 +87,7 @@ impl OfferAnswer {
         }
     }
 
-    /// The request that carried the offer was refused: all stays as it was before it.
+    /// Restores the state before a request whose offer was refused.
     pub fn withdraw(&mut self, before: Self) {
         *self = before;
     }

@@ -4,23 +4,23 @@ use strowger_message::{Method, SipUri, Uri, Write};
 
 use super::Dialog;
 
-/// How a request leaves: what stands in its start line, what in Route, and where its first hop is.
+/// Start line, Route and next hop of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestRoute<'a> {
-    /// The Request-URI.
+    /// Request-URI.
     pub uri: &'a [u8],
-    /// The value of Route; empty: none.
+    /// Value of Route. Empty: none.
     pub routes: &'a [u8],
-    /// What follows `routes` there: the target, behind a strict router. Empty: nothing.
+    /// Target to append after `routes` for a strict router. Empty: none.
     pub last: &'a [u8],
-    /// The URI of the next hop.
+    /// URI of the next hop.
     pub hop: &'a [u8],
-    /// The first route is a strict router: its URI is the Request-URI (RFC 3261 section 12.2.1.1).
+    /// Set if the first route is a strict router: its URI is the Request-URI (RFC 3261 section 12.2.1.1).
     pub strict: bool,
 }
 
 impl<'a> RequestRoute<'a> {
-    /// To `target` over `routes`, a Route value of name-addrs that start with their brackets.
+    /// Returns the route to `target` over `routes`, a Route value of name-addrs that start with their brackets.
     pub fn new(target: &'a [u8], routes: &'a [u8]) -> Self {
         let Some((hop, rest)) = first_route(routes) else {
             return Self { uri: target, routes: b"", last: b"", hop: target, strict: false };
@@ -33,8 +33,7 @@ impl<'a> RequestRoute<'a> {
         }
     }
 
-    /// The Request-URI as it goes into the start line: without header components, and without `method` where a strict
-    /// router's URI stands (section 19.1.1, table 1).
+    /// Writes the Request-URI for the start line: without header components, and without `method` (section 19.1.1, table 1).
     pub fn write_uri(&self, out: &mut Vec<u8>) {
         match Uri::parse(self.uri) {
             Ok(Uri::Sip(uri)) if !uri.headers.is_empty() || uri.params.method().is_some() => {
@@ -52,7 +51,7 @@ impl<'a> RequestRoute<'a> {
         }
     }
 
-    /// The Route line, if there is one.
+    /// Writes the Route line, if there is one.
     pub fn write_routes(&self, out: &mut Vec<u8>) {
         if self.routes.is_empty() && self.last.is_empty() {
             return;
@@ -69,13 +68,13 @@ impl<'a> RequestRoute<'a> {
 }
 
 impl Dialog {
-    /// How the next request leaves.
+    /// Returns the route of the next request.
     pub fn request_route(&self) -> RequestRoute<'_> {
         RequestRoute::new(self.target(), self.routes())
     }
 
-    /// Appends start line and header lines up to CSeq of a request; `via` writes the value of Via. The caller adds its
-    /// own lines, Content-Length, the blank line and the body.
+    /// Appends start line and header lines up to CSeq of a request; `via` writes the value of Via. The caller adds its own lines,
+    /// Content-Length, the blank line and the body.
     pub fn write_request(&self, method: Method, cseq: u32, via: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         let route = self.request_route();
         out.extend_from_slice(method.text());
@@ -107,7 +106,7 @@ fn tagged(party: &[u8], tag: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The URI of the first of some routes, and the others.
+/// Splits routes into the URI of the first one and the others.
 fn first_route(routes: &[u8]) -> Option<(&[u8], &[u8])> {
     let inner = routes.strip_prefix(b"<")?;
     let end = inner.iter().position(|&b| b == b'>')?;

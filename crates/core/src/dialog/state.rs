@@ -1,4 +1,4 @@
-//! A dialog: its identity, its state and what may come in it.
+//! Dialog: its identity, its state and its valid messages.
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -10,32 +10,32 @@ use super::OfferAnswer;
 use super::text::{Piece, Texts};
 use crate::record::{Number, Recorded};
 
-/// On which side of the request that made the dialog we are.
+/// Our side of the request that made the dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// We sent it (UAC).
+    /// Sender of the request (UAC).
     Caller,
-    /// We received it (UAS).
+    /// Receiver of the request (UAS).
     Callee,
 }
 
-/// How far a dialog has come (section 12).
+/// State of a dialog (section 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// A provisional response made it (section 12.1).
+    /// Made by a provisional response (section 12.1).
     Early,
-    /// A 2xx made it, or followed on the response that made it early.
+    /// Made or confirmed by a 2xx.
     Confirmed,
-    /// A BYE, or a final response other than 2xx to the request that made it.
+    /// Ended by a BYE, or by a final response other than 2xx to the request that made it.
     Ended,
 }
 
-/// Why a message makes no dialog.
+/// Reason why a message makes no dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
     /// A header field is missing or malformed.
     Header(Name),
-    /// There is no tag where the dialog needs one. For a request in a dialog that means 481.
+    /// A tag that the dialog needs is missing. For a request in a dialog this means 481.
     NoTag,
 }
 
@@ -50,7 +50,7 @@ impl std::fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// Why a request in a dialog is refused.
+/// Reason to refuse a request in a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The dialog has ended: 481.
@@ -62,7 +62,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The status code of the refusal.
+    /// Returns the status code of the refusal.
     pub const fn status(self) -> u16 {
         match self {
             Self::Ended => 481,
@@ -72,26 +72,26 @@ impl Fault {
     }
 }
 
-/// One dialog, seen from one of its two ends.
+/// Dialog, seen from one of its two ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dialog {
     pub(super) texts: Texts,
     role: Role,
     state: State,
-    /// Both sides speak over TLS (section 12.1): made by a request to a SIPS URI over a secure transport.
+    /// Set if both sides use TLS (section 12.1): made by a request to a SIPS URI over a secure transport.
     secure: bool,
     local_cseq: u32,
-    /// None until the peer has sent a request.
+    /// CSeq of the peer. None until the peer has sent a request.
     remote_cseq: Option<u32>,
-    /// The exchange of session descriptions.
+    /// Exchange of session descriptions.
     pub exchange: OfferAnswer,
 }
 
 impl Dialog {
-    /// The dialog that a response to our request makes (section 12.1.2). `secure`: the request went to a SIPS URI over TLS.
+    /// Makes the dialog of a response to our request (section 12.1.2). `secure`: the request went to a SIPS URI over TLS.
     ///
     /// # Errors
-    /// A header field that a dialog needs is not there. A To without tag makes none (a 100, or a peer of RFC 2543).
+    /// A header field that a dialog needs is missing. A To without tag makes no dialog (a 100, or a peer of RFC 2543).
     pub fn caller(response: &Message<'_>, secure: bool) -> Result<Self, Invalid> {
         let local = response.from().map_err(|_| Invalid::Header(Name::From))?;
         let remote = response.to().map_err(|_| Invalid::Header(Name::To))?;
@@ -99,7 +99,7 @@ impl Dialog {
         if remote.tag.is_none() {
             return Err(Invalid::NoTag);
         }
-        // A provisional response may come without Contact (section 12.1.1 asks it of those that make a dialog).
+        // A provisional response may lack a Contact, though section 12.1.1 requires it.
         let target = contact(response)?.unwrap_or_default();
         Ok(Self {
             texts: texts(response, Role::Caller, &local, local.tag, &remote, target)?,
@@ -112,11 +112,11 @@ impl Dialog {
         })
     }
 
-    /// The dialog that our response with `local_tag` to a request makes (section 12.1.1). `secure`: the request came over
-    /// TLS with a SIPS Request-URI. It starts [`State::Early`]; [`Dialog::confirm`] when a 2xx is sent.
+    /// Makes the dialog of our response with `local_tag` to a request (section 12.1.1). `secure`: the request came over TLS with a SIPS
+    /// Request-URI. It begins as [`State::Early`]; [`Dialog::confirm`] follows when a 2xx is sent.
     ///
     /// # Errors
-    /// A header field that a dialog needs is not there.
+    /// A header field that a dialog needs is missing.
     pub fn callee(request: &Message<'_>, local_tag: &[u8], secure: bool) -> Result<Self, Invalid> {
         let remote = request.from().map_err(|_| Invalid::Header(Name::From))?;
         let local = request.to().map_err(|_| Invalid::Header(Name::To))?;
@@ -133,90 +133,89 @@ impl Dialog {
         })
     }
 
-    /// Which end we are: later requests of either end do not change it.
+    /// Returns our end, which later requests of either end do not change.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Only [`Dialog::confirm`] and [`Dialog::end`] change it.
+    /// Returns the state, changed only by [`Dialog::confirm`] and [`Dialog::end`].
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// It was made over TLS, by a request to a SIPS URI (sections 12.1.1 and 12.1.2).
+    /// Tells whether it was made over TLS, by a request to a SIPS URI (sections 12.1.1 and 12.1.2).
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// The value of Call-ID in each of its requests.
+    /// Returns the Call-ID of each of its requests.
     pub fn call_id(&self) -> &[u8] {
         self.texts.of(Piece::CallId)
     }
 
-    /// Our tag: that of From in what we request, that of To in what the peer requests.
+    /// Returns our tag: of From in our requests, of To in the peer's.
     pub fn local_tag(&self) -> &[u8] {
         self.texts.of(Piece::LocalTag)
     }
 
-    /// Empty for a peer that knows no tags.
+    /// Returns the tag of the peer; empty for a peer without tags.
     pub fn remote_tag(&self) -> &[u8] {
         self.texts.of(Piece::RemoteTag)
     }
 
-    /// Our name-addr, without tag.
+    /// Returns our name-addr, without tag.
     pub fn local(&self) -> &[u8] {
         self.texts.of(Piece::Local)
     }
 
-    /// The peer's name-addr, without tag.
+    /// Returns the peer's name-addr, without tag.
     pub fn remote(&self) -> &[u8] {
         self.texts.of(Piece::Remote)
     }
 
-    /// The URI at which the peer is reached.
+    /// Returns the remote target URI.
     pub fn target(&self) -> &[u8] {
         self.texts.of(Piece::Target)
     }
 
-    /// The route set as it stands in Route: name-addrs joined with commas. Empty: none.
+    /// Returns the route set as a value of Route: name-addrs joined with commas. Empty: none.
     pub fn routes(&self) -> &[u8] {
         self.texts.of(Piece::Routes)
     }
 
-    /// The number of the request that we sent last.
+    /// Returns the CSeq of our last request.
     pub fn local_cseq(&self) -> u32 {
         self.local_cseq
     }
 
-    /// The number of the request that the peer sent last.
+    /// Returns the CSeq of the peer's last request.
     pub fn remote_cseq(&self) -> Option<u32> {
         self.remote_cseq
     }
 
-    /// The number for our next request (section 12.2.1.1). Numbers of a callee start where `first` says on first use.
+    /// Returns the CSeq of our next request (section 12.2.1.1). Numbers of a callee start with `first`.
     pub fn next_cseq(&mut self, first: u32) -> u32 {
         self.local_cseq =
             if self.local_cseq == 0 { first.clamp(1, 1 << 30) } else { self.local_cseq.saturating_add(1) };
         self.local_cseq
     }
 
-    /// Takes the number of a request that was sent outside this dialog's own count: an INVITE sent again with credentials.
+    /// Notes the CSeq of a request sent outside of this dialog's count: an INVITE repeated with credentials.
     pub fn catch_up(&mut self, cseq: u32) {
         self.local_cseq = self.local_cseq.max(cseq);
     }
 
-    /// These tags, seen from our side, name this dialog (section 12.2.2).
+    /// Tells whether these tags, seen from our side, identify this dialog (section 12.2.2).
     pub fn is(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> bool {
         self.local_tag() == local_tag && self.remote_tag() == remote_tag && self.call_id() == call_id
     }
 
-    /// Checks a request that came in this dialog and takes its number and its Contact, if it is one that refreshes the
-    /// target (section 12.2.2).
+    /// Verifies a received request in this dialog, and takes its CSeq and, if it refreshes the target, its Contact (section 12.2.2).
     ///
-    /// ACK carries the number of its INVITE and CANCEL belongs to a transaction: both pass without.
+    /// An ACK has the number of its INVITE, and a CANCEL belongs to a transaction: both pass unchecked.
     ///
     /// # Errors
-    /// The status with which it is to be refused.
+    /// The request must be refused with the status of the fault.
     pub fn receive(&mut self, request: &Message<'_>) -> Result<(), Fault> {
         let method = request.method().unwrap_or(Method::Other);
         if matches!(method, Method::Ack | Method::Cancel) {
@@ -236,14 +235,14 @@ impl Dialog {
         Ok(())
     }
 
-    /// Takes what a 2xx says to a request of ours in this dialog that refreshes the target (section 12.2.1.2).
+    /// Takes the Contact of a 2xx to a request of ours that refreshes the target (section 12.2.1.2).
     pub fn refresh(&mut self, message: &Message<'_>) {
         if let Ok(Some(uri)) = contact(message) {
             self.texts.set(Piece::Target, uri);
         }
     }
 
-    /// The 2xx to the INVITE that made it, received or sent. A received one sets the route set again (section 13.2.2.4).
+    /// Confirms the dialog by a 2xx to its INVITE, received or sent. A received one replaces the route set (section 13.2.2.4).
     pub fn confirm(&mut self, received: Option<&Message<'_>>) {
         if self.state != State::Early {
             return;
@@ -259,7 +258,7 @@ impl Dialog {
         }
     }
 
-    /// It is over, by a BYE or a failure (section 12.3): requests of the peer are refused as [`Fault::Ended`] from now on.
+    /// Ends the dialog by a BYE or a failure (section 12.3): later requests of the peer get [`Fault::Ended`].
     pub fn end(&mut self) {
         self.state = State::Ended;
     }
@@ -269,13 +268,12 @@ impl Recorded for Dialog {
     fn numbers(&mut self, _: &mut dyn FnMut(Number<'_>)) {}
 }
 
-/// The method refreshes the remote target (RFC 3261 section 6, RFC 3311 section 5.1, RFC 6665 section 4.4.1).
+/// Tells whether the method refreshes the remote target (RFC 3261 section 6, RFC 3311 section 5.1, RFC 6665 section 4.4.1).
 pub(crate) const fn refreshes(method: Method) -> bool {
     matches!(method, Method::Invite | Method::Update | Method::Subscribe | Method::Notify | Method::Refer)
 }
 
-/// The texts of a dialog that `message` makes. The sender of an old request may have no tag: it is then empty (section
-/// 12.1.1).
+/// Collects the texts of a dialog that `message` makes. The sender of an old request may have an empty tag (section 12.1.1).
 fn texts(
     message: &Message<'_>,
     role: Role,
@@ -307,7 +305,7 @@ fn texts(
     }))
 }
 
-/// From or To without its tag.
+/// Writes From or To without its tag.
 fn write_untagged(party: &Party<'_>, out: &mut Vec<u8>) {
     NameAddr { params: Params::default(), ..party.addr }.write(out);
     for param in party.addr.params.iter().filter(|p| !p.name.eq_ignore_ascii_case(b"tag")) {
@@ -315,7 +313,7 @@ fn write_untagged(party: &Party<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// The URI of the Contact; a dialog's message has one (section 8.1.1.8).
+/// Returns the URI of the Contact; a message that makes a dialog has one (section 8.1.1.8).
 fn contact<'a>(message: &Message<'a>) -> Result<Option<&'a [u8]>, Invalid> {
     match message.contacts().next() {
         None => Ok(None),
@@ -326,11 +324,11 @@ fn contact<'a>(message: &Message<'a>) -> Result<Option<&'a [u8]>, Invalid> {
 
 type Routes<'a> = SmallVec<[NameAddr<'a>; 4]>;
 
-/// Record-Route: in its order for the callee, the other way round for the caller (sections 12.1.1 and 12.1.2).
+/// Reads Record-Route: in its order for the callee, reversed for the caller (sections 12.1.1 and 12.1.2).
 fn route_set<'a>(message: &Message<'a>, role: Role) -> Result<Routes<'a>, Invalid> {
     let mut routes = Routes::new();
     for route in message.record_routes() {
-        // Display names say nothing to a proxy; without them a route starts with its bracket.
+        // Display names have no meaning for a proxy; without them a route starts with its bracket.
         routes.push(NameAddr { display: b"", ..route.map_err(|_| Invalid::Header(Name::RecordRoute))?.value.0 });
     }
     if role == Role::Caller {

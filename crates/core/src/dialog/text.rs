@@ -1,9 +1,9 @@
-//! The texts of a dialog in one run of bytes.
+//! Texts of a dialog in one byte buffer.
 
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// The texts that a dialog keeps, in the order in which they lie.
+/// Text of a dialog, in the order of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     CallId,
@@ -11,11 +11,11 @@ pub(super) enum Piece {
     RemoteTag,
     /// Our From or To without its tag.
     Local,
-    /// The peer's.
+    /// Peer's From or To without its tag.
     Remote,
-    /// URI.
+    /// URI of the remote target.
     Target,
-    /// As it stands in Route: name-addrs joined with commas.
+    /// Value of Route: name-addrs joined with commas.
     Routes,
 }
 
@@ -26,7 +26,7 @@ impl Piece {
         [Self::CallId, Self::LocalTag, Self::RemoteTag, Self::Local, Self::Remote, Self::Target, Self::Routes];
 }
 
-/// Texts one behind the other: one allocation a dialog.
+/// Texts in sequence: one allocation per dialog.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub(super) struct Texts {
@@ -34,7 +34,7 @@ pub(super) struct Texts {
     ends: [u32; PIECES],
 }
 
-/// Texts as they were written down.
+/// Serialized texts before their check.
 #[derive(Deserialize)]
 struct Unchecked {
     bytes: Vec<u8>,
@@ -51,7 +51,7 @@ impl TryFrom<Unchecked> for Texts {
 }
 
 impl Texts {
-    /// Each piece in turn is written by `write`.
+    /// Creates the buffer; `write` writes each piece in turn.
     pub(super) fn new(capacity: usize, mut write: impl FnMut(Piece, &mut Vec<u8>)) -> Self {
         let mut texts = Self { bytes: Vec::with_capacity(capacity), ends: [0; PIECES] };
         for (piece, end) in Piece::ALL.into_iter().zip(&mut texts.ends) {
@@ -71,7 +71,7 @@ impl Texts {
         &self.bytes[self.range(piece)]
     }
 
-    /// Puts `text` in the place of a piece.
+    /// Replaces the text of a piece.
     pub(super) fn set(&mut self, piece: Piece, text: &[u8]) {
         if self.of(piece) == text {
             return;

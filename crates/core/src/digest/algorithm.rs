@@ -1,4 +1,4 @@
-//! The algorithm of a challenge: RFC 7616 section 3.3 and RFC 8760 section 2.
+//! Algorithm of a challenge: RFC 7616 section 3.3 and RFC 8760 section 2.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use md5::{Digest, Md5};
 use sha2::{Sha256, Sha512_256};
 use subtle::ConstantTimeEq;
 
-/// A hash function of digest authentication, weakest first.
+/// Hash function of digest authentication, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hash {
     /// RFC 1321, 16 bytes: for peers that know no other.
@@ -21,7 +21,7 @@ impl Hash {
     /// Every hash, weakest first.
     pub const ALL: [Self; 3] = [Self::Md5, Self::Sha256, Self::Sha512_256];
 
-    /// Bytes of a hash value: 16 or 32.
+    /// Returns the bytes of a hash value: 16 or 32.
     pub const fn size(self) -> usize {
         match self {
             Self::Md5 => 16,
@@ -48,7 +48,7 @@ impl Hash {
     }
 }
 
-/// A value of one of the three hashes. Compared in constant time.
+/// Value of one of the three hashes, compared in constant time.
 #[derive(Clone, Copy)]
 pub struct HashValue {
     hash: Hash,
@@ -56,14 +56,14 @@ pub struct HashValue {
 }
 
 impl HashValue {
-    /// The value with these bytes; `None` unless there are exactly [`Hash::size`] of them.
+    /// Makes the value with these bytes; none unless there are exactly [`Hash::size`] of them.
     pub fn from_bytes(hash: Hash, bytes: &[u8]) -> Option<Self> {
         let mut all = [0; 32];
         (bytes.len() == hash.size()).then(|| all[..hash.size()].copy_from_slice(bytes))?;
         Some(Self { hash, bytes: all })
     }
 
-    /// Reads hexadecimal of either case; `None` on another length or a character that is no digit.
+    /// Reads hexadecimal digits of either case; none for another length or another character.
     pub fn from_hex(hash: Hash, hex: &[u8]) -> Option<Self> {
         if hex.len() != 2 * hash.size() {
             return None;
@@ -75,17 +75,17 @@ impl HashValue {
         Some(Self { hash, bytes })
     }
 
-    /// Of which hash it is a value.
+    /// Returns the hash function of the value.
     pub fn hash(&self) -> Hash {
         self.hash
     }
 
-    /// [`Hash::size`] of them.
+    /// Returns the [`Hash::size`] bytes of the value.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.hash.size()]
     }
 
-    /// Lower-case hexadecimal, the form in which RFC 7616 feeds one hash into the next.
+    /// Returns lower-case hexadecimal digits, the form in which RFC 7616 feeds one hash into the next.
     pub fn hex(&self) -> Hex {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut digits = [0; 64];
@@ -107,7 +107,7 @@ impl Eq for HashValue {}
 
 impl fmt::Debug for HashValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An HA1 is as good as a password, so no value is ever printed by accident.
+        // An HA1 is equivalent to a password, so no value is ever printed by accident.
         write!(f, "HashValue({:?}, ..)", self.hash)
     }
 }
@@ -133,17 +133,17 @@ pub(super) fn hex_digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// What the `algorithm` parameter names: a hash, with or without the session variant.
+/// Value of the `algorithm` parameter: a hash, with or without the session variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Algorithm {
-    /// What HA1, HA2 and the response are made with.
+    /// Hash of HA1, HA2 and the response.
     pub hash: Hash,
     /// `-sess`: the HA1 is mixed with nonce and cnonce (RFC 7616 section 3.4.2).
     pub session: bool,
 }
 
 impl Algorithm {
-    /// Also what a challenge without `algorithm` asks for (RFC 7616 section 3.3).
+    /// MD5, also meant by a challenge without `algorithm` (RFC 7616 section 3.3).
     pub const MD5: Self = Self { hash: Hash::Md5, session: false };
     /// MD5, the HA1 mixed with nonce and cnonce.
     pub const MD5_SESS: Self = Self { hash: Hash::Md5, session: true };
@@ -160,7 +160,7 @@ impl Algorithm {
     pub const ALL: [Self; 6] =
         [Self::MD5, Self::MD5_SESS, Self::SHA_256, Self::SHA_256_SESS, Self::SHA_512_256, Self::SHA_512_256_SESS];
 
-    /// The token as registered with IANA.
+    /// Returns the token as registered with IANA.
     pub const fn name(self) -> &'static str {
         match (self.hash, self.session) {
             (Hash::Md5, false) => "MD5",
@@ -172,7 +172,7 @@ impl Algorithm {
         }
     }
 
-    /// Reads the token without regard to case; `None` for an algorithm unknown here.
+    /// Reads the token in any case; none for an unknown algorithm.
     pub fn parse(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| name.eq_ignore_ascii_case(algorithm.name().as_bytes()))
     }

@@ -1,4 +1,4 @@
-//! A user agent's answer to a challenge: RFC 7616 section 3.4 and RFC 3261 section 22.2.
+//! Answer of a user agent to a challenge: RFC 7616 section 3.4 and RFC 3261 section 22.2.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use super::challenge::{Challenge, QopOffer};
 use super::compute::{Ha1, Ha1Set, Qop, ResponseInput, response, userhash};
 use super::params::write_quoted;
 
-/// What a user agent knows of its password.
+/// Secret of a user agent: its password or HA1 values.
 #[derive(Clone, Copy)]
 pub enum Secret<'a> {
-    /// The password itself: the HA1 is made for each answer.
+    /// Password: the HA1 is computed for each answer.
     Password(&'a [u8]),
-    /// Values for the realm that challenges.
+    /// HA1 values for the realm of the challenge.
     Ha1(&'a Ha1Set),
 }
 
@@ -25,33 +25,33 @@ impl fmt::Debug for Secret<'_> {
     }
 }
 
-/// The request to be sent again, and its sender.
+/// Request to be repeated, and its sender.
 #[derive(Clone, Copy, Debug)]
 pub struct ChallengeAnswer<'a> {
-    /// The name as it is in the realm; it is hashed where the challenge says `userhash=true`.
+    /// User name in the realm; it is hashed if the challenge has `userhash=true`.
     pub user: &'a [u8],
-    /// In the realm that challenges.
+    /// Secret for the realm of the challenge.
     pub secret: Secret<'a>,
-    /// As it stands in the start line.
+    /// Method of the start line.
     pub method: &'a [u8],
-    /// The Request-URI.
+    /// Request-URI.
     pub uri: &'a [u8],
-    /// The whole body, empty if there is none; auth-int alone covers it.
+    /// Whole body, may be empty; only auth-int covers it.
     pub body: &'a [u8],
-    /// Random text, new for each challenge; it must hold no control characters.
+    /// Random text, new for each challenge, without control characters.
     pub cnonce: &'a [u8],
-    /// 1 for the first use of the challenge's nonce, then one more each.
+    /// Nonce count: 1 for the first use of the challenge's nonce, then one more each.
     pub nc: u32,
 }
 
-/// Why a challenge cannot be answered.
+/// Reason why a challenge cannot be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChallengeAnswerError {
     /// Its algorithm is unknown.
     Algorithm,
     /// It offers only unknown qualities of protection.
     Qop,
-    /// No HA1 of its algorithm is at hand.
+    /// No HA1 of its algorithm is available.
     NoHa1,
 }
 
@@ -68,12 +68,12 @@ impl fmt::Display for ChallengeAnswerError {
 impl std::error::Error for ChallengeAnswerError {}
 
 impl ChallengeAnswer<'_> {
-    /// Appends the header's value: `Digest username=...`, without name and line end.
+    /// Appends the value of the header field: `Digest username=...`, without name and line end.
     ///
-    /// `auth` is preferred where both qualities are offered, because a proxy may change a body on its way.
+    /// If both qualities are offered, it uses `auth`, because a proxy may change a body on its way.
     ///
     /// # Errors
-    /// The challenge asks for what is not known here, or for an HA1 that is not there; nothing is appended then.
+    /// The challenge needs an unknown algorithm or quality, or a missing HA1; nothing is appended then.
     pub fn write(&self, challenge: &Challenge<'_>, out: &mut Vec<u8>) -> Result<(), ChallengeAnswerError> {
         let algorithm = challenge.algorithm().ok_or(ChallengeAnswerError::Algorithm)?;
         let qop = match challenge.qop {

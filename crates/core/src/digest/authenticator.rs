@@ -1,4 +1,4 @@
-//! A server's judgement of credentials: RFC 3261 section 22 and RFC 7616 section 3.4.6.
+//! Verification of credentials by a server: RFC 3261 section 22 and RFC 7616 section 3.4.6.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,20 +13,20 @@ use super::replay::{Admission, Count, ReplaySettings, ReplayTable};
 use crate::hmac::Hmac;
 use crate::now::Now;
 
-/// How a server challenges and what it accepts.
+/// Settings of challenges and of accepted credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DigestSettings {
-    /// Offered and accepted. auth-int breaks where a proxy on the way changes a body.
+    /// Qualities of protection offered and accepted. auth-int fails if a proxy changes a body.
     pub qop: QopOffer,
-    /// Whether answers without qop (RFC 2069) are accepted; each then costs a nonce. Never if only auth-int is offered.
+    /// Accepts answers without qop (RFC 2069); each uses up a nonce. Never if only auth-int is offered.
     pub without_qop: bool,
-    /// Seconds for which a nonce can be used.
+    /// Lifetime of a nonce in seconds.
     pub nonce_life: u32,
-    /// Seconds by which the clocks of servers with the same secret may differ.
+    /// Maximum difference in seconds between clocks of servers with the same secret.
     pub clock_skew: u32,
-    /// How close the `uri` parameter must be to the Request-URI.
+    /// Comparison of the `uri` parameter with the Request-URI.
     pub uri_check: UriCheck,
-    /// How many nonces are remembered, and how far out of order their counts may come.
+    /// Number of remembered nonces, and window of their counts.
     pub replay: ReplaySettings,
 }
 
@@ -43,75 +43,75 @@ impl Default for DigestSettings {
     }
 }
 
-/// How the `uri` parameter is compared with the Request-URI (RFC 7616 section 3.4.6).
+/// Comparison of the `uri` parameter with the Request-URI (RFC 7616 section 3.4.6).
 ///
-/// The response covers the parameter, not the Request-URI: without a comparison, credentials that were read on their way
-/// and have not arrived yet, or that another server with the same secret accepts as well, lead a call to any number.
-/// Proxies on the way may rewrite a Request-URI (RFC 3261 section 22.4 item 5), mostly its port and parameters.
+/// The response covers the parameter and not the Request-URI. Without a comparison, an attacker could take intercepted credentials that
+/// have not arrived yet, or that another server with the same secret accepts as well, and call any number with them. Proxies may rewrite a
+/// Request-URI (RFC 3261 section 22.4 item 5), mostly its port and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum UriCheck {
-    /// They are not compared.
+    /// No comparison.
     Off,
-    /// Same user and same host; scheme, port, parameters and the spelling of escapes may differ. Anything for the registrar:
-    /// whose binding it is stands in To.
+    /// Same user and same host; scheme, port, parameters and the form of escapes may differ. Any value for the registrar, since To names
+    /// the user of the binding.
     #[default]
     Loose,
     /// Same bytes.
     Exact,
 }
 
-/// The request that carries the credentials.
+/// Request with credentials.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedRequest<'a> {
-    /// As it stands in the start line.
+    /// Method of the start line.
     pub method: &'a [u8],
-    /// The Request-URI.
+    /// Request-URI.
     pub uri: &'a [u8],
-    /// The whole body, empty if there is none; auth-int alone covers it.
+    /// Whole body, may be empty; only auth-int covers it.
     pub body: &'a [u8],
-    /// It is a REGISTER for this server.
+    /// Set for a REGISTER to this server.
     pub to_registrar: bool,
-    /// The address of the source without its port, as bytes of any fixed form; the same as for the challenge.
+    /// Source address without port, as bytes of any fixed form; the same form as for the challenge.
     pub source: &'a [u8],
-    /// A handshake has proven that the source receives what is sent there; a datagram proves nothing.
+    /// Set if a handshake has proved that the source receives messages at its address; a datagram proves nothing.
     pub source_is_proven: bool,
-    /// What is offered where the request came in; no other algorithm is accepted.
+    /// Algorithms offered where the request arrived; no other is accepted.
     pub algorithms: &'a [Algorithm],
 }
 
-/// What a server asks for when it challenges.
+/// Parameters of new challenges.
 #[derive(Clone, Copy, Debug)]
 pub struct ChallengeParams<'a> {
-    /// As what the server challenges: registrar or proxy.
+    /// Header field: of a registrar or a proxy.
     pub header: ChallengeHeader,
-    /// One challenge each, in this order (RFC 8760 section 2.3).
+    /// Algorithms, one challenge each, in this order (RFC 8760 section 2.3).
     pub algorithms: &'a [Algorithm],
-    /// In which a user has one password (RFC 7616 section 3.3), without quotes; an HA1 is of one realm.
+    /// Realm in which a user has one password (RFC 7616 section 3.3), without quotes; an HA1 belongs to one realm.
     pub realm: &'a [u8],
-    /// As in [`SignedRequest`].
+    /// Source address, as in [`SignedRequest`].
     pub source: &'a [u8],
-    /// 64 random bits, as [`NonceKey::issue`] needs them.
+    /// Random bits, as needed by [`NonceKey::issue`].
     pub entropy: u64,
-    /// [`Verdict::stale`] of the credentials refused; false where there were none.
+    /// [`Verdict::stale`] of the refused credentials; false if there were none.
     pub stale: bool,
 }
 
-/// The judgement.
+/// Result of the verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The user knows the password, and this request was not seen before.
     Ok,
-    /// The nonce is not good, or no longer: challenge again with stale=true.
+    /// The nonce is not valid, or no longer: challenge again with stale=true.
     Stale(Staleness),
-    /// The response is wrong or the user unknown. The source receives what is sent there: it used a nonce that was sent to it,
-    /// or a handshake proved it. So the failure is its own.
+    /// The response is wrong or the user unknown. The source receives messages at its address: it used a nonce that was sent there, or a
+    /// handshake proved it. So the failure counts against the source.
     WrongPassword,
-    /// The nonce is not ours (or of a secret since changed); nothing else was looked at. The new challenge says
-    /// stale=true, so that a phone tries again by itself and no peer learns whether the response was right.
+    /// The nonce is not ours (or made with an earlier secret); nothing else was verified. The new challenge has stale=true, so that a phone
+    /// tries again by itself, and no peer learns whether the response was right.
     ForgedNonce,
-    /// A right response whose nonce count was used before: challenge again with stale=true.
+    /// The response is right, but its nonce count was used before: challenge again with stale=true.
     Replay,
-    /// To be answered 400.
+    /// The request gets 400.
     BadRequest(BadRequest),
 }
 
@@ -122,29 +122,29 @@ impl From<BadRequest> for Verdict {
 }
 
 impl Verdict {
-    /// The request may go on, as that user.
+    /// Tells whether the request may go on as this user.
     pub fn is_ok(self) -> bool {
         self == Self::Ok
     }
 
-    /// The `stale` of the challenge that answers this verdict.
+    /// Returns `stale` of the challenge after this verdict.
     pub fn stale(self) -> bool {
         matches!(self, Self::Stale(_) | Self::ForgedNonce | Self::Replay)
     }
 }
 
-/// Why a nonce is not good.
+/// Reason why a nonce is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staleness {
-    /// Its life is over; the response is right.
+    /// Its lifetime is over; the response is right.
     Expired,
-    /// The table of used nonces is full, or this user's share of it; the response is right.
+    /// The table of used nonces is full, or the share of this user is; the response is right.
     TableFull,
-    /// It came by UDP, and had been issued to another source: a peer that guesses passwords could use nonces of one source and send
-    /// from another, which no failure could be counted against. The response was not looked at. A phone that changed its
-    /// network tries again by itself; one whose address changes with each datagram never gets in by UDP.
+    /// It was used by UDP, but issued to another source. A peer that guesses passwords could use the nonces of one source and send from
+    /// another, so that no failure would count. The response was not verified. A phone that changed its network tries again by itself; one
+    /// whose address changes with each datagram never gets in by UDP.
     OtherSource,
-    /// It was issued before this process began, which does not know how often it was used. The response was not looked at.
+    /// It was issued before this process began, which does not know its uses. The response was not verified.
     BeforeStart,
 }
 
@@ -159,18 +159,18 @@ impl fmt::Display for Staleness {
     }
 }
 
-/// What makes credentials unusable before any secret is looked at (RFC 7616 section 3.4: 400).
+/// Defect of credentials that needs no secret to detect (RFC 7616 section 3.4: 400).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadRequest {
-    /// The realm is not the one asked for.
+    /// The realm is another one.
     Realm,
     /// The algorithm is unknown or was not offered.
     Algorithm,
-    /// The qop is unknown or was not offered, or there is none and that is not allowed.
+    /// The qop is unknown or was not offered, or it is missing and required.
     Qop,
-    /// nc is missing or no number although qop is there.
+    /// nc is missing or no number, although qop is present.
     NonceCount,
-    /// cnonce is missing although qop or a `-sess` algorithm needs it.
+    /// cnonce is missing, although qop or a `-sess` algorithm needs it.
     Cnonce,
     /// The response is not hexadecimal of the algorithm's length.
     Response,
@@ -195,7 +195,7 @@ impl fmt::Display for BadRequest {
     }
 }
 
-/// Credentials whose form is right and whose nonce is ours. Kept while the subscriber is looked up.
+/// Well-formed credentials with a nonce of ours, kept while the subscriber is looked up.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckedCredentials {
     nonce: Nonce,
@@ -206,75 +206,75 @@ pub struct CheckedCredentials {
 }
 
 impl CheckedCredentials {
-    /// The algorithm used, so that a store can fetch that HA1 alone.
+    /// Returns the algorithm, so that a store need fetch only its HA1.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 }
 
-/// Challenges and judges for one process; shared by all shards.
+/// Writes challenges and verifies credentials for one process; shared by all shards.
 #[derive(Debug)]
 pub struct Authenticator {
     settings: DigestSettings,
     lasting: Arc<Lasting>,
 }
 
-/// What stays when settings change.
+/// State that stays when settings change.
 #[derive(Debug)]
 struct Lasting {
     key: NonceKey,
-    nobody: Ha1Set,
+    decoy: Ha1Set,
     used: ReplayTable,
-    /// [`Now::mono`] at which this process began.
+    /// [`Now::mono`] at the start of this process.
     started: u64,
 }
 
 impl Authenticator {
-    /// `secret` is shared by servers that should accept each other's nonces; each keeps its own table of used counts,
-    /// so what was sent to one can be replayed to another until its nonce expires. `seed` is random per process. Nonces of
-    /// others count only if they were issued after `started`, since the table knows of no use before.
+    /// Creates an authenticator. `secret`: shared by servers that accept each other's nonces. Each server has its own table of used counts,
+    /// so a request to one can be replayed to another until its nonce expires. `seed`: random per process. Nonces of others are valid only
+    /// if they were issued after `started`, since the table does not know earlier uses.
     pub fn new(settings: DigestSettings, secret: &[u8], seed: u64, started: Now) -> Self {
-        let nobody = Hmac::new(secret);
-        let nobody = Hash::ALL.into_iter().filter_map(|hash| {
-            let value = nobody.mac(&[b"strowger digest nobody 1"]);
+        let decoy = Hmac::new(secret);
+        let decoy = Hash::ALL.into_iter().filter_map(|hash| {
+            let value = decoy.mac(&[b"strowger digest nobody 1"]);
             Ha1::from_bytes(hash, &value[..hash.size()])
         });
-        // Nonces show it: it must tell nothing of the seed.
+        // Nonces show it, so it must not reveal the seed.
         let [a, b, c, ..] = Hmac::new(&seed.to_le_bytes()).mac(&[b"strowger digest process"]);
         let lasting = Lasting {
             key: NonceKey::new(secret, u32::from_be_bytes([0, a, b, c])),
-            nobody: nobody.collect(),
+            decoy: decoy.collect(),
             started: started.mono,
             used: ReplayTable::new(settings.replay, settings.nonce_life, settings.clock_skew, seed),
         };
         Self { settings, lasting: Arc::new(lasting) }
     }
 
-    /// Those that it judges by now.
+    /// Returns the current settings.
     pub fn settings(&self) -> &DigestSettings {
         &self.settings
     }
 
-    /// The same with other settings: nonces that it issued stay good, and those that were used stay known. What the table of them is
-    /// made for cannot change: the life of a nonce, the skew of clocks, the bounds of the table.
+    /// Returns an authenticator with other settings. Issued nonces stay valid, and used ones stay known. The settings of their table do not
+    /// change: lifetime of a nonce, clock skew, bounds of the table.
     #[must_use]
     pub fn with_settings(&self, settings: DigestSettings) -> Self {
         let DigestSettings { nonce_life, clock_skew, replay, .. } = self.settings;
         Self { settings: DigestSettings { nonce_life, clock_skew, replay, ..settings }, lasting: self.lasting.clone() }
     }
 
-    /// The table of used counts, for its gauges.
+    /// Returns the table of used counts, for its gauges.
     pub fn used(&self) -> &ReplayTable {
         &self.lasting.used
     }
 
-    /// Forgets used nonces whose life is over. Verifying does so too, part by part; called every few seconds this keeps
-    /// an idle server's table empty.
+    /// Drops used nonces whose lifetime is over. Verification does so too, part by part; a call every few seconds keeps the table of an
+    /// idle server empty.
     pub fn purge(&self, now: Now) {
         self.lasting.used.purge(seconds(now));
     }
 
-    /// Writes one header line per algorithm offered, all with the same new nonce.
+    /// Writes one header line per algorithm, all with the same new nonce.
     pub fn write_challenges(&self, now: Now, demand: &ChallengeParams<'_>, out: &mut Vec<u8>) {
         let nonce = self.lasting.key.issue(seconds(now), demand.realm, demand.source, demand.entropy);
         for &algorithm in demand.algorithms {
@@ -284,11 +284,10 @@ impl Authenticator {
         }
     }
 
-    /// Checks everything that needs no secret of the user: form, offer, and whether the nonce is ours and may be used from
-    /// there.
+    /// Verifies everything that needs no secret of the user: form, offer, and whether the nonce is ours and valid for this source.
     ///
     /// # Errors
-    /// The judgement, where it needs no password: never [`Verdict::Ok`] or [`Verdict::WrongPassword`].
+    /// The verdict, if it needs no password: never [`Verdict::Ok`] or [`Verdict::WrongPassword`].
     pub fn check(
         &self,
         now: Now,
@@ -336,8 +335,8 @@ impl Authenticator {
         Ok(CheckedCredentials { nonce, algorithm, qop, count, given })
     }
 
-    /// Judges the response. `ha1` is `None` for an unknown user; the work is then the same as for a wrong password, and
-    /// so is a set without the algorithm used.
+    /// Verifies the response. `ha1`: none for an unknown user, which takes the same work as a wrong password; so does a set without the
+    /// algorithm.
     pub fn decide(
         &self,
         now: Now,
@@ -348,7 +347,7 @@ impl Authenticator {
     ) -> Verdict {
         let hash = ticket.algorithm.hash;
         let known = ha1.and_then(|set| set.of(hash));
-        let ha1 = known.or_else(|| self.lasting.nobody.of(hash)).expect("`nobody` was made with every hash");
+        let ha1 = known.or_else(|| self.lasting.decoy.of(hash)).expect("the decoy has every hash");
         let cnonce = credentials.cnonce.map_or(Cow::Borrowed(&b""[..]), |cnonce| cnonce.value());
         let right = response(
             &ha1,
@@ -369,7 +368,7 @@ impl Authenticator {
         if !ticket.nonce.is_fresh(seconds(now), self.settings.nonce_life, self.settings.clock_skew) {
             return Verdict::Stale(Staleness::Expired);
         }
-        // Not the username: spelled otherwise it may lead to the same subscriber, and the response does not cover it.
+        // The key is not the username: another form of it may name the same subscriber, and the response does not cover it.
         match self.lasting.used.admit(seconds(now), &ticket.nonce, ha1.value().as_bytes(), ticket.count) {
             Admission::New => Verdict::Ok,
             Admission::Replayed => Verdict::Replay,
@@ -377,7 +376,7 @@ impl Authenticator {
         }
     }
 
-    /// [`Authenticator::check`] and [`Authenticator::decide`] in one.
+    /// Does [`Authenticator::check`] and [`Authenticator::decide`] in one.
     pub fn verify(
         &self,
         now: Now,
@@ -392,16 +391,15 @@ impl Authenticator {
         }
     }
 
-    /// Whether an earlier life of this process may have issued it: that knew uses of it of which this one knows nothing. Where
-    /// this process began is known by the monotonic clock; a step back of the other one between two lives is forgiven
-    /// as far as clocks may differ.
+    /// Tells whether an earlier run of this process may have issued the nonce, with uses that this run does not know. The monotonic clock
+    /// gives the start of the process; a step back of the wall clock between two runs is tolerated up to the clock skew.
     fn is_before_start(&self, nonce: &Nonce, now: Now) -> bool {
         let started = now.wall.saturating_sub(now.mono.saturating_sub(self.lasting.started)) / 1_000;
         nonce.issued_at(seconds(now)) <= started + u64::from(self.settings.clock_skew)
     }
 }
 
-/// Nonces are judged by the wall clock, because other servers judge them too.
+/// Returns the seconds of the wall clock, which verifies nonces because other servers verify them too.
 fn seconds(now: Now) -> u64 {
     now.wall / 1_000
 }
@@ -420,7 +418,7 @@ impl UriCheck {
     }
 }
 
-/// The bytes of a user part, with its escapes resolved (RFC 3261 section 19.1.4).
+/// Returns the bytes of a user part with its escapes decoded (RFC 3261 section 19.1.4).
 fn unescaped(user: &[u8]) -> impl Iterator<Item = u8> + '_ {
     let mut rest = user;
     std::iter::from_fn(move || {
@@ -436,13 +434,13 @@ fn unescaped(user: &[u8]) -> impl Iterator<Item = u8> + '_ {
     })
 }
 
-/// The user part (without a password) and the host of a URI, as much as it has of them.
+/// Returns the user part (without a password) and the host of a URI, as far as present.
 fn user_and_host(uri: &[u8]) -> (&[u8], &[u8]) {
     let rest = match uri.iter().position(|&b| b == b':') {
         Some(colon) if uri[..colon].iter().all(u8::is_ascii_alphabetic) => &uri[colon + 1..],
         _ => uri,
     };
-    // An `@` may stand in headers, but not in a host, and `;` and `?` may stand in a user part (RFC 3261 section 25.1).
+    // An `@` may stand in headers but not in a host; `;` and `?` may stand in a user part (RFC 3261 section 25.1).
     let (user, rest) = match rest.iter().position(|&b| b == b'@') {
         Some(at) => (&rest[..at], &rest[at + 1..]),
         None => (&rest[..0], rest),

@@ -1,10 +1,10 @@
-//! Challenges: the value of a WWW-Authenticate or Proxy-Authenticate header (RFC 7616 section 3.3).
+//! Challenges: value of a WWW-Authenticate or Proxy-Authenticate header field (RFC 7616 section 3.3).
 
 use super::algorithm::Algorithm;
 use super::compute::Qop;
 use super::params::{HeaderError, Malformed, Params, Text, scheme, write_quoted};
 
-/// Which of the two pairs of headers a challenge uses (RFC 3261 section 22.2 and 22.3).
+/// Pair of header fields of a challenge and its answer (RFC 3261 section 22.2 and 22.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChallengeHeader {
     /// 401 and WWW-Authenticate, answered by Authorization: registrars and user agents.
@@ -14,7 +14,7 @@ pub enum ChallengeHeader {
 }
 
 impl ChallengeHeader {
-    /// The name of the header that challenges.
+    /// Returns the name of the header field of the challenge.
     pub const fn name(self) -> &'static str {
         match self {
             Self::WwwAuthenticate => "WWW-Authenticate",
@@ -22,7 +22,7 @@ impl ChallengeHeader {
         }
     }
 
-    /// The name of the header that answers.
+    /// Returns the name of the header field of the answer.
     pub const fn answer_name(self) -> &'static str {
         match self {
             Self::WwwAuthenticate => "Authorization",
@@ -30,7 +30,7 @@ impl ChallengeHeader {
         }
     }
 
-    /// The status code that carries the challenge.
+    /// Returns the status code of the response with the challenge.
     pub const fn status(self) -> u16 {
         match self {
             Self::WwwAuthenticate => 401,
@@ -39,12 +39,12 @@ impl ChallengeHeader {
     }
 }
 
-/// The qualities of protection that a challenge offers.
+/// Qualities of protection that a challenge offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub struct QopOffer {
     /// `auth`: the response covers method and URI (RFC 7616 section 3.4.3).
     pub auth: bool,
-    /// `auth-int`: it covers the body too.
+    /// `auth-int`: the response covers the body too.
     pub auth_int: bool,
 }
 
@@ -53,10 +53,10 @@ impl QopOffer {
     pub const AUTH: Self = Self { auth: true, auth_int: false };
     /// `auth-int` alone.
     pub const AUTH_INT: Self = Self { auth: false, auth_int: true };
-    /// The user agent chooses.
+    /// Both: the user agent chooses.
     pub const BOTH: Self = Self { auth: true, auth_int: true };
 
-    /// Whether a response may claim this quality.
+    /// Tells whether a response may claim this quality.
     pub const fn contains(self, qop: Qop) -> bool {
         match qop {
             Qop::Auth => self.auth,
@@ -64,7 +64,7 @@ impl QopOffer {
         }
     }
 
-    /// The value of the qop parameter; empty if nothing is offered.
+    /// Returns the value of the qop parameter; empty if nothing is offered.
     pub const fn list(self) -> &'static str {
         match (self.auth, self.auth_int) {
             (true, true) => "auth,auth-int",
@@ -87,32 +87,32 @@ impl QopOffer {
     }
 }
 
-/// One Digest challenge as it stands in the header; nothing is copied.
+/// Digest challenge as views into the header field; nothing is copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Challenge<'a> {
-    /// Which password is wanted: a user has one in each realm.
+    /// Realm: a user has one password in each realm.
     pub realm: Text<'a>,
-    /// The server's own text, opaque to the user agent; it goes back with each answer.
+    /// Text of the server, opaque to the user agent; each answer repeats it.
     pub nonce: Text<'a>,
-    /// URIs for which the same credentials are good, joined with spaces (RFC 7616 section 3.3); not acted on here.
+    /// URIs with the same credentials, joined with spaces (RFC 7616 section 3.3); unused here.
     pub domain: Option<Text<'a>>,
-    /// Text that goes back as it is with each answer.
+    /// Text that each answer repeats.
     pub opaque: Option<Text<'a>>,
-    /// The nonce was too old but the password right: try again without asking the user.
+    /// Set if the nonce was too old but the password right: try again without asking the user.
     pub stale: bool,
-    /// `None` if the parameter is missing, which means MD5.
+    /// Algorithm. None: the parameter is missing, which means MD5.
     pub algorithm: Option<Text<'a>>,
-    /// `None` if the parameter is missing: the server speaks RFC 2069.
+    /// Offered qualities. None: the parameter is missing, so the server implements RFC 2069.
     pub qop: Option<QopOffer>,
-    /// Whether `userhash=true`: the server knows its users by hashed names (RFC 7616 section 3.4.4).
+    /// Set by `userhash=true`: the server knows its users by hashed names (RFC 7616 section 3.4.4).
     pub userhash: bool,
 }
 
 impl<'a> Challenge<'a> {
-    /// Reads a header's value, with or without folds.
+    /// Reads the value of a header field, with or without folds.
     ///
     /// # Errors
-    /// It is no Digest challenge, or none that can be read; an unknown algorithm or qop is no error.
+    /// Not a Digest challenge, or a malformed one; an unknown algorithm or qop is no error.
     pub fn parse(value: &'a [u8]) -> Result<Self, HeaderError> {
         let (name, params) = scheme(value);
         if !name.eq_ignore_ascii_case(b"Digest") {
@@ -150,25 +150,25 @@ impl<'a> Challenge<'a> {
         })
     }
 
-    /// The algorithm asked for, MD5 if none is named; `None` if it is unknown here.
+    /// Returns the algorithm, MD5 if none is named; none if it is unknown here.
     pub fn algorithm(&self) -> Option<Algorithm> {
         self.algorithm.map_or(Some(Algorithm::MD5), |name| Algorithm::parse(name.raw()))
     }
 
-    /// Whether this side can answer: a known algorithm and a known qop or none at all.
+    /// Tells whether this side can answer: a known algorithm, and a known qop or none at all.
     pub fn is_supported(&self) -> bool {
         self.algorithm().is_some() && self.qop.is_none_or(|offer| offer != QopOffer::default())
     }
 }
 
-/// The supported challenge with the strongest hash; the first of several equals, as the server prefers it.
+/// Returns the supported challenge with the strongest hash; of equal ones the first, as the server prefers it.
 pub fn strongest<'c, 'a>(challenges: &'c [Challenge<'a>]) -> Option<&'c Challenge<'a>> {
     let rank = |challenge: &Challenge<'_>| challenge.algorithm().map(|algorithm| algorithm.hash);
-    // `max_by_key` takes the last of equals, so the list is walked from its end.
+    // `max_by_key` returns the last of equals, so the iteration is backwards.
     challenges.iter().rev().filter(|challenge| challenge.is_supported()).max_by_key(|challenge| rank(challenge))
 }
 
-/// What a server puts into one challenge.
+/// Parameters of one challenge of a server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewChallenge<'a> {
     pub(super) realm: &'a [u8],

@@ -1,20 +1,20 @@
-//! HA1, HA2 and the response: RFC 7616 section 3.4.1 to 3.4.4.
+//! HA1, HA2 and response: RFC 7616 section 3.4.1 to 3.4.4.
 
 use std::fmt;
 
 use super::algorithm::{Algorithm, Hash, HashValue};
 
-/// The quality of protection that a response claims.
+/// Quality of protection that a response claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Qop {
-    /// The method and the URI are covered.
+    /// Method and URI are covered.
     Auth,
     /// The body is covered too.
     AuthInt,
 }
 
 impl Qop {
-    /// The token, as it stands in a header.
+    /// Returns the token of a header field.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auth => "auth",
@@ -22,45 +22,45 @@ impl Qop {
         }
     }
 
-    /// Reads the token without regard to case.
+    /// Reads the token in any case.
     pub fn parse(token: &[u8]) -> Option<Self> {
         [Self::Auth, Self::AuthInt].into_iter().find(|qop| token.eq_ignore_ascii_case(qop.name().as_bytes()))
     }
 }
 
-/// `H(user ":" realm ":" password)`, what a subscriber database keeps in place of a password.
+/// HA1: `H(user ":" realm ":" password)`, kept by a subscriber database in place of a password.
 ///
 /// It opens the account in this realm as the password does, so `Debug` hides it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ha1(HashValue);
 
 impl Ha1 {
-    /// From the password; name and realm as they are, without quotes or escapes.
+    /// Computes the HA1 of a password. Name and realm without quotes or escapes.
     pub fn new(hash: Hash, user: &[u8], realm: &[u8], password: &[u8]) -> Self {
         Self(hash.of(&[user, b":", realm, b":", password]))
     }
 
-    /// Reads the stored hexadecimal; `None` if it is not a value of that hash.
+    /// Reads stored hexadecimal digits; none if they are no value of this hash.
     pub fn from_hex(hash: Hash, hex: &[u8]) -> Option<Self> {
         HashValue::from_hex(hash, hex).map(Self)
     }
 
-    /// The value from its raw bytes, 16 for MD5 and 32 for the others.
+    /// Makes the value from its raw bytes, 16 for MD5 and 32 for the others.
     pub fn from_bytes(hash: Hash, bytes: &[u8]) -> Option<Self> {
         HashValue::from_bytes(hash, bytes).map(Self)
     }
 
-    /// The hash value: worth as much as the password.
+    /// Returns the hash value, which is worth as much as the password.
     pub fn value(&self) -> &HashValue {
         &self.0
     }
 
-    /// Which hash it was made with; only algorithms of this hash can use it.
+    /// Returns its hash; only algorithms of this hash can use it.
     pub fn hash(&self) -> Hash {
         self.0.hash()
     }
 
-    /// Lower-case hexadecimal for the database.
+    /// Returns lower-case hexadecimal digits for the database.
     pub fn to_hex(&self) -> String {
         self.0.hex().as_str().to_owned()
     }
@@ -72,7 +72,7 @@ impl fmt::Debug for Ha1 {
     }
 }
 
-/// The HA1 values of one subscriber in one realm, one per hash at most: 83 bytes.
+/// HA1 values of one subscriber in one realm, at most one per hash: 83 bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ha1Set {
     md5: Option<[u8; 16]>,
@@ -81,7 +81,7 @@ pub struct Ha1Set {
 }
 
 impl Ha1Set {
-    /// All three values of a password.
+    /// Computes all three values of a password.
     pub fn of_password(user: &[u8], realm: &[u8], password: &[u8]) -> Self {
         Hash::ALL.into_iter().map(|hash| Ha1::new(hash, user, realm, password)).collect()
     }
@@ -96,7 +96,7 @@ impl Ha1Set {
         }
     }
 
-    /// The value for this hash, if one is stored.
+    /// Returns the value for this hash, if one is stored.
     pub fn of(&self, hash: Hash) -> Option<Ha1> {
         let bytes: &[u8] = match hash {
             Hash::Md5 => self.md5.as_ref()?,
@@ -106,7 +106,7 @@ impl Ha1Set {
         Ha1::from_bytes(hash, bytes)
     }
 
-    /// No value is stored: no response can be right.
+    /// Tells whether no value is stored: then no response can be right.
     pub fn is_empty(&self) -> bool {
         self.md5.is_none() && self.sha256.is_none() && self.sha512_256.is_none()
     }
@@ -128,12 +128,12 @@ impl fmt::Debug for Ha1Set {
     }
 }
 
-/// The HA1 of a `-sess` algorithm: `H(HA1 ":" nonce ":" cnonce)` (RFC 7616 section 3.4.2).
+/// Returns the HA1 of a `-sess` algorithm: `H(HA1 ":" nonce ":" cnonce)` (RFC 7616 section 3.4.2).
 pub fn session_ha1(ha1: &Ha1, nonce: &[u8], cnonce: &[u8]) -> HashValue {
     ha1.hash().of(&[ha1.0.hex().as_bytes(), b":", nonce, b":", cnonce])
 }
 
-/// HA2: `H(method ":" uri)`, for auth-int `H(method ":" uri ":" H(body))` (RFC 7616 section 3.4.3).
+/// Returns HA2: `H(method ":" uri)`, for auth-int `H(method ":" uri ":" H(body))` (RFC 7616 section 3.4.3).
 pub fn a2_hash(hash: Hash, qop: Option<Qop>, method: &[u8], uri: &[u8], body: &[u8]) -> HashValue {
     match qop {
         Some(Qop::AuthInt) => {
@@ -144,35 +144,35 @@ pub fn a2_hash(hash: Hash, qop: Option<Qop>, method: &[u8], uri: &[u8], body: &[
     }
 }
 
-/// The username that stands in the header when `userhash` is in use: `H(user ":" realm)` (RFC 7616 section 3.4.4).
+/// Returns the username of a header field with `userhash`: `H(user ":" realm)` (RFC 7616 section 3.4.4).
 pub fn userhash(hash: Hash, user: &[u8], realm: &[u8]) -> HashValue {
     hash.of(&[user, b":", realm])
 }
 
-/// What goes into a response beside the secret. Values are unquoted.
+/// Input of a response without the secret. Values are unquoted.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseInput<'a> {
-    /// What the response is made with; the HA1 must be of its hash.
+    /// Algorithm of the response; the HA1 must have its hash.
     pub algorithm: Algorithm,
-    /// None: the response is that of RFC 2069.
+    /// Quality of protection. None: the response is that of RFC 2069.
     pub qop: Option<Qop>,
-    /// That of the challenge.
+    /// Nonce of the challenge.
     pub nonce: &'a [u8],
-    /// The digits as they stood in the header; unused without qop.
+    /// Digits of the nonce count as received; unused without qop.
     pub nc: &'a [u8],
-    /// Unused without qop, save by a `-sess` algorithm.
+    /// Client nonce; without qop used by `-sess` algorithms only.
     pub cnonce: &'a [u8],
-    /// Empty for the `rspauth` of a server.
+    /// Method; empty for the `rspauth` of a server.
     pub method: &'a [u8],
-    /// The value of the parameter `uri`, which may differ from the Request-URI (RFC 3261 section 22.4).
+    /// Value of the parameter `uri`, which may differ from the Request-URI (RFC 3261 section 22.4).
     pub uri: &'a [u8],
-    /// Used by auth-int alone.
+    /// Body, used by auth-int only.
     pub body: &'a [u8],
 }
 
-/// The response (RFC 7616 section 3.4.1); without qop that of RFC 2069.
+/// Computes the response (RFC 7616 section 3.4.1); without qop that of RFC 2069.
 ///
-/// `ha1` must be of the algorithm's hash, else the value matches nothing.
+/// `ha1` must have the algorithm's hash, else the value matches nothing.
 pub fn response(ha1: &Ha1, input: &ResponseInput<'_>) -> HashValue {
     let hash = input.algorithm.hash;
     let a1 = if input.algorithm.session { session_ha1(ha1, input.nonce, input.cnonce) } else { ha1.0 };

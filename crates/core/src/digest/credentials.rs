@@ -1,4 +1,4 @@
-//! Credentials: the value of an Authorization or Proxy-Authorization header (RFC 7616 section 3.4).
+//! Credentials: value of an Authorization or Proxy-Authorization header field (RFC 7616 section 3.4).
 
 use std::borrow::Cow;
 
@@ -6,43 +6,42 @@ use super::algorithm::{Algorithm, HashValue, hex_digit};
 use super::compute::Qop;
 use super::params::{HeaderError, Malformed, Params, Text, scheme};
 
-/// Digest credentials as they stand in the header; nothing is copied.
+/// Digest credentials as views into the header field; nothing is copied.
 ///
-/// Quotes are accepted around any value and missing around any; a parameter that occurs twice is refused, because two
-/// readers of the message could believe different ones.
+/// Any value may have quotes or none. A repeated parameter is refused, because two readers of the message could believe different ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Credentials<'a> {
-    /// `username`, which is a hash if `userhash`.
+    /// `username`; a hash if `userhash` is set.
     pub username: Option<Text<'a>>,
     /// `username*`, an extended value of RFC 5987; [`Credentials::user`] decodes it.
     pub username_ext: Option<Text<'a>>,
-    /// That of the challenge: the user's name and password hold in this realm.
+    /// Realm of the challenge, in which the user's name and password are valid.
     pub realm: Text<'a>,
-    /// That of the challenge.
+    /// Nonce of the challenge.
     pub nonce: Text<'a>,
-    /// The Request-URI as the user agent wrote it; proxies may have rewritten that since (RFC 3261 section 22.4 item 5).
+    /// Request-URI as written by the user agent; proxies may have rewritten the real one since (RFC 3261 section 22.4 item 5).
     pub uri: Text<'a>,
     /// Hexadecimal digits; [`Credentials::response_value`] reads them.
     pub response: Text<'a>,
-    /// `None` if the parameter is missing, which means MD5.
+    /// Algorithm. None: the parameter is missing, which means MD5.
     pub algorithm: Option<Text<'a>>,
-    /// Text of the user agent's choice, part of the response where there is a qop or a `-sess` algorithm.
+    /// Text chosen by the user agent, part of the response with a qop or a `-sess` algorithm.
     pub cnonce: Option<Text<'a>>,
-    /// That of the challenge; ours have none.
+    /// Text of the challenge; ours have none.
     pub opaque: Option<Text<'a>>,
-    /// The quality of protection claimed; [`Credentials::qop`] reads it.
+    /// Claimed quality of protection; [`Credentials::qop`] reads it.
     pub qop: Option<Text<'a>>,
-    /// The nonce count, in hexadecimal digits; [`Credentials::nonce_count`] reads them.
+    /// Nonce count in hexadecimal digits; [`Credentials::nonce_count`] reads them.
     pub nc: Option<Text<'a>>,
-    /// Whether `userhash=true`.
+    /// Set by `userhash=true`.
     pub userhash: bool,
 }
 
 impl<'a> Credentials<'a> {
-    /// Reads a header's value, with or without folds.
+    /// Reads the value of a header field, with or without folds.
     ///
     /// # Errors
-    /// It holds no Digest credentials, or none that can be read; an unknown algorithm or qop is no error.
+    /// No Digest credentials, or malformed ones; an unknown algorithm or qop is no error.
     pub fn parse(value: &'a [u8]) -> Result<Self, HeaderError> {
         let (name, params) = scheme(value);
         if !name.eq_ignore_ascii_case(b"Digest") {
@@ -98,16 +97,16 @@ impl<'a> Credentials<'a> {
         read.userhash = userhash.is_some_and(|value| value.is("true"));
         match (read.username, read.username_ext) {
             (None, None) => Err(HeaderError::Missing("username")),
-            // RFC 7616 section 3.4: both are an error, as is username* beside userhash.
+            // RFC 7616 section 3.4: both are an error, and so is username* together with userhash.
             (Some(_), Some(_)) => Err(HeaderError::Twice("username")),
             (None, Some(_)) if read.userhash => Err(HeaderError::Missing("username")),
             _ => Ok(read),
         }
     }
 
-    /// The user's name, decoded; `None` if `username*` is not valid UTF-8 in the encoding of RFC 5987.
+    /// Returns the decoded user name; none if `username*` is not valid UTF-8 in the encoding of RFC 5987.
     ///
-    /// With `userhash` it is the hexadecimal that [`userhash`](super::userhash) gives.
+    /// With `userhash` it is the hexadecimal value of [`userhash`](super::userhash).
     pub fn user(&self) -> Option<Cow<'a, [u8]>> {
         match (self.username, self.username_ext) {
             (Some(name), _) => Some(name.value()),
@@ -116,17 +115,17 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// The algorithm claimed, MD5 if none; `None` if it is unknown here.
+    /// Returns the claimed algorithm, MD5 if the parameter is missing; none if it is unknown here.
     pub fn algorithm(&self) -> Option<Algorithm> {
         self.algorithm.map_or(Some(Algorithm::MD5), |name| Algorithm::parse(name.raw()))
     }
 
-    /// The quality of protection claimed; the inner `None` if the parameter is missing, the outer if it is unknown.
+    /// Returns the claimed quality of protection. Inner none: the parameter is missing; outer none: it is unknown.
     pub fn qop(&self) -> Option<Option<Qop>> {
         self.qop.map_or(Some(None), |token| Qop::parse(token.raw()).map(Some))
     }
 
-    /// The nonce count; `None` if it is missing or not one to eight hexadecimal digits.
+    /// Returns the nonce count; none if it is missing or not one to eight hexadecimal digits.
     pub fn nonce_count(&self) -> Option<u32> {
         let digits = self.nc?.raw();
         if digits.is_empty() || digits.len() > 8 {
@@ -135,13 +134,13 @@ impl<'a> Credentials<'a> {
         digits.iter().try_fold(0, |count, &digit| Some(count << 4 | u32::from(hex_digit(digit)?)))
     }
 
-    /// The response as a value of its algorithm's hash.
+    /// Returns the response as a value of its algorithm's hash.
     pub fn response_value(&self) -> Option<HashValue> {
         HashValue::from_hex(self.algorithm()?.hash, self.response.raw())
     }
 }
 
-/// `UTF-8''J%C3%A4s` (RFC 5987 section 3.2).
+/// Decodes a value such as `UTF-8''J%C3%A4s` (RFC 5987 section 3.2).
 fn ext_value(text: &[u8]) -> Option<Vec<u8>> {
     let mut parts = text.splitn(3, |&b| b == b'\'');
     let (charset, _language, encoded) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,14 +1,14 @@
 //! Digest access authentication: RFC 7616 with the algorithms of RFC 8760, and RFC 2617 for old peers.
 //!
-//! Nothing here does I/O, reads a clock or draws randomness: the time, the secret and the entropy of
-//! a nonce come in as arguments. A server needs three calls of [`Authenticator`]:
+//! Nothing here does I/O, reads a clock or draws randomness: time, secret and entropy of a nonce are arguments. A server needs three calls
+//! of [`Authenticator`]:
 //!
-//! 1. no credentials: [`Authenticator::write_challenges`] writes one header line per algorithm offered;
-//! 2. [`Credentials::parse`] on the header value, then [`Authenticator::check`], which costs one MAC and no look-up, so
-//!    that a forged nonce never reaches the subscriber database;
-//! 3. with the stored [`Ha1Set`] (or `None` for an unknown user) [`Authenticator::decide`] gives a [`Verdict`].
+//! 1. without credentials: [`Authenticator::write_challenges`] writes one header line per offered algorithm;
+//! 2. [`Credentials::parse`] on the header value, then [`Authenticator::check`], which costs one MAC and no look-up, so that a forged nonce
+//!    never reaches the subscriber database;
+//! 3. with the stored [`Ha1Set`] (or `None` for an unknown user) [`Authenticator::decide`] returns a [`Verdict`].
 //!
-//! [`Authenticator::verify`] does 2 and 3 at once where the subscriber is at hand.
+//! [`Authenticator::verify`] does 2 and 3 at once if the subscriber is known already.
 //!
 //! A user agent parses each [`Challenge`], takes the [`strongest`] and writes its [`ChallengeAnswer`].
 

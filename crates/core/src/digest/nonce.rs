@@ -1,8 +1,8 @@
 //! Nonces issued without state and authenticated by a key (RFC 7616 section 3.3 and 5.4).
 //!
-//! 27 bytes, as 36 characters of base64: 4 of time, 3 that name the process that issued the nonce, 5 of salt, 3 that name
-//! the source to which it went, 12 of HMAC-SHA-256 over those and the realm. Each shard, and each server that shares the
-//! secret, can judge a nonce; without the secret no nonce can be made or moved to another realm.
+//! A nonce has 27 bytes, as 36 characters of base64: 4 of time, 3 of the issuing process, 5 of salt, 3 of the source that it was sent to,
+//! 12 of HMAC-SHA-256 over those and the realm. Each shard, and each server with the same secret, can verify a nonce. Without the secret,
+//! no nonce can be made or moved to another realm.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ use subtle::ConstantTimeEq;
 use crate::base64;
 use crate::hmac::Hmac;
 
-/// Characters of a nonce.
+/// Length of a nonce in characters.
 pub const NONCE_LEN: usize = 36;
 
 const BODY: usize = 15;
 const BYTES: usize = 27;
 
-/// A nonce as it goes into a challenge.
+/// Nonce as written into a challenge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NonceText([u8; NONCE_LEN]);
 
 impl NonceText {
-    /// [`NONCE_LEN`] characters of base64; none of them must be escaped between quotes.
+    /// Returns [`NONCE_LEN`] characters of base64; none needs an escape between quotes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// A nonce that was issued with our key. Only [`NonceKey::open`] makes one from received text.
+/// Verified nonce of our key. Only [`NonceKey::open`] makes one from received text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nonce {
-    /// Unix seconds, the lower 32 bits of them.
+    /// Unix seconds, lower 32 bits.
     issued: u32,
     process: [u8; 3],
     salt: [u8; 5],
@@ -39,32 +39,32 @@ pub struct Nonce {
 }
 
 impl Nonce {
-    /// When it was issued: Unix seconds, by the clock of the server that did. The nonce holds 32 bits of them, which begin again
-    /// in 2106: of all moments that they stand for, the one nearest to `now` is meant.
+    /// Returns the time of issue in Unix seconds, by the clock of the issuing server. The nonce has 32 bits of them, which wrap in 2106;
+    /// the moment nearest to `now` is meant.
     pub fn issued_at(&self, now: u64) -> u64 {
         now.saturating_add_signed(-self.age(now))
     }
 
-    /// Seconds since it was issued; less than 0 if a clock that is ahead of ours issued it.
+    /// Returns the seconds since its issue; negative if the issuing clock is ahead of ours.
     fn age(&self, now: u64) -> i64 {
         (now as u32).wrapping_sub(self.issued).cast_signed().into()
     }
 
-    /// What makes it different from others: process and salt, and the second in which it was issued.
+    /// Returns its identity: process and salt, and the second of issue.
     pub(super) fn identity(&self) -> (u64, u32) {
         let [a, b, c] = self.process;
         let [d, e, f, g, h] = self.salt;
         (u64::from_be_bytes([a, b, c, d, e, f, g, h]), self.issued)
     }
 
-    /// Whether at `now` (Unix seconds) it is no older than `life` seconds and, because servers that share a secret
-    /// have different clocks, no more than `skew` seconds from the future.
+    /// Tells whether at `now` (Unix seconds) the nonce is at most `life` seconds old. It may be up to `skew` seconds from the future,
+    /// because servers that share a secret have different clocks.
     pub fn is_fresh(&self, now: u64, life: u32, skew: u32) -> bool {
         (-i64::from(skew)..=i64::from(life)).contains(&self.age(now))
     }
 }
 
-/// The key that makes and judges nonces, derived from a server's secret.
+/// Key that writes and verifies nonces, derived from a server's secret.
 #[derive(Clone)]
 pub struct NonceKey {
     key: Hmac,
@@ -72,16 +72,16 @@ pub struct NonceKey {
 }
 
 impl NonceKey {
-    /// `secret` should hold at least 16 bytes of entropy; any length is accepted. The lower 24 bits of `process` go into each
-    /// nonce; they should be random and differ between processes.
+    /// Derives the key. `secret` should have at least 16 bytes of entropy; any length is accepted. The lower 24 bits of `process` go into
+    /// each nonce; they should be random and differ between processes.
     pub fn new(secret: &[u8], process: u32) -> Self {
         let [_, a, b, c] = process.to_be_bytes();
         Self { key: Hmac::derive(secret, b"strowger digest nonce 2"), process: [a, b, c] }
     }
 
-    /// Makes a nonce for a realm and a source (its address as bytes, or nothing).
+    /// Makes a nonce for a realm and a source (bytes of its address, or empty).
     ///
-    /// The lower 40 bits of `entropy` should be random: they make a nonce different from others of the same second.
+    /// The lower 40 bits of `entropy` should be random: they distinguish nonces of the same second.
     pub fn issue(&self, now: u64, realm: &[u8], source: &[u8], entropy: u64) -> NonceText {
         let issued = now as u32;
         let [_, _, _, salt @ ..] = entropy.to_be_bytes();
@@ -95,7 +95,7 @@ impl NonceKey {
         NonceText(text)
     }
 
-    /// The nonce that this text is, or `None` if it was not issued with this key for this realm.
+    /// Verifies a nonce; none if it was not issued with this key for this realm.
     pub fn open(&self, text: &[u8], realm: &[u8]) -> Option<Nonce> {
         let mut bytes = [0; BYTES];
         if !base64::decode(text, &mut bytes) {
@@ -110,12 +110,12 @@ impl NonceKey {
         bool::from(self.tag(&nonce, realm)[..].ct_eq(tag)).then_some(nonce)
     }
 
-    /// Whether this process issued it, not another server with the secret or an earlier life of this one.
+    /// Tells whether this process issued it, and not another server with the secret or an earlier run.
     pub fn is_own(&self, nonce: &Nonce) -> bool {
         nonce.process == self.process
     }
 
-    /// Whether the nonce was issued to this source; true for one other source in 16 million by chance.
+    /// Tells whether the nonce was issued to this source; true by chance for one other source in 16 million.
     pub fn was_issued_to(&self, nonce: &Nonce, source: &[u8]) -> bool {
         self.source_tag(nonce.issued, nonce.salt, source).ct_eq(&nonce.source).into()
     }
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn freshness_at_both_ends() {
         let key = NonceKey::new(b"secret", 7);
-        // Also where 32 bits of seconds begin again, on 7 February 2106.
+        // Also at the wrap of 32 bits of seconds, on 7 February 2106.
         for issued in [1_000, 1 << 32, (1 << 32) - 150, (3 << 32) + 5] {
             let nonce = key.open(key.issue(issued, b"r", b"", 1).as_bytes(), b"r").expect("just issued");
             for (later, fresh) in [(-11, false), (-10, true), (0, true), (300, true), (301, false)] {

@@ -1,9 +1,9 @@
-//! The comma-separated parameters of challenges and credentials (RFC 7235 section 2.1), read leniently.
+//! Comma-separated parameters of challenges and credentials (RFC 7235 section 2.1), read leniently.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A parameter's value as it stands in the header, without its quotes.
+/// Value of a parameter as a view into the header field, without its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Text<'a> {
     raw: &'a [u8],
@@ -11,27 +11,27 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The value of a quoted-string whose inner bytes are these.
+    /// Makes the value of a quoted-string from its inner bytes.
     pub fn new(raw: &'a [u8]) -> Self {
         Self { raw, escaped: raw.contains(&b'\\') }
     }
 
-    /// The bytes as received, escapes and all.
+    /// Returns the bytes as received, with escapes.
     pub fn raw(&self) -> &'a [u8] {
         self.raw
     }
 
-    /// The value with every quoted-pair resolved; copied only if there is one.
+    /// Returns the value with every quoted-pair resolved; copied only if there is one.
     pub fn value(&self) -> Cow<'a, [u8]> {
         self.plain().map_or_else(|| self.bytes().collect(), Cow::Borrowed)
     }
 
-    /// The value, if it has no quoted-pair.
+    /// Returns the value, if it has no quoted-pair.
     pub fn plain(&self) -> Option<&'a [u8]> {
         (!self.escaped).then_some(self.raw)
     }
 
-    /// The bytes of the value, with every quoted-pair resolved.
+    /// Returns the bytes of the value, with every quoted-pair resolved.
     pub fn bytes(&self) -> impl Iterator<Item = u8> + use<'a> {
         let (mut raw, escaped) = (self.raw.iter().copied(), self.escaped);
         std::iter::from_fn(move || match raw.next() {
@@ -40,25 +40,25 @@ impl<'a> Text<'a> {
         })
     }
 
-    /// There is nothing between the quotes.
+    /// Tells whether the value is empty.
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()
     }
 
-    /// Whether the value is this token, without regard to case.
+    /// Tells whether the value is this token, in any case.
     pub(super) fn is(&self, token: &str) -> bool {
         self.raw.eq_ignore_ascii_case(token.as_bytes())
     }
 }
 
-/// Why a header value holds no usable Digest credentials or challenge.
+/// Reason why a header value has no usable Digest credentials or challenge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
-    /// Another scheme than Digest: to be passed over as if the header were not there.
+    /// Another scheme than Digest: ignore the header field.
     Scheme,
-    /// The parameter list breaks off at this offset behind the scheme.
+    /// The parameter list is malformed at this offset after the scheme.
     Syntax(usize),
-    /// A parameter that must occur is missing.
+    /// A mandatory parameter is missing.
     Missing(&'static str),
     /// A parameter occurs twice.
     Twice(&'static str),
@@ -77,18 +77,18 @@ impl fmt::Display for HeaderError {
 
 impl std::error::Error for HeaderError {}
 
-/// A parameter list broke off: the offset of the offence in the text given.
+/// Malformed parameter list: offset of the error in the given text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub usize);
 
-/// Takes the scheme off a header value; the rest holds the parameters.
+/// Splits a header value into scheme and parameters.
 pub(super) fn scheme(value: &[u8]) -> (&[u8], &[u8]) {
     let value = skip_space(value);
     let end = value.iter().position(|&b| is_space(b)).unwrap_or(value.len());
     value.split_at(end)
 }
 
-/// `name = value` pairs. Quotes are optional around every value, empty elements are passed over.
+/// Iterator over `name = value` pairs. Quotes are optional around every value, empty elements are skipped.
 #[derive(Clone, Debug)]
 pub(super) struct Params<'a> {
     whole: usize,
@@ -172,7 +172,7 @@ pub(super) fn write_quoted(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// White space of a header value; CR and LF occur in it where the line was folded (RFC 3261 section 7.3.1).
+/// Tells whether a byte is white space of a header value; CR and LF occur if the line was folded (RFC 3261 section 7.3.1).
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }

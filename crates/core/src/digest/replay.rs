@@ -1,10 +1,9 @@
-//! The table of used nonce counts (RFC 7616 section 3.4.5): what keeps a captured request from being sent twice.
+//! Table of used nonce counts (RFC 7616 section 3.4.5): it prevents the replay of a captured request.
 //!
-//! One table serves the whole process. It is bounded, and an entry is made only for a request whose response was right,
-//! so that it takes an account to fill it. No account may hold more entries than it leaves free: one alone gets half of the
-//! table, two get a third each and leave a third, and so on, so that no few accounts keep others out. Entries lie in slices
-//! of the time at which their nonce was issued, and a slice leaves as a whole when the last of its nonces has expired: no
-//! timer and no search per entry.
+//! One table serves the whole process. It is bounded. Only a request with a right response makes an entry, so an attacker needs an account
+//! to fill it. No account may have more entries than are free: one alone gets half of the table, two get a third each and leave a third,
+//! and so on, so that a few accounts cannot keep others out. Entries lie in slices by the issue time of their nonce. A slice is dropped as
+//! a whole when its last nonce has expired: no timer and no search per entry.
 
 use std::hash::BuildHasher;
 use std::sync::Mutex;
@@ -18,12 +17,12 @@ use super::nonce::Nonce;
 /// Bounds of a [`ReplayTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplaySettings {
-    /// Nonces in use that are remembered at most, 40 to 60 bytes each; of one user at most as many as are free. Right answers to
-    /// further nonces are treated as stale.
+    /// Maximum number of remembered nonces, 40 to 60 bytes each; one user may have as many as are free. Right answers to further nonces
+    /// count as stale.
     pub entries: usize,
-    /// Parts with a lock each; rounded up to a power of two.
+    /// Partitions with a lock each; rounded up to a power of two.
     pub partitions: usize,
-    /// By how much a count may lie behind the highest one seen, because UDP reorders: 0 to 63. No count passes twice.
+    /// Maximum distance of a count from the highest one seen, because UDP reorders: 0 to 63. No count is accepted twice.
     pub window: u32,
 }
 
@@ -33,23 +32,23 @@ impl Default for ReplaySettings {
     }
 }
 
-/// How a request uses its nonce.
+/// Use of a nonce by a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// Without qop there is no count: one request per nonce.
     Once,
-    /// The value of nc.
+    /// Value of nc.
     Nc(u32),
 }
 
-/// What the table says to a use of a nonce.
+/// Answer of the table to a use of a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Not seen before, remembered from now on.
+    /// Not seen before; remembered from now on.
     New,
-    /// Seen before, or so far behind that this is unknown.
+    /// Seen before, or too far behind to know.
     Replayed,
-    /// The table is full, or what of it is free is no more than this user holds already.
+    /// The table is full, or no more is free than this user already has.
     Full,
 }
 
@@ -59,14 +58,14 @@ pub struct ReplayTable {
     partitions: Box<[Mutex<Partition>]>,
     entries_each: usize,
     window: u32,
-    /// Seconds of issue time that one slice covers.
+    /// Seconds of issue time of one slice.
     slice: u32,
     life: u32,
     hasher: FixedState,
     entries: AtomicUsize,
 }
 
-/// Slices in the ring. Those that can hold a fresh nonce are two fewer.
+/// Slices in the ring. Two fewer can hold fresh nonces.
 const SLICES: usize = 8;
 
 /// Counters of users' entries in a partition.
@@ -76,22 +75,22 @@ const SHARES: usize = 256;
 struct Partition {
     slices: [Slice; SLICES],
     entries: usize,
-    /// Entries by a hash of their user: never too few for one, and too many only where two users meet. That is another pair
-    /// in each partition, so a user whose entry is refused for that finds room with the next nonce.
+    /// Entries by a hash of their user: exact for one user, too high only if two users collide. Each partition has other collisions, so a
+    /// user whose entry is refused for one finds room with the next nonce.
     shares: Box<[u32; SHARES]>,
     /// Odd, and different in each partition.
     spread: u32,
 }
 
-/// What was used of the nonces of a few seconds. Entries come one by one and leave together: they lie in chunks that never move,
-/// because a map of half a million that doubles leaves more memory behind than it takes.
+/// Uses of the nonces of a few seconds. Entries are added one by one and dropped together. They lie in chunks that never move, because a
+/// growing map of half a million entries leaves more memory behind than it takes.
 #[derive(Debug, Default)]
 struct Slice {
     /// Issue time divided by the length of a slice.
     number: u64,
     chunks: Vec<Vec<Entry>>,
     len: u32,
-    /// Places of entries, by the hash of their key.
+    /// Positions of entries, by the hash of their key.
     places: HashTable<u32>,
 }
 
@@ -126,7 +125,7 @@ fn entry(chunks: &[Vec<Entry>], at: u32) -> &Entry {
     &chunks[at as usize / CHUNK][at as usize % CHUNK]
 }
 
-/// The user stands in the key so that no account can use up a nonce that was issued for another.
+/// Key of an entry. It includes the user, so that no account can use up a nonce that was issued for another.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     salt: u64,
@@ -142,8 +141,8 @@ struct Used {
 }
 
 impl ReplayTable {
-    /// A table for nonces that live `life` seconds and may come from clocks `skew` seconds ahead. `seed` should be
-    /// secret and differ between processes.
+    /// Creates a table for nonces with a lifetime of `life` seconds, from clocks that may be `skew` seconds ahead. `seed` should be secret
+    /// and differ between processes.
     pub fn new(settings: ReplaySettings, life: u32, skew: u32, seed: u64) -> Self {
         let partitions = settings.partitions.max(1).next_power_of_two();
         let hasher = FixedState::with_seed(seed);
@@ -159,8 +158,7 @@ impl ReplayTable {
         }
     }
 
-    /// Notes that a fresh nonce was used by whom `user` names: the HA1, which the response proves. To be called only after
-    /// the response was found right.
+    /// Notes a use of a fresh nonce. `user`: the HA1, which the response proves. Call it only after the response was verified.
     pub fn admit(&self, now: u64, nonce: &Nonce, user: &[u8], count: Count) -> Admission {
         let (salt, issued) = nonce.identity();
         let key = Key { salt, issued, user: self.hasher.hash_one(user) as u32 };
@@ -178,8 +176,7 @@ impl ReplayTable {
         admission
     }
 
-    /// Gives back what expired before `now`. Uses do so too, partition by partition; a caller that purges every few
-    /// seconds keeps an idle table empty.
+    /// Drops nonces that expired before `now`. Uses do so too, partition by partition; a call every few seconds keeps an idle table empty.
     pub fn purge(&self, now: u64) {
         for part in &self.partitions {
             let freed = part.lock().unwrap_or_else(|broken| broken.into_inner()).purge(now, self.slice, self.life);
@@ -189,12 +186,12 @@ impl ReplayTable {
         }
     }
 
-    /// Nonces remembered now: a gauge.
+    /// Returns the number of remembered nonces, for a gauge.
     pub fn entries(&self) -> usize {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Nonces remembered at most; a partition may be full a little earlier.
+    /// Returns the maximum number of nonces; a partition may be full a little earlier.
     pub fn capacity(&self) -> usize {
         self.entries_each * self.partitions.len()
     }
@@ -211,19 +208,19 @@ impl Partition {
         }
     }
 
-    /// Which counter is this user's.
+    /// Returns the position of this user's counter.
     fn share(&self, user: u32) -> usize {
         (user.wrapping_mul(self.spread) >> 24) as usize % SHARES
     }
 
-    /// Empties slices whose last nonce has expired; returns how many entries left.
+    /// Empties slices whose last nonce has expired. Returns the number of dropped entries.
     fn purge(&mut self, now: u64, length: u32, life: u32) -> usize {
         let mut freed = 0;
         for slice in 0..SLICES {
             let Slice { number, len, .. } = self.slices[slice];
             let last_issue = (number + 1) * u64::from(length) - 1;
             if len > 0 && last_issue + u64::from(life) < now {
-                // The memory goes too: after a storm the table shrinks to what the next slice needs.
+                // The memory is freed too: after a storm the table shrinks to the need of the next slice.
                 let gone = std::mem::take(&mut self.slices[slice]);
                 freed += len as usize;
                 for entry in gone.chunks.iter().flatten() {
@@ -249,7 +246,7 @@ impl Partition {
         let slice = &mut self.slices[(number % SLICES as u64) as usize];
         if slice.number != number {
             if slice.len > 0 {
-                // Only a clock that jumped brings two live slices to one place: whether it was used is unknown, so it is not admitted.
+                // Only a clock that jumped maps two live slices to one place. Earlier uses are unknown then, so the use is refused.
                 return Admission::Replayed;
             }
             slice.number = number;
@@ -371,13 +368,13 @@ mod tests {
             salt += 1;
             table.admit(1_000, &nonce(1_000, salt), user, Count::Nc(1)) == Admission::New
         };
-        // Of what is free each takes half: 2,048, 1,024, 512.
+        // Each takes half of the free entries: 2,048, 1,024, 512.
         let fill = [b"mal", b"eve", b"sid"].map(|user| (0..10_000).filter(|_| admits(user)).count());
         assert_eq!(fill, [2_048, 1_024, 512]);
-        // Many others find room all the same.
+        // Many others still find room.
         let late = (0..200u32).filter(|n| admits(&n.to_be_bytes())).count();
         assert!(late >= 190, "{late} of 200 found room");
-        // With the entries their shares expire.
+        // The shares expire with the entries.
         table.purge(2_000);
         assert_eq!(table.entries(), 0);
         let shares = |part: &Mutex<Partition>| part.lock().expect("no panic").shares.iter().sum::<u32>();
@@ -408,7 +405,7 @@ mod tests {
         for now in 1_000..3_000 {
             let fresh = nonce(now, now);
             assert_eq!(table.admit(now, &fresh, b"bob", Count::Nc(1)), Admission::New);
-            // Every nonce still fresh is still known.
+            // Every nonce that is still fresh is still known.
             let oldest = nonce((now - 300).max(1_000), (now - 300).max(1_000));
             assert_eq!(table.admit(now, &oldest, b"bob", Count::Nc(1)), Admission::Replayed, "{now}");
             assert!(table.entries() <= 300 + 2 * 52 + 1, "{}", table.entries());

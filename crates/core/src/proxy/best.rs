@@ -1,8 +1,7 @@
-//! Which of several final responses goes upstream (RFC 3261 section 16.7 step 6).
+//! Choice of the final response that goes upstream (RFC 3261 section 16.7 step 6).
 
-/// How good a final response is as an answer to all branches: lower is better. A 6xx ends the matter, then
-/// the lowest class; within 4xx those that tell the caller what to do, then a missing user or a time-out
-/// last of all.
+/// Returns the rank of a final response among those of all branches; the lowest is the best. A 6xx comes first, then the lowest class.
+/// Within 4xx, statuses that tell the caller how to go on come first, and a missing user or a time-out comes last.
 pub(super) fn rank(status: u16) -> u16 {
     let class = match status {
         600.. => 0,
@@ -10,7 +9,7 @@ pub(super) fn rank(status: u16) -> u16 {
     };
     let within = match status {
         401 | 407 | 415 | 420 | 484 => 0,
-        // The user exists and said no: worth more than a device that is not there.
+        // The user exists and refused: worth more than an absent device.
         486 | 480 | 488 => 1,
         404 | 410 => 3,
         408 => 4,
@@ -20,13 +19,14 @@ pub(super) fn rank(status: u16) -> u16 {
     class * 10 + within
 }
 
-/// A 503 from one next hop says nothing about us: upstream it becomes 500 (section 16.7 step 6).
+/// Returns the status that goes upstream for this best status. A 503 from a next hop says nothing about this server: it becomes 500
+/// (section 16.7 step 6).
 pub(super) fn upstream(status: u16) -> u16 {
     if status == 503 { 500 } else { status }
 }
 
-/// The phones of a user of ours cannot be reached: nothing is wrong with this server, the user is not available now (section
-/// 21.4.18).
+/// Returns the status that goes upstream if the targets were the phones of a local user. A 503 then means that the user is not available
+/// now, and not that this server has failed: it becomes 480 (section 21.4.18).
 pub(super) fn of_user(status: u16) -> u16 {
     if status == 503 { 480 } else { upstream(status) }
 }

@@ -1,4 +1,4 @@
-//! Targets that failed, for a user that tries them later than others (RFC 3263 section 4.3).
+//! Failed targets, for a user of the proxy that tries them later than others (RFC 3263 section 4.3).
 
 use super::Proxy;
 use super::response_context::Branch;
@@ -8,42 +8,42 @@ use crate::{Arrival, Target};
 use strowger_message::header::RetryAfter;
 use strowger_message::{Message, Name};
 
-/// A target, and how it failed: one of a watched candidate ([`Candidate::watched`](super::Candidate::watched)), or [`TargetFailure::NoTcp`]
-/// of any.
+/// Failed target. Reported for watched candidates ([`Candidate::watched`](super::Candidate::watched)); [`TargetFailure::NoTcp`] for all
+/// candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedTarget {
-    /// Where the request went.
+    /// Target of the request.
     pub target: Target,
-    /// What came of it.
+    /// Kind of the failure.
     pub failure: TargetFailure,
 }
 
-/// How a target failed.
+/// Kind of the failure of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetFailure {
-    /// It said nothing at all to a request, not even 100: until its transaction ended (timers B and F), its group had rung for as long as
-    /// it may, or for as long as the plan lets it be silent.
+    /// No response at all, not even 100, until the transaction ended (timers B and F), the ring time of its group was over, or the time
+    /// allowed by the plan was over.
     Silent,
-    /// A request could not be sent there; whether the target is to be blamed for that, its user knows who said so.
+    /// The request could not be sent. Whether the target is at fault, the user of the proxy decides.
     Unsent,
-    /// It took no connection for a request that went by TCP for its size alone: it is reached by UDP (RFC 3261 section 18.1.1). For
-    /// [`UdpOnly`](super::UdpOnly).
+    /// The target took no TCP connection for a request that went by TCP because of its size alone. The user notes
+    /// it in [`UdpOnly`](super::UdpOnly), so that later ones go by UDP (RFC 3261 section 18.1.1).
     NoTcp,
-    /// It said 503 itself, and that it is to be asked no more for so many seconds (RFC 3261 section 21.5.4). Without a Retry-After a 503 is
-    /// a failure of one request, as a 500 is.
+    /// 503 by the target itself, with the seconds until it may be asked again (RFC 3261 section 21.5.4). A 503 without Retry-After is the
+    /// failure of one request, as a 500 is.
     Unavailable {
-        /// Of its Retry-After.
+        /// Value of Retry-After.
         seconds: u32,
     },
 }
 
 impl Proxy {
-    /// Targets that failed since the user took them last.
+    /// Returns targets that failed since the user took them last.
     pub fn failed_targets(&mut self) -> &mut Vec<FailedTarget> {
         &mut self.failed_targets
     }
 
-    /// A branch, as it was before, ends with this status of our own.
+    /// Notes the failed target of a branch that ends with this status of our own. `branch`: its state before the end.
     pub(super) fn comes_to_nothing(&mut self, branch: &Branch, status: u16, target: Option<Target>) {
         let failure = match status {
             503 if branch.enlarged => {
@@ -51,7 +51,7 @@ impl Proxy {
                 return;
             }
             503 => TargetFailure::Unsent,
-            // One that has said something lives.
+            // A target that sent any response is alive.
             408 if branch.status == 0 => TargetFailure::Silent,
             _ => return,
         };
@@ -60,8 +60,8 @@ impl Proxy {
         }
     }
 
-    /// A 503 to the request of this branch. What another host says in place of the target is believed for this request alone: elements
-    /// further on know the branch too.
+    /// Notes a 503 to the request of this branch. A 503 from another host than the target counts for this request alone: later elements
+    /// know the branch too and could forge it.
     pub(super) fn says_unavailable(
         &mut self,
         id: Id,

@@ -1,4 +1,4 @@
-//! Requests on their way downstream (RFC 3261 section 16.6).
+//! Forwarding of requests downstream (RFC 3261 section 16.6).
 
 use super::notice::{Notice, NoticeEvent};
 use super::outgoing_request::OutgoingBranch;
@@ -15,11 +15,10 @@ use std::ops::Range;
 use strowger_message::{Method, Name};
 
 impl Proxy {
-    /// Forwards a request to its candidates: those of the highest q at once, the others one group after
-    /// the other when none has accepted. `server` is the request's transaction; from here on responses,
-    /// time-outs and CANCEL are this proxy's business.
+    /// Forwards a request to its candidates: those of the highest q at once, the others group by group while none has accepted. `server` is
+    /// the server transaction of the request; from here on the proxy handles responses, time-outs and CANCEL.
     ///
-    /// False if there is no candidate with a target: nothing was sent, the caller answers.
+    /// Returns false if no candidate has a target: nothing was sent, and the caller answers.
     pub fn forward(
         &mut self,
         round: &mut Round<'_>,
@@ -64,7 +63,7 @@ impl Proxy {
         if request.method != Method::Invite {
             round.tx.expect_answer(round.now, server);
         }
-        // The way of nearly every request: one candidate, one address, no fork.
+        // Fast path of nearly every request: one candidate, one address, no fork.
         if plan.is_plain()
             && let [candidate] = candidates
             && let [target] = candidate.targets
@@ -98,10 +97,10 @@ impl Proxy {
             owned.pop();
         }
         if !fits(&owned) {
-            // Nothing is kept for further targets.
+            // No request is kept for further targets.
             owned[0].targets.truncate(1);
         }
-        // Half of the branches are for what may be added when these fail.
+        // Half of the branches are reserved for targets that may be added after a failure.
         let reserve = if plan.asks || !plan.on_failure.is_empty() { budget / 2 } else { 0 };
         let left = divide(budget - reserve, &mut owned);
         let chosen = std::mem::take(&mut owned[0].asks);
@@ -127,11 +126,11 @@ impl Proxy {
         self.next_group(round, id)
     }
 
-    /// A request that is too large for UDP goes by TCP first (section 18.1.1), never one to the UDP flow of
-    /// a binding: its device may not listen there. Nor one to a peer that took no TCP connection lately.
+    /// Returns the TCP target for a request that is too large for UDP (section 18.1.1). None for a UDP flow of a binding, whose device may
+    /// not listen on TCP, and for a peer that lately took no TCP connection.
     fn with_tcp(&self, now: Now, request: &Request<'_>, target: Target) -> Option<Target> {
         let limit = self.policy.settings.tcp_above?;
-        // What we add: a Via, a Record-Route, a Route.
+        // Size of the header fields to be added: Via, Record-Route, Route.
         if target.transport != Transport::Udp || request.message.bytes().len() + 200 <= limit {
             return None;
         }
@@ -142,8 +141,8 @@ impl Proxy {
         self.policy.router.target(Transport::Tcp, target.address, target.listener)
     }
 
-    /// Sends to the next group of candidates with one q, or asks the user whether the next one is tried. False if there is none left, or no
-    /// room for it beside what is kept for those that were silent.
+    /// Sends to the next group of candidates with one q, or asks the user whether to try the next candidate. Returns false if no candidate
+    /// is left, or no memory for it while silent branches are kept.
     pub(super) fn next_group(&mut self, round: &mut Round<'_>, id: Id) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
         let Some(mut pending) = context.pending.take() else { return false };
@@ -176,8 +175,8 @@ impl Proxy {
         let mut sent = false;
         let mut index = std::mem::take(&mut self.index);
         if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id)) {
-            // Of one group, the breadth is divided; the next one gets it whole again (RFC 5393 section 5.3.3.1.1). The others
-            // are the next group.
+            // The breadth is divided among one group; the next group gets all of it again (RFC 5393 section 5.3.3.1.1). Candidates beyond
+            // it make the next group.
             let breadth = self.breadth(&request).max(1);
             let count = count.min(usize::from(breadth));
             pending.next = from + count;
@@ -206,22 +205,22 @@ impl Proxy {
         sent
     }
 
-    /// Whether the request may be forked to so many at once, and to any; else it is to be answered 440 (RFC 5393 section
+    /// Tells whether the request may have these branches at once, and any branch at all. Otherwise the answer is 440 (RFC 5393 section
     /// 5.3.3.1).
     pub fn has_breadth(&self, request: &Request<'_>, candidates: &[Candidate<'_>]) -> bool {
         is_wide_enough(self.breadth(request), self.budget(request), candidates)
     }
 
-    /// Max-Breadth of the whole request: its own, but no more than we allow (RFC 5393 section 5.3.3.1).
+    /// Returns Max-Breadth of the request, at most the configured one (RFC 5393 section 5.3.3.1).
     fn breadth(&self, request: &Request<'_>) -> u16 {
         let most = self.policy.settings.max_breadth;
         let Some(value) = request.message.header(Name::MaxBreadth) else { return most };
         let digits = std::str::from_utf8(value).unwrap_or_default().trim();
-        // A number that does not fit is a large one.
+        // A number that overflows is a large one.
         digits.parse().unwrap_or(most).min(most)
     }
 
-    /// Answers a request that cannot be forwarded; the response is there in the outbox.
+    /// Answers a request that cannot be forwarded. Returns the range of the response in the outbox.
     fn refuse(&self, round: &mut Round<'_>, request: &Request<'_>, server: ServerId, status: u16) -> Range<usize> {
         let tag = self.policy.router.own_tag().of(request.call_id);
         let from = round.out.start();
@@ -235,7 +234,7 @@ impl Proxy {
         self.contexts.get(id).map_or(0, |e| e.call_hash)
     }
 
-    /// The next address of the candidate that `client` was sent to (RFC 3263 section 4.3). False if none is left.
+    /// Sends to the next address of the candidate of `client` (RFC 3263 section 4.3). Returns false if none is left.
     pub(super) fn next_address(&mut self, round: &mut Round<'_>, id: Id, client: ClientId) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
         let Some(at) = context.branch_mut(client).map(|b| b.candidate) else { return false };
@@ -264,7 +263,7 @@ impl Proxy {
         sent
     }
 
-    /// Gives targets that were just asked the time in which they must say something, if the plan bounds it.
+    /// Starts the time in which new targets must respond at all, if the plan bounds it.
     fn let_be_silent(&mut self, id: Id, now: u64) {
         let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut()) else { return };
         let Some(timeout) = pending.plan.answer_timeout else { return };
@@ -309,8 +308,8 @@ impl Proxy {
         }
     }
 
-    /// Forwards an ACK for a 2xx to the first target of this candidate. It is a transaction of its own without a response: nothing is
-    /// kept. A retransmission gets the same branch.
+    /// Forwards an ACK for a 2xx to the first target of this candidate. Such an ACK is a transaction of its own without a response, so no
+    /// state is kept. A retransmission gets the same branch.
     pub fn forward_ack(
         &mut self,
         round: &mut Round<'_>,
@@ -334,32 +333,31 @@ impl Proxy {
         round.out.send(target, range, 0);
     }
 
-    /// How many branches this request may become: when it first comes the whole number, when it comes back what it took along.
+    /// Returns the number of branches that this request may become: the whole budget on its first arrival, its share of it on a return.
     fn budget(&self, request: &Request<'_>) -> u16 {
         let most = self.policy.settings.max_branches;
         self.policy.router.visits(request).next().map_or(most, |visit| visit.left.min(most))
     }
 }
 
-/// Memory that a branch takes beside the request that is kept: entries of its transactions, timers, keys, the last response. Measured, for
-/// responses of the usual length.
+/// Memory of a branch in bytes, without its request: entries of its transactions, timers, keys, last response. Measured with responses of
+/// the usual length.
 const BESIDE: usize = 1_280;
 
-/// What a branch of a request of so many bytes takes: the request as it is sent there.
+/// Returns the memory of a branch for a request of this size: the request as sent there.
 fn branch_memory(bytes: usize, candidate: &OwnedCandidate) -> usize {
-    /// What is written into the request beside URI and Path, and the entries of a transaction.
+    /// Size of further header fields, without URI and Path, and of the transaction entries.
     const MORE: usize = 768;
     memory_of(bytes + candidate.texts() + MORE)
 }
 
-/// What a request of so many bytes takes that waits for the next of these candidates, with the quarter that an allocator may
-/// round up.
+/// Returns the memory of a request of this size that waits for these candidates, and a quarter more, by which an allocator may round up.
 fn waiting_memory(bytes: usize, candidates: &[OwnedCandidate]) -> usize {
     (bytes + candidates.iter().map(OwnedCandidate::memory).sum::<usize>()) / 4 * 5
 }
 
-/// Cuts the candidates and their addresses to as many branches as the request may have, and returns what is left to each.
-/// Those of the highest q stay, and of each candidate at least one address.
+/// Cuts the candidates and their addresses to the branches that the request may have. Returns the remaining budget of each branch.
+/// Candidates of the highest q stay, and each keeps at least one address.
 fn divide(budget: u16, candidates: &mut Vec<OwnedCandidate>) -> u16 {
     candidates.truncate(budget as usize);
     let each = budget as usize / candidates.len().max(1);
@@ -372,7 +370,7 @@ fn is_wide_enough(breadth: u16, budget: u16, candidates: &[Candidate<'_>]) -> bo
     breadth > 0 && widest(candidates) <= breadth as usize && budget > 0
 }
 
-/// How many candidates of one q there are at most.
+/// Returns the largest number of candidates with the same q.
 fn widest(candidates: &[Candidate<'_>]) -> usize {
     let with = |q: u16| candidates.iter().filter(|c| c.q == q && !c.targets.is_empty()).count();
     if candidates.len() < 2 { candidates.len() } else { candidates.iter().map(|c| with(c.q)).max().unwrap_or(0) }

@@ -1,10 +1,10 @@
-//! The stateful proxy of RFC 3261 section 16, without I/O.
+//! Stateful proxy of RFC 3261 section 16, without I/O.
 //!
-//! Its user (a server) receives a request, asks [`Router::route`] what the request's Route headers and
-//! Request-URI say, decides by its own policy where it may go, finds the targets (locations, DNS) and calls
-//! [`Proxy::forward`]. From there on responses, time-outs and CANCEL are handled here.
+//! The user of the proxy (a server) receives a request, asks [`Router::route`] for the target that its Route headers and Request-URI name,
+//! decides by its own policy where the request may go, finds the targets (locations, DNS) and calls [`Proxy::forward`]. From there on the
+//! proxy handles responses, time-outs and CANCEL.
 //!
-//! A request from 192.0.2.1 through a proxy at 192.0.2.9 to 192.0.2.2, and its response:
+//! A request from 192.0.2.1 goes by a proxy at 192.0.2.9 to 192.0.2.2, and its response comes back:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -34,7 +34,7 @@
 //!     Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None }
 //! };
 //!
-//! // A request comes, and makes a server transaction. (Before that a server completes its top Via: `via::complete`.)
+//! // A request arrives and creates a server transaction. (Before this, a server completes the top Via: `via::complete`.)
 //! let bytes = b"OPTIONS sip:bob@192.0.2.2 SIP/2.0\r\n\
 //!     Via: SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bKnashds8\r\n\
 //!     From: <sip:alice@example.org>;tag=1\r\nTo: <sip:bob@example.org>\r\n\
@@ -49,7 +49,7 @@
 //!     panic!("it comes for the first time")
 //! };
 //!
-//! // It says itself where it goes; it might be led elsewhere.
+//! // The Request-URI names the target; a server could choose another one.
 //! let routing = proxy.router().route(now, &request);
 //! let NextHop::Known(target) = proxy.router().next_hop(&routing.next(), arrival.listener) else {
 //!     panic!("its Request-URI has an address")
@@ -63,7 +63,7 @@
 //! assert!(forwarded.starts_with(b"OPTIONS sip:bob@192.0.2.2 SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.9:5060;"));
 //! out.clear();
 //!
-//! // The next hop answers. The transaction knows that it was the proxy's, and what the proxy called it.
+//! // The next hop answers. The transaction names its user: the proxy, and the id of the response context.
 //! index.parse(&forwarded, &Limits::default())?;
 //! let mut ok = Vec::new();
 //! respond(&Message::new(&forwarded, &index), 200, None, Some(b"2"), &mut ok).finish(b"");
@@ -114,24 +114,24 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use strowger_message::{Edit, Index, Message, Name};
 
-/// How a proxy treats what it forwards.
+/// Settings of the forwarding by a proxy.
 #[derive(Clone, Debug)]
 pub struct ProxySettings {
-    /// Written when a request has no Max-Forwards (section 16.6 step 3). Default 70.
+    /// Max-Forwards of a request that has none (section 16.6 step 3). Default 70.
     pub max_forwards: u8,
-    /// Requests larger than so many bytes go by TCP, and by UDP if that fails or is not there soon (section 18.1.1).
+    /// Size in bytes above which a request goes by TCP, and by UDP if TCP fails or takes too long (section 18.1.1). Default 1300.
     pub tcp_above: Option<usize>,
-    /// Carry a device's real address in its Contact (see [`contact_repair`](crate::routing::contact_repair)).
+    /// Carries the real address of a device in its Contact (see [`contact_repair`](crate::routing::contact_repair)). Default yes.
     pub contact_repair: bool,
-    /// Branches that one request may have in parallel: what it says itself if that is less (RFC 5393 section 5.3.3). Default 60.
+    /// Parallel branches of one request; a lower Max-Breadth of the request prevails (RFC 5393 section 5.3.3). Default 60.
     pub max_breadth: u16,
-    /// Branches that one request may have in all, also where its contacts lead it back to us. Default 64.
+    /// Branches of one request in all, also where its contacts lead back to this server. Default 64.
     pub max_branches: u16,
-    /// Memory that one request may have kept at once: itself and its targets, while there are further ones, and what was sent to each.
-    /// Of a large one fewer candidates are tried at once, of one larger than a third of this the first alone; and where others are
-    /// silent and still kept, none. Default 65,536.
+    /// Bytes of memory that one request may occupy: the request and its targets, while further targets wait, and the copy sent to each
+    /// target. A large request tries fewer candidates at once, and one larger than a third of this the first candidate alone. While silent
+    /// branches occupy the memory, no further target is tried. Default 65,536.
     pub request_memory: usize,
-    /// Realms whose credentials are taken off before a request goes on (section 22.3).
+    /// Realms whose credentials are removed before a request goes on (section 22.3).
     pub realms: Vec<Box<[u8]>>,
 }
 
@@ -149,49 +149,49 @@ impl Default for ProxySettings {
     }
 }
 
-/// What a request is forwarded by, to its last response.
+/// Policy of the requests forwarded while it holds; each request keeps it to its last response.
 #[derive(Debug)]
 pub struct Policy {
     /// Names and keys of this server.
     pub router: Arc<Router>,
-    /// Limits, and what is changed on the way.
+    /// Limits and changes of forwarded requests.
     pub settings: ProxySettings,
 }
 
 /// The proxy core of one shard.
 #[derive(Debug)]
 pub struct Proxy {
-    /// That of new requests; while one that came before is looked at, its own.
+    /// Policy of new requests. While an earlier request is handled, the policy of that request.
     policy: Arc<Policy>,
     entropy: Entropy,
     contexts: Slots<ResponseContext>,
     /// Response contexts without a final response.
     unanswered: usize,
-    /// Groups of candidates that ring while others wait: until when, and of which context. Those of calls that went on
-    /// otherwise stay until then and mean nothing.
+    /// End of the ring time of groups while others wait, with the response context. Timers of answered calls stay until then and are
+    /// ignored.
     fork_timers: BinaryHeap<Reverse<(u64, u64)>>,
-    /// [`Now::mono`] of the next giving back of memory.
+    /// [`Now::mono`](crate::Now::mono) of the next release of spare memory.
     tidy_at: Option<u64>,
-    /// Since the user took them last.
+    /// Notices since the user took them last.
     notices: Vec<Notice>,
-    /// The same of targets that failed.
+    /// Failed targets since the user took them last.
     failed_targets: Vec<FailedTarget>,
     /// Peers to which large requests go by UDP.
     udp_only: Arc<UdpOnly>,
-    /// The Reason that goes with the CANCEL of a branch that lost (RFC 3326 section 3.1).
+    /// Reason of the CANCEL to a branch that lost (RFC 3326 section 3.1).
     completed_elsewhere: Arc<[u8]>,
     edit: Edit,
     index: Index,
 }
 
-/// How long one more address of a group may ring whose time is over, in milliseconds.
+/// Ring time of a further address after the time of its group is over, in milliseconds.
 const LAST_FORK_TIME: u64 = 5_000;
 
-/// How often memory is given back, in milliseconds.
+/// Milliseconds between two releases of spare memory.
 const TIDY: u64 = 1_000;
 
 impl Proxy {
-    /// `entropy` is this shard's own.
+    /// Creates the proxy of a shard. `entropy`: generator of this shard alone.
     pub fn new(router: Arc<Router>, settings: ProxySettings, entropy: Entropy) -> Self {
         Self {
             policy: Arc::new(Policy { router, settings }),
@@ -209,33 +209,33 @@ impl Proxy {
         }
     }
 
-    /// Shares a table of peers without TCP with the proxies of other shards. Before it forwards anything.
+    /// Shares a table of peers without TCP with the proxies of other shards. Call it before the first request is forwarded.
     pub fn set_udp_only(&mut self, table: Arc<UdpOnly>) {
         self.udp_only = table;
     }
 
-    /// That of new requests.
+    /// Returns the router of new requests.
     pub fn router(&self) -> &Arc<Router> {
         &self.policy.router
     }
 
-    /// Those of new requests.
+    /// Returns the settings of new requests.
     pub fn settings(&self) -> &ProxySettings {
         &self.policy.settings
     }
 
-    /// That of new requests.
+    /// Returns the policy of new requests.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
 
-    /// Requests are forwarded by this from now on; those that were forwarded keep theirs. Gives back what held before. A count of
-    /// references is touched for each request: a policy of this shard's own shares that with no other.
+    /// Sets the policy of new requests; forwarded requests keep theirs. Returns the policy before. Each request changes the reference
+    /// count, so a policy per shard avoids a cache line shared between shards.
     pub fn set_policy(&mut self, policy: Arc<Policy>) -> Arc<Policy> {
         std::mem::replace(&mut self.policy, policy)
     }
 
-    /// Does this by the policy with which the request of a context was forwarded.
+    /// Does `work` by the policy with which the request of a context was forwarded.
     #[inline]
     fn by_its_policy<T>(&mut self, id: Id, work: impl FnOnce(&mut Self) -> T) -> T {
         let its = self.contexts.get(id).and_then(|context| context.policy.as_ref());
@@ -250,24 +250,24 @@ impl Proxy {
         }
     }
 
-    /// Requests with a transaction that still lives.
+    /// Returns the number of requests with a live transaction.
     pub fn contexts(&self) -> usize {
         self.contexts.len()
     }
 
-    /// Requests that went out and have no final response yet.
+    /// Returns the number of forwarded requests without a final response.
     pub fn unanswered(&self) -> usize {
         self.unanswered
     }
 
-    /// A CANCEL for the INVITE whose server transaction this is (section 16.10): every branch without a
-    /// final response is cancelled for the same Reason, their 487 goes upstream. False: the request was not forwarded (yet).
+    /// Handles a CANCEL for the INVITE of this server transaction (section 16.10): cancels each branch without a final response, with the
+    /// same Reason; the 487 of a branch goes upstream. Returns false if the request was not forwarded (yet).
     pub fn cancel(&mut self, round: &mut Round<'_>, invite: ServerId, cancel: &Message<'_>) -> bool {
         let Some(id) = round.tx.user(invite).id(Role::Proxy) else { return false };
         self.by_its_policy(id, |proxy| proxy.cancel_context(round, id, invite, cancel))
     }
 
-    /// Ends requests with this [`Plan::context`] that have no final response, as their senders' CANCELs would. It looks at every request.
+    /// Cancels all requests with this [`Plan::context`] that have no final response. It visits every response context.
     pub fn cancel_all(&mut self, round: &mut Round<'_>, context: u64) {
         let is_meant = |entry: &ResponseContext| entry.user == context && !entry.answered && !entry.cancelled;
         let ids: Vec<Id> = self.contexts.iter().filter(|(_, entry)| is_meant(entry)).map(|(id, _)| id).collect();
@@ -292,7 +292,7 @@ impl Proxy {
         true
     }
 
-    /// A request is tried no further: its branches are cancelled.
+    /// Ends the search for targets of a request and cancels its branches.
     fn give_up(&mut self, round: &mut Round<'_>, id: Id, lines: Option<&Arc<[u8]>>) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         context.cancelled = true;
@@ -319,12 +319,12 @@ impl Proxy {
         }
     }
 
-    /// The [`Plan::context`] of the request of this response context; 0: it has none, or is gone.
+    /// Returns the [`Plan::context`] of the request of this response context; 0 if it has none or is gone.
     pub fn user_of(&self, context: Id) -> u64 {
         self.contexts.get(context).map_or(0, |context| context.user)
     }
 
-    /// What a transaction of the response context with this id had to say.
+    /// Handles an event of a transaction of this response context.
     pub fn event(&mut self, round: &mut Round<'_>, context: Id, event: &Event) {
         self.by_its_policy(context, |proxy| proxy.context_event(round, context, event));
     }
@@ -333,7 +333,7 @@ impl Proxy {
         match *event {
             Event::Timeout { id, .. } => self.branch_failed(round, context, id, 408),
             Event::ClientTransportError { id, .. } => self.branch_failed(round, context, id, 503),
-            // Section 16.8: it rings, so it can be cancelled.
+            // Section 16.8: the branch has sent a provisional response, so it can be cancelled.
             Event::TimerC { id, .. } => {
                 if let Some(context) = self.contexts.get_mut(context) {
                     context.time_out(Some(id));
@@ -359,12 +359,12 @@ impl Proxy {
         }
     }
 
-    /// When [`Proxy::poll`] must be called at the latest.
+    /// Returns the latest moment for the next [`Proxy::poll`].
     pub fn deadline(&mut self) -> Option<u64> {
         sooner(self.tidy_at, self.first_fork_timer())
     }
 
-    /// When the first request ends its waiting for a group or a silent target. Those go that are waited for no longer: most requests are
+    /// Returns the first end of a wait for a ringing group or a silent target. Drops timers of requests that no longer wait: most are
     /// answered long before.
     fn first_fork_timer(&mut self) -> Option<u64> {
         while let Some(&Reverse((until, id))) = self.fork_timers.peek() {
@@ -377,7 +377,7 @@ impl Proxy {
         None
     }
 
-    /// A group of candidates that has rung long enough is cancelled, so that the next one gets its turn (section 16.7 step 5).
+    /// Cancels groups of candidates whose ring time is over, so that the next group is tried (section 16.7 step 5).
     pub fn poll(&mut self, round: &mut Round<'_>) {
         if self.tidy_at.is_some_and(|at| at <= round.now.mono) {
             if self.contexts.is_empty() {
@@ -389,7 +389,7 @@ impl Proxy {
         self.end_fork_timers(round);
     }
 
-    /// Gives the group that rings now so much time, if another one waits for its end.
+    /// Sets the end of the ring time of the current group, if another group waits for it.
     fn start_fork_timer(&mut self, id: Id, until: u64) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         if let Some(pending) = &mut context.pending {
@@ -427,12 +427,12 @@ impl Proxy {
         }
         self.cancel_branches(round, id, None);
         self.silent_branches_failed(round, id);
-        // Until the last has answered its CANCEL one of them may be tried at its next address: it is not to ring for long.
+        // Until the last branch has answered its CANCEL, one may be tried at its next address; that one rings for a short time only.
         if rings(self) {
             self.start_fork_timer(id, round.now.mono + LAST_FORK_TIME);
         }
     }
 }
 
-/// No transaction has this id.
+/// Id of no transaction.
 const GONE: ServerId = ServerId::from_u64(0);

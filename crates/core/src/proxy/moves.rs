@@ -1,4 +1,4 @@
-//! Response contexts on their way to another shard.
+//! Moves of response contexts to another shard.
 
 use super::response_context::ResponseContext;
 use super::{Proxy, TIDY};
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// A response context on its way to another shard, together with the ids that its transactions had.
+/// Response context that moves to another shard, with the ids of its transactions in the old one.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ContextRecord {
     old: Id,
-    /// Milliseconds since it was forwarded, until the first sign of an answer went upstream.
+    /// Milliseconds since the request was forwarded; none once the first sign of an answer went upstream.
     age: Option<u32>,
     context: ResponseContext,
 }
@@ -28,12 +28,12 @@ impl Recorded for ContextRecord {
     }
 }
 
-/// The ids that response contexts have in another shard than before.
+/// New ids of response contexts that moved here from another shard.
 #[derive(Debug, Default)]
 pub struct MovedContexts(HashMap<Id, Id>);
 
 impl MovedContexts {
-    /// Whose the transaction is here, if it belongs to one of these.
+    /// Returns the transaction user of this transaction, if it belongs to one of these response contexts.
     pub fn user(&self, record: &TransactionRecord) -> Option<TransactionUser> {
         let new = self.0.get(&record.tu.id(Role::Proxy)?)?;
         Some(TransactionUser::new(Role::Proxy, *new))
@@ -41,7 +41,7 @@ impl MovedContexts {
 }
 
 impl Proxy {
-    /// Takes out every response context of the buckets for which `moves` is true. Their transactions move too.
+    /// Removes and returns every response context of the buckets for which `moves` is true. Their transactions move too.
     pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> Vec<ContextRecord> {
         let ids: Vec<Id> =
             self.contexts.iter().filter(|(_, c)| moves(call::bucket(c.call_hash))).map(|(id, _)| id).collect();
@@ -49,7 +49,7 @@ impl Proxy {
             .filter_map(|old| {
                 let mut context = self.contexts.remove(old)?;
                 self.unanswered -= usize::from(!context.answered);
-                // What is left until these moments.
+                // Moments become remaining milliseconds.
                 context.untils_mut().for_each(|until| *until = until.saturating_sub(now.mono));
                 let age = context.first_sign(now);
                 Some(ContextRecord { old, age, context })
@@ -57,7 +57,7 @@ impl Proxy {
             .collect()
     }
 
-    /// Takes in what another shard exported. Their transactions follow
+    /// Adds response contexts that another shard exported. Their transactions follow
     /// ([`import_all`](crate::transaction::Transactions::import_all)), then [`Proxy::settle`].
     pub fn import(&mut self, now: Now, contexts: Vec<ContextRecord>) -> MovedContexts {
         let mut moved = MovedContexts(HashMap::with_capacity(contexts.len()));
@@ -76,11 +76,11 @@ impl Proxy {
         moved
     }
 
-    /// The transactions of what was imported have these ids here.
+    /// Replaces the old transaction ids in imported response contexts.
     pub fn settle(&mut self, moved: &MovedContexts, ids: &NewIds) {
         for id in moved.0.values() {
             let Some(context) = self.contexts.get_mut(*id) else { continue };
-            // One that has ended must not mean another here.
+            // The id of an ended transaction must not name another one here.
             context.server = ids.server(context.server).unwrap_or(super::GONE);
             for branch in context.branches_mut() {
                 branch.client = branch.client.and_then(|old| ids.client(old));

@@ -1,4 +1,4 @@
-//! What the proxy tells its user of the requests that it forwards: accounting, limits, dialogs, the log hang on this alone.
+//! Notices of the proxy about forwarded requests: the only source for accounting, limits, dialogs and the log.
 
 use super::Proxy;
 use crate::Target;
@@ -6,99 +6,97 @@ use crate::slots::Id;
 use crate::transaction::ServerId;
 use std::ops::Range;
 
-/// Something happened to a request that was forwarded with a context.
+/// Event of a request that was forwarded with a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// What [`Proxy::forward`] was given.
+    /// [`Plan::context`](super::Plan::context) of the request.
     pub context: u64,
-    /// What happened to it.
+    /// Event of the request.
     pub event: NoticeEvent,
 }
 
-/// What happened.
+/// Event of a forwarded request.
 ///
-/// `bytes`: where the response that goes upstream stands in [`crate::Outbox::bytes`], until that is sent.
+/// `bytes`: range of the upstream response in [`crate::Outbox::bytes`], valid until the outbox is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoticeEvent {
-    /// A provisional response but 100 goes upstream.
+    /// A provisional response other than 100 goes upstream.
     Rang {
         /// 101 to 199.
         status: u16,
-        /// Of which branch: a number by which [`NoticeEvent::BranchEnded`] names it again.
+        /// Number of the branch; [`NoticeEvent::BranchEnded`] repeats it.
         branch: u32,
-        /// The response, in the bytes of the outbox.
+        /// Range of the response in the outbox.
         bytes: Range<usize>,
-        /// Milliseconds since the request was forwarded, in the first sign of an answer alone.
+        /// Milliseconds since the request was forwarded, for the first sign of an answer only.
         after: Option<u32>,
     },
-    /// A 2xx goes upstream: of an INVITE each one, of every callee and each time that it comes.
+    /// A 2xx goes upstream. For an INVITE: each 2xx of each callee, repetitions included.
     Answered {
         /// 200 to 299.
         status: u16,
-        /// No other has gone before it.
+        /// True for the first 2xx of the request.
         first: bool,
-        /// The response, in the bytes of the outbox.
+        /// Range of the response in the outbox.
         bytes: Range<usize>,
-        /// Milliseconds since the request was forwarded, in the first sign of an answer alone.
+        /// Milliseconds since the request was forwarded, for the first sign of an answer only.
         after: Option<u32>,
     },
-    /// A branch has a final response of 300 or more, or (503) its request could not be sent there.
+    /// A branch has a final response of 300 or more, or its request could not be sent (503).
     Refused {
         /// 300 to 699.
         status: u16,
-        /// The next hop; none: the transaction there is gone already.
+        /// Next hop. None: its transaction is gone.
         by: Option<Target>,
     },
-    /// A branch had no final response in time.
+    /// A branch has no final response in time.
     TimedOut {
-        /// The next hop; none: the transaction there is gone already.
+        /// Next hop. None: its transaction is gone.
         target: Option<Target>,
     },
-    /// A branch of an INVITE has no 2xx, and gets none in time: what rang there rings no more. Also of one that lost to another, and of
-    /// one that was given up before and has said something since.
+    /// A branch of an INVITE has no 2xx and gets none in time: its phone has stopped ringing. Also a branch that lost to another, and an
+    /// abandoned branch that responded later.
     BranchEnded {
-        /// As in [`NoticeEvent::Rang`].
+        /// Number of the branch, as in [`NoticeEvent::Rang`].
         branch: u32,
     },
-    /// Its sender has cancelled it.
+    /// The sender has cancelled the request.
     Cancelled,
-    /// Every target has failed, and the plan asks: nothing goes upstream until the user says [`Proxy::more`], [`Proxy::answer`] or
-    /// [`Proxy::pass`], or of a plan for failures that it may be carried out ([`Proxy::carry_out`]). After a move to another shard it is asked
-    /// again there.
+    /// Every target has failed, and the plan asks. No response goes upstream until the user calls [`Proxy::more`], [`Proxy::answer`] or
+    /// [`Proxy::pass`], or [`Proxy::carry_out`] for a plan for failures. After a move to another shard the notice is repeated there.
     Failing {
-        /// Names the request in the answer of the user.
+        /// Server transaction of the request, for the decision of the user.
         server: ServerId,
-        /// That of the best response (section 16.7 step 6), 300 to 699.
+        /// Status of the best response (section 16.7 step 6), 300 to 699.
         status: u16,
-        /// The plan for failures that would be carried out now: [`FailurePlan::asks`](super::FailurePlan::asks).
+        /// Question of the plan for failures that is due: [`FailurePlan::asks`](super::FailurePlan::asks).
         plan: Option<Box<[u8]>>,
     },
-    /// A candidate that asks ([`Candidate::asks`](super::Candidate::asks)) would be tried now, for those before it have failed: it is once
-    /// the user says [`Proxy::carry_out`], and passed over if it says [`Proxy::pass`]. After a move to another shard it is asked again
-    /// there.
+    /// The candidates before have failed, and the next one has a question ([`Candidate::asks`](super::Candidate::asks)).
+    /// [`Proxy::carry_out`] tries it, [`Proxy::pass`] passes over it. After a move to another shard the notice is repeated there.
     Choosing {
-        /// Names the request in the answer of the user.
+        /// Server transaction of the request, for the decision of the user.
         server: ServerId,
-        /// What the candidate that was tried last had asked; empty: nothing.
+        /// Question of the last candidate tried; empty if it had none.
         before: Box<[u8]>,
-        /// What this one asks.
+        /// Question of this candidate.
         next: Box<[u8]>,
     },
     /// Every target was tried: the best response goes upstream.
     Exhausted {
-        /// What the sender of the request gets.
+        /// Status of the response to the sender.
         status: u16,
-        /// The response, in the bytes of the outbox.
+        /// Range of the response in the outbox.
         bytes: Range<usize>,
     },
-    /// Its sender gets no final response: there is none, or it would come too late.
+    /// The sender gets no final response: there is none, or it would come too late.
     Abandoned,
-    /// The last of its transactions has ended. A notice before this one says what became of it.
+    /// The last transaction of the request has ended. An earlier notice told its outcome.
     Ended,
 }
 
 impl Proxy {
-    /// What happened since the user took it last. What has `bytes` is to be read before the outbox is sent.
+    /// Returns the notices since the user took them last. Read `bytes` before the outbox is sent.
     pub fn notices(&mut self) -> &mut Vec<Notice> {
         &mut self.notices
     }

@@ -13,7 +13,7 @@ use crate::{ListenerId, Now, Target, Transport};
 use std::ops::Range;
 use strowger_message::{Message, Method, Name, Uri};
 
-/// One copy of a request, with its differences from the request that arrived.
+/// One copy of a request: its differences from the received request.
 #[derive(Clone, Copy)]
 pub(super) struct OutgoingBranch<'a> {
     /// Request-URI of the copy. None: that of the request.
@@ -32,7 +32,7 @@ pub(super) struct OutgoingBranch<'a> {
 }
 
 impl Proxy {
-    /// Writes the request as it leaves for this branch.
+    /// Writes the request for this branch.
     pub(super) fn write_request(
         &mut self,
         now: Now,
@@ -71,8 +71,8 @@ impl Proxy {
                 (None, Some(uri)) => uri.len() > 4 && uri[..5].eq_ignore_ascii_case(b"sips:"),
                 (None, None) => routing.uri.is_sips(),
             };
-            // A NOTIFY within a dialog has the Contact of its subscriber in place of a user (RFC 6665 section 4.4.1). Its route token keeps the
-            // time of the dialog, so that it is not younger than the removal of an account.
+            // A NOTIFY within a dialog is received by the Contact of its subscriber, and not by a user (RFC 6665 section 4.4.1). Its route
+            // token keeps the time of the dialog, so that it is not younger than the removal of an account.
             let (receiver, made) = match dialog.within {
                 true => (request.mandatory.to.uri, Now { wall: u64::from(routing.made) * 1_000, ..now }),
                 false => (routing.uri, now),
@@ -119,7 +119,7 @@ impl Proxy {
             }
         }
 
-        // Adds the Path of the binding, then removes our Routes. Edits at one place are made in this order.
+        // Adds the Path of the binding, then removes our Routes. Edits at one position apply in this order.
         if !path.is_empty() {
             let at = index.first(Name::Route).map_or(top, |l| l.start as usize);
             self.edit.insert(at, |text| {
@@ -151,7 +151,7 @@ impl Proxy {
         (from..out.len(), branch)
     }
 
-    /// The Request-URI (step 2), for a strict router the next Route instead (step 6).
+    /// Writes the Request-URI (step 2); for a strict router the next Route (step 6).
     fn write_uri(&mut self, message: &Message<'_>, routing: &Routing<'_>, uri: Option<&[u8]>, strict: Option<&[u8]>) {
         let target = uri.unwrap_or(routing.uri_text);
         let cleaned = match uri {
@@ -174,8 +174,8 @@ impl Proxy {
         }
     }
 
-    /// One Record-Route, or one for each side where transport, network, address or sips changes: downstream's on
-    /// top. `secure`: the request leaves for a sips URI. `account`: the account of the receiver.
+    /// Writes one Record-Route, or one per side if transport, network, address or sips differ; the downstream one is on top. `secure`: the
+    /// request leaves for a sips URI. `account`: account of the receiver.
     fn write_record_route(
         &mut self,
         now: Now,
@@ -203,7 +203,7 @@ impl Proxy {
             self.policy.router.identity().listener(out_by),
             self.policy.router.identity().listener(request.arrival.listener),
         );
-        // A sips URI may name only a listener that keeps its promise.
+        // A sips URI may name a secure listener only.
         let secure_down = secure && down.transport.is_secure();
         let secure_up = request.uri.is_sips() && up.transport.is_secure();
         let changes = down.transport != up.transport
@@ -230,13 +230,13 @@ impl Proxy {
         }
     }
 
-    /// Credentials for a realm of ours have done their work (section 22.3).
+    /// Removes credentials for our own realms (section 22.3).
     fn consume_credentials(&mut self, message: &Message<'_>) {
         let realms = &self.policy.settings.realms;
         if realms.is_empty() {
             return;
         }
-        // A phone may send the credentials of its registration too. No next hop gets them, since it could try passwords against them.
+        // A phone may also send the credentials of its registration. No next hop may get them, since it could try passwords against them.
         let index = message.index();
         for line in index.lines_of(Name::ProxyAuthorization).chain(index.lines_of(Name::Authorization)) {
             let ours = match Credentials::parse(message.value(line)) {
@@ -244,9 +244,9 @@ impl Proxy {
                     let realm = credentials.realm.value();
                     realms.iter().any(|ours| **ours == *realm)
                 }
-                // Of another scheme, and so never ours.
+                // Credentials of another scheme are never for our realms.
                 Err(HeaderError::Scheme) => false,
-                // No element can use them, and a reader that is more tolerant might guess at them.
+                // No element can use them, and a more tolerant reader might guess at them.
                 Err(_) => true,
             };
             if ours {

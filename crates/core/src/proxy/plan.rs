@@ -1,4 +1,4 @@
-//! How one request is forwarded: what belongs to it and not to the process; and what its user decides when no target is left.
+//! Plan of one request: settings of this request alone, and decisions of the user of the proxy when no target is left.
 
 use super::Proxy;
 use super::contact::{makes_dialog, renews_target};
@@ -13,74 +13,72 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use strowger_message::Method;
 
-/// What the user of the proxy wants of one request.
+/// Settings of one request by the user of the proxy.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// Comes back with each notice of what becomes of the request ([`Proxy::notices`]); 0: there are none.
+    /// Context of the notices about this request ([`Proxy::notices`]). 0: no notices.
     pub context: u64,
-    /// Stay on the way of later requests of the dialog (RFC 3261 section 16.6 step 4). Default yes.
+    /// Stays on the route of later requests of the dialog (RFC 3261 section 16.6 step 4). Default yes.
     pub record_route: bool,
-    /// The user did not let the request through as one within its dialog. An INVITE makes a new dialog then. Default no.
+    /// The user did not admit the request as one within its dialog. An INVITE then makes a new dialog. Default no.
     pub outside: bool,
     /// The user tracks the call that this INVITE begins. Default no.
     pub tracked: bool,
-    /// Account of the sender, for the route token that it gets. Default [`AccountHash::NONE`].
+    /// Account of the sender, for its route token. Default [`AccountHash::NONE`].
     pub account: AccountHash,
-    /// How long a group of candidates may ring before the next one is tried, or the user is asked, in milliseconds. Default 20,000.
+    /// Milliseconds that a group of candidates may ring before the next group is tried, or the user is asked. Default 20,000.
     pub ring_timeout: u64,
-    /// How long a target may say nothing at all before the next one is tried, in milliseconds. Default: until its transaction ends
-    /// (timers B and F).
+    /// Milliseconds without any response of a target until the next one is tried. Default: until its transaction ends (timers B and F).
     pub answer_timeout: Option<u64>,
-    /// Default [`TryNext::Any`].
+    /// Failures that lead to the next candidate. Default [`TryNext::Any`].
     pub try_next: TryNext<'a>,
-    /// The user is asked before a failure goes upstream ([`NoticeEvent::Failing`]): it says [`Proxy::more`], [`Proxy::answer`] or
-    /// [`Proxy::pass`]. The request is kept for that.
+    /// The user decides before a failure goes upstream ([`NoticeEvent::Failing`]), by [`Proxy::more`], [`Proxy::answer`] or
+    /// [`Proxy::pass`]. The request is kept for this. Default no.
     pub asks: bool,
-    /// Seconds of the session timer that the request has, if its sender supports one: a 2xx of a peer that does not is given this interval
-    /// (RFC 4028 section 8.2). Default 0: none is.
+    /// Session interval of the request in seconds, if its sender supports session timers: the proxy adds it to a 2xx of a peer that does
+    /// not (RFC 4028 section 8.2). Default 0: not added.
     pub session: u32,
-    /// The last group too may ring no longer than `ring_timeout`: then the request fails with 408. Default no: it rings until timer C.
+    /// The last group, too, may ring for `ring_timeout` only; then the request fails with 408. Default no: it rings until timer C.
     pub ring_ends: bool,
-    /// What is done about a failure before the user is asked or it goes upstream: the first of these that is for the status of the best
-    /// response, each once. None of them is for a request that its sender has cancelled.
+    /// Plans for failures, before the user is asked or the failure goes upstream. The first plan for the status of the best response
+    /// applies, each plan once. None applies to a request that its sender has cancelled.
     pub on_failure: &'a [FailurePlan<'a>],
 }
 
-/// What is done about some failures of a request.
+/// Plan for some failures of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct FailurePlan<'a> {
-    /// The first and the last status code of each range that it is for; 408 where no target has answered.
+    /// Ranges of status codes, first and last, that the plan is for; 408 if no target has answered.
     pub statuses: &'a [(u16, u16)],
-    /// What is done.
+    /// Remedy for the failure.
     pub remedy: Remedy<'a>,
-    /// See [`Plan::ring_timeout`]; then the last of its targets too may ring no longer. None: as before.
+    /// Ring time as in [`Plan::ring_timeout`]; then it bounds the last target too. None: unchanged.
     pub ring_timeout: Option<u64>,
-    /// See [`Plan::answer_timeout`]; none: as before.
+    /// Time as in [`Plan::answer_timeout`]. None: unchanged.
     pub answer_timeout: Option<u64>,
-    /// Of its own targets.
+    /// Failures that lead to the next of its targets.
     pub try_next: TryNext<'a>,
-    /// Not empty: the user is asked before this is done, and gets these bytes of its own with the question ([`NoticeEvent::Failing`]). The
-    /// request is to have a [`Plan::context`] for that.
+    /// Question to the user before the remedy: bytes that come back in [`NoticeEvent::Failing`]. The request must have a [`Plan::context`]
+    /// then. Empty: no question.
     pub asks: &'a [u8],
 }
 
-/// What is done about a failure.
+/// Remedy for a failure.
 #[derive(Clone, Copy, Debug)]
 pub enum Remedy<'a> {
-    /// This status, 300 to 699, goes upstream in place of it.
+    /// This status, 300 to 699, goes upstream in place of the failure.
     Answer(u16),
     /// These targets are tried: voicemail, another gateway.
     Try(&'a [Candidate<'a>]),
 }
 
-/// After which failures of a candidate the next one has its turn. A target that was silent, or could not be reached, leads on in any
-/// case.
+/// Failures of a candidate that lead to the next one. A silent or unreachable target leads to the next one in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryNext<'a> {
-    /// After any but 6xx: the next address of a candidate after a 503 (RFC 3263 section 4.3), the next group after others. For the
+    /// Any failure but 6xx: after a 503 the next address of the candidate (RFC 3263 section 4.3), after others the next group. For the
     /// contacts of a user.
     Any,
-    /// After these status codes, the next address or else the next group; any other ends the search. For gateways.
+    /// These status codes: the next address, or else the next group. Any other ends the search. For gateways.
     On(&'a [u16]),
 }
 
@@ -108,7 +106,7 @@ impl Default for Plan<'_> {
 pub(super) struct DialogUse {
     /// The plan asks for a Record-Route.
     pub(super) stays: bool,
-    /// The request proved its dialog and is let through as one within it.
+    /// The request proved its dialog and was admitted as one within it.
     pub(super) within: bool,
     /// The request gets our Record-Route; its responses get the route token that leads to the callee.
     pub(super) recorded: bool,
@@ -147,21 +145,21 @@ impl DialogUse {
 }
 
 impl Plan<'_> {
-    /// Whether this request gets a Record-Route: if the plan wants one, and the request can make a dialog (RFC 3261 section 16.6 step 4).
-    /// Each NOTIFY can (RFC 6665 section 4.3), and so can an INVITE within a dialog whose call is tracked from then on. `within`: it is let
-    /// through as one within a dialog.
+    /// Tells whether this request gets a Record-Route: the plan wants one, and the request can make a dialog (RFC 3261 section 16.6 step
+    /// 4). Each NOTIFY can (RFC 6665 section 4.3), and so can an INVITE within a dialog whose call becomes tracked. `within`: the request
+    /// was admitted as one within a dialog.
     pub fn records_route(&self, request: &Request<'_>, within: bool) -> bool {
         let makes = makes_dialog(request.method) && (!within || self.tracked || request.method == Method::Notify);
         self.record_route && makes
     }
 
-    /// Nothing of it need be remembered for a request with one target.
+    /// Tells whether no part of the plan must be kept for a request with one target.
     pub(super) const fn is_plain(&self) -> bool {
         self.answer_timeout.is_none() && !self.asks && !self.ring_ends && self.on_failure.is_empty()
     }
 }
 
-/// Those of [`TryNext::On`]; none: [`TryNext::Any`].
+/// Status codes of [`TryNext::On`]. None: [`TryNext::Any`].
 type Statuses = Option<SmallVec<[u16; 8]>>;
 
 impl TryNext<'_> {
@@ -173,7 +171,7 @@ impl TryNext<'_> {
     }
 }
 
-/// What is remembered of a plan while targets are left.
+/// Plan of a request, kept while targets are left.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct OwnedPlan {
     pub(super) dialog: DialogUse,
@@ -182,23 +180,23 @@ pub(super) struct OwnedPlan {
     try_next: Statuses,
     pub(super) asks: bool,
     pub(super) ring_ends: bool,
-    /// Those that were not used yet.
+    /// Plans for failures that were not used yet.
     pub(super) on_failure: Vec<OwnedFailurePlan>,
-    /// The user has passed over so many of them, the first ones, for the failure that there is now.
+    /// Number of plans, from the first, that the user has passed over for the current failure.
     passed: usize,
 }
 
-/// A plan for failures that waits for one.
+/// Plan for failures, kept until one occurs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct OwnedFailurePlan {
     statuses: SmallVec<[(u16, u16); 2]>,
-    /// Upstream, if there are no targets.
+    /// Status that goes upstream, if there are no targets.
     status: u16,
     ring_timeout: Option<u64>,
     answer_timeout: Option<u64>,
     try_next: Statuses,
     pub(super) candidates: Vec<OwnedCandidate>,
-    /// Empty: it is done without a question.
+    /// Question to the user. Empty: the remedy needs no question.
     pub(super) asks: Box<[u8]>,
 }
 
@@ -227,7 +225,7 @@ impl OwnedFailurePlan {
         is_of_use && self.statuses.iter().any(|(first, last)| (*first..=*last).contains(&status))
     }
 
-    /// Memory that it takes while it waits.
+    /// Returns the memory that the waiting plan takes.
     pub(super) fn memory(&self) -> usize {
         size_of::<Self>() + self.asks.len() + self.candidates.iter().map(OwnedCandidate::memory).sum::<usize>()
     }
@@ -241,7 +239,7 @@ impl OwnedPlan {
         Self { dialog, ring_timeout, answer_timeout, try_next, asks, ring_ends, on_failure, passed: 0 }
     }
 
-    /// A plan for a failure says how its targets are tried.
+    /// Takes over the times and statuses of a plan for a failure, for its targets.
     fn goes_on_by(&mut self, failure: &OwnedFailurePlan) {
         if let Some(ring_timeout) = failure.ring_timeout {
             (self.ring_timeout, self.ring_ends) = (ring_timeout, true);
@@ -250,46 +248,46 @@ impl OwnedPlan {
         self.try_next.clone_from(&failure.try_next);
     }
 
-    /// What happens when every target has failed is not yet decided.
+    /// Tells whether the plan has more to decide when every target has failed.
     pub(super) fn goes_on(&self) -> bool {
         self.asks || !self.on_failure.is_empty()
     }
 
-    /// The place of the plan for a failure with this status.
+    /// Returns the position of the plan for a failure with this status.
     fn due(&self, status: u16) -> Option<usize> {
         (self.passed..self.on_failure.len()).find(|place| self.on_failure[*place].is_for(status))
     }
 
-    /// The question about the plan for a failure with this status, if that asks.
+    /// Returns the question of the plan for a failure with this status, if it has one.
     pub(super) fn question(&self, status: u16) -> Option<Box<[u8]>> {
         let plan = &self.on_failure[self.due(status)?];
         Some(plan.asks.clone()).filter(|asks| !asks.is_empty())
     }
 
-    /// The same candidate is tried at its next address after this status.
+    /// Tells whether the same candidate is tried at its next address after this status.
     pub(super) fn tries_next_address(&self, status: u16) -> bool {
         self.try_next.as_ref().map_or(status == 503, |statuses| statuses.contains(&status))
     }
 
-    /// No further candidate is tried after this status.
+    /// Tells whether no further candidate is tried after this status.
     pub(super) fn ends_search(&self, status: u16) -> bool {
         self.try_next.as_ref().is_some_and(|statuses| !statuses.contains(&status))
     }
 }
 
-/// How long the user may take to decide, in milliseconds: then the failure goes upstream.
+/// Milliseconds until the user must decide; then the failure goes upstream.
 const DECISION: u64 = 32_000;
 
 impl Proxy {
-    /// No target is left: what the plan does about that, else the best response goes upstream.
+    /// Applies the plan when no target is left; else the best response goes upstream.
     pub(super) fn fail(&mut self, round: &mut Round<'_>, id: Id) {
         if !self.remedies(round, id) && !self.asks(round.now, id) {
             self.finish(round, id);
         }
     }
 
-    /// Before a failure goes upstream: what the plan does about it. True: that is under way, or was answered, or the user is asked whether it
-    /// may be done.
+    /// Applies the plans for the failure before it goes upstream. Returns true if a remedy is under way, a response was sent, or the user
+    /// was asked.
     fn remedies(&mut self, round: &mut Round<'_>, id: Id) -> bool {
         loop {
             let Some(context) = self.contexts.get_mut(id).filter(|context| !context.cancelled) else { return false };
@@ -313,7 +311,7 @@ impl Proxy {
         }
     }
 
-    /// Before a failure goes upstream: the user is asked, if it wants to be. True: it is, and decides later.
+    /// Asks the user before a failure goes upstream, if the plan wants it. Returns true if the user was asked.
     fn asks(&mut self, now: Now, id: Id) -> bool {
         let wants = |pending: &Pending| pending.plan.asks;
         let context = self.contexts.get(id).filter(|context| !context.cancelled);
@@ -334,21 +332,21 @@ impl Proxy {
         self.notice(id, question);
     }
 
-    /// It came from another shard, whose user was asked.
+    /// Repeats the question to the user after a move from another shard.
     pub(super) fn ask_again(&mut self, id: Id) {
         if let Some(question) = self.contexts.get(id).and_then(ResponseContext::question) {
             self.notice(id, question);
         }
     }
 
-    /// The response context of this request, and what its user is asked; none: nothing.
+    /// Returns the response context of this request and the open question, and closes it. None: no question is open.
     fn asked(&mut self, server: ServerId, tx: &Transactions) -> Option<(Id, Asking)> {
         let id = tx.user(server).id(Role::Proxy)?;
         let pending = self.contexts.get_mut(id).filter(|c| c.server == server)?.pending.as_mut()?;
         Some((id, std::mem::take(&mut pending.asking))).filter(|(_, asking)| asking.is_any())
     }
 
-    /// After [`NoticeEvent::Failing`]: further targets. False: none could be tried, and the failure went upstream.
+    /// Tries further targets after [`NoticeEvent::Failing`]. Returns false if none could be tried, and the failure went upstream.
     pub fn more(&mut self, round: &mut Round<'_>, server: ServerId, candidates: &[Candidate<'_>]) -> bool {
         let Some((id, _)) = self.asked(server, round.tx) else { return false };
         self.by_its_policy(id, |proxy| {
@@ -361,14 +359,13 @@ impl Proxy {
         })
     }
 
-    /// After [`NoticeEvent::Failing`]: this status goes upstream in place of what the targets said.
+    /// Answers with this status after [`NoticeEvent::Failing`], in place of the responses of the targets.
     pub fn answer(&mut self, round: &mut Round<'_>, server: ServerId, status: u16) {
         let Some((id, _)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| proxy.answer_locally(round, id, status));
     }
 
-    /// After [`NoticeEvent::Failing`] with a plan for failures: what that says is done. After [`NoticeEvent::Choosing`]: the candidate is
-    /// tried.
+    /// Applies the plan for failures of [`NoticeEvent::Failing`], or tries the candidate of [`NoticeEvent::Choosing`].
     pub fn carry_out(&mut self, round: &mut Round<'_>, server: ServerId) {
         let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {
@@ -382,8 +379,8 @@ impl Proxy {
         });
     }
 
-    /// After [`NoticeEvent::Failing`]: the failure goes upstream. With a plan for failures: the next plan that is for the failure has its
-    /// turn. After [`NoticeEvent::Choosing`]: the next candidate has its turn.
+    /// Declines after [`NoticeEvent::Failing`]: the failure goes upstream, or the next plan for it applies. Declines after
+    /// [`NoticeEvent::Choosing`]: the next candidate is considered.
     pub fn pass(&mut self, round: &mut Round<'_>, server: ServerId) {
         let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {
@@ -396,7 +393,7 @@ impl Proxy {
         });
     }
 
-    /// The candidate that was asked about is tried.
+    /// Tries the candidate of the question.
     fn choose(&mut self, round: &mut Round<'_>, id: Id) {
         if let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut())
             && let Some(candidate) = pending.candidates.get_mut(pending.next)
@@ -406,7 +403,7 @@ impl Proxy {
         self.try_on(round, id);
     }
 
-    /// The candidate that was asked about is not tried, nor any of its addresses, nor those behind it that belong to it.
+    /// Passes over the candidate of the question: all its addresses, and the candidates after it that have no question of their own.
     fn pass_over(&mut self, round: &mut Round<'_>, id: Id) {
         if let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut())
             && let Some((asked, behind)) = pending.candidates.get_mut(pending.next..).and_then(<[_]>::split_first_mut)
@@ -424,7 +421,7 @@ impl Proxy {
         }
     }
 
-    /// The plan of a request, and the place of that for the failure which it has now.
+    /// Returns the plan of a request, and the position of the plan for its current failure.
     fn due(&mut self, id: Id) -> Option<(&mut OwnedPlan, usize)> {
         let context = self.contexts.get_mut(id)?;
         let status = context.failed_with();
@@ -433,8 +430,8 @@ impl Proxy {
         Some((plan, place))
     }
 
-    /// Targets beside those that are under way, at once: a phone that has just registered. Only where the plan asks. False: none could be
-    /// tried.
+    /// Adds targets at once, such as a phone that has just registered, while others are under way. Only if the plan asks. Returns false if
+    /// none could be tried.
     pub fn add(&mut self, round: &mut Round<'_>, server: ServerId, candidates: &[Candidate<'_>]) -> bool {
         let Some(id) = round.tx.user(server).id(Role::Proxy) else { return false };
         let Some(context) = self.contexts.get_mut(id).filter(|c| c.server == server && !c.answered) else {
@@ -442,7 +439,7 @@ impl Proxy {
         };
         let Some(pending) = context.pending.as_mut().filter(|pending| pending.plan.asks) else { return false };
         pending.asking = Asking::No;
-        // Before those that wait for their turn.
+        // New candidates precede those that wait.
         let waiting = pending.candidates.split_off(pending.next);
         let sent = self.by_its_policy(id, |proxy| {
             proxy.extend(round, id, candidates);
@@ -454,7 +451,7 @@ impl Proxy {
         sent
     }
 
-    /// Puts candidates behind those that are there, as many as the request may have branches and memory.
+    /// Appends candidates, within the branches and memory that the request may have.
     fn extend(&mut self, round: &mut Round<'_>, id: Id, candidates: &[Candidate<'_>]) {
         let Some(server) = self.contexts.get(id).map(|context| context.server) else { return };
         let candidates = candidates.iter().filter(|candidate| !candidate.targets.is_empty());
@@ -465,7 +462,7 @@ impl Proxy {
     fn put_behind(&mut self, round: &mut Round<'_>, id: Id, server: ServerId, candidates: Vec<OwnedCandidate>) {
         let room = self.policy.settings.request_memory;
         let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut()) else { return };
-        // What follows is another failure.
+        // The next failure is another one.
         pending.plan.passed = 0;
         for mut owned in candidates {
             let branches = owned.targets.len().min(usize::from(pending.reserve));
@@ -478,11 +475,11 @@ impl Proxy {
             round.tx.bill(server, owned.memory());
             pending.candidates.push(owned);
         }
-        // What is left is shared by what goes out now, if it comes back.
+        // The new branches share the rest of the budget, in case the request comes back.
         pending.share.left = pending.share.left.min(pending.reserve);
     }
 
-    /// A response of this server's own.
+    /// Sends a response of this server.
     pub(super) fn answer_locally(&mut self, round: &mut Round<'_>, id: Id, status: u16) {
         let Some(context) = self.contexts.get_mut(id).filter(|context| !context.answered) else { return };
         let Some(pending) = context.pending.take() else { return };

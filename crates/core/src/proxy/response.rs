@@ -1,4 +1,4 @@
-//! Responses on their way upstream (RFC 3261 section 16.7).
+//! Forwarding of responses upstream (RFC 3261 section 16.7).
 
 use super::notice::NoticeEvent;
 use super::response_context::{BestResponse, Branch};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use strowger_message::{Edit, Form, Index, Limits, Message, Name};
 
 impl Proxy {
-    /// A response to the request of this client transaction, of the response context with this id.
+    /// Handles a response to the request of this client transaction, in the response context with this id.
     pub fn response(
         &mut self,
         round: &mut Round<'_>,
@@ -34,7 +34,7 @@ impl Proxy {
     ) {
         let Some(status) = response.status() else { return };
         if is_for_us_alone(response) || response.index().form() != Form::Canonical {
-            // No element upstream could read what it says, or not all would read the same.
+            // No element upstream could read it, or not all would read the same.
             if status >= 200 {
                 self.branch_failed(round, id, client, 502);
             }
@@ -44,13 +44,13 @@ impl Proxy {
         if status < 200 {
             if let Some(branch) = context.branch_mut(client).filter(|b| b.status < 200) {
                 let before = std::mem::replace(&mut branch.status, status);
-                // A 100 that tells nothing new does not prolong Timer C (step 2).
+                // A repeated 100 does not prolong Timer C (step 2).
                 if status > 100 || before == 0 {
                     round.tx.start_timer_c(round.now, client);
                 }
             }
-            // 100 is hop by hop; what comes after a final response is too late;
-            // and only an INVITE has other provisional responses (RFC 4320 section 4.1).
+            // 100 is hop by hop. A provisional response after a final one is too late. Only an INVITE has provisional responses other than
+            // 100 (RFC 4320 section 4.1).
             if status > 100 && context.invite && !context.answered {
                 let after = context.first_sign(round.now);
                 let branch = context.branch_of(client).map_or(0, |branch| branch.number);
@@ -66,13 +66,13 @@ impl Proxy {
         if status < 300 && branch.status == REFUSED {
             return;
         }
-        // The caller, who ended nothing, is not to hear that it did (section 21.4.25).
+        // A caller that has not cancelled must not get a 487 (section 21.4.25).
         let status = if status == 487 && branch.timed_out && !cancelled { 408 } else { status };
-        // One whose time was up counts as timed out: the search went on without it, or does so now.
+        // A branch whose time was up counts as timed out: the search went on without it, or does so now.
         let was_given_up = branch.timed_out || branch.status >= 200;
         branch.status = status;
         if status < 300 {
-            // Every 2xx of an INVITE goes up, at once (step 5); of another request, the first.
+            // Each 2xx of an INVITE goes upstream at once (step 5); of another request, the first.
             if !context.answered || context.invite {
                 self.unanswered -= usize::from(!context.answered);
                 let first = !std::mem::replace(&mut context.answered, true);
@@ -100,7 +100,7 @@ impl Proxy {
         self.notice(id, refusal(status, by));
         let Some(context) = self.contexts.get_mut(id) else { return };
         if status >= 600 {
-            // No other branch shall answer (step 5); the rest is waited for.
+            // No other branch may answer (step 5); the proxy waits for the open ones.
             context.end_search();
             context.pending = context.pending.take().filter(|pending| pending.plan.goes_on());
             let text = strowger_message::status::reason(status);
@@ -117,7 +117,7 @@ impl Proxy {
         }
         let Some(context) = self.contexts.get_mut(id) else { return };
         if !context.is_waiting() && context.pending.is_none() && context.best.is_none() {
-            // The only answer there will be.
+            // No other answer will come.
             self.unanswered -= 1;
             context.answered = true;
             let (server, invite) = (context.server, context.invite);
@@ -138,8 +138,8 @@ impl Proxy {
         self.conclude(round, id);
     }
 
-    /// Refuses a 2xx to an INVITE: its branch counts as failed with [`REFUSED`], and no 2xx of it goes upstream any more. Its sender gets no
-    /// ACK, and ends the session itself (RFC 3261 section 13.3.1.4).
+    /// Refuses a 2xx to an INVITE: its branch counts as failed with 502, and no 2xx of it goes upstream any more. The callee gets
+    /// no ACK and ends the session itself (RFC 3261 section 13.3.1.4).
     pub fn refuse_answer(
         &mut self,
         round: &mut Round<'_>,
@@ -162,13 +162,13 @@ impl Proxy {
         });
     }
 
-    /// A branch that came to nothing: it counts as answered with `status` (section 16.9: 503 for one that
-    /// could not be sent, 408 for one without an answer).
+    /// Ends a failed branch, as if it had responded with `status` (section 16.9): 503 if its request could not be sent, 408 without an
+    /// answer.
     pub(super) fn branch_failed(&mut self, round: &mut Round<'_>, id: Id, client: ClientId, status: u16) {
         let Some(context) = self.contexts.get(id) else { return };
         let branch = context.branch_of(client).copied().unwrap_or_default();
         let forwarded_status = match status {
-            // Its copy by UDP is not sent any more.
+            // The copy by UDP is not sent any more.
             503 if branch.enlarged && context.cancelled => 487,
             status if branch.registered => best::of_user(status),
             status => best::upstream(status),
@@ -177,7 +177,7 @@ impl Proxy {
         self.branch_failed_as(round, id, client, (status, forwarded_status), local);
     }
 
-    /// `local`: the response of this server that stands for the branch.
+    /// Ends a failed branch. `local`: response of this server in place of one of the branch.
     fn branch_failed_as(
         &mut self,
         round: &mut Round<'_>,
@@ -212,7 +212,7 @@ impl Proxy {
         self.conclude(round, id);
     }
 
-    /// A branch of an INVITE has come to nothing; after a 2xx it has not.
+    /// Reports the end of a branch of an INVITE, unless it had a 2xx.
     fn branch_ended(&mut self, id: Id, client: ClientId) {
         let Some(context) = self.contexts.get(id).filter(|context| context.invite) else { return };
         let branch = context.branch_of(client).filter(|branch| !(200..300).contains(&branch.status));
@@ -221,8 +221,8 @@ impl Proxy {
         }
     }
 
-    /// Branches whose time is up and that answered nothing at all cannot be cancelled: they count as timed out (section
-    /// 16.8), so that the next candidates need not wait for timer B.
+    /// Ends branches whose time is up without any response. They cannot be cancelled, so they count as timed out (section 16.8), and the
+    /// next candidates need not wait for timer B.
     pub(super) fn silent_branches_failed(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         let mut silent: SmallVec<[Branch; 4]> = SmallVec::new();
@@ -244,8 +244,8 @@ impl Proxy {
         self.conclude(round, id);
     }
 
-    /// Targets that have answered nothing for as long as the plan allows are given up, each for the next address of its candidate; a phone that
-    /// rings after all is cancelled.
+    /// Ends targets without any response in the time of the plan, each in favour of the next address of its candidate. A phone that rings
+    /// later is cancelled.
     pub(super) fn end_silence(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         let invite = context.invite;
@@ -273,7 +273,7 @@ impl Proxy {
         self.conclude(round, id);
     }
 
-    /// A request that is no INVITE takes long: its sender hears that it arrived (RFC 4320 section 4.1).
+    /// Sends 100 for a slow request other than INVITE: its sender learns that it arrived (RFC 4320 section 4.1).
     pub(super) fn trying(&self, round: &mut Round<'_>, id: Id, server: ServerId) {
         let Some(context) = self.contexts.get(id) else { return };
         let mut sent = Vec::new();
@@ -295,8 +295,8 @@ impl Proxy {
         }
     }
 
-    /// Keeps the better one of this final response and what was best so far, and all challenges. Where the caller has no room for a
-    /// long one, what no response can do without.
+    /// Keeps the better one of this final response and the best so far, and all challenges. If the caller has no memory for a long
+    /// response, it keeps the mandatory header fields alone.
     fn remember(
         &mut self,
         id: Id,
@@ -346,7 +346,7 @@ impl Proxy {
         }
     }
 
-    /// When every branch has ended: the next targets, or the best response upstream.
+    /// Tries the next targets, or sends the best response upstream, when every branch has ended.
     fn conclude(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get(id) else { return };
         if context.answered || context.is_waiting() || context.is_choosing() {
@@ -358,7 +358,7 @@ impl Proxy {
         self.fail(round, id);
     }
 
-    /// The best response goes upstream.
+    /// Sends the best response upstream.
     pub(super) fn finish(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id).filter(|context| !context.answered) else { return };
         self.unanswered -= 1;
@@ -388,13 +388,13 @@ impl Proxy {
         round.tx.respond(round.now, server, status, range, round.out);
     }
 
-    /// Nothing goes upstream.
+    /// Ends the request without a response upstream.
     pub(super) fn abandon(&mut self, round: &mut Round<'_>, id: Id, server: ServerId) {
         self.notice(id, NoticeEvent::Abandoned);
         round.tx.abandon(round.now, server);
     }
 
-    /// `lines`: the Reason.
+    /// Cancels the other branches. `lines`: Reason header line.
     fn cancel_others(&mut self, round: &mut Round<'_>, id: Id, lines: &Arc<[u8]>) {
         let Some(context) = self.contexts.get(id) else { return };
         if context.others.is_some() {
@@ -403,10 +403,10 @@ impl Proxy {
     }
 }
 
-/// Status of a branch whose 2xx was refused. After such a response of its own a branch has no 2xx: the transaction absorbs it.
+/// Status of a branch whose 2xx was refused. After such a status, further 2xx of the branch are dropped.
 const REFUSED: u16 = 502;
 
-/// A branch that came to nothing.
+/// Returns the notice of a failed branch.
 const fn refusal(status: u16, target: Option<Target>) -> NoticeEvent {
     match status {
         408 => NoticeEvent::TimedOut { target },
@@ -414,12 +414,12 @@ const fn refusal(status: u16, target: Option<Target>) -> NoticeEvent {
     }
 }
 
-/// No Via is left when ours is taken off: the response goes no further (section 16.7 step 3).
+/// Tells whether no Via is left after ours is removed: the response goes no further (section 16.7 step 3).
 fn is_for_us_alone(response: &Message<'_>) -> bool {
     !response.has_several(Name::Via)
 }
 
-/// No client waits for a 408 of another request than INVITE any more (RFC 4320 section 4.2).
+/// Tells whether no client waits for this status any more: a 408 of a request other than INVITE (RFC 4320 section 4.2).
 fn is_too_late(status: u16, invite: bool) -> bool {
     status == 408 && !invite
 }

@@ -1,5 +1,4 @@
-//! One proxied request: its server transaction and the branches that it was forked to (the response
-//! context of RFC 3261 section 16).
+//! Response context of RFC 3261 section 16: a proxied request with its server transaction and its branches.
 
 use super::Policy;
 use super::contact::FromDevice;
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use strowger_message::Name;
 
-/// What a proxy remembers of one request. Small: an ended call holds two for 32 seconds.
+/// State of one proxied request. Small: an ended call holds two for 32 seconds.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ResponseContext {
     pub(super) server: ServerId,
@@ -22,99 +21,100 @@ pub(super) struct ResponseContext {
     /// Branches beyond the first.
     #[expect(clippy::box_collection, reason = "few requests fork: the others pay 8 bytes for it, not 24")]
     pub(super) others: Option<Box<Vec<Branch>>>,
-    /// Best final response so far, when several branches must be waited for.
+    /// Best final response so far, while other branches are open.
     pub(super) best: Option<Box<BestResponse>>,
-    /// The request and the targets not yet tried.
+    /// Request and targets not yet tried.
     pub(super) pending: Option<Box<Pending>>,
     pub(super) call_hash: u32,
-    /// Transactions of this context that still live, the server's included.
+    /// Live transactions of this context, the server transaction included.
     pub(super) live: u16,
     pub(super) invite: bool,
-    /// A request within a dialog whose next hop is the device itself: its response is the device's own.
+    /// Set for a request within a dialog whose next hop is the device itself: the response is the device's own.
     pub(super) direct: bool,
     pub(super) dialog: DialogUse,
     pub(super) cancelled: bool,
-    /// A final response went upstream.
+    /// Set after a final response went upstream.
     pub(super) answered: bool,
-    /// Of the proxy's user, for the notices; 0: it wants none.
+    /// [`super::Plan::context`] for the notices. 0: no notices.
     pub(super) user: u64,
-    /// What it was forwarded by. Bytes do not have it: read back, it goes on by what holds where it comes to.
+    /// Policy that the request was forwarded by. Not in the record: after a move, the policy of the new place applies.
     #[serde(skip)]
     pub(super) policy: Option<Arc<Policy>>,
-    /// When it was forwarded: the low bits of [`Now::mono`]. 0: the first sign of an answer went upstream. Its record has its age.
+    /// Low bits of [`Now::mono`] when the request was forwarded. 0: the first sign of an answer went upstream. The record has the age
+    /// instead.
     #[serde(skip)]
     pub(super) began: u32,
-    /// See [`super::Plan::session`].
+    /// Session interval, see [`super::Plan::session`].
     pub(super) session: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Branch {
     pub(super) client: Option<ClientId>,
-    /// What notices call it: no other branch of any request, as good as surely, and the same wherever it moves to.
+    /// Number in notices: random, practically unique among all branches, unchanged by moves.
     pub(super) number: u32,
-    /// The last status: 0 while there is none, below 200 while there is no final one.
+    /// Last status. 0: none yet; below 200: no final one yet.
     pub(super) status: u16,
-    /// Which of the pending candidates it serves, for its next address.
+    /// Position of its pending candidate, for the next address.
     pub(super) candidate: u16,
-    /// Its time was up, so we cancelled it: a 487 that answers this counts as a time-out.
+    /// Set when its time was up and it was cancelled: a 487 then counts as a time-out.
     pub(super) timed_out: bool,
-    /// See [`Candidate::watched`]. Bytes do not have it: what failed in one process is nothing to another.
+    /// See [`Candidate::watched`]. Not in the record: failures in one process do not concern another.
     #[serde(skip)]
     pub(super) watched: bool,
-    /// It went to a contact that registered here, by no Path: its responses are its own if no other element record-routed.
+    /// Set for a contact that registered here without Path: its responses are its own if no other element record-routed.
     pub(super) registered: bool,
     /// See [`Candidate::translated`].
     pub(super) translated: bool,
-    /// It goes by TCP for the size of the request alone, and the same target by UDP is next. Bytes do not have it.
+    /// Set if the size of the request alone led to TCP, and the same target by UDP is next. Not in the record.
     #[serde(skip)]
     pub(super) enlarged: bool,
 }
 
-/// The best final response so far, ready to go upstream: its top Via already taken off.
+/// Best final response so far, without our Via, ready to go upstream.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct BestResponse {
-    /// As it came, by which it is ranked.
+    /// Status as received; decides the rank.
     pub(super) status: u16,
-    /// As it goes upstream.
+    /// Status that goes upstream.
     pub(super) forwarded_status: u16,
     pub(super) bytes: Vec<u8>,
     /// Challenge lines of the other branches (section 16.7 step 7).
     pub(super) challenges: Vec<u8>,
 }
 
-/// What is needed to go on with further targets: the request as received.
+/// Received request and its further targets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pending {
     pub(super) request: Vec<u8>,
     pub(super) arrival: Arrival,
     pub(super) candidates: Vec<OwnedCandidate>,
-    /// The next group of candidates to try.
+    /// Position of the next group of candidates.
     pub(super) next: usize,
-    /// [`crate::Now::mono`] at which the group that rings now has rung long enough, if another one follows it or the user is asked; if it
-    /// is being asked, at which it has taken too long.
+    /// [`crate::Now::mono`] of the end of ringing for the current group, if another group follows or the user is asked. While the user is
+    /// asked: the end of the time for its decision.
     pub(super) until: u64,
-    /// At which a target that has said nothing is given up.
+    /// Moment at which silent targets are given up.
     pub(super) silent_until: Option<u64>,
     pub(super) plan: OwnedPlan,
-    /// What the user decides now.
+    /// Open question to the user.
     pub(super) asking: Asking,
-    /// [`Candidate::asks`] of the candidate that was tried last.
+    /// [`Candidate::asks`] of the last candidate tried.
     pub(super) chosen: Box<[u8]>,
-    /// Branches that targets may have which the user adds.
+    /// Branches reserved for targets that the user adds.
     pub(super) reserve: u16,
     pub(super) share: Share,
 }
 
-/// What the user of the proxy is asked about a request.
+/// Question to the user of the proxy about a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Asking {
-    /// Nothing.
+    /// No question.
     #[default]
     No,
-    /// All targets have failed: what becomes of it.
+    /// All targets have failed: the user decides about the failure.
     Failure,
-    /// Whether the next candidate is tried.
+    /// The user decides whether the next candidate is tried.
     Candidate,
 }
 
@@ -125,60 +125,58 @@ impl Asking {
 }
 
 impl Pending {
-    /// Each candidate, also those of plans for failures.
+    /// Returns each candidate, also those of plans for failures.
     fn waiting(&mut self) -> impl Iterator<Item = &mut OwnedCandidate> {
         let on_failure = self.plan.on_failure.iter_mut().flat_map(|plan| &mut plan.candidates);
         self.candidates.iter_mut().chain(on_failure)
     }
 }
 
-/// What each branch of a request takes along of what the whole may become.
+/// Limits of branches that each copy of a request carries.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Share {
-    /// Max-Breadth of each branch of the group that is tried now.
+    /// Max-Breadth of each branch of the current group.
     pub(super) breadth: u16,
-    /// Branches that what goes out may become when it comes back.
+    /// Further branches that a copy may become when it comes back.
     pub(super) left: u16,
 }
 
-/// A target of a request: where it goes and what changes on the way.
+/// Target of a request, and the changes of the request for it.
 #[derive(Clone, Debug, Default)]
 pub struct Candidate<'a> {
-    /// The Request-URI to write; none: as received.
+    /// Request-URI to write. None: as received.
     pub uri: Option<&'a [u8]>,
-    /// Those of some of the targets in place of it: other flows of one device, each registered with a Contact of its own (section 16.6
-    /// step 2).
+    /// Other Request-URIs for some of the targets: flows of one device, each registered with a Contact of its own (section 16.6 step 2).
     pub uris: &'a [(Target, &'a [u8])],
-    /// Route values to put on top: the Path of a binding, as received (RFC 3327).
+    /// Route values to put on top: Path of a binding, as received (RFC 3327).
     pub path: &'a [u8],
-    /// Addresses in order of trying: the next one when one fails or says 503 (RFC 3263 section 4.3).
+    /// Addresses in order of trial: the next one after a failure or a 503 (RFC 3263 section 4.3).
     pub targets: &'a [Target],
-    /// 0 to 1000. Equal ones are tried together, higher ones first.
+    /// Preference, 0 to 1000. Candidates of equal q are tried together, higher ones first.
     pub q: u16,
-    /// Header lines that go there besides, each with its line end.
+    /// Added header lines, each with its line end.
     pub add: &'a [u8],
-    /// Headers that do not go there. Those that routing, identity of the request, or its body, hang on stay all the same
-    /// ([`may_be_removed`]).
+    /// Removed header fields. Those for routing, identity of the request or its body stay all the same ([`may_be_removed`]).
     pub remove: &'a [Name],
-    /// Large requests are not moved to TCP: the device is reached this way and no other.
+    /// Set if large requests stay off TCP: the device is reached by these targets only.
     pub fixed: bool,
-    /// The device is not where its URI says, but where its messages came from: a translator stands between.
+    /// Set if the device is at the source of its messages and not at its URI: an address translator stands between.
     pub translated: bool,
-    /// Those of its targets that fail are told to the user ([`Proxy::failed_targets`](super::Proxy::failed_targets)).
+    /// Set if failed targets are reported to the user ([`Proxy::failed_targets`](super::Proxy::failed_targets)).
     pub watched: bool,
-    /// Whether the proxy leads the request there in place of its sender.
+    /// Choice of this target by the proxy in place of the sender.
     pub rerouting: Rerouting,
-    /// Not empty: the user is asked before it is tried, and gets these bytes of its own with the question ([`NoticeEvent::Choosing`]). Of the
-    /// first that is tried of all the user has no doubt, and is not asked. Candidates without a question behind one that has one belong
-    /// to it: they are passed over with it.
+    /// Question to the user before the trial: bytes that come back in [`NoticeEvent::Choosing`]. Empty: no question. The very first
+    /// candidate tried needs no question. Candidates without a question after one with a question belong to it, and are passed over
+    /// together with it.
     pub asks: &'a [u8],
 }
 
-/// Choice of a candidate by the proxy in place of the sender of a request. The Routes of the request stay behind then, and a strict router
+/// Choice of a candidate by the proxy in place of the sender of a request. The Routes of the request are removed then, and a strict router
 /// among them too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rerouting {
-    /// None: the request goes where it says itself.
+    /// No choice: the request goes where its Routes and its Request-URI lead.
     #[default]
     None,
     /// Next hop in place of the Request-URI.
@@ -207,23 +205,23 @@ pub(super) struct OwnedCandidate {
     translated: bool,
     #[serde(skip)]
     watched: bool,
-    /// TCP targets were put before UDP targets ([`OwnedCandidate::enlarge`]).
+    /// Set if TCP targets were put before UDP targets ([`OwnedCandidate::enlarge`]).
     #[serde(skip)]
     enlarged: bool,
     rerouting: Rerouting,
-    /// Empty: it is tried without a question.
+    /// Question to the user. Empty: none.
     pub(super) asks: Box<[u8]>,
-    /// How many of the targets were tried.
+    /// Number of targets tried.
     pub(super) tried: usize,
 }
 
 impl Candidate<'_> {
-    /// The Request-URI to write for this target.
+    /// Returns the Request-URI to write for this target.
     fn uri_for(&self, target: Target) -> Option<&[u8]> {
         uri_for(self.uris, target).or(self.uri)
     }
 
-    /// The copy of the request that goes to this target.
+    /// Returns the copy of the request for this target.
     pub(super) fn branch(&self, target: Target, share: Share, dialog: DialogUse) -> OutgoingBranch<'_> {
         OutgoingBranch {
             uri: self.uri_for(target),
@@ -243,7 +241,7 @@ impl Candidate<'_> {
 }
 
 impl OwnedCandidate {
-    /// The Request-URI to write for this target.
+    /// Returns the Request-URI to write for this target.
     fn uri_for(&self, target: Target) -> Option<&[u8]> {
         uri_for(&self.uris, target).or(self.uri.as_deref())
     }
@@ -267,7 +265,7 @@ impl OwnedCandidate {
         }
     }
 
-    /// The copy of the request that goes to this target.
+    /// Returns the copy of the request for this target.
     pub(super) fn branch(&self, target: Target, share: Share, dialog: DialogUse) -> OutgoingBranch<'_> {
         OutgoingBranch {
             uri: self.uri_for(target),
@@ -285,7 +283,7 @@ impl OwnedCandidate {
         }
     }
 
-    /// Puts a TCP target before each UDP target for which `tcp` has one, unless it is among the targets.
+    /// Puts a TCP target before each UDP target for which `tcp` returns one, unless it is among the targets.
     pub(super) fn enlarge(&mut self, tcp: impl Fn(Target) -> Option<Target>) {
         let is_there =
             |added: &Target| self.targets.iter().any(|t| (t.transport, t.address) == (added.transport, added.address));
@@ -295,7 +293,7 @@ impl OwnedCandidate {
         self.targets = targets;
     }
 
-    /// Whether this target, which is being tried, stands before the same one by UDP for the size of the request.
+    /// Tells whether this current target was put before the same address by UDP because of the size of the request.
     fn is_enlarged(&self, target: Target) -> bool {
         let is_same = |next: &Target| next.transport == Transport::Udp && next.address == target.address;
         self.enlarged && target.transport == Transport::Tcp && self.targets.get(self.tried).is_some_and(is_same)
@@ -305,13 +303,13 @@ impl OwnedCandidate {
         self.targets.iter_mut().chain(self.uris.iter_mut().map(|(target, _)| target))
     }
 
-    /// Bytes of its URIs, its Path, its lines and its question.
+    /// Returns the bytes of URIs, Path, lines and question.
     pub(super) fn texts(&self) -> usize {
         let uris: usize = self.uris.iter().map(|(_, uri)| uri.len()).sum();
         self.uri.as_ref().map_or(0, Vec::len) + uris + self.path.len() + self.add.len() + self.asks.len()
     }
 
-    /// Memory that it takes while it waits for its turn.
+    /// Returns the memory that the waiting candidate takes.
     pub(super) fn memory(&self) -> usize {
         size_of::<Self>()
             + self.texts()
@@ -321,7 +319,7 @@ impl OwnedCandidate {
     }
 }
 
-/// Whether a candidate may do without this header.
+/// Tells whether a candidate may remove this header field.
 pub const fn may_be_removed(name: Name) -> bool {
     !matches!(
         name,
@@ -349,18 +347,18 @@ fn uri_for<U: AsRef<[u8]>>(uris: &[(Target, U)], target: Target) -> Option<&[u8]
 }
 
 impl ResponseContext {
-    /// Milliseconds from when it was forwarded, for the first response that tells its sender of an answer; none for others.
+    /// Returns the milliseconds since the request was forwarded, once: for the first response that shows the sender a sign of an answer.
     pub(super) fn first_sign(&mut self, now: Now) -> Option<u32> {
         let began = std::mem::take(&mut self.began);
         (began != 0).then(|| (now.mono as u32).wrapping_sub(began))
     }
 
-    /// It was forwarded so many milliseconds ago; `None`: the first sign of an answer went upstream.
+    /// Sets the age of the request in milliseconds. None: the first sign of an answer went upstream.
     pub(super) fn forwarded_before(&mut self, now: Now, age: Option<u32>) {
         self.began = age.map_or(0, |age| (now.mono as u32).wrapping_sub(age).max(1));
     }
 
-    /// Whether a response of this branch comes from the device that its Contact names.
+    /// Tells whether a response of this branch comes from the device that its Contact names.
     pub(super) fn device(&self, branch: &Branch) -> FromDevice {
         match (self.direct, branch.registered || branch.translated) {
             (true, _) => FromDevice::Yes,
@@ -369,19 +367,19 @@ impl ResponseContext {
         }
     }
 
-    /// What its user is asked when every target so far has failed: 408 where none has answered.
+    /// Returns the notice that every target so far has failed, with status 408 if none has answered.
     pub(super) fn failing(&self) -> NoticeEvent {
         let status = self.failed_with();
         let plan = self.pending.as_ref().and_then(|pending| pending.plan.question(status));
         NoticeEvent::Failing { server: self.server, status, plan }
     }
 
-    /// Its user is asked whether the next candidate is tried.
+    /// Tells whether the user decides about the next candidate now.
     pub(super) fn is_choosing(&self) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.asking == Asking::Candidate)
     }
 
-    /// What its user is asked now.
+    /// Returns the open question to the user.
     pub(super) fn question(&self) -> Option<NoticeEvent> {
         let pending = self.pending.as_ref()?;
         match pending.asking {
@@ -395,7 +393,7 @@ impl ResponseContext {
         }
     }
 
-    /// The status of the best response so far; 408 where no target has answered.
+    /// Returns the status of the best response so far; 408 if no target has answered.
     pub(super) fn failed_with(&self) -> u16 {
         self.best.as_ref().map_or(408, |best| best.forwarded_status)
     }
@@ -416,7 +414,7 @@ impl ResponseContext {
         self.branches_mut().find(|b| b.client == Some(client))
     }
 
-    /// Puts a new branch in the place of an unused first one, or behind the others.
+    /// Puts a new branch into an unused first place, or behind the others.
     pub(super) fn add(&mut self, branch: Branch) {
         if self.first.client.is_none() && self.first.status == 0 {
             self.first = branch;
@@ -426,7 +424,7 @@ impl ResponseContext {
         self.live += 1;
     }
 
-    /// Until when the group that rings now may do so; none if no candidate waits for its end.
+    /// Returns the end of ringing for the current group; none if no candidate waits for it.
     pub(super) fn ring_end(&self) -> Option<u64> {
         let is_bounded = |pending: &Pending| {
             pending.next < pending.candidates.len() || pending.plan.goes_on() || pending.plan.ring_ends
@@ -435,24 +433,24 @@ impl ResponseContext {
         (!self.answered && !self.cancelled && (self.invite || pending.asking.is_any())).then_some(pending.until)
     }
 
-    /// Until when targets may say nothing; none if all have said something, or that is not bounded.
+    /// Returns the end of the time for silent targets; none if all have responded, or the plan has no bound.
     pub(super) fn silent_until(&self) -> Option<u64> {
         let until = self.pending.as_ref()?.silent_until?;
         let is_silent = |branch: &Branch| branch.client.is_some() && branch.status == 0;
         (!self.answered && !self.cancelled && self.branches().any(is_silent)).then_some(until)
     }
 
-    /// The moments that it waits for.
+    /// Returns the moments that the context waits for.
     pub(super) fn untils_mut(&mut self) -> impl Iterator<Item = &mut u64> {
         self.pending.iter_mut().flat_map(|pending| std::iter::once(&mut pending.until).chain(&mut pending.silent_until))
     }
 
-    /// Each target that waits for its turn, or for a failure.
+    /// Returns each target of a waiting candidate or of a plan for failures.
     pub(super) fn waiting_targets_mut(&mut self) -> impl Iterator<Item = &mut Target> {
         self.pending.iter_mut().flat_map(|pending| pending.waiting()).flat_map(OwnedCandidate::targets_mut)
     }
 
-    /// No further target is tried.
+    /// Ends the search: no further target is tried.
     pub(super) fn end_search(&mut self) {
         if let Some(pending) = &mut self.pending {
             pending.candidates.truncate(pending.next);
@@ -462,7 +460,7 @@ impl ResponseContext {
         }
     }
 
-    /// Branches without a final response, of all or of this one, are cancelled since their time is up.
+    /// Marks branches without a final response as timed out: all, or the branch of this client.
     pub(super) fn time_out(&mut self, client: Option<ClientId>) {
         let is_meant = |branch: &&mut Branch| client.is_none_or(|client| branch.client == Some(client));
         for branch in self.branches_mut().filter(is_meant).filter(|branch| branch.status < 200) {

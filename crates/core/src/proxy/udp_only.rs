@@ -1,7 +1,7 @@
-//! Peers that a large request reaches by UDP alone (RFC 3261 section 18.1.1).
+//! Peers that a large request reaches by UDP only (RFC 3261 section 18.1.1).
 //!
-//! A request that is too large for UDP goes by TCP first. Where the peer takes no TCP connection, it goes by UDP: at once after a refusal,
-//! and after a short wait where the peer drops the SYN. This table remembers such addresses, so that the wait is not for every request.
+//! A request that is too large for UDP goes by TCP first. If the peer takes no TCP connection, the request goes by UDP: at once after a
+//! refusal, after a short wait if the peer drops the SYN. This table remembers such addresses, so that only the first request waits.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 pub struct UdpOnly {
     addresses: Mutex<Addresses>,
-    /// While there are none, a look costs one load.
+    /// Number of addresses. While it is 0, a look-up costs one load.
     held: AtomicUsize,
 }
 
@@ -34,12 +34,12 @@ impl UdpOnly {
     /// Addresses at most. A further one takes the place of the oldest.
     pub const MOST: usize = 4_096;
 
-    /// Whether TCP failed at this address lately.
+    /// Tells whether TCP failed at this address lately.
     pub fn holds(&self, address: SocketAddr, now: u64) -> bool {
         self.held() > 0 && self.addresses().until.get(&address).is_some_and(|until| *until > now)
     }
 
-    /// TCP has failed at this address. Returns whether that was not known.
+    /// Notes that TCP has failed at this address. Returns true if this is news.
     pub fn insert(&self, address: SocketAddr, now: u64) -> bool {
         let mut addresses = self.addresses();
         addresses.expire(now);
@@ -57,12 +57,12 @@ impl UdpOnly {
         true
     }
 
-    /// How many addresses it holds.
+    /// Returns the number of addresses.
     pub fn held(&self) -> usize {
         self.held.load(Relaxed)
     }
 
-    /// Forgets the addresses whose time is over, and gives their memory back.
+    /// Drops expired addresses, and frees spare memory.
     pub fn tidy(&self, now: u64) {
         if self.held() == 0 {
             return;

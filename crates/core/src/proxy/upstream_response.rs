@@ -21,7 +21,7 @@ pub(super) struct SenderFacts {
     sent: (Option<Target>, bool),
     /// Address that the response is sent to.
     receiver: IpAddr,
-    /// See [`super::Plan::session`].
+    /// Session interval, see [`super::Plan::session`].
     session: u32,
 }
 
@@ -45,7 +45,7 @@ impl SenderFacts {
 }
 
 impl Proxy {
-    /// Writes the response for the next hop upstream: without our Via, with this status, and with proofs of its sender's place.
+    /// Writes the response for the next hop upstream: without our Via, with this status, with the route token and seal of its sender.
     pub(super) fn write_upstream(
         &mut self,
         now: Now,
@@ -62,7 +62,7 @@ impl Proxy {
                 text.push(b' ');
                 text.extend_from_slice(strowger_message::status::reason(status).as_bytes());
             });
-            // When that next hop can be asked again says nothing of this server.
+            // Retry-After of that next hop does not apply to this server.
             for line in response.index().lines_of(Name::RetryAfter) {
                 self.edit.remove(line.start as usize..line.end as usize);
             }
@@ -88,7 +88,7 @@ impl Proxy {
             }
         }
         if facts.session > 0 && (200..300).contains(&status) && !response.has(Name::SessionExpires) {
-            // The callee knows no session timer: the caller refreshes alone (RFC 4028 section 8.2).
+            // The callee has no session timer: the caller refreshes alone (RFC 4028 section 8.2).
             self.edit.insert(response.index().headers_end(), |text| {
                 text.extend_from_slice(b"Session-Expires: ");
                 text.extend_from_slice(itoa::Buffer::new().format(facts.session).as_bytes());
@@ -100,7 +100,7 @@ impl Proxy {
         from..out.len()
     }
 
-    /// Writes the route token that leads to the callee over the one that leads to the caller, in each Record-Route of ours.
+    /// Replaces the route token that leads to the caller by the one that leads to the callee, in each Record-Route of ours.
     fn renew_route_tokens(
         &mut self,
         response: &Message<'_>,
@@ -126,7 +126,7 @@ impl Proxy {
         self.edit = edit;
     }
 
-    /// A response of our own to the request that was sent (our Via on top of it).
+    /// Returns our own response to a request that was sent with our Via on top.
     pub(super) fn local_response(&self, sent: &[u8], status: u16) -> Option<Vec<u8>> {
         let mut index = Index::new();
         index.parse(sent, &Limits::UNLIMITED).ok()?;
@@ -138,7 +138,7 @@ impl Proxy {
         self.respond_to(&received, status)
     }
 
-    /// A response of our own to a request as it was received.
+    /// Returns our own response to a request as received.
     pub(super) fn respond_to(&self, request: &[u8], status: u16) -> Option<Vec<u8>> {
         let mut index = Index::new();
         index.parse(request, &Limits::UNLIMITED).ok()?;
@@ -151,14 +151,14 @@ impl Proxy {
     }
 }
 
-/// Status code and reason of a response, without the line end.
+/// Returns the range of status code and reason phrase, without the line end.
 fn status_range(response: &Message<'_>) -> std::ops::Range<usize> {
     let end = response.range_of(response.reason()).end;
     let code = response.bytes()[..end].iter().position(|&b| b == b' ').map_or(end, |n| n + 1);
     code..end
 }
 
-/// A response with the header fields alone that every response has (RFC 3261 section 8.2.6.2).
+/// Returns the response with its mandatory header fields alone (RFC 3261 section 8.2.6.2).
 pub(super) fn without_extras(response: &[u8]) -> Vec<u8> {
     let (mut index, mut bytes) = (Index::new(), Vec::new());
     if index.parse(response, &Limits::UNLIMITED).is_ok() {

@@ -1,4 +1,4 @@
-//! The header lines of a registrar's answers.
+//! Header lines of a registrar's responses.
 
 use strowger_message::Message;
 use strowger_message::header::Date;
@@ -9,9 +9,8 @@ use super::{ExistingBinding, Refusal, Registrar};
 use crate::Now;
 
 impl Registrar {
-    /// The header lines of the 200 to the REGISTER decided on last: every contact with the time that it has left, Date,
-    /// Path and Service-Route (RFC 3261 section 10.3 step 8, RFC 3327 section 5.3, RFC 3608 section 6). `message` and
-    /// `current` are those that were decided on.
+    /// Writes the header lines of the 200 to the last decided REGISTER: each contact with its remaining time, Date, Path and Service-Route
+    /// (RFC 3261 section 10.3 step 8, RFC 3327 section 5.3, RFC 3608 section 6). `message` and `current` are those of the decision.
     pub fn write_ok(&self, now: Now, message: &Message<'_>, current: &[ExistingBinding<'_>], out: &mut Vec<u8>) {
         for (binding, change) in current.iter().zip(&self.changes) {
             if *change == Change::Keep {
@@ -44,7 +43,7 @@ impl Registrar {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The header lines that go with a refusal of the REGISTER decided on last.
+    /// Writes the header lines of a refusal of the last decided REGISTER.
     pub fn write_refusal(&self, refusal: Refusal, out: &mut Vec<u8>) {
         match refusal {
             Refusal::IntervalTooBrief(seconds) => {
@@ -63,7 +62,7 @@ fn line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// One Contact line. Seconds are rounded up, so that a fresh binding shows what was granted.
+/// Writes one Contact line. Seconds are rounded up, so that a fresh binding shows the granted time.
 fn contact(now: Now, binding: &ExistingBinding<'_>, out: &mut Vec<u8>) {
     let seconds = binding.expires_at.saturating_sub(now.mono).div_ceil(1000);
     out.extend_from_slice(b"Contact: <");

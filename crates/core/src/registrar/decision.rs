@@ -1,4 +1,4 @@
-//! What a REGISTER changes.
+//! Decision about a REGISTER: changes of bindings, or a refusal.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -10,76 +10,76 @@ use strowger_message::{Message, Name, Uri};
 use super::{PathRule, RegistrarSettings};
 use crate::Now;
 
-/// A binding that the address-of-record has now.
+/// Current binding of the address-of-record.
 #[derive(Clone, Copy, Debug)]
 pub struct ExistingBinding<'a> {
-    /// The contact's URI, without angle brackets.
+    /// URI of the contact, without angle brackets.
     pub uri: &'a [u8],
-    /// Of the REGISTER that made or last refreshed it.
+    /// Call-ID of the REGISTER that made or last refreshed it.
     pub call_id: &'a [u8],
     /// CSeq number of that REGISTER.
     pub cseq: u32,
-    /// Milliseconds of [`Now::mono`], which no step of the system's clock moves; one whose time has passed counts as gone.
+    /// End in milliseconds of [`Now::mono`], which steps of the system's clock do not affect. A binding past its end counts as gone.
     pub expires_at: u64,
-    /// Thousandths.
+    /// Preference in thousandths.
     pub q: Option<u16>,
-    /// `+sip.instance` without its quotes; empty: none.
+    /// `+sip.instance` without its quotes. Empty: none.
     pub instance: &'a [u8],
-    /// 0: none.
+    /// Flow number. 0: none.
     pub reg_id: u32,
-    /// Its connection is gone, and nothing else leads to it: it gives way to contacts that can be reached.
+    /// Set if its connection is gone, and it has no other address: it gives way to reachable contacts.
     pub unreachable: bool,
-    /// Its REGISTER came from another host than this one.
+    /// Set if its REGISTER came from another host than the current one.
     pub elsewhere: bool,
 }
 
-/// A binding to make, or to put in the place of another.
+/// New binding, or replacement of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upsert {
-    /// Index of the binding that it replaces.
+    /// Index of the replaced binding.
     pub replaces: Option<usize>,
-    /// Where the contact's URI stands in the message.
+    /// Range of the contact's URI in the message.
     pub uri: Range<usize>,
-    /// Where `+sip.instance` stands in the message, without its quotes; empty: none.
+    /// Range of `+sip.instance` in the message, without its quotes. Empty: none.
     pub instance: Range<usize>,
-    /// 0: none.
+    /// Flow number. 0: none.
     pub reg_id: u32,
-    /// Thousandths.
+    /// Preference in thousandths.
     pub q: Option<u16>,
-    /// Milliseconds of [`Now::mono`].
+    /// End in milliseconds of [`Now::mono`].
     pub expires_at: u64,
 }
 
-/// What a REGISTER that is granted comes to.
+/// Result of a granted REGISTER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// No Contact: the bindings are asked for (RFC 3261 section 10.2.3).
+    /// No Contact: a query for the bindings (RFC 3261 section 10.2.3).
     Fetch,
-    /// Nothing to do: a retransmission, or the removal of what is not there.
+    /// Nothing to do: a retransmission, or the removal of an absent contact.
     Unchanged,
-    /// There are removals or upserts.
+    /// Removals or upserts.
     Changed,
 }
 
-/// Why a REGISTER changes nothing; its header lines are written by [`Registrar::write_refusal`].
+/// Reason to refuse a REGISTER; [`Registrar::write_refusal`] writes its header lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// 400, with the reason for the log.
     BadRequest(&'static str),
     /// 403: more contacts than [`RegistrarSettings::max_contacts`].
     TooManyContacts,
-    /// 420: it requires what the registrar does not support (section 8.2.2.3).
+    /// 420: it requires an extension that the registrar does not support (section 8.2.2.3).
     BadExtension,
-    /// 421: it has a Path that the phone does not say to support.
+    /// 421: it has a Path, but its phone does not declare support for Path.
     PathNotSupported,
-    /// 423: shorter than so many seconds.
+    /// 423: the interval is shorter than this many seconds.
     IntervalTooBrief(u32),
-    /// 500: a later request of the same Call-ID has already been served (section 10.3 step 7).
+    /// 500: a later request of the same Call-ID was already served (section 10.3 step 7).
     OutOfOrder,
 }
 
 impl Refusal {
-    /// The status code of the response: 4xx, or 500.
+    /// Returns the status code of the response: 4xx, or 500.
     pub const fn status(self) -> u16 {
         match self {
             Self::BadRequest(_) => 400,
@@ -91,7 +91,7 @@ impl Refusal {
         }
     }
 
-    /// Why, in lower case, for a log or a reason phrase.
+    /// Returns the reason in lower case, for a log or a reason phrase.
     pub const fn text(self) -> &'static str {
         match self {
             Self::BadRequest(why) => why,
@@ -104,17 +104,17 @@ impl Refusal {
     }
 }
 
-/// What becomes of a current binding.
+/// Change of a current binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Keep,
     Remove,
     Replace,
-    /// Its time had passed before.
+    /// Expired before the request.
     Gone,
 }
 
-/// Decides on REGISTER requests. Keeps its lists between requests, so that it allocates nothing once warm.
+/// Registrar: decides about REGISTER requests. It keeps its lists between requests, so that it allocates nothing once warm.
 #[derive(Debug, Default)]
 pub struct Registrar {
     pub(super) settings: Arc<RegistrarSettings>,
@@ -125,28 +125,28 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    /// Decides by these; of bindings it knows only what each request comes with.
+    /// Creates a registrar with these settings. It stores no bindings: each request comes with them.
     pub fn new(settings: RegistrarSettings) -> Self {
         Self { settings: Arc::new(settings), ..Self::default() }
     }
 
-    /// What is decided from now on is decided by these settings.
+    /// Sets the settings of later decisions.
     pub fn set_settings(&mut self, settings: &Arc<RegistrarSettings>) {
         if !Arc::ptr_eq(&self.settings, settings) {
             self.settings = settings.clone();
         }
     }
 
-    /// Those by which the next REGISTER is decided.
+    /// Returns the settings of the next decision.
     pub fn settings(&self) -> &RegistrarSettings {
         &self.settings
     }
 
-    /// What is to be done about a REGISTER for the address-of-record that has the bindings `current`. That the request
-    /// is for this registrar and its sender may change these bindings (steps 1 and 3 to 5) was found out before.
+    /// Decides about a REGISTER for the address-of-record with the bindings `current`. The caller has verified that the request is for this
+    /// registrar, and that its sender may change these bindings (steps 1 and 3 to 5).
     ///
     /// # Errors
-    /// Why nothing is done; then there are neither removals nor upserts.
+    /// The reason to refuse; then there are neither removals nor upserts.
     pub fn decide(
         &mut self,
         now: Now,
@@ -161,17 +161,17 @@ impl Registrar {
         decided
     }
 
-    /// Indices of the bindings to remove.
+    /// Returns the indices of bindings to remove.
     pub fn removals(&self) -> impl Iterator<Item = usize> + '_ {
         self.changes.iter().enumerate().filter(|(_, f)| **f == Change::Remove).map(|(i, _)| i)
     }
 
-    /// The bindings to make or replace.
+    /// Returns the bindings to make or replace.
     pub fn upserts(&self) -> &[Upsert] {
         &self.upserts
     }
 
-    /// The Path to keep with every upsert, values joined with commas (RFC 3327 section 5.3); empty: none.
+    /// Returns the Path of every upsert, values joined with commas (RFC 3327 section 5.3). Empty: none.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
@@ -185,7 +185,7 @@ impl Registrar {
             return Ok(Outcome::Fetch);
         }
         let order = Order::of(message)?;
-        // What does not fit 32 bits is malformed (RFC 4475 section 3.1.2.4).
+        // A number of more than 32 bits is malformed (RFC 4475 section 3.1.2.4).
         let expires = message.expires().map_err(|_| Refusal::BadRequest("malformed Expires"))?;
         if message.contact_star() {
             self.remove_all(expires, &order, current)?;
@@ -204,11 +204,11 @@ impl Registrar {
     }
 }
 
-/// So many times as many contacts as an address-of-record may have can stand in one request: those of a phone that removes
-/// all and makes as many are twice as many.
+/// Maximum contacts of one request, as a multiple of the contacts of an address-of-record. A phone that replaces all its contacts needs
+/// twice as many.
 const ASKED_PER_KEPT: usize = 4;
 
-/// Where a request stands among the others of its Call-ID.
+/// Position of a request among those of its Call-ID.
 struct Order<'a> {
     call_id: &'a [u8],
     cseq: u32,
@@ -221,21 +221,21 @@ impl<'a> Order<'a> {
         Ok(Self { call_id, cseq })
     }
 
-    /// Against the request that made or refreshed `binding`; of another Call-ID, every request is newer (section 10.3).
+    /// Compares with the request that made or refreshed `binding`; with another Call-ID, every request is newer (section 10.3).
     fn against(&self, binding: &ExistingBinding<'_>) -> Ordering {
         if self.call_id == binding.call_id { self.cseq.cmp(&binding.cseq) } else { Ordering::Greater }
     }
 }
 
-/// Whether a first hop can keep a flow of the device alive (RFC 5626 section 6): another proxy, or this server for streams, since it
-/// knows no STUN.
+/// Tells whether a first hop can keep a flow of the device alive (RFC 5626 section 6): another proxy, or this server for streams, since it
+/// has no STUN.
 fn may_keep_flows(message: &Message<'_>) -> bool {
     let by_stream = || message.via().is_ok_and(|via| !via.is_transport(b"UDP"));
     message.has_several(Name::Via) || by_stream()
 }
 
 impl Registrar {
-    /// Require and Path: section 8.2.2.3, RFC 3327 section 5.3.
+    /// Reads Require and Path: section 8.2.2.3, RFC 3327 section 5.3.
     fn extensions(&mut self, message: &Message<'_>) -> Result<(), Refusal> {
         self.unsupported.clear();
         self.path.clear();
@@ -257,8 +257,8 @@ impl Registrar {
         if self.settings.path == PathRule::Ignore || !message.has(Name::Path) {
             return Ok(());
         }
-        let said = || message.supports(b"path") || message.require().flatten().any(|t| t.is(b"path"));
-        if self.settings.path == PathRule::Demand && !said() {
+        let is_declared = || message.supports(b"path") || message.require().flatten().any(|t| t.is(b"path"));
+        if self.settings.path == PathRule::Demand && !is_declared() {
             return Err(Refusal::PathNotSupported);
         }
         for hop in message.paths() {
@@ -271,7 +271,7 @@ impl Registrar {
         Ok(())
     }
 
-    /// `Contact: *` (section 10.2.2, step 6 of section 10.3).
+    /// Handles `Contact: *` (section 10.2.2, step 6 of section 10.3).
     fn remove_all(
         &mut self,
         expires: Option<u32>,
@@ -292,9 +292,8 @@ impl Registrar {
         Ok(())
     }
 
-    /// So many contacts too many: those that cannot be reached go, then those of a device that registers another one now, the first
-    /// of `current` first. A browser that is loaded again, and a telephone that starts again, has a new contact each time, and
-    /// never says that the old one ended.
+    /// Removes `more` contacts in excess: first unreachable ones, then those of a device that registers another one now, in the order of
+    /// `current`. A browser or a phone has a new contact after each restart, and never removes the old one.
     fn make_room(&mut self, mut more: usize, bytes: &[u8], current: &[ExistingBinding<'_>]) -> Result<(), Refusal> {
         let upserts = &self.upserts;
         let is_renewed = |binding: &ExistingBinding<'_>| {
@@ -314,7 +313,7 @@ impl Registrar {
         if more > 0 { Err(Refusal::TooManyContacts) } else { Ok(()) }
     }
 
-    /// Each contact in turn (step 7 of section 10.3).
+    /// Handles each contact in turn (step 7 of section 10.3).
     fn contacts(
         &mut self,
         now: Now,
@@ -324,16 +323,16 @@ impl Registrar {
         current: &[ExistingBinding<'_>],
     ) -> Result<(), Refusal> {
         let mut flows = 0;
-        // The URIs of `current`, read when the first contact has not the very same text as one of them.
+        // The URIs of `current`, parsed only when a contact has the exact text of none of them.
         let mut known = Vec::new();
         let outbound = message.supports(b"outbound") || message.require().flatten().any(|tag| tag.is(b"outbound"));
         let most = self.settings.max_contacts.saturating_mul(ASKED_PER_KEPT);
         for (n, contact) in message.contacts().enumerate() {
-            // Each is compared with all that there are.
+            // Each contact is compared with all bindings, so their number is bounded.
             if n >= most {
                 return Err(Refusal::TooManyContacts);
             }
-            // A * beside others ends here too: it is no contact.
+            // A * beside other contacts ends here too: it is no contact.
             let contact =
                 RequestedContact::of(&contact.map_err(|_| Refusal::BadRequest("malformed Contact"))?.value, outbound);
             flows += usize::from(contact.reg_id != 0);
@@ -352,14 +351,14 @@ impl Registrar {
             {
                 match order.against(&current[i]) {
                     Ordering::Less => return Err(Refusal::OutOfOrder),
-                    // The same request once more, unless it asks for something else.
+                    // A repetition of the same request, unless it asks for something else.
                     Ordering::Equal if granted > 0 && contact.q == current[i].q => continue,
                     Ordering::Equal => return Err(Refusal::OutOfOrder),
                     Ordering::Greater => (),
                 }
                 self.changes[i] = if granted == 0 { Change::Remove } else { Change::Replace };
             }
-            // The same contact twice in one request: the later one holds.
+            // The same contact twice in one request: the later one counts.
             let bytes = message.bytes();
             self.upserts.retain(|u| match found {
                 Some(_) => u.replaces != found,
@@ -376,7 +375,7 @@ impl Registrar {
                     q: contact.q,
                     expires_at: now.mono + u64::from(granted) * 1000,
                 });
-                // Each further one would be compared with all of them.
+                // Each further contact would be compared with all of them.
                 if self.upserts.iter().filter(|u| u.replaces.is_none()).count() > self.settings.max_contacts {
                     return Err(Refusal::TooManyContacts);
                 }
@@ -386,7 +385,7 @@ impl Registrar {
     }
 }
 
-/// A contact of the request.
+/// Contact of the request.
 #[derive(Clone, Copy)]
 struct RequestedContact<'a> {
     text: &'a [u8],
@@ -398,7 +397,7 @@ struct RequestedContact<'a> {
 }
 
 impl<'a> RequestedContact<'a> {
-    /// `outbound`: the phone supports RFC 5626, without which reg-id means nothing (its section 6).
+    /// Reads a contact. `outbound`: the phone supports RFC 5626; without it, reg-id has no meaning (its section 6).
     fn of(contact: &Contact<'a>, outbound: bool) -> Self {
         Self {
             text: contact.uri_text,
@@ -410,14 +409,14 @@ impl<'a> RequestedContact<'a> {
         }
     }
 
-    /// The binding that it is about. A flow is known by instance and number (RFC 5626 section 6), anything else, and
-    /// a flow that was bound before without them, by URI. Of two devices that have one private address in two networks each has
-    /// its own.
+    /// Finds the binding of this contact. A flow is identified by instance and number (RFC 5626 section 6). Any other contact is identified
+    /// by URI, and so is a flow that was bound before without them. Two devices with the same private address in two networks have separate
+    /// bindings.
     fn find<'c>(&self, current: &[ExistingBinding<'c>], known: &mut Vec<Option<Uri<'c>>>) -> Option<usize> {
         let flow = |c: &ExistingBinding<'_>| self.is_flow(c.instance, c.reg_id);
         let by_uri = |c: &ExistingBinding<'_>| !self.both_flows(c.instance, c.reg_id) && !self.is_of_another_device(c);
         let same_text = |c: &ExistingBinding<'_>| by_uri(c) && self.text == c.uri;
-        // Most refreshes come with the very same text.
+        // Most refreshes have the exact same text.
         let found = current.iter().position(flow).or_else(|| current.iter().position(same_text));
         found.or_else(|| {
             if known.is_empty() {

@@ -1,11 +1,11 @@
-//! The registrar (RFC 3261 section 10.3) with Path (RFC 3327), Service-Route (RFC 3608) and the binding identity of
-//! RFC 5626: a pure decision. What a REGISTER would change comes out as a plan; the keeper of the bindings carries it out.
+//! Registrar (RFC 3261 section 10.3) with Path (RFC 3327), Service-Route (RFC 3608) and the binding identity of RFC 5626. It only decides:
+//! the changes of a REGISTER are a plan, which the keeper of the bindings executes.
 //!
-//! 1. [`Registrar::decide`] with the bindings that the address-of-record has now: a plan, or a [`Refusal`];
-//! 2. the caller carries out [`Registrar::removals`] and [`Registrar::upserts`], all or none of them;
-//! 3. [`Registrar::write_ok`] writes the header lines of the 200, for as long as the next `decide` has not been called.
+//! 1. [`Registrar::decide`] with the current bindings of the address-of-record returns a plan, or a [`Refusal`];
+//! 2. the caller executes [`Registrar::removals`] and [`Registrar::upserts`], all or none of them;
+//! 3. [`Registrar::write_ok`] writes the header lines of the 200, until the next call of `decide`.
 //!
-//! Equal requests at equal times give equal answers, so that a registrar may answer without a transaction.
+//! Equal requests at equal times get equal answers, so a registrar may answer without a transaction.
 
 mod answer;
 mod decision;

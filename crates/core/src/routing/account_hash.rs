@@ -1,15 +1,15 @@
-//! Account of a party, as a route token states it.
+//! Account of a party, as stated by a route token.
 //!
-//! A sender chooses its From, and may change it within a dialog (RFC 4916). So a route token states the account that the server wrote it for.
-//! When that account is removed, the token opens nothing more, with any From.
+//! A sender chooses its From, and may change it within a dialog (RFC 4916). So a route token states the account that the server wrote it
+//! for. After the removal of that account the token is invalid, with any From.
 
 use super::place::plain;
 use crate::siphash::{SipKey, Strong};
 use serde::{Deserialize, Serialize};
 use strowger_message::Uri;
 
-/// Keyed hash of the address-of-record of an account, in four bytes. Two accounts with one hash share the end of their tokens: a party that
-/// still has an account then shows its password.
+/// Keyed hash of the address-of-record of an account, in four bytes. If two accounts have the same hash, the removal of one invalidates the
+/// tokens of both; the other party then authenticates again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AccountHash(u32);
 
@@ -29,7 +29,7 @@ impl AccountHash {
     }
 }
 
-/// Key of the hashes of accounts. Servers with the same secret have the same.
+/// Key of the hashes of accounts, the same on all servers with one secret.
 #[derive(Clone, Copy)]
 pub(super) struct AccountKey(SipKey);
 
@@ -44,12 +44,12 @@ impl AccountKey {
         Self(SipKey::derive(secret, b"strowger record-route account"))
     }
 
-    /// Hash of a user name and a domain as the database has them.
+    /// Returns the hash of a user name and a domain as stored in the database.
     pub(super) fn of_user(&self, name: &[u8], domain: &[u8]) -> AccountHash {
         self.hash(|hash| hash.part(name), domain)
     }
 
-    /// Hash of the user that a URI names in this domain; [`AccountHash::NONE`] if it names none.
+    /// Returns the hash of the user that a URI names in this domain; [`AccountHash::NONE`] if it names no user.
     pub(super) fn of_uri(&self, uri: &Uri<'_>, domain: &[u8]) -> AccountHash {
         match uri.address().and_then(|uri| uri.user) {
             Some(user) => self.hash(|hash| plain(user, hash), domain),

@@ -32,7 +32,7 @@ struct Clocks {
 #[derive(Clone, Copy, Debug)]
 struct Earlier {
     ahead: u64,
-    /// [`Now::mono`] when it was read last, or later.
+    /// [`Now::mono`] of its last reading, or later.
     ended: u64,
 }
 
@@ -68,7 +68,7 @@ impl Clocks {
             None => self.ahead = Some(ahead),
             Some(before) => {
                 self.ahead = Some(ahead);
-                // Shards read the clock one after the other: a step may be seen several times, there and back.
+                // Shards read the clock one after the other, so a step may be seen several times, back and forth.
                 self.earlier.retain(|clock| clock.ahead != before);
                 if self.earlier.len() == MOST {
                     self.earlier.pop_front();
@@ -85,14 +85,14 @@ mod tests {
 
     const DAY: u32 = 86_400;
 
-    /// So many seconds after the start, by a wall clock that was set forward by so many days.
+    /// Returns the moment `second` seconds after the start, by a wall clock set forward by `days` days.
     fn at(second: u64, days: i64) -> Now {
         let wall = (1_700_000_000 + second) * 1_000;
         Now { mono: 5_000 + second * 1_000, wall: wall.wrapping_add_signed(days * 86_400_000) }
     }
 
     #[test]
-    fn what_an_earlier_clock_dated_is_as_old_as_it_is() {
+    fn a_time_of_an_earlier_clock_keeps_its_age() {
         for days in [400, -400] {
             let steps = ClockSteps::default();
             steps.note(at(0, 0));
@@ -100,7 +100,7 @@ mod tests {
             assert_eq!(steps.translate(at(20, 0), made, DAY), None, "there is no earlier clock");
             let later = at(100, days);
             assert_eq!(steps.translate(later, made, DAY), Some(seconds(at(10, days))), "{days}");
-            // It is no longer good than without a step.
+            // The token lives no longer than without a step.
             let end = 10 + u64::from(DAY);
             assert!(steps.translate(at(end, days), made, DAY).is_some());
             assert_eq!(steps.translate(at(end + 1, days), made, DAY), None);
@@ -120,7 +120,7 @@ mod tests {
             steps.note(at(second, second as i64));
         }
         assert_eq!(steps.clocks.lock().expect("no thread failed").earlier.len(), MOST);
-        // The clocks may go a little apart.
+        // The clocks may drift a little.
         let steps = ClockSteps::default();
         for second in 0..20 {
             steps.note(Now { mono: at(second, 0).mono + 2_000 * second, ..at(second, 0) });

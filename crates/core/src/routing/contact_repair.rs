@@ -1,5 +1,5 @@
-//! Contact repair: which Contact others cannot reach at what it says, so that the address from which its device really sends is
-//! put beside it (see [`super::seal`]).
+//! Contact repair: detects a Contact that others cannot reach, so that the real source address of its device is added as a seal (see
+//! [`super::seal`]).
 
 use super::scope::{Scope, is_shared};
 use crate::{Arrival, Transport};
@@ -8,51 +8,52 @@ use strowger_message::header::Via;
 use strowger_message::uri::SipUri;
 use strowger_message::{Host, Message, Name};
 
-/// A Contact that others could not reach, of a device that sends by `transport` from `remote`. `translated`: its port there may be
-/// that of a translator, not its own.
+/// Tells whether others cannot reach this Contact of a device that sends by `transport` from `remote`. `translated`: the source port may be
+/// that of an address translator.
 pub fn is_needed(contact: &SipUri<'_>, transport: Transport, remote: &SocketAddr, translated: bool) -> bool {
     let named = contact.params.transport().and_then(Transport::of).unwrap_or(Transport::Udp);
     if transport.is_reliable() {
-        // A device behind a stream is reached by that stream alone: no peer can connect to the port it connected from.
+        // A device behind a stream is reached by that stream only: no peer can connect to its source port.
         return true;
     }
     match contact.host {
         // A name is the device's own affair; only addresses can be seen to be wrong.
         Host::Name(name) => is_invalid(name),
-        // Another address may be the device's own choice, if the whole world reaches it.
+        // A public address that differs from the source may be the choice of the device.
         host if host != Host::from(remote.ip()) => host.ip().is_none_or(|ip| is_private(ip, remote.ip())),
-        // By another transport than it sent by, its port is its own affair; so it is where nothing was translated: it may send
-        // from another port than it listens on.
+        // With another transport than that of the message, the port is the choice of the device. So it is without a translator: a device
+        // may send from another port than it listens on.
         _ => translated && named == transport && contact.port.unwrap_or_else(|| named.default_port()) != remote.port(),
     }
 }
 
-/// The sender of this request does not know its own port: it asks for it (RFC 3581 section 3), or names another address than the one
-/// that the request came from.
+/// Tells whether the sender of this request is behind an address translator: it asks for its port (RFC 3581 section 3), or its Via names
+/// another address than the source.
 pub fn is_translated(top: &Via<'_>, arrival: &Arrival) -> bool {
     let ip = arrival.remote.ip().to_canonical();
     top.rport.is_some() || top.host.ip().is_some_and(|named| named.to_canonical() != ip)
 }
 
-/// An address of a narrower scope than the one that its message came from: what the server reaches there is another host than its sender
-/// means. It needs repair also where other elements stand between. (What a Contact leads to by other words is judged when a request goes there: [`Scope`].)
+/// Tells whether the address of this Contact has a narrower scope than the source of its message: from here it is another host than the
+/// sender means. Such a Contact needs repair behind other elements too. (A Contact with a host name is judged when a request goes there:
+/// [`Scope`].)
 pub fn is_narrower(contact: &SipUri<'_>, remote: &SocketAddr) -> bool {
     contact.host.ip().is_some_and(|ip| Scope::of(ip) < Scope::of(remote.ip()))
 }
 
-/// The request has one Via: its sender's.
+/// Tells whether the request has one Via: that of its sender.
 pub fn is_first_hop(message: &Message<'_>) -> bool {
     !message.has_several(Name::Via)
 }
 
-/// A name that leads nowhere on purpose (RFC 2606 section 2): browsers have no other.
+/// Tells whether a name is invalid on purpose (RFC 2606 section 2), as in the Contact of browsers.
 pub fn is_invalid(name: &[u8]) -> bool {
     let name = name.strip_suffix(b".").unwrap_or(name);
     name.len() > 8 && name[name.len() - 8..].eq_ignore_ascii_case(b".invalid")
 }
 
-/// An address that means something only where the device is: RFC 1918, RFC 6598, RFC 3927, RFC 4193, loopback seen
-/// from elsewhere.
+/// Tells whether an address has a meaning only in the network of the device: RFC 1918, RFC 6598, RFC 3927, RFC 4193, loopback seen from
+/// elsewhere.
 pub fn is_private(ip: IpAddr, seen_from: IpAddr) -> bool {
     let alone = ip.is_unspecified() || (ip.is_loopback() && !seen_from.to_canonical().is_loopback());
     alone
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_cannot_be_reached() {
+    fn only_unreachable_contacts_need_repair() {
         assert!(!needed("sip:a@192.0.2.1", Transport::Udp, "192.0.2.1:5060"));
         assert!(!needed("sip:a@192.0.2.1:5070", Transport::Udp, "192.0.2.1:5070"));
         assert!(needed("sip:a@10.0.0.1:5070", Transport::Udp, "192.0.2.1:5070"));
@@ -82,7 +83,7 @@ mod tests {
         for private in ["172.16.0.9", "100.64.0.1", "169.254.1.1", "127.0.0.1", "0.0.0.0", "[fd00::1]", "[fe80::1]"] {
             assert!(needed(&format!("sip:a@{private}"), Transport::Udp, "192.0.2.1:5060"), "{private}");
         }
-        // The whole world reaches these: a device, or a carrier, may send from one address and listen at another.
+        // These are public: a device, or a carrier, may send from one address and listen at another.
         for public in ["203.0.113.7", "[2001:db8::7]:5070", "172.32.0.1", "100.128.0.1"] {
             assert!(!needed(&format!("sip:a@{public}"), Transport::Udp, "192.0.2.1:5060"), "{public}");
         }

@@ -10,7 +10,7 @@ struct DomainName {
     /// Name or address in lower case; an IPv6 address has brackets.
     text: Box<[u8]>,
     ip: Option<IpAddr>,
-    /// Place of the canonical name of its domain.
+    /// Position of the canonical name of its domain.
     canonical: u16,
     is_alias: bool,
 }
@@ -29,7 +29,7 @@ impl DomainName {
 pub(super) struct Domains(Vec<DomainName>);
 
 impl Domains {
-    /// Adds a domain with this name, unless there is one.
+    /// Adds a domain with this name, unless it exists.
     pub(super) fn add(&mut self, name: &[u8]) {
         let text = name.to_ascii_lowercase();
         if self.canonical(&text).is_some() {
@@ -39,7 +39,7 @@ impl Domains {
         self.0.push(DomainName { text: text.into(), ip, canonical, is_alias: false });
     }
 
-    /// Gives the domain with this name another one. A name that has been a domain until now becomes one of that domain.
+    /// Adds a name to the domain with this name. If the new name was a domain, it becomes a name of this domain.
     pub(super) fn add_alias(&mut self, alias: &[u8], domain: &[u8]) {
         let is = |name: &DomainName, text: &[u8]| name.text.eq_ignore_ascii_case(text);
         let Some(canonical) = self.0.iter().find(|name| is(name, domain)).map(|name| name.canonical) else { return };
@@ -63,34 +63,34 @@ impl Domains {
         self.0.iter().find(|name| name.is(host, ip))
     }
 
-    /// Canonical name of the domain with this name or alias.
+    /// Returns the canonical name of the domain with this name or alias.
     pub(super) fn named(&self, host: Host<'_>) -> Option<&[u8]> {
         self.find(host).and_then(|name| self.text(name.canonical))
     }
 
-    /// [`Domains::named`] by a text in lower case.
+    /// Returns [`Domains::named`] of a text in lower case.
     pub(super) fn canonical(&self, text: &[u8]) -> Option<&[u8]> {
         self.0.iter().find(|name| *name.text == *text).and_then(|name| self.text(name.canonical))
     }
 
-    /// A name, no alias.
+    /// Tells whether a host is a name and no alias.
     pub(super) fn is_name(&self, host: Host<'_>) -> bool {
         self.find(host).is_some_and(|name| !name.is_alias)
     }
 
-    /// Canonical name of the domain if there is one alone.
+    /// Returns the canonical name of the domain if it is the only one.
     pub(super) fn only(&self) -> Option<&[u8]> {
         let first = self.0.first()?;
         self.0.iter().all(|name| name.canonical == first.canonical).then(|| self.text(first.canonical)).flatten()
     }
 
-    /// Other names and aliases of the domain with this canonical name.
+    /// Returns the other names and aliases of the domain with this canonical name.
     pub(super) fn others<'a>(&'a self, domain: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let of_domain = move |name: &&DomainName| self.text(name.canonical) == Some(domain) && *name.text != *domain;
         self.0.iter().filter(of_domain).map(|name| &*name.text)
     }
 
-    /// All host names.
+    /// Returns all host names.
     pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().filter(|name| name.ip.is_none()).map(|name| &*name.text)
     }

@@ -1,4 +1,4 @@
-//! The identity of this server: the addresses that it listens on, its names, and the domains that it is responsible for.
+//! Identity of this server: addresses of its listeners, its names, and its domains.
 
 use super::domains::Domains;
 use super::machine::Machine;
@@ -7,46 +7,46 @@ use std::net::{IpAddr, SocketAddr};
 use strowger_message::uri::sip::{unescape, unescaped};
 use strowger_message::{Host, SipUri, Uri};
 
-/// One listener as it stands in Via and Record-Route.
+/// Address of one listener as written in Via and Record-Route.
 #[derive(Clone, Debug)]
 pub struct ListenerAddress {
-    /// What it takes messages by.
+    /// Transport of its messages.
     pub transport: Transport,
-    /// The bound address, its port never 0.
+    /// Bound address; its port is never 0.
     pub bound: SocketAddr,
-    /// `host` or `host:port` that others reach us by: the advertised address or the bound one.
+    /// Advertised or bound address, as `host` or `host:port`.
     pub sent_by: Box<[u8]>,
-    /// Listeners of different networks get a Record-Route each (RFC 3261 section 16.6 step 4).
+    /// Network: listeners of different networks get a Record-Route each (RFC 3261 section 16.6 step 4).
     pub network: u16,
 }
 
 impl ListenerAddress {
-    /// Host and port of `sent_by`.
+    /// Returns host and port of `sent_by`.
     fn known_by(&self) -> (&[u8], u16) {
         let (host, port) = split_port(&self.sent_by);
         (host, port.unwrap_or_else(|| self.transport.default_port()))
     }
 }
 
-/// Every listener, in the order of [`ListenerId`], and every name of ours.
+/// Listeners, in the order of [`ListenerId`], and names of this server.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     listeners: Vec<ListenerAddress>,
-    /// Lower-case host and port of every address that is ours.
+    /// Lower-case host and port of each own address with a name.
     addresses: Vec<(Box<[u8]>, u16)>,
     ips: Vec<(IpAddr, u16)>,
-    /// Those that are bound, that listeners are known by, and that their transports have by default.
+    /// Ports of the listeners: bound, advertised, and default ports of their transports.
     ports: Vec<u16>,
     domains: Domains,
-    /// Lower-case names of this server beside those, at any port of ours.
+    /// Further names of this server in lower case, valid at any own port.
     names: Vec<Box<[u8]>>,
-    /// Lower-case hosts and ports that listeners were known by before: the Record-Route of calls has them.
+    /// Lower-case hosts and ports that listeners had before: the Record-Route of open calls has them.
     former: Vec<(Box<[u8]>, u16)>,
     machine: Machine,
 }
 
 impl Identity {
-    /// `interfaces` are the addresses of this machine, which stand for a listener bound to all of them.
+    /// Creates an identity. `interfaces`: addresses of this machine, in place of an unspecified bound address.
     pub fn new(
         listeners: Vec<ListenerAddress>,
         domains: impl IntoIterator<Item = impl AsRef<[u8]>>,
@@ -56,7 +56,7 @@ impl Identity {
         Self::on(machine, listeners, domains, interfaces)
     }
 
-    /// [`Identity::new`] on this machine, which has those interfaces.
+    /// Creates an identity on this machine with these interfaces.
     pub fn on(
         machine: Machine,
         listeners: Vec<ListenerAddress>,
@@ -90,7 +90,7 @@ impl Identity {
         identity
     }
 
-    /// Further names of local domains, each with the domain that it means.
+    /// Adds further names of local domains, each with its domain.
     #[must_use]
     pub fn with_aliases(mut self, aliases: impl IntoIterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) -> Self {
         for (alias, domain) in aliases {
@@ -99,8 +99,8 @@ impl Identity {
         self
     }
 
-    /// Hosts by which peers name this server too, such as that of its outbound proxy: a Route with one of them, and no port or a port
-    /// of ours, is ours. They are no domains.
+    /// Adds names that peers use for this server, such as that of an outbound proxy. A Route with one of them, and no port or an own port,
+    /// is an own Route. They are no domains.
     #[must_use]
     pub fn with_names(mut self, names: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         for name in names {
@@ -113,8 +113,7 @@ impl Identity {
         self
     }
 
-    /// The same process under another configuration: its listeners may be known by other names now, and calls that go on have the
-    /// names of `before` in their Routes.
+    /// Adds the names of the configuration before: open calls have them in their Routes, though listeners may have other names now.
     #[must_use]
     pub fn after(mut self, before: &Self) -> Self {
         let lower = |(host, port): (&[u8], u16)| (host.to_ascii_lowercase().into_boxed_slice(), port);
@@ -133,12 +132,12 @@ impl Identity {
         self
     }
 
-    /// Addresses of the machine, and of the services that the server uses.
+    /// Returns the addresses of the machine, and of the services that the server uses.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Whether a listener of this transport has this address.
+    /// Tells whether a listener of this transport has this address.
     pub fn listens(&self, transport: Transport, address: &SocketAddr) -> bool {
         let (ip, port) = (address.ip().to_canonical(), address.port());
         let takes = |listener: &&ListenerAddress| listener.transport == transport;
@@ -150,29 +149,29 @@ impl Identity {
         })
     }
 
-    /// Whether a peer at this address is a listener of this server, which a peer can have it send to.
+    /// Tells whether a peer at this address is a listener of this server; another peer can make the server send to itself.
     pub fn is_this_server(&self, transport: Transport, address: &SocketAddr) -> bool {
         self.machine.is_own(address.ip()) && self.listens(transport, address)
     }
 
-    /// The address of this listener.
+    /// Returns the address of this listener.
     ///
     /// # Panics
-    /// There is none of this number, so it is of another configuration.
+    /// If no listener has this number: it belongs to another configuration.
     pub fn listener(&self, id: ListenerId) -> &ListenerAddress {
         &self.listeners[id.0 as usize]
     }
 
-    /// All of them, each in the place that its [`ListenerId`] says.
+    /// Returns all listeners, in the order of [`ListenerId`].
     pub fn listeners(&self) -> &[ListenerAddress] {
         &self.listeners
     }
 
-    /// The listener to reach `address` from: the one named first if it fits, else the first of the same
-    /// transport and family, its own network before others.
+    /// Returns the listener that reaches `address`: the preferred one if it fits, else the first of the same transport and family, of its
+    /// own network before others.
     pub fn listener_for(&self, transport: Transport, address: &SocketAddr, prefer: ListenerId) -> Option<ListenerId> {
         let fits = |f: &ListenerAddress| fits(f, transport, address);
-        // What was kept of an earlier configuration may name one that is no more.
+        // A record of an earlier configuration may name a removed listener.
         let preferred = self.listeners.get(prefer.0 as usize).or_else(|| self.listeners.first())?;
         let same = |f: &ListenerAddress| fits(f) && f.network == preferred.network;
         let named = Some(prefer.0 as usize).filter(|&at| self.listeners.get(at).is_some_and(fits));
@@ -181,18 +180,19 @@ impl Identity {
         Some(ListenerId(at as u16))
     }
 
-    /// Several listeners reach this target, each bound to an address.
+    /// Tells whether several listeners reach this target, the first of them bound to an address.
     pub fn has_choice(&self, target: &Target) -> bool {
         let mut rivals = self.listeners.iter().filter(|listener| self.reaches(listener, target));
         rivals.next().is_some_and(|listener| !listener.bound.ip().is_unspecified()) && rivals.next().is_some()
     }
 
-    /// As far as transport, family and scope of the addresses say.
+    /// Tells whether transport, family and scope of the addresses allow a listener to reach a target.
     pub fn reaches(&self, listener: &ListenerAddress, target: &Target) -> bool {
         fits(listener, target.transport, &target.address)
     }
 
-    /// One of our listeners: a Route or Request-URI that names it names us. Without a port its transport says which is meant.
+    /// Tells whether a host and port are those of an own listener: a Route or Request-URI with them means this server. Without a port, the
+    /// transport decides.
     pub fn is_own_address(&self, host: Host<'_>, port: Option<u16>, transport: impl Fn() -> Transport) -> bool {
         let is_port = |own: u16| match port.ok_or_else(&transport) {
             Ok(port) => own == port,
@@ -210,7 +210,7 @@ impl Identity {
         }
     }
 
-    /// A host of one of our listeners, at any port.
+    /// Tells whether a host is that of an own listener, at any port.
     pub fn is_own_host(&self, host: Host<'_>) -> bool {
         match host.ip() {
             Some(ip) => self.ips.iter().any(|&(own, _)| own == ip),
@@ -218,17 +218,17 @@ impl Identity {
         }
     }
 
-    /// What is sent there reaches a listener of ours.
+    /// Tells whether an address is that of an own listener.
     pub fn is_own_socket(&self, address: &SocketAddr) -> bool {
         self.ips.contains(&(address.ip().to_canonical(), address.port()))
     }
 
-    /// A port of one of our listeners: the bound one, the one that it is known by, or the one that its transport has by default.
+    /// Tells whether a port is one of an own listener: bound, advertised or the default of its transport.
     pub fn is_own_port(&self, port: u16) -> bool {
         self.ports.contains(&port)
     }
 
-    /// A name below a domain that we are responsible for.
+    /// Tells whether a name is below a local domain.
     pub fn is_below_local_domain(&self, name: &[u8]) -> bool {
         self.domains.names().any(|domain| {
             let host = name.len().checked_sub(domain.len()).and_then(|at| name.split_at_checked(at));
@@ -236,18 +236,19 @@ impl Identity {
         })
     }
 
-    /// A name of a local domain, with no port or one of ours. Addresses of this server count only where the configuration names them.
+    /// Tells whether a host is a local domain, with no port or an own port. Addresses of this server count only if the configuration names
+    /// them.
     pub fn is_at_local_domain(&self, host: Host<'_>, port: Option<u16>) -> bool {
         self.is_local_domain(host) && port.is_none_or(|port| self.is_own_port(port))
     }
 
-    /// A name of a local domain; see [`Identity::is_at_local_domain`].
+    /// Tells whether a host is a local domain, at any port; see [`Identity::is_at_local_domain`].
     pub fn is_local_domain(&self, host: Host<'_>) -> bool {
         self.domains.named(host).is_some()
     }
 
-    /// Canonical name of the local domain whose users a URI with this host names: the domain with this name or alias, or, for an address or
-    /// name of this server, the only domain that there is. Bindings, digest, identities, rules and limits refer to a user by it.
+    /// Returns the canonical name of the local domain of users with this host: the domain with this name or alias, or, for an address or
+    /// name of this server, the only domain. Bindings, digest, identities, rules and limits use it as the domain of a user.
     pub fn domain_of(&self, host: Host<'_>) -> Option<&[u8]> {
         match self.domains.named(host) {
             Some(domain) => Some(domain),
@@ -255,12 +256,12 @@ impl Identity {
         }
     }
 
-    /// [`Identity::domain_of`] of a party, with no port or one of ours.
+    /// Returns [`Identity::domain_of`] of a party with no port or an own port.
     pub fn domain_at(&self, host: Host<'_>, port: Option<u16>) -> Option<&[u8]> {
         self.domain_of(host).filter(|_| port.is_none_or(|port| self.is_own_port(port)))
     }
 
-    /// Canonical name of the local domain with this name, alias or address; the text itself if there is none.
+    /// Returns the canonical name of the local domain with this name, alias or address; else the text itself.
     pub fn canonical_domain<'a>(&'a self, domain: &'a [u8]) -> &'a [u8] {
         match self.domains.canonical(domain) {
             Some(domain) => domain,
@@ -277,7 +278,8 @@ impl Identity {
         }
     }
 
-    /// Writes the address-of-record of a URI: of a local user under the canonical name of its domain. A port says only which listener was meant.
+    /// Writes the address-of-record of a URI, of a local user with the canonical name of its domain. The port is left out: it names a
+    /// listener only.
     pub fn write_aor(&self, uri: &Uri<'_>, out: &mut Vec<u8>) {
         let Uri::Sip(sip) = uri else { return uri.write_aor(out) };
         let Some(domain) = self.domain_of(sip.host) else {
@@ -290,7 +292,7 @@ impl Identity {
         out.extend_from_slice(domain);
     }
 
-    /// Whether a URI names the local user with this name in the domain with this canonical name, also as im and pres.
+    /// Tells whether a URI names the local user with this name in the domain with this canonical name, also as im and pres.
     pub fn is_user(&self, name: &[u8], domain: &[u8], uri: &Uri<'_>) -> bool {
         let Some(uri) = uri.address() else { return false };
         let is_name = |user| unescaped(user).eq(name.iter().copied());
@@ -298,13 +300,13 @@ impl Identity {
         uri.user.is_some_and(is_name) && is_domain()
     }
 
-    /// Names that the configuration gives to the domain with this canonical name, the canonical one first.
+    /// Returns the configured names of the domain with this canonical name, the canonical one first.
     pub fn names_of<'a>(&'a self, domain: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         std::iter::once(domain).chain(self.domains.others(domain))
     }
 
-    /// Canonical name of a domain in place of an alias, or of an address or name of this server that the configuration does not name. Further
-    /// names of `domains` stay as they are.
+    /// Returns the canonical name of the domain to show in place of an alias, or of an address or name of this server that the
+    /// configuration does not name. None for a name in `domains`, which is shown as written.
     pub fn shown_domain(&self, host: Host<'_>) -> Option<&[u8]> {
         self.domain_of(host).filter(|_| !self.domains.is_name(host))
     }
@@ -313,14 +315,14 @@ impl Identity {
 fn fits(listener: &ListenerAddress, transport: Transport, address: &SocketAddr) -> bool {
     listener.transport == transport
         && listener.bound.is_ipv4() == address.is_ipv4()
-        // A socket bound to loopback reaches nothing else, and the other way round.
+        // A socket bound to loopback reaches loopback only, and any other socket never does.
         && (listener.bound.ip().is_unspecified() || listener.bound.ip().is_loopback() == address.ip().is_loopback())
 }
 
-/// What every machine calls itself.
+/// Name of every machine for itself.
 const LOCALHOST: &[u8] = b"localhost";
 
-/// `host[:port]`, an IPv6 reference in brackets.
+/// Splits `host[:port]`; an IPv6 reference has brackets.
 pub(crate) fn split_port(text: &[u8]) -> (&[u8], Option<u16>) {
     let after = text.iter().rposition(|&b| b == b']').map_or(0, |n| n + 1);
     match text[after..].iter().position(|&b| b == b':') {

@@ -1,25 +1,25 @@
-//! Branches of our own Via, with a part that tells a loop from a spiral (RFC 3261 section 16.6 step 8, RFC 5393 section
-//! 4.2) and one that says how many branches the request may still have.
+//! Branch parameter of our own Via. One part tells a loop from a spiral (RFC 3261 section 16.6 step 8, RFC 5393 section 4.2), another has
+//! the number of branches that the request may still have.
 //!
-//! `z9hG4bK`, then in hexadecimal digits: 16 that are unique; 16 that are the same whenever the same routing decision would
-//! be made on the same request by the same server; 4 of what is left to it; 8 that prove that a server with our secret wrote them all.
+//! Format: `z9hG4bK`, then hexadecimal digits. 16 are unique. 16 are a hash that is equal if the same server takes the same routing
+//! decision for the same request. 4 are the remaining number of branches. 8 prove that a server with our secret wrote all of them.
 //!
-//! Servers with one secret may stand one behind the other: what passes both unchanged is no loop. What is left to a request counts for
-//! all of them.
+//! Servers with one secret may form a chain: a request that passes both unchanged is no loop. The number of branches counts for all of
+//! them.
 //!
-//! Max-Breadth (RFC 5393 section 5) bounds what is under way at once. A request that comes back to us by several ways, one
-//! tried after the other, would still walk every permutation of them: so each branch also takes its share of a number that
-//! is fixed when the request first comes, and that travels with it.
+//! Max-Breadth (RFC 5393 section 5) bounds simultaneous branches. A request that comes back by several paths, tried one after the other,
+//! could still walk every permutation of them. So the number of all branches is fixed when the request first arrives, and each branch
+//! carries its share.
 
 use crate::entropy::hex;
 use crate::siphash::SipKey;
 use std::hash::{BuildHasher, Hasher};
 
-/// Bytes of a branch of ours.
+/// Length of our branch parameter in bytes.
 pub(crate) const LEN: usize = MAGIC.len() + 44;
 const MAGIC: &[u8] = b"z9hG4bK";
 
-/// Writes branches and reads them again.
+/// Writer and reader of branch parameters.
 #[derive(Clone)]
 pub(crate) struct BranchKey {
     of_request: foldhash::quality::FixedState,
@@ -32,17 +32,17 @@ impl std::fmt::Debug for BranchKey {
     }
 }
 
-/// What a branch of ours says.
+/// Content of our branch parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Visit {
-    /// [`BranchKey::of_request`] of the request that was forwarded with it.
+    /// [`BranchKey::of_request`] of the forwarded request.
     pub(crate) of_request: u64,
-    /// How many branches what was forwarded may become.
+    /// Further branches that the copy may become.
     pub(crate) left: u16,
 }
 
 impl BranchKey {
-    /// `name` is of this server alone among those with the same secret.
+    /// Creates the key of a server. `name`: unique among servers with the same secret.
     pub(crate) fn new(secret: &[u8], name: &[u8]) -> Self {
         use sha2::{Digest, Sha256};
         let seed = Sha256::new().chain_update(secret).chain_update(b"strowger loop 2").chain_update(name).finalize();
@@ -53,8 +53,7 @@ impl BranchKey {
         }
     }
 
-    /// The hash of everything that the routing decision depends on: the Request-URI and the Route values
-    /// as received, besides what names the request.
+    /// Returns the hash of the input of the routing decision: Request-URI and Route values as received, and the identity of the request.
     pub(crate) fn of_request<'a>(
         &self,
         uri: &[u8],
@@ -76,7 +75,7 @@ impl BranchKey {
         hasher.finish()
     }
 
-    /// A branch that says this.
+    /// Writes a branch parameter with this content.
     pub(crate) fn write(&self, unique: u64, visit: Visit) -> [u8; LEN] {
         let mut branch = [0; LEN];
         let tail = u64::from(visit.left) << 32 | u64::from(self.proof(unique, visit));
@@ -89,7 +88,7 @@ impl BranchKey {
         branch
     }
 
-    /// What a branch says that [`BranchKey::write`] wrote; none if another element did.
+    /// Reads a branch parameter of [`BranchKey::write`]; none if another element wrote it.
     pub(crate) fn read(&self, branch: &[u8]) -> Option<Visit> {
         let digits = branch.strip_prefix(MAGIC).filter(|_| branch.len() == LEN)?;
         // A sign is no digit.
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_we_wrote_is_read() {
+    fn only_own_branches_are_read() {
         let key = BranchKey::new(b"secret", b"one");
         let visit = Visit { of_request: u64::MAX, left: u16::MAX };
         let branch = key.write(0, visit);

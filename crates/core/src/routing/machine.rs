@@ -1,24 +1,24 @@
-//! Addresses of the machine that a server runs on, and of the services that it uses. They are values: the owner of the server reads the
+//! Addresses of the machine of a server, and of the services that the server uses. They are values: the owner of the server reads the
 //! interfaces and resolves the names.
 
 use super::scope::{Scope, plain};
 use std::net::{IpAddr, SocketAddr};
 
-/// Addresses that no peer may name as it likes.
+/// Addresses of a machine and of the services of its server, which a peer may not name freely.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// Addresses of its interfaces, sorted.
     own: Vec<IpAddr>,
-    /// Addresses that listeners are known by, where a translator stands before this machine; sorted.
+    /// Advertised addresses of listeners behind an address translator; sorted.
     advertised: Vec<IpAddr>,
     /// Databases, caches, addresses for control and metrics; sorted.
     services: Vec<SocketAddr>,
-    /// A bit for each of their ports, modulo 64.
+    /// Bit set of service ports, modulo 64.
     ports: u64,
 }
 
 impl Machine {
-    /// A machine with these interfaces, and these services that its server uses.
+    /// Creates a machine with these interfaces and these services of its server.
     pub fn new(interfaces: impl IntoIterator<Item = IpAddr>, services: impl IntoIterator<Item = SocketAddr>) -> Self {
         let mut this = Self { own: sorted(interfaces), ..Self::default() };
         this.services = services.into_iter().map(canonical).collect();
@@ -28,14 +28,14 @@ impl Machine {
         this
     }
 
-    /// The same with addresses of names that listeners are known by.
+    /// Adds addresses that the advertised names of listeners resolve to.
     #[must_use]
     pub fn with_advertised(mut self, addresses: &[IpAddr]) -> Self {
         self.advertised = sorted(addresses.iter().map(|ip| plain(*ip)).filter(|ip| !self.is_own(*ip)));
         self
     }
 
-    /// Whether a listener is known by this address, which is of no interface.
+    /// Tells whether a listener advertises this address, and no interface has it.
     pub(super) fn is_advertised(&self, ip: IpAddr) -> bool {
         self.advertised.binary_search(&ip.to_canonical()).is_ok()
     }
@@ -55,13 +55,13 @@ impl Machine {
         }
     }
 
-    /// Whether an interface has this address, or it is one of loopback.
+    /// Tells whether an interface has this address, or it is a loopback address.
     pub fn is_own(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         ip.is_loopback() || self.own.binary_search(&ip).is_ok()
     }
 
-    /// Scope of this address as a target. Every address of this machine has the scope of the machine, in each of its forms.
+    /// Returns the scope of this address as a target. Each address of this machine has the scope of the machine, in every form.
     pub fn scope_of(&self, ip: IpAddr) -> Scope {
         let plain = plain(ip);
         match Scope::of(ip) {
@@ -72,7 +72,7 @@ impl Machine {
         }
     }
 
-    /// Scope of this address as the source of a message. An advertised address is no address of an interface: a sender may forge it.
+    /// Returns the scope of this address as the source of a message. An advertised address belongs to no interface: a sender may forge it.
     pub fn scope_of_sender(&self, ip: IpAddr) -> Scope {
         match Scope::of(ip) {
             _ if ip.is_unspecified() => Scope::World,
@@ -81,7 +81,7 @@ impl Machine {
         }
     }
 
-    /// Whether a service of the server has this address. A service on this machine has each address of the machine.
+    /// Tells whether a service of the server has this address. A service on this machine has each address of the machine.
     #[inline]
     pub fn is_service(&self, address: &SocketAddr) -> bool {
         self.ports & bit(address.port()) != 0 && self.has_service(address)

@@ -1,9 +1,9 @@
-//! Where a request goes, as far as it and this server's own names say (RFC 3261 sections 16.3 to 16.6): without state, for proxy,
+//! Target of a request by its own content and the names of this server (RFC 3261 sections 16.3 to 16.6): without state, for proxy,
 //! registrar and user agent alike.
 //!
-//! [`Router::route`] reads Route headers and Request-URI, [`Router::next_hop`] a URI; [`Router::is_loop`] knows a request that came by
-//! before. What this server writes into messages to read it again (the route token of Record-Route, the seal of a Contact, the branch, the
-//! To tag) is made and judged here, each under a key of its own.
+//! [`Router::route`] reads Route headers and Request-URI, [`Router::next_hop`] a URI; [`Router::is_loop`] detects a returned request. This
+//! module also writes and verifies the server's own marks in messages, each with a key of its own: route token of Record-Route, seal of a
+//! Contact, branch, To tag.
 
 mod account_hash;
 mod clock_steps;
@@ -44,7 +44,7 @@ use seal::Seals;
 use std::sync::Arc;
 use strowger_message::{Message, Name, Uri};
 
-/// What a server knows of itself and of what it wrote. It never changes: all shards share one.
+/// Names and keys of a server. Immutable; all shards share one.
 #[derive(Clone, Debug)]
 pub struct Router {
     identity: Arc<Identity>,
@@ -57,11 +57,10 @@ pub struct Router {
 }
 
 impl Router {
-    /// `secret` is shared by every server that shall let the same dialogs through. `lifetime`: how long, in seconds, what was written
-    /// into a dialog opens the way to its parties: the route token of Record-Route from when the dialog was made, the seal of a Contact
-    /// from when it was said.
+    /// Creates a router. `secret`: shared by all servers that admit the same dialogs. `lifetime`: validity in seconds of a route token
+    /// since its dialog was made, and of a seal since its Contact was sent.
     pub fn new(identity: Arc<Identity>, secret: &[u8], lifetime: u32) -> Self {
-        // What tells one server from another with the same secret: no other has its first address.
+        // The first address is the part that differs between servers with the same secret.
         let name = identity.listeners().first().map_or(&b""[..], |listener| &listener.sent_by);
         Self {
             route_tokens: RouteTokens::new(secret, lifetime),
@@ -74,7 +73,7 @@ impl Router {
         }
     }
 
-    /// Goes on with the steps of the wall clock that another router of this process knows.
+    /// Takes over the recorded steps of the wall clock from another router of this process.
     #[must_use]
     pub fn with_clock_steps(mut self, steps: Arc<ClockSteps>) -> Self {
         (self.route_tokens.clock_steps, self.seals.clock_steps) = (steps.clone(), steps.clone());
@@ -82,53 +81,54 @@ impl Router {
         self
     }
 
-    /// Steps of the wall clock.
+    /// Returns the steps of the wall clock.
     pub const fn clock_steps(&self) -> &Arc<ClockSteps> {
         &self.clock_steps
     }
 
-    /// Names and addresses of this server.
+    /// Returns names and addresses of this server.
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }
 
-    /// Hash of the account of a user, by which route tokens state it. Name and domain are as the database has them, or the domain is an alias.
+    /// Returns the hash of the account of a user, as stated in route tokens. Name and domain are as stored in the database, or the domain
+    /// is an alias.
     pub fn account(&self, name: &[u8], domain: &[u8]) -> AccountHash {
         self.accounts.of_user(name, self.identity.canonical_domain(domain))
     }
 
-    /// Hash of the account that a URI names; [`AccountHash::NONE`] if its domain is none of ours.
+    /// Returns the hash of the account that a URI names; [`AccountHash::NONE`] if its domain is not local.
     pub fn account_of(&self, uri: &Uri<'_>) -> AccountHash {
         let domain = uri.address().and_then(|uri| self.identity.domain_of(uri.host));
         domain.map_or(AccountHash::NONE, |domain| self.accounts.of_uri(uri, domain))
     }
 
-    /// The To tag of this server's own responses.
+    /// Returns the To tag of this server's own responses.
     pub fn own_tag(&self) -> &OwnTag {
         &self.own_tag
     }
 
-    /// The request came by here before with nothing changed that routing depends on (section 16.3 item 4, RFC
-    /// 5393 section 4.2).
+    /// Tells whether the request was here before, unchanged in everything that routing depends on (section 16.3 item 4, RFC 5393 section
+    /// 4.2).
     pub fn is_loop(&self, request: &Request<'_>) -> bool {
         let mut hash = None;
         self.visits(request).any(|visit| visit.of_request == *hash.get_or_insert_with(|| self.loop_hash(request)))
     }
 
-    /// The request came by here before, also if it was changed since.
+    /// Tells whether the request was here before, changed or not.
     pub fn has_been_here(&self, request: &Request<'_>) -> bool {
         self.visits(request).next().is_some()
     }
 
-    /// Scope of the sender of a request. A peer can have this server send to itself, by a name that resolves to it: a target in such
-    /// a request is still one that a peer named, so its sender counts as one of the world.
+    /// Returns the scope of the sender of a request. A peer can make this server send to itself, by a name that resolves to it. The target
+    /// of such a request is still the peer's choice, so it has the scope of the world.
     pub fn scope_of_sender(&self, request: &Request<'_>) -> Scope {
         let scope = self.scope_of_source(request.arrival);
         if scope < Scope::World && self.is_from_here(request) { Scope::World } else { scope }
     }
 
-    /// Scope of the source of a message. A response from a listener of this server was written by an unknown peer. A WebSocket connection
-    /// may come by a web server near this one, and says nothing of where its browser is. Both count as the world.
+    /// Returns the scope of the source of a message. A response from a listener of this server has an unknown author, and a WebSocket
+    /// connection may come through a web server near this one from a browser anywhere. Both have the scope of the world.
     pub fn scope_of_source(&self, arrival: &Arrival) -> Scope {
         let scope = self.identity.machine().scope_of_sender(arrival.remote.ip());
         let is_unknown = || {
@@ -138,7 +138,8 @@ impl Router {
         if scope < Scope::World && is_unknown() { Scope::World } else { scope }
     }
 
-    /// [`Router::scope_of_source`] of a response. `sent`: where its request went. A peer that takes connections at this address is no browser.
+    /// Returns [`Router::scope_of_source`] of a response. `sent`: target of its request. A peer that accepts connections at this address is
+    /// no browser.
     pub(crate) fn scope_of_response(&self, arrival: &Arrival, sent: Option<Target>) -> Scope {
         let is_called = sent.is_some_and(|sent| sent.flow.is_none() && sent.address == arrival.remote);
         let is_listener = || self.identity.is_this_server(arrival.transport, &arrival.remote);
@@ -148,15 +149,16 @@ impl Router {
         }
     }
 
-    /// Whether this server itself sent the request.
+    /// Tells whether this server itself sent the request.
     pub(crate) fn is_from_here(&self, request: &Request<'_>) -> bool {
         let (top, transport) = (&request.mandatory.via, request.arrival.transport);
         self.branch_key.read(request.branch).is_some() && self.identity.is_own_address(top.host, top.port, || transport)
     }
 
-    /// What the branches of ours say that stand in the request, the last one first.
+    /// Returns the content of our own branch parameters in the request, the latest first.
     pub(crate) fn visits(&self, request: &Request<'_>) -> impl Iterator<Item = Visit> {
-        // What we sent to ourselves has our own on top. Most have that of their sender alone, which was read before.
+        // A request that this server sent to itself has its Via on top. Most requests have one Via only, that of their sender, which was
+        // read before.
         let behind = request.message.has_several(Name::Via).then(|| request.message.vias().skip(1));
         let branches = behind.into_iter().flatten().filter_map(|via| via.ok()?.branch);
         std::iter::once(request.branch).chain(branches).filter_map(|branch| self.branch_key.read(branch))
@@ -173,7 +175,8 @@ impl Router {
         )
     }
 
-    /// The element that record-routed last before this message came here, this server aside: a request has been here before if it came round.
+    /// Returns the element that record-routed last before this server. Own Record-Routes are passed over, since a request may come here
+    /// several times.
     pub(crate) fn behind_us<'a>(&self, message: &Message<'a>) -> Beyond<'a> {
         for route in message.record_routes() {
             match route.map(|route| route.uri) {

@@ -1,14 +1,14 @@
-//! The To tag of our own answers.
+//! To tag of our own responses.
 //!
-//! It is a keyed hash of the Call-ID: every shard, and every server with the same secret, writes the same one into every answer of a
-//! call, before and after a restart, and knows it again. So an ACK that acknowledges an answer of ours is known by itself, with any
-//! branch, and goes no further; and a refused request needs no memory (RFC 3261 section 8.2.7).
+//! The tag is a keyed hash of the Call-ID. Each shard, and each server with the same secret, writes the same tag into all responses of a
+//! call, before and after a restart, and recognizes it. So an ACK for an own response is recognized by its tag with any branch, and goes no
+//! further; and a refused request needs no memory (RFC 3261 section 8.2.7).
 
 use crate::entropy::hex;
 use crate::siphash::SipKey;
 use subtle::ConstantTimeEq;
 
-/// Makes and knows the tags.
+/// Writer and verifier of own To tags.
 #[derive(Clone)]
 pub struct OwnTag(SipKey);
 
@@ -18,23 +18,23 @@ impl std::fmt::Debug for OwnTag {
     }
 }
 
-/// Characters of a tag.
+/// Length of a tag in characters.
 const LEN: usize = 16;
 
 impl OwnTag {
-    /// `secret`: servers with the same one know each other's tags.
+    /// Creates the key. `secret`: servers with the same secret recognize each other's tags.
     pub fn new(secret: &[u8]) -> Self {
         Self(SipKey::derive(secret, b"strowger to-tag 2"))
     }
 
-    /// The tag of our answers to requests with this Call-ID.
+    /// Returns the tag of our responses to requests with this Call-ID.
     pub fn of(&self, call_id: &[u8]) -> [u8; LEN] {
         let mut hash = self.0.begin();
         hash.part(call_id);
         hex(hash.finish()[0])
     }
 
-    /// This tag is that of our answers to requests with this Call-ID.
+    /// Tells whether this is the tag of our responses to requests with this Call-ID.
     pub fn is(&self, tag: &[u8], call_id: &[u8]) -> bool {
         tag.len() == LEN && self.of(call_id)[..].ct_eq(tag).into()
     }

@@ -1,4 +1,4 @@
-//! Where a URI leads: the parts of it that decide which machine gets a request, and which user there.
+//! Target that a URI leads to: the parts of a URI that select the machine and the user there.
 
 use super::route::known_transport;
 use crate::Transport;
@@ -8,8 +8,8 @@ use strowger_message::Host;
 use strowger_message::uri::SipUri;
 use strowger_message::uri::sip::unescaped;
 
-/// Scheme, user, host, port, transport and `maddr` of a URI, each in one form. Other parameters lead nowhere: peers add them to
-/// a Contact and take them off.
+/// Scheme, user, host, port, transport and `maddr` of a URI, each in one form. Other parameters do not matter: peers add them to a Contact
+/// and remove them.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     secure: bool,
@@ -17,13 +17,13 @@ pub struct Place<'a> {
     password: Option<&'a [u8]>,
     host: Host<'a>,
     port: u16,
-    /// As far as it is a known one; else as it stands.
+    /// Known transport, else its text.
     transport: Result<Transport, &'a [u8]>,
     maddr: Option<&'a [u8]>,
 }
 
 impl<'a> Place<'a> {
-    /// Where this URI leads, with the default port and transport where it names none.
+    /// Returns the target of a URI; default port and transport if it names none.
     pub fn of(uri: &SipUri<'a>) -> Self {
         let default = if uri.secure { Transport::Tls } else { Transport::Udp };
         let transport =
@@ -39,7 +39,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// One word says what there is, and all of an IPv4 address; only what there is follows.
+    /// Feeds the parts into a hash. The first word states which parts are present, and contains an IPv4 address; the present parts follow.
     pub(crate) fn feed(&self, hash: &mut Strong) {
         let transport = self.transport.map_or(0xff, |transport| transport as u8);
         let (kind, ip) = match self.host {
@@ -93,7 +93,7 @@ impl PartialEq for Place<'_> {
     }
 }
 
-/// A part of a URI whose escapes stand for their bytes: some user agents write them otherwise than they read them.
+/// Hashes a part of a URI with its escapes decoded: some user agents write other escapes than they received.
 pub(super) fn plain(text: &[u8], hash: &mut Strong) {
     if !text.contains(&b'%') {
         return hash.part(text);
@@ -108,7 +108,7 @@ mod tests {
     use crate::siphash::SipKey;
     use strowger_message::Uri;
 
-    /// Both ways of telling say the same.
+    /// Compares by equality and by hash, which must agree.
     fn same(a: &str, b: &str) -> bool {
         let hash = |text: &str| {
             let uri = Uri::parse(text.as_bytes()).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_to_the_same_place() {
+    fn equal_targets_have_one_hash() {
         for (a, b) in [
             ("sip:bob@10.0.0.1", "sip:bob@10.0.0.1:5060;transport=UDP;x=y;ob"),
             ("sip:bob@Host.Example.", "sip:bob@host.example:5060"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere() {
+    fn different_targets_differ_in_hash() {
         let one = "sip:bob@10.0.0.1";
         for other in [
             "sips:bob@10.0.0.1",
@@ -156,7 +156,7 @@ mod tests {
         ] {
             assert!(!same(one, other), "{other}");
         }
-        // Parts do not run into one another.
+        // Adjacent parts must not run together.
         assert!(!same("sip:ab:c@h", "sip:a:bc@h"));
         assert!(!same("sip:a@h;maddr=b;transport=c", "sip:a@h;maddr=bc;transport=x"));
     }

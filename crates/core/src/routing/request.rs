@@ -1,56 +1,56 @@
-//! A request that has what every request must have.
+//! Request with the mandatory header fields.
 
 use crate::Arrival;
 use strowger_message::header::Via;
 use strowger_message::params::write_quoted;
 use strowger_message::{Edit, Error, Form, Index, Limits, Line, MandatoryHeaders, Message, Method, Reason, Uri};
 
-/// A parsed request with the views that every step of its way needs, made once.
+/// Parsed request with the views that every later step needs, made once.
 ///
-/// It is canonical ([`strowger_message::canonical`]): so is what a proxy makes of it. Its top Via is complete: `received` and `rport`
-/// were filled in when it arrived (RFC 3261 section 18.2.1, RFC 3581).
+/// It is canonical ([`strowger_message::canonical`]), and so are the copies of a proxy. Its top Via is complete: `received` and `rport`
+/// were added on arrival (RFC 3261 section 18.2.1, RFC 3581).
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The whole of it.
+    /// Whole message.
     pub message: Message<'a>,
-    /// From where it came, and by what listener or connection.
+    /// Source, and listener or connection.
     pub arrival: &'a Arrival,
-    /// That of the start line.
+    /// Method of the start line.
     pub method: Method,
-    /// The Request-URI as it came.
+    /// Request-URI as received.
     pub uri: Uri<'a>,
-    /// The header fields that each request must have, read.
+    /// Mandatory header fields, parsed.
     pub mandatory: MandatoryHeaders<'a>,
-    /// That of the top Via; empty: it has none (a peer of RFC 2543).
+    /// Branch of the top Via. Empty: none (a peer of RFC 2543).
     pub branch: &'a [u8],
-    /// The value of Call-ID.
+    /// Value of Call-ID.
     pub call_id: &'a [u8],
-    /// Empty: From has none (a peer of RFC 2543).
+    /// Tag of From. Empty: none (a peer of RFC 2543).
     pub from_tag: &'a [u8],
-    /// Empty: To has none, and the request is in no dialog.
+    /// Tag of To. Empty: none, so the request is in no dialog.
     pub to_tag: &'a [u8],
-    /// The number of CSeq.
+    /// Number of CSeq.
     pub cseq: u32,
-    /// 0 to 255; none: there is no Max-Forwards (section 16.3 step 3).
+    /// Max-Forwards, 0 to 255. None: no such header field (section 16.3 step 3).
     pub max_forwards: Option<u32>,
     /// [`crate::call::hash`] of the Call-ID.
     pub call_hash: u32,
 }
 
 impl<'a> Request<'a> {
-    /// Reads what a request must have (section 8.1.1), once for all that look at it. `call_hash`: [`Request::call_hash`].
+    /// Reads the mandatory header fields of a request (section 8.1.1). `call_hash`: [`Request::call_hash`].
     ///
     /// # Errors
-    /// What [`MandatoryHeaders::of`] finds missing or malformed; [`Reason::StartLine`] for a response; what keeps the message
-    /// from being [`Form::Canonical`]: what goes on to others must mean the same to them.
+    /// Error of [`MandatoryHeaders::of`] for a missing or malformed field; [`Reason::StartLine`] for a response; [`Reason::Repeated`] or
+    /// [`Reason::LineEnd`] for a message that is not [`Form::Canonical`], since other elements could read it in another way.
     pub fn of(message: Message<'a>, arrival: &'a Arrival, call_hash: u32) -> Result<Self, Error> {
         Self::with_top(message, message.via(), arrival, call_hash)
     }
 
-    /// The same for a caller that has read the topmost Via ([`Message::via`]).
+    /// Reads a request whose topmost Via was read before ([`Message::via`]).
     ///
     /// # Errors
-    /// Those of [`Request::of`].
+    /// Errors of [`Request::of`].
     pub fn with_top(
         message: Message<'a>,
         top: Result<Via<'a>, Error>,
@@ -85,8 +85,8 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// If the display name of From or To lacks quotes, writes the request with them, as every reader takes it (RFC 4475 section
-    /// 3.1.2.15), and returns true.
+    /// Adds quotes to display names of From and To that lack them, as every reader takes them (RFC 4475 section 3.1.2.15). Writes the
+    /// request and returns true if there were any.
     pub fn quote_names(&self, out: &mut Vec<u8>) -> bool {
         let mut edit = Edit::new();
         for party in [&self.mandatory.from, &self.mandatory.to].into_iter().filter(|party| party.lacks_quotes()) {

@@ -1,12 +1,11 @@
-//! The Request-URI as it goes to a next hop: without what has done its work here (RFC 3261 sections 16.4 and 16.6 step 2).
+//! Request-URI as it goes to a next hop, without consumed parts (RFC 3261 sections 16.4 and 16.6 step 2).
 
 use super::Routing;
 use super::seal::NAME;
 use strowger_message::{SipUri, Uri};
 
 impl Routing<'_> {
-    /// The Request-URI with another user part, or another number of a tel URI, as it goes to a next hop: without what has done its work here.
-    /// None: it has neither.
+    /// Returns the Request-URI with another user part, or another number of a tel URI, without consumed parts. None: it has neither.
     pub fn uri_with_user(&self, user: &[u8]) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         match self.uri {
@@ -23,7 +22,7 @@ impl Routing<'_> {
         Some(text)
     }
 
-    /// A place as a caller calls there who has the Request-URI: with its user, or the number of a tel URI (RFC 3261 section 19.1.6). None: the
+    /// Returns the URI of this place with the user of the Request-URI, or the number of a tel URI (RFC 3261 section 19.1.6). None: the
     /// place has a user of its own, or the Request-URI has none.
     pub fn at_place(&self, place: &[u8]) -> Option<Vec<u8>> {
         let Ok(Uri::Sip(place)) = Uri::parse(place) else { return None };
@@ -44,14 +43,14 @@ impl Routing<'_> {
     }
 }
 
-/// A URI of a binding with parts that a Request-URI must not have (section 19.1.1 table 1): they are taken off.
+/// Tells whether the URI of a binding has parts that a Request-URI must not have (section 19.1.1 table 1).
 pub(crate) fn is_unfit(uri: &[u8]) -> bool {
     const METHOD: &[u8] = b";method=";
     uri.contains(&b'?') || uri.windows(METHOD.len()).any(|w| w.eq_ignore_ascii_case(METHOD))
 }
 
-/// A Request-URI without headers and method, without the seal that has done its work, and if `maddr` names us without what
-/// brought it here (section 16.4).
+/// Writes a Request-URI without headers and method, without the consumed seal, and, if `maddr` names this server, without port, `maddr` and
+/// transport (section 16.4).
 pub(crate) fn write_clean(uri: &SipUri<'_>, spent: Option<&[u8]>, maddr: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(uri.scheme());
     out.push(b':');

@@ -1,4 +1,4 @@
-//! What the Route headers and the Request-URI of a request say (RFC 3261 sections 16.4, 16.6 steps 6 and 12).
+//! Routing information of a request: its Route headers and its Request-URI (RFC 3261 sections 16.4, 16.6 steps 6 and 12).
 
 use super::account_hash::AccountHash;
 use super::place::Place;
@@ -18,76 +18,75 @@ use strowger_message::{Edit, Index, Message, Name, Uri};
 
 type Value<'a> = Placed<Hop<'a>>;
 
-/// The parameter of our Record-Route that carries the route token (see [`super::route_token`]).
+/// Parameter of our Record-Route with the route token (see [`super::route_token`]).
 pub(crate) const ROUTE_TOKEN: &[u8] = b"d";
 
-/// The routing information of one request.
+/// Routing information of one request.
 #[derive(Debug)]
 pub struct Routing<'a> {
-    /// The Request-URI to route by: a strict router's work is undone.
+    /// Request-URI for routing, with the change of a strict router undone.
     pub uri: Uri<'a>,
-    /// Its text in the message.
+    /// Text of the Request-URI in the message.
     pub uri_text: &'a [u8],
-    /// There was a Route of ours; it is taken off.
+    /// Set if a Route of ours was present; it is removed.
     pub own_route: bool,
-    /// It goes to the other party of a call that we let through before: so says our route token in the Route, or our seal in the
-    /// Request-URI.
+    /// Set if the request goes to the other party of a call that was admitted before: proved by our route token in the Route, or by our
+    /// seal in the Request-URI.
     pub in_dialog: bool,
     /// Usage of the dialog. Meaningful if `in_dialog`.
     pub usage: Usage,
-    /// Unix time at which the route token was written, in seconds of the wall clock of now. A seal does not change it. Without a route token:
-    /// the time of the seal.
+    /// Unix time of the route token, in seconds of the current wall clock. A seal does not change it. Without a route token: time of the
+    /// seal.
     pub made: u32,
-    /// The same of the seal, if the route token is too old to count without.
+    /// Unix time of the seal, if the route token alone is too old; else as `made`.
     pub renewed: u32,
-    /// Account of the sender, as the route token states it. None: it is of an earlier format, or a seal alone proves the dialog.
+    /// Account of the sender in the route token. None: the token has an earlier format, or a seal alone proves the dialog.
     pub account: Option<AccountHash>,
-    /// It bears our route token of this call and party, but not the Contact that this was made with.
+    /// Set if the request has our route token for this call and party, but another Contact than that of the token.
     pub other_contact: bool,
-    /// Scope of the address from which the party sent that named the next hop, by a Contact or a Record-Route; none: the sender names it.
+    /// Scope of the party that named the next hop, by a Contact or a Record-Route. None: the sender names it.
     pub scope: Option<Scope>,
-    /// The first Route that is left.
+    /// First remaining Route.
     pub route: Option<Uri<'a>>,
-    /// The listener that our second Route names: the dialog goes out there.
+    /// Listener that our second Route names: the dialog goes out there.
     pub listener: Option<ListenerId>,
-    /// Whence the device sends that the Request-URI names, if it is not where that says: our seal says so. The listener is the one
-    /// that reaches it; of a connection it says nothing of whether that is still open.
+    /// Real address of the device, from our seal, if it differs from the Request-URI. The listener is one that reaches it. A named
+    /// connection may be closed by now.
     pub device: Option<Target>,
-    /// A Route value could not be read: answer 400.
+    /// Set if a Route value is malformed: the answer is 400.
     pub malformed: bool,
     pub(crate) uri_changed: bool,
-    /// The `maddr` of the Request-URI names us: it has done its work (section 16.4).
+    /// Set if the `maddr` of the Request-URI names this server: it is consumed (section 16.4).
     pub(crate) own_maddr: bool,
-    /// Our seal, which has done its work and is taken off.
+    /// Consumed seal, to be removed.
     pub(crate) spent: Option<&'a [u8]>,
     pub(crate) remove: SmallVec<[Range<usize>; 2]>,
-    /// The first Route left is a strict router's: it becomes the Request-URI.
+    /// Set if the first remaining Route is a strict router: it becomes the Request-URI.
     pub(crate) strict: Option<&'a [u8]>,
 }
 
-/// Where a URI sends a request, as far as it says so itself.
+/// Next hop of a request by its URI alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop<'a> {
-    /// An address.
+    /// Address.
     Known(Target),
-    /// A name: to be resolved (RFC 3263).
+    /// Host name, to be resolved (RFC 3263).
     Name {
-        /// As it stands in the URI.
+        /// Text in the URI.
         host: &'a [u8],
-        /// None: SRV records say it, or the default of the transport holds (RFC 3263 section 4.2).
+        /// None: from SRV records, or the default of the transport (RFC 3263 section 4.2).
         port: Option<u16>,
-        /// None: NAPTR and SRV records say it (RFC 3263 section 4.1).
+        /// None: from NAPTR and SRV records (RFC 3263 section 4.1).
         transport: Option<Transport>,
-        /// It is a sips URI: only TLS will do.
+        /// Set for a sips URI: TLS is required.
         secure: bool,
     },
-    /// No listener of ours reaches it, or the URI names no host.
+    /// Unreachable: no listener of ours fits, or the URI names no host.
     Unreachable,
 }
 
 impl<'a> Routing<'a> {
-    /// Where the request goes next: its first Route or its Request-URI; as if that were a sips URI if the Request-URI is one
-    /// (section 16.6 step 7).
+    /// Returns the next hop: the first Route or the Request-URI. It is taken as a sips URI if the Request-URI is one (section 16.6 step 7).
     pub fn next(&self) -> Uri<'a> {
         match (self.route, self.uri.is_sips()) {
             (Some(Uri::Sip(route)), true) => Uri::Sip(SipUri { secure: true, ..route }),
@@ -96,7 +95,8 @@ impl<'a> Routing<'a> {
         }
     }
 
-    /// The `maddr` of the Request-URI names another host than that, and not this server: the request goes there (RFC 3261 section 19.1.1).
+    /// Tells whether the `maddr` of the Request-URI names another host than the URI, and not this server: the request goes there (RFC 3261
+    /// section 19.1.1).
     pub fn leads_elsewhere(&self) -> bool {
         let maddr = self.uri.sip().filter(|_| !self.own_maddr).and_then(|uri| Some((uri.host, uri.params.maddr()?)));
         maddr.is_some_and(|(host, maddr)| strowger_message::Host::parse(maddr).is_ok_and(|maddr| maddr != host))
@@ -152,7 +152,7 @@ impl Router {
             Judgement::OtherContact(grant) | Judgement::Stale(grant) if routing.route.is_some() => {
                 of_seal.map(|_| grant)
             }
-            // The seal is the party's own, and no other element is on the way.
+            // The seal is the party's own, and no other element is on the route.
             Judgement::OtherContact(grant) | Judgement::Stale(grant) => {
                 of_seal.map(|seal| Grant { scope: seal.scope, ..grant })
             }
@@ -163,7 +163,7 @@ impl Router {
         };
         routing.in_dialog = grant.is_some();
         routing.other_contact = grant.is_none() && matches!(judged, Judgement::OtherContact(_));
-        // Outside of a dialog a valid seal still says who named this URI, and from where.
+        // Outside of a dialog, a valid seal still proves who named this URI, and from which scope.
         let of_other = || seal.filter(|_| request.to_tag.is_empty() && routing.route.is_none()).map(|seal| seal.scope);
         routing.scope = grant.map(|grant| grant.scope).or_else(of_other);
         if let Some(Grant { usage, made, account, .. }) = grant {
@@ -179,13 +179,14 @@ impl Router {
         routing
     }
 
-    /// Outside of a dialog a seal is what a peer learnt of a party in another call. Within one it must be of its party.
+    /// Applies a seal. Outside of a dialog, a peer may have learnt the seal of a party in another call; within one, the seal must belong to
+    /// its party.
     fn use_seal<'a>(&self, request: &Request<'a>, seal: &Seal<'a>, routing: &mut Routing<'a>) {
         if !seal.of_party && !request.to_tag.is_empty() {
             return;
         }
         if routing.route.is_some() {
-            // The last proxy before the device needs what it wrote there itself.
+            // The last proxy before the device needs its own seal there.
             routing.spent = seal.own.then_some(seal.text);
             return;
         }
@@ -197,13 +198,13 @@ impl Router {
         });
     }
 
-    /// Takes the Routes apart. Returns the route token of the first of ours that bears one: of those that we put into a dialog all are the
-    /// same, and to judge one takes time.
-    /// Returns whether a URI is a Record-Route that this server wrote, as far as its form tells: it names this server and has a whole route token.
+    /// Tells whether a URI has the form of a Record-Route by this server: it names this server and has a whole route token.
     pub fn is_own_record_route(&self, uri: &SipUri<'_>) -> bool {
         self.is_own(uri) && uri.params.find(ROUTE_TOKEN).flatten().is_some_and(|token| token.len() == route_token::LEN)
     }
 
+    /// Reads the Routes. Returns the route token of the first own Route that has one: all own Routes of a dialog have the same token, and
+    /// its verification takes time.
     fn read_routes<'a>(&self, request: &Request<'a>, routing: &mut Routing<'a>) -> Option<&'a [u8]> {
         let token_of = |uri: &SipUri<'a>| uri.params.find(ROUTE_TOKEN).flatten();
         let mut token = None;
@@ -251,8 +252,8 @@ impl Router {
         token
     }
 
-    /// Writes the request without those Route values that name us by names that `names_us` alone knows, as far as nothing but Routes
-    /// of ours stands before them: they have done their work (section 16.4). Those that we wrote stay.
+    /// Writes the request without the leading Route values that name this server by names that only `names_us` knows: they are consumed
+    /// (section 16.4). Own Route values among them stay.
     pub fn take_off_routes(&self, message: &Message<'_>, names_us: impl Fn(&SipUri<'_>) -> bool, out: &mut Vec<u8>) {
         let values: SmallVec<[Value<'_>; 4]> = message.routes().filter_map(Result::ok).collect();
         let is_sip = |value: &Value<'_>, is: &dyn Fn(&SipUri<'_>) -> bool| value.uri.sip().is_some_and(is);
@@ -270,24 +271,24 @@ impl Router {
         edit.write(message, out);
     }
 
-    /// A Request-URI that we wrote as Record-Route: it is ours, without a user, and carries a route token.
+    /// Tells whether a Request-URI is a Record-Route of ours: it names this server, has no user, and has a route token.
     fn is_record_route(&self, uri: &Uri<'_>) -> bool {
         uri.sip().is_some_and(|uri| uri.params.find(ROUTE_TOKEN).is_some() && uri.user.is_none() && self.is_own(uri))
     }
 
-    /// A URI whose host is this server: an address of ours, or a local domain with no port or a port of ours. A Route with it is
-    /// ours, with any user (section 16.4); a Request-URI with a user of a local domain is that user's.
+    /// Tells whether the host of a URI is this server: an own address, or a local domain with no port or an own port. A Route with it is an
+    /// own Route, with any user (section 16.4); a Request-URI with a user of a local domain belongs to that user.
     pub fn is_own(&self, uri: &SipUri<'_>) -> bool {
         self.identity.is_own_address(uri.host, uri.port, || transport_or_default(uri))
             || self.identity.is_at_local_domain(uri.host, uri.port)
     }
 
-    /// What is sent to this URI comes to this server.
+    /// Tells whether a request to this URI comes to this server.
     pub fn leads_here(&self, uri: &SipUri<'_>) -> bool {
         if uri.params.maddr().is_some() { self.own_maddr(uri) } else { self.is_own(uri) }
     }
 
-    /// The `maddr` of this URI is an address of ours.
+    /// Tells whether the `maddr` of this URI is an own address.
     fn own_maddr(&self, uri: &SipUri<'_>) -> bool {
         let Some(maddr) = uri.params.maddr() else { return false };
         strowger_message::Host::parse(maddr).is_ok_and(|host| {
@@ -296,7 +297,7 @@ impl Router {
         })
     }
 
-    /// The listener that this URI names as its messages do, if one does.
+    /// Returns the listener whose `sent_by` this URI names.
     pub fn listener_named(&self, uri: &SipUri<'_>) -> Option<ListenerId> {
         let transport = transport_or_default(uri);
         // `transport=ws` says nothing of TLS (RFC 7118 section 5.2).
@@ -311,8 +312,7 @@ impl Router {
         Some(ListenerId(at as u16))
     }
 
-    /// Where this URI sends a request that came by `arrival` (or goes out by the listener that a second
-    /// Route of ours named).
+    /// Returns the next hop of a request to this URI. `prefer`: listener of its arrival, or the one that a second own Route named.
     pub fn next_hop<'a>(&self, uri: &Uri<'a>, prefer: ListenerId) -> NextHop<'a> {
         let Uri::Sip(uri) = uri else { return NextHop::Unreachable };
         let named = transport_of(uri);
@@ -344,7 +344,7 @@ impl Router {
         }
     }
 
-    /// `address` as a target, from the listener that fits best.
+    /// Returns `address` as a target, with the listener that fits best.
     pub fn target(&self, transport: Transport, address: SocketAddr, prefer: ListenerId) -> Option<Target> {
         if address.port() == 0 {
             return None;
@@ -354,12 +354,12 @@ impl Router {
     }
 }
 
-/// The transport that a URI names, if we know it.
+/// Returns the transport that a URI names, if it is known.
 pub(crate) fn transport_of(uri: &SipUri<'_>) -> Option<Transport> {
     known_transport(uri.params.transport()?, uri.secure)
 }
 
-/// The transport that a URI parameter names, if we know it; `secure`: in a sips URI.
+/// Returns the transport that a URI parameter names, if it is known. `secure`: in a sips URI.
 pub(crate) fn known_transport(text: &[u8], secure: bool) -> Option<Transport> {
     match Transport::of(text)? {
         Transport::Tcp if secure => Some(Transport::Tls),
@@ -372,7 +372,7 @@ fn transport_or_default(uri: &SipUri<'_>) -> Transport {
     transport_of(uri).unwrap_or(if uri.secure { Transport::Tls } else { Transport::Udp })
 }
 
-/// The bytes that go when these values are taken off: whole lines where no value stays.
+/// Returns the ranges to cut for these values: whole lines if no value of a line stays.
 fn removal(index: &Index, values: &[Value<'_>], goes: impl Fn(usize) -> bool) -> SmallVec<[Range<usize>; 2]> {
     let mut ranges = SmallVec::new();
     let stay = |i: &usize| !goes(*i);
@@ -384,7 +384,7 @@ fn removal(index: &Index, values: &[Value<'_>], goes: impl Fn(usize) -> bool) ->
             ranges.push(index.lines()[line].start as usize..index.lines()[line].end as usize);
             at = end;
         }
-        // Each goes with the comma behind it, the last ones of a line with that before them.
+        // Each value goes with the comma behind it; the last ones of a line go with the comma before them.
         while let Some(first) = (at..end).find(|i| goes(*i)) {
             match (first..end).find(stay) {
                 Some(next) => {

@@ -1,14 +1,13 @@
-//! The route token in our Record-Route: proof that a later request belongs to a call that we let through, and goes to the other
-//! party of it.
+//! Route token in our Record-Route: proof that a later request belongs to an admitted call, and goes to the other party of it.
 //!
-//! There are two of them. The one in a request that leaves stands in the route set of the callee, and leads to the caller;
-//! in each response that makes a dialog we write the other one over it, which stands in the caller's and leads to who
-//! answered (RFC 3261 section 16.7 step 8).
+//! A dialog has two of them. The token in a forwarded request stands in the route set of the callee, and leads to the caller. In each
+//! response that makes a dialog, the server replaces it by the other one, which stands in the route set of the caller and leads to the
+//! party that answered (RFC 3261 section 16.7 step 8).
 //!
-//! A route token bears in clear the time, the scope of the address that the party sent from, the usage of the dialog, a hash of the
-//! Contact of the party, and the account of the other party, which holds the token. Its authentication code covers these and three values of the later request: the Call-ID, the To tag, which is the
-//! tag of the party that the token leads to, and the next Route, which is the Record-Route behind ours on that side, or none. So a token
-//! is invalid for another call, in the other direction, and anywhere else.
+//! A route token contains in clear the time, the scope of the party's source address, the usage of the dialog, a hash of the Contact of the
+//! party, and the account of the other party, which holds the token. Its authentication code covers these and three values of the later
+//! request: the Call-ID, the To tag, which is the tag of the party that the token leads to, and the next Route, which is the Record-Route
+//! behind ours on that side, or none. So a token is invalid for another call, in the other direction, and anywhere else.
 
 use super::account_hash::AccountHash;
 use super::clock_steps::ClockSteps;
@@ -21,49 +20,49 @@ use std::sync::Arc;
 use strowger_message::uri::SipUri;
 use subtle::ConstantTimeEq;
 
-/// Characters of a route token.
+/// Length of a route token in characters.
 pub(crate) const LEN: usize = base64::len(BYTES);
 
-/// A byte of scope (three bits), version (two), usage (two) and direction, four of the time, six of the Contact, four of the account, nine
-/// of the authentication code.
+/// Bytes of a token: one of scope (three bits), version (two), usage (two) and direction, four of the time, six of the Contact, four of the
+/// account, nine of the authentication code.
 const BYTES: usize = CLEAR + 9;
 const CLEAR: usize = CONTACT_END + AccountHash::LEN;
 const CONTACT_END: usize = 11;
 
-/// Version of the format. Versions 0 and 1 state no account, and have a longer authentication code in its place. Version 0 states no usage
-/// either: a token of it reads as [`Usage::Early`].
+/// Version of the format. Versions 0 and 1 contain no account, and have a longer authentication code in its place. Version 0 contains no
+/// usage either: such a token reads as [`Usage::Early`].
 const VERSION: u8 = 2;
 
-/// The route token that leads nowhere: the party has said nothing of where it is.
+/// Route token that leads nowhere: the party has sent no Contact or no tag, or the next element is unknown.
 const NOWHERE: [u8; LEN] = [b'A'; LEN];
 
-/// In place of the hash of a Contact: there is none by which the party is reached.
+/// Value in place of the hash of a Contact, if no Contact reaches the party.
 const NO_CONTACT: [u8; 6] = [0; 6];
 
-/// The party that a route token leads to.
+/// Party that a route token leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
     Caller = 0,
     Called = 1,
 }
 
-/// What lies behind us on the side of a party.
+/// Next element on the side of a party.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Beyond<'a> {
-    /// The party itself.
+    /// Party itself.
     Party,
-    /// A proxy that record-routed too.
+    /// Proxy that record-routed too.
     Proxy(Place<'a>),
-    /// Something that cannot be read, or is no SIP URI.
+    /// Unreadable Record-Route, or no SIP URI.
     Unknown,
 }
 
-/// What a party says of where it is.
+/// Contact of a party, as far as a route token may lead to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Named<'a> {
-    /// Its Contact.
+    /// Contact of the party.
     Contact(&'a SipUri<'a>),
-    /// A Contact that leads to it only by our seal, and without that to another peer.
+    /// Contact that leads to the party with our seal only, and to another peer without it.
     Seal,
     Nothing,
 }
@@ -71,34 +70,34 @@ pub(crate) enum Named<'a> {
 /// Facts that a route token or a seal proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// Scope of the address that the party sent from.
+    /// Scope of the party's source address.
     pub(crate) scope: Scope,
     pub(crate) usage: Usage,
-    /// Unix time at which it was written, in seconds of the wall clock of now.
+    /// Unix time of writing, in seconds of the current wall clock.
     pub(crate) made: u32,
-    /// Account of the party that holds it. None: the format states none.
+    /// Account of the party that holds the token. None: the format has no account.
     pub(crate) account: Option<AccountHash>,
 }
 
-/// What a route token says of a request.
+/// Result of the verification of a route token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// It is not of this call, not for this party, or not for this next Route.
+    /// The token is not valid for this call, this party or this next Route.
     Refused,
-    /// All this is right, but the route token is too old: the request needs the seal of a later refresh.
+    /// Valid but too old: the request needs the seal of a later refresh.
     Stale(Grant),
-    /// All this is right, but the Request-URI is not the Contact that the route token was made with: it needs a seal.
+    /// Valid, but the Request-URI is not the Contact of the token: the request needs a seal.
     OtherContact(Grant),
-    /// The request goes to the party.
+    /// Valid: the request goes to the party.
     Granted(Grant),
 }
 
-/// Makes and judges route tokens. Every shard, and every server that shall let this call through, has the same secret.
+/// Writer and verifier of route tokens. Every shard, and every server that admits the same calls, has the same secret.
 #[derive(Clone)]
 pub(crate) struct RouteTokens {
     key: SipKey,
     contacts: SipKey,
-    /// Seconds.
+    /// Validity in seconds.
     lifetime: u32,
     pub(super) clock_steps: Arc<ClockSteps>,
 }
@@ -119,8 +118,8 @@ impl RouteTokens {
         }
     }
 
-    /// Route token for requests to this party of the call. `tag` is the tag of the party, `scope` the scope of its source address,
-    /// `account` the account of the other party, which gets the token.
+    /// Writes the route token for requests to this party of the call. `tag`: tag of the party. `scope`: scope of its source address.
+    /// `account`: account of the other party, which gets the token.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the party")]
     pub(crate) fn make(
         &self,
@@ -153,7 +152,7 @@ impl RouteTokens {
         text
     }
 
-    /// Whether a request with this Call-ID, To tag, next Route and Request-URI may go on by this route token.
+    /// Verifies the route token of a request with this Call-ID, To tag, next Route and Request-URI.
     pub(crate) fn judge(
         &self,
         now: Now,
@@ -168,9 +167,9 @@ impl RouteTokens {
             return Judgement::Refused;
         }
         let states_account = version(bytes[0]) == VERSION;
-        let (clear, said) = bytes.split_at(if states_account { CLEAR } else { CONTACT_END });
+        let (clear, received) = bytes.split_at(if states_account { CLEAR } else { CONTACT_END });
         let code = self.code(clear, call_id, to_tag, beyond);
-        if matches!(beyond, Beyond::Unknown) || !bool::from(code[..said.len()].ct_eq(said)) {
+        if matches!(beyond, Beyond::Unknown) || !bool::from(code[..received.len()].ct_eq(received)) {
             return Judgement::Refused;
         }
         let made = u32::from_be_bytes(*bytes[1..].first_chunk().expect("more than five bytes"));
@@ -189,7 +188,7 @@ impl RouteTokens {
         if same { Judgement::Granted(grant) } else { Judgement::OtherContact(grant) }
     }
 
-    /// Authentication code, of which a version has as many bytes as it has room for.
+    /// Computes the authentication code. A token contains as many of its bytes as its version has room for.
     fn code(&self, clear: &[u8], call_id: &[u8], tag: &[u8], beyond: Beyond<'_>) -> [u8; BYTES - CONTACT_END] {
         let mut hash = self.key.begin();
         hash.part(clear);
@@ -212,7 +211,7 @@ const fn version(first: u8) -> u8 {
     first >> 3 & 0b11
 }
 
-/// Returns whether this version or one of the versions before writes such a first byte.
+/// Tells whether this version or an earlier one writes such a first byte.
 const fn is_known_version(first: u8) -> bool {
     match version(first) {
         1 | VERSION => true,
@@ -221,19 +220,18 @@ const fn is_known_version(first: u8) -> bool {
     }
 }
 
-/// Unix seconds, as route tokens and seals bear them.
+/// Returns Unix seconds as in route tokens and seals.
 pub const fn seconds(now: Now) -> u32 {
     (now.wall / 1000) as u32
 }
 
-/// No older than this, by the clock of any server with the same secret: one from the future was made by a clock that was set
-/// back since, or goes ahead.
+/// Tells whether a time is no older than the lifetime, by the clock of any server with the same secret. A time in the future is from a
+/// clock that was set back since, or is fast.
 const fn is_fresh(now: Now, made: u32, lifetime: u32) -> bool {
     seconds(now).wrapping_sub(made).cast_signed().unsigned_abs() <= lifetime
 }
 
-/// When something was made that bears this time, by the wall clock of now; none if that is too long ago. A step of the clock since then does
-/// not count.
+/// Returns a time of writing by the current wall clock; none if it is too long ago. Steps of the clock in between do not count.
 pub(crate) fn fresh(now: Now, made: u32, lifetime: u32, steps: &ClockSteps) -> Option<u32> {
     if is_fresh(now, made, lifetime) { Some(made) } else { steps.translate(now, made, lifetime) }
 }
@@ -353,7 +351,7 @@ mod tests {
                 "{seconds}"
             );
         }
-        // When the count of seconds wraps, too.
+        // The seconds may wrap.
         let last = Now { wall: u64::from(u32::MAX) * 1000, ..NOW };
         let token = route_tokens.make(last, Party::Caller, b"call", b"tag", Beyond::Party, Named::Contact(&bob), SITE);
         let next = Now { wall: last.wall + 5_000, ..NOW };
@@ -378,7 +376,7 @@ mod tests {
             base64::encode(&bytes, &mut text);
             route_tokens.judge(NOW, &text, b"call", b"tag", Beyond::Party, Some(&bob))
         };
-        // The version was the five bits above the direction, and 1.
+        // In the first format the version had the five bits above the direction, and was 1.
         let early = Judgement::Granted(Grant { usage: Usage::Early, account: None, ..GRANT });
         assert_eq!(written(Scope::Site.bits() << 6 | 1 << 1 | Party::Called as u8), early);
         for version in 0..4 {

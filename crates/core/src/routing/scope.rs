@@ -1,9 +1,9 @@
-//! Scope of an address: how far it reaches.
+//! Scope of an address: its reach.
 //!
 //! A peer names targets: by a Request-URI, a Route, a Contact, a Path, its `maddr`, a Record-Route, or a name that resolves as the peer
-//! likes. A target may reach no less far than the address that the peer sends from: no request of the world goes into the network of this
-//! server, none of that network to the ports of its machine. A route token and a seal bear the scope of the party that they
-//! lead to. A binding bears the scope of the sender of its REGISTER.
+//! likes. The scope of a target must not be narrower than that of the peer's source address: no request of the world goes into the network
+//! of this server, and none of that network to the ports of its machine. Route tokens and seals contain the scope of the party that they
+//! lead to; a binding has the scope of the sender of its REGISTER.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,18 +12,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub enum Scope {
     /// Loopback.
     Machine,
-    /// RFC 3927, RFC 4291 section 2.5.6.
+    /// Link-local: RFC 3927, RFC 4291 section 2.5.6.
     Link,
-    /// RFC 1918, RFC 4193.
+    /// Private network: RFC 1918, RFC 4193.
     Site,
-    /// RFC 6598. The customers of a carrier do not know each other.
+    /// Shared space of a carrier (RFC 6598), whose customers do not know each other.
     Carrier,
     /// Every other address.
     World,
 }
 
 impl Scope {
-    /// Scope of this address. An IPv6 address that embeds an IPv4 address reaches no further than that one: a translator may lead there.
+    /// Returns the scope of this address. An IPv6 address that embeds an IPv4 address has at most the scope of that one: a translator may
+    /// lead there.
     pub fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             ip if ip.is_loopback() || ip.is_unspecified() => Self::Machine,
@@ -41,7 +42,8 @@ impl Scope {
         }
     }
 
-    /// Three bits for bindings, route tokens and seals. Earlier versions wrote two of them, and read a [`Self::Carrier`] as the world.
+    /// Returns three bits for bindings, route tokens and seals. Earlier versions wrote two of them, and read a [`Self::Carrier`] as the
+    /// world.
     pub const fn bits(self) -> u8 {
         match self {
             Self::Machine => 0,
@@ -64,7 +66,7 @@ impl Scope {
     }
 }
 
-/// Whether this is the address of one host: neither unspecified nor multicast, broadcast or reserved.
+/// Tells whether this is the address of one host: not unspecified, multicast, broadcast or reserved.
 pub fn is_host(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         // RFC 1122 section 3.2.1.3, RFC 5771, RFC 1112 section 4.
@@ -76,17 +78,17 @@ pub fn is_host(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether an address is of the shared space between a carrier and its customers (RFC 6598).
+/// Tells whether an address is in the shared space between a carrier and its customers (RFC 6598).
 pub(super) const fn is_shared(ip: Ipv4Addr) -> bool {
     matches!(ip.octets(), [100, 64..=127, ..])
 }
 
-/// Whether an address has a prefix for local use: RFC 3879, RFC 8215. RFC 4193 is judged before.
+/// Tells whether an address has a prefix for local use: RFC 3879, RFC 8215. (RFC 4193 is tested before.)
 const fn is_local_prefix(ip: &Ipv6Addr) -> bool {
     matches!(ip.segments(), [0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..])
 }
 
-/// The address in its plain form: an IPv6 form of an IPv4 address is that IPv4 address.
+/// Returns the plain form of an address: an IPv4 address in IPv6 form becomes IPv4.
 pub(super) fn plain(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) if !ip.is_loopback() && !ip.is_unspecified() => {
@@ -96,7 +98,7 @@ pub(super) fn plain(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// IPv4 address whose IPv6 form this is: RFC 4291 section 2.5.5.1, RFC 2765 section 2.1, RFC 6052 section 2.1.
+/// Returns the IPv4 address of such an IPv6 form: RFC 4291 section 2.5.5.1, RFC 2765 section 2.1, RFC 6052 section 2.1.
 const fn translated(ip: &Ipv6Addr) -> Option<Ipv4Addr> {
     match ip.segments() {
         [0, 0, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
@@ -106,7 +108,7 @@ const fn translated(ip: &Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// IPv4 address embedded in an IPv6 address. A mapped address (`::ffff:0:0/96`) is canonical by then.
+/// Returns the IPv4 address embedded in an IPv6 address. A mapped address (`::ffff:0:0/96`) is already canonical here.
 const fn embedded(ip: &Ipv6Addr) -> Option<Ipv4Addr> {
     if let Some(ip) = translated(ip) {
         return Some(ip);
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_known() {
+    fn addresses_of_no_host_are_recognized() {
         for address in ["0.0.0.0", "0.0.0.1", "224.0.1.75", "255.255.255.255", "240.0.0.1", "::", "ff02::1", "ff0e::1"]
         {
             assert!(!is_host(ip(address)), "{address}");

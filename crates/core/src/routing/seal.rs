@@ -1,12 +1,12 @@
-//! The seal of a Contact: a parameter of its URI that proves to us later whose Contact it is, and how to reach it.
+//! Seal of a Contact: a parameter of its URI that later proves the party of the Contact, and the address to reach it.
 //!
-//! A Contact that a party changes within a call cannot stand in the route token of our Record-Route, which was made before: the seal
-//! says that it is the Contact of the party with that tag of that call. And it carries the address, and the connection, from which
-//! a device behind NAT or on a stream really sends. It is authenticated as a whole, together with where the URI leads, bears its
-//! time, and is taken off again before the request leaves for the device, which sees its own Contact unchanged.
+//! The route token of our Record-Route is made before a party changes its Contact within a call. So the seal proves that the new Contact is
+//! that of the party with this tag of this call. It also contains the real source address and connection of a device behind NAT or on a
+//! stream. The whole seal is authenticated together with the target of the URI, has a time, and is removed before the request leaves for
+//! the device, which sees its own Contact unchanged.
 //!
-//! It verifies by itself. So a Refer-To that names a party by its Contact leads to that party too, for a sender whose requests we
-//! relay (RFC 5589 section 7: attended transfer).
+//! A seal verifies by itself. So a Refer-To with the Contact of a party leads to that party too, for a sender whose requests this server
+//! relays (RFC 5589 section 7: attended transfer).
 
 use super::clock_steps::ClockSteps;
 use super::place::Place;
@@ -21,62 +21,62 @@ use std::sync::Arc;
 use strowger_message::uri::SipUri;
 use subtle::ConstantTimeEq;
 
-/// The parameter's name.
+/// Name of the parameter.
 pub const NAME: &[u8] = b"x-strowger";
 
-/// So many parameters of this name are looked at: servers with other secrets may have written some.
+/// Maximum number of parameters of this name that are read: servers with other secrets may have written some.
 const MOST: usize = 4;
 
 /// Bytes before the device: flags, usage (two bits) and writer, time, call and party.
 const HEAD: usize = 13;
 const CODE: usize = 12;
 
-/// Version of the format. [`BEFORE`] states no usage: a seal of it reads as [`Usage::Early`].
+/// Version of the format. A seal of version [`BEFORE`] has no usage and reads as [`Usage::Early`].
 const VERSION: u8 = 2 << 6;
 const BEFORE: u8 = 1 << 6;
-/// Where no device follows, the scope of the address that the party sent from stands here.
+/// Transport of the device; without a device, scope of the party's source address.
 const TRANSPORT: u8 = 0b111;
 const DEVICE: u8 = 1 << 3;
 const V6: u8 = 1 << 4;
 const FLOW: u8 = 1 << 5;
 
-/// From where a device sends.
+/// Source address of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceAddress {
-    /// What it sends by.
+    /// Transport of its messages.
     pub transport: Transport,
-    /// Where its messages come from: behind NAT, an address of that.
+    /// Source address of its messages; behind NAT, that of the NAT.
     pub address: SocketAddr,
-    /// The connection that they came over, if there is one.
+    /// Connection of its messages, if any.
     pub flow: Option<Flow>,
 }
 
-/// A seal that is ours and not too old.
+/// Valid seal of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seal<'a> {
-    /// Its value as it stands.
+    /// Value of the parameter.
     pub(crate) text: &'a [u8],
-    /// None: the Contact says itself how its device is reached.
+    /// Real address of the device. None: the Contact reaches it.
     pub(crate) device: Option<DeviceAddress>,
-    /// Of the address that its party sent from.
+    /// Scope of the party's source address.
     pub(crate) scope: Scope,
     /// Usage of the dialog in which it was written.
     pub(crate) usage: Usage,
-    /// Unix time at which it was written, in seconds of the wall clock of now.
+    /// Unix time of writing, in seconds of the current wall clock.
     pub(crate) made: u32,
-    /// This very server wrote it, not another one with the same secret.
+    /// Set if this server wrote it, and not another one with the same secret.
     pub(crate) own: bool,
-    /// It is the Contact of the party with this tag of this call.
+    /// Set if the Contact belongs to the party with this tag of this call.
     pub(crate) of_party: bool,
 }
 
-/// Makes and reads seals. Servers with the same secret read those of one another.
+/// Writer and reader of seals. Servers with the same secret read each other's seals.
 #[derive(Clone)]
 pub(crate) struct Seals {
     key: SipKey,
     parties: SipKey,
     writer: [u8; 2],
-    /// Seconds.
+    /// Validity in seconds.
     lifetime: u32,
     pub(super) clock_steps: Arc<ClockSteps>,
 }
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Seals {
 }
 
 impl Seals {
-    /// `name` is of this server alone among those with the same secret.
+    /// Creates the keys. `name`: unique among servers with the same secret.
     pub(crate) fn new(secret: &[u8], name: &[u8], lifetime: u32) -> Self {
         let mut writer = SipKey::derive(secret, b"strowger contact writer 2").begin();
         writer.part(name);
@@ -101,7 +101,7 @@ impl Seals {
         }
     }
 
-    /// Writes `;x-strowger=...` for the Contact `uri` of a party of the call. `tag` is the tag of the party, `scope` the scope of its source
+    /// Writes `;x-strowger=...` for the Contact `uri` of a party of the call. `tag`: tag of the party. `scope`: scope of its source
     /// address.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the Contact")]
     pub(crate) fn write(
@@ -144,7 +144,7 @@ impl Seals {
         base64::encode(&bytes, &mut out[from..]);
     }
 
-    /// The seal of a URI, if there is a valid one; that of the party with this tag of the call before others.
+    /// Returns a valid seal of a URI, if any; preferably that of the party with this tag of the call.
     pub(crate) fn find<'a>(&self, now: Now, call_id: &[u8], tag: &[u8], uri: &SipUri<'a>) -> Option<Seal<'a>> {
         let mut found = None;
         let values = uri.params.iter().filter(|(name, _)| name.eq_ignore_ascii_case(NAME)).filter_map(|(_, v)| v);
@@ -159,19 +159,19 @@ impl Seals {
     }
 
     fn read<'a>(&self, now: Now, call_id: &[u8], tag: &[u8], uri: &SipUri<'_>, text: &'a [u8]) -> Option<Seal<'a>> {
-        // The longest is that of a flow from an IPv6 address.
+        // The longest seal has a flow from an IPv6 address.
         let mut bytes = [0; HEAD + 18 + 13 + CODE];
         let len = text.len() * 3 / 4;
         let bytes = bytes.get_mut(..len)?;
         if len < HEAD + CODE || !base64::decode(text, bytes) {
             return None;
         }
-        let (said, code) = bytes.split_at(len - CODE);
-        if !bool::from(self.code(said, uri)[..].ct_eq(code)) {
+        let (clear, code) = bytes.split_at(len - CODE);
+        if !bool::from(self.code(clear, uri)[..].ct_eq(code)) {
             return None;
         }
-        // From here on it is what we wrote.
-        let mut rest = Bytes(said);
+        // Authenticated: the rest is as written by a server with our secret.
+        let mut rest = Bytes(clear);
         let [flags] = rest.take()?;
         let writer: [u8; 2] = rest.take()?;
         let made = u32::from_be_bytes(rest.take()?);
@@ -204,7 +204,7 @@ impl Seals {
     }
 }
 
-/// Clears the two bits of the usage: the others are the writer.
+/// Clears the two bits of the usage; the others are the writer.
 const fn without_usage([first, second]: [u8; 2]) -> [u8; 2] {
     [first & 0b11_1111, second]
 }
@@ -225,7 +225,7 @@ impl DeviceAddress {
     }
 }
 
-/// Bytes that are taken off from the front.
+/// Byte slice read from the front.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -254,7 +254,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// The seal that is found: its device, whether it is our own, whether of this party.
+    /// Returns the facts of the found seal: device, whether it is our own, whether it belongs to this party.
     fn found(seals: &Seals, now: Now, tag: &str, uri: &str) -> Option<(Option<DeviceAddress>, bool, bool)> {
         let uri = Uri::parse(uri.as_bytes()).unwrap();
         let seal = seals.find(now, b"call", tag.as_bytes(), uri.sip().unwrap())?;
@@ -392,19 +392,19 @@ mod tests {
     }
 
     #[test]
-    fn of_several_the_right_one_is_found() {
+    fn the_seal_of_the_party_is_found_among_several() {
         let (own, foreign) = (seals("secret", "one"), seals("other", "one"));
-        // A server with another secret wrote first; then we did. Each finds its own.
+        // A server with another secret wrote first, then ours. Each finds its own.
         let text = sealed(&own, &sealed(&foreign, "sip:a@h", None), None);
         assert!(found(&own, NOW, "alice", &text).is_some() && found(&foreign, NOW, "alice", &text).is_some());
-        // One of another call stands before that of this one.
+        // A seal of another call precedes that of this one.
         let mut copied = b"sip:a@h".to_vec();
         let uri = Uri::parse(b"sip:a@h").unwrap();
         own.write(NOW, b"another call", b"alice", uri.sip().unwrap(), None, (Scope::Site, Usage::Call), &mut copied);
         let copied = String::from_utf8(copied).unwrap();
         assert_eq!(found(&own, NOW, "alice", &copied), Some((None, true, false)));
         assert_eq!(found(&own, NOW, "alice", &sealed(&own, &copied, None)), Some((None, true, true)));
-        // There is an end to looking.
+        // The number of parameters read is bounded.
         let many = format!("sip:a@h{}", ";x-strowger=AAAA".repeat(MOST));
         assert_eq!(found(&own, NOW, "alice", &sealed(&own, &many, None)), None);
     }

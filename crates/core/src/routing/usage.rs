@@ -1,19 +1,19 @@
-//! Usage of a dialog (RFC 5057), as route tokens and seals state it.
+//! Usage of a dialog (RFC 5057), as stated by route tokens and seals.
 //!
-//! A SUBSCRIBE dialog carries no call. An INVITE within it would set up a session that was never admitted. So a route token states which method
-//! made its dialog, and whether an INVITE was answered.
+//! A SUBSCRIBE dialog carries no call. An INVITE within it would set up a session that was never admitted. So a route token states the
+//! method that made its dialog, and whether an INVITE was answered.
 
 use serde::{Deserialize, Serialize};
 use strowger_message::Method;
 
-/// The usage of a dialog, as a route token or a seal states it in two bits.
+/// Usage of a dialog, two bits in a route token or a seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Usage {
-    /// A SUBSCRIBE, a REFER or a NOTIFY made the dialog (RFC 6665, RFC 3515).
+    /// Dialog made by SUBSCRIBE, REFER or NOTIFY (RFC 6665, RFC 3515).
     Subscription = 0,
-    /// An INVITE made the dialog and has no final response yet. Tokens and seals of the earlier format state no usage and read as this.
+    /// Dialog made by an INVITE without a final response yet. Tokens and seals of the earlier format have no usage and read as this.
     Early = 1,
-    /// An INVITE made the dialog and was answered, or the token leads to its caller.
+    /// Dialog made by an INVITE that was answered; also the usage in a token that leads to the caller.
     Call = 2,
     /// [`Usage::Call`] of a call that the writing server tracks in its table.
     TrackedCall = 3,
@@ -37,8 +37,8 @@ impl Usage {
         }
     }
 
-    /// Returns whether the usage lets a request with this method through. A subscription also lets ACK and BYE through: neither sets up a
-    /// session, and a call that was admitted within the same dialog needs both.
+    /// Tells whether the usage admits a request with this method. A subscription also admits ACK and BYE: neither sets up a session, and a
+    /// call that was admitted within the same dialog needs both.
     pub const fn opens(self, method: Method) -> bool {
         match self {
             Self::Subscription => matches!(

@@ -1,9 +1,9 @@
-//! What a client transaction keeps of a request that is too large to be kept whole.
+//! Abridged request of a client transaction: the part kept of a request that is too large.
 
 use strowger_message::{Message, Name};
 
-/// Appends the request without its body and without header fields that neither its ACK and CANCEL (RFC 3261 sections 17.1.1.3 and
-/// 9.1) nor a response of our own (section 8.2.6) are made of.
+/// Appends the request without its body, and with those header fields only that its ACK and CANCEL (RFC 3261 sections 17.1.1.3 and 9.1) and
+/// a response of this server (section 8.2.6) need.
 pub(super) fn write(request: &Message<'_>, out: &mut Vec<u8>) {
     let (bytes, index) = (request.bytes(), request.index());
     out.extend_from_slice(&bytes[..index.headers_start()]);

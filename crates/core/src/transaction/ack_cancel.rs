@@ -1,10 +1,10 @@
-//! ACK and CANCEL made from the INVITE that was sent: they go from hop to hop, each hop makes its own.
+//! ACK and CANCEL of a sent INVITE: both are hop by hop, so each hop writes its own.
 
 use super::key::{TopVia, cseq};
 use strowger_message::{Message, Name};
 
-/// Appends the ACK of a 300-699 response (RFC 3261 section 17.1.1.3) to `out`. `None`, and nothing appended, if the INVITE lacks what
-/// an ACK must have.
+/// Appends the ACK of a 300-699 response (RFC 3261 section 17.1.1.3) to `out`. None, and nothing appended, if the INVITE lacks a mandatory
+/// header field of the ACK.
 pub(super) fn write_ack(invite: &Message<'_>, response: &Message<'_>, out: &mut Vec<u8>) -> Option<()> {
     let to = response.header(Name::To)?;
     write(b"ACK", invite, to, b"", out)
@@ -34,7 +34,7 @@ fn write(method: &[u8], invite: &Message<'_>, to: &[u8], lines: &[u8], out: &mut
         out.extend_from_slice(part);
     }
     if method == b"ACK" {
-        // Servers may not challenge an ACK; they take the credentials of its INVITE (section 22.1).
+        // Servers may not challenge an ACK; they accept the credentials of its INVITE (section 22.1).
         for (name, text) in
             [(Name::Authorization, &b"Authorization: "[..]), (Name::ProxyAuthorization, b"Proxy-Authorization: ")]
         {

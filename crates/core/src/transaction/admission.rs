@@ -1,5 +1,6 @@
-//! Which requests get a transaction: a bound for all, a reserve beyond it for requests within known dialogs, and another one for emergency
-//! requests. These have no more than that reserve also below the bound: they need no password, so a sender may forge many of them.
+//! Admission of requests to transactions: a bound for all, a reserve beyond it for requests within known dialogs, and a second reserve for
+//! emergency requests. Emergency requests are limited to their reserve below the bound too: they need no password, so a sender may forge
+//! many of them.
 
 use super::allowance::length_as_sent;
 use super::entry::Entry;
@@ -17,39 +18,39 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use strowger_message::{Message, Method};
 
-/// Share of each bound that the reserve has beyond it.
+/// Divisor of a bound that gives the size of its reserve.
 const SHARE: usize = 8;
 
-/// Transactions that the reserve admits at least, however low the bound.
+/// Minimum number of transactions in the reserve, however low the bound.
 const LEAST: usize = 16;
 
-/// The same of the reserve for emergency requests.
+/// Minimum number of transactions in the reserve for emergency requests.
 const LEAST_EMERGENCIES: usize = 32;
 
 /// Emergency requests that a source may have, however few places are free.
 const PER_SOURCE: usize = 4;
 
-/// Transactions of one call in the reserve. A party that proves its dialog cannot fill the reserve with it.
+/// Maximum number of transactions of one call in the reserve: a party that proves its dialog cannot fill the reserve with it.
 const PER_CALL: usize = 8;
 
-/// Transactions of one call with its BYEs, for which no other request of the call takes the place.
+/// Maximum number of transactions of one call with its BYEs; no other request of the call takes these places.
 const PER_CALL_WITH_BYE: usize = PER_CALL + 4;
 
-/// Server transactions with a place in a reserve, each of a group that has a share of it.
+/// Server transactions with a place in a reserve. Each belongs to a group with a bound of its own.
 #[derive(Debug)]
 pub(super) struct Reserve<Group> {
-    /// The group of each, and the length of its request.
+    /// Group of each transaction, and length of its request.
     places: HashMap<Id, (Group, usize)>,
-    /// How many each group has.
+    /// Number of transactions of each group.
     of_group: HashMap<Group, usize>,
-    /// Sum of the lengths.
+    /// Sum of the lengths of the requests.
     bytes: usize,
 }
 
-/// Groups are calls, by the hash of their Call-ID.
+/// Reserve for known dialogs. Its groups are calls, by the hash of their Call-ID.
 pub(super) type DialogReserve = Reserve<u32>;
 
-/// Groups are sources.
+/// Reserve for emergency requests. Its groups are sources.
 pub(super) type EmergencyReserve = Reserve<IpAddr>;
 
 impl<Group> Default for Reserve<Group> {
@@ -71,7 +72,7 @@ impl<Group: Copy + Eq + Hash> Reserve<Group> {
         self.bytes += bytes;
     }
 
-    /// A transaction has ended, which may have had a place here.
+    /// Returns the place of an ended transaction, if it had one here.
     pub(super) fn give_back(&mut self, id: Id) {
         if self.places.is_empty() {
             return;
@@ -88,7 +89,7 @@ impl<Group: Copy + Eq + Hash> Reserve<Group> {
 }
 
 impl Transactions {
-    /// A request came. `call_hash` is [`call::hash`] of its Call-ID.
+    /// Handles a received request. `call_hash`: [`call::hash`] of its Call-ID.
     pub fn request(
         &mut self,
         now: Now,
@@ -110,7 +111,7 @@ impl Transactions {
         if let Some(id) = self.find(&key) {
             return self.take_own(now, id, message, out);
         }
-        // Each INVITE has at most one CANCEL, so the bound on INVITEs bounds these too (RFC 3261 section 9.2).
+        // Each INVITE has at most one CANCEL, so the bound of INVITEs bounds these too (RFC 3261 section 9.2).
         let is_full =
             self.entries.len() >= self.limit || !self.dues.has_room(arrival.remote.ip(), message.bytes().len());
         if is_full && !(method == Method::Cancel && self.find(&self.keys.server(message, &via, b"INVITE")).is_some()) {
@@ -125,8 +126,8 @@ impl Transactions {
         Incoming::New(id)
     }
 
-    /// Gives a request for which [`Transactions::request`] has no room a transaction of the reserve: its sender has proved that it belongs
-    /// to a dialog which this server let through. The reserve is an eighth of the bounds, beyond them. None: it has no room either.
+    /// Creates a transaction in the reserve for a request that [`Transactions::request`] has no room for, and whose sender has proved that
+    /// it belongs to an admitted dialog. The reserve is an eighth of the bounds, beyond them. None: it is full too.
     pub fn admit_within_dialog(
         &mut self,
         now: Now,
@@ -143,7 +144,8 @@ impl Transactions {
         Some(id)
     }
 
-    /// The same for an emergency request. `is_known`: its sender is no forged source. Others have half of the reserve.
+    /// Creates a transaction in the reserve for emergency requests. `is_known`: the source of the request is proved. Others may use half of
+    /// the reserve.
     pub fn admit_emergency(
         &mut self,
         now: Now,
@@ -160,7 +162,7 @@ impl Transactions {
         self.hold_emergency(id, arrival, is_known, bytes).then_some(id)
     }
 
-    /// Gives the transaction of an emergency request a place in the reserve for these, if it has none. False: there is no room.
+    /// Gives the transaction of an emergency request a place in the reserve, if it has none. Returns false if there is no room.
     pub fn hold_emergency(&mut self, id: ServerId, arrival: &Arrival, is_known: bool, bytes: usize) -> bool {
         let has_place = self.emergencies.places.contains_key(&id.0);
         let is_held = has_place || self.has_room_for_emergency(arrival, is_known, bytes);
@@ -170,7 +172,7 @@ impl Transactions {
         is_held
     }
 
-    /// A source has as many emergency requests as places are free.
+    /// Tells whether the reserve has room for this emergency request. One source may have as many as places are free.
     fn has_room_for_emergency(&self, arrival: &Arrival, is_known: bool, bytes: usize) -> bool {
         let share = if is_known { SHARE } else { 2 * SHARE };
         let most = (self.limit / share).max(LEAST_EMERGENCIES * SHARE / share);
@@ -185,7 +187,7 @@ impl Transactions {
         self.reserve.has_room(most, most_bytes, (call_hash, of_call), bytes)
     }
 
-    /// A transaction beyond the bounds for a request that [`Transactions::request`] has counted as refused.
+    /// Creates a transaction beyond the bounds for a request that [`Transactions::request`] has counted as refused.
     fn insert_reserved(
         &mut self,
         now: Now,
@@ -201,8 +203,8 @@ impl Transactions {
         Some(ServerId(id))
     }
 
-    /// A request of this server's own that goes the way of those that come: its responses go nowhere. None: there is no room for it, or it
-    /// is under way already.
+    /// Creates a server transaction for a request of this server's own, which is handled like a received one; its responses are not sent.
+    /// None: there is no room, or the request has a transaction.
     pub fn begin_own(&mut self, now: Now, message: &Message<'_>, call_hash: u32) -> Option<ServerId> {
         let via = TopVia::of_message(message)?;
         let (method, bytes) = (message.method()?, message.bytes().len());
@@ -226,8 +228,8 @@ impl Transactions {
         self.insert(now, Entry::new(key, machine, reply, call::bucket(call_hash), TransactionUser::NONE))
     }
 
-    /// Takes a request that belongs to a transaction under way: one that came before, or the ACK of a failure. Returns whether it was such a
-    /// one; if not, nothing has happened.
+    /// Handles a message of an existing transaction: a retransmission, or the ACK of a failure. Returns false, without any effect, if it is
+    /// none.
     pub fn absorb(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> bool {
         let (Some(method), Some(via)) = (message.method(), TopVia::of_message(message)) else { return false };
         let text = if method == Method::Ack { b"INVITE" } else { method_text(method, message.method_text()) };
@@ -235,7 +237,7 @@ impl Transactions {
         self.find(&key).is_some_and(|id| matches!(self.take_own(now, id, message, out), Incoming::Absorbed))
     }
 
-    /// A server transaction gets its ACK, or its request once more.
+    /// Handles an ACK or a retransmission of a server transaction.
     fn take_own(&mut self, now: Now, id: Id, message: &Message<'_>, out: &mut Outbox) -> Incoming {
         if message.method() == Some(Method::Ack) {
             return match self.drive(now, id, |m, reliable| m.ack(reliable), Given::Nothing, out) {

@@ -1,18 +1,18 @@
-//! What a UDP source that proved nothing, and may be forged, is sent again (RFC 3261 section 26.3.2.4).
+//! Limit of repeated responses to an unproved UDP source, which may be forged (RFC 3261 section 26.3.2.4).
 
 use super::{ServerId, Transactions};
 use serde::{Deserialize, Serialize};
 use strowger_message::Message;
 use strowger_message::header::Via;
 
-/// So many times what came from such a source it may be sent: the bound of RFC 9000 section 8.
+/// Maximum ratio of bytes sent to such a source and bytes received from it (RFC 9000 section 8).
 pub const MOST_TIMES: usize = 3;
 
 /// Bytes that may still be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Allowance(u16);
 
-/// Bytes of one unit: three datagrams of 64 KiB are counted in 16 bits.
+/// Bytes of one unit, so that 16 bits count three datagrams of 64 KiB.
 const UNIT: usize = 4;
 
 impl Allowance {
@@ -26,14 +26,14 @@ impl Allowance {
         self.0 != u16::MAX
     }
 
-    /// Of something that is sent in any case.
+    /// Subtracts bytes that are sent in any case.
     pub(super) fn spend(&mut self, bytes: usize) {
         if self.is_bounded() {
             self.0 = self.0.saturating_sub(units(bytes));
         }
     }
 
-    /// False if there is less left: nothing is spent.
+    /// Subtracts bytes if enough are left. Returns false otherwise.
     pub(super) fn try_spend(&mut self, bytes: usize) -> bool {
         let is_enough = !self.is_bounded() || self.0 >= units(bytes);
         if is_enough {
@@ -42,7 +42,7 @@ impl Allowance {
         is_enough
     }
 
-    /// A request of so many bytes came again.
+    /// Adds the bytes for a repeated request of this length.
     pub(super) fn earn(&mut self, bytes: usize) {
         if self.is_bounded() {
             *self = Self::of(usize::from(self.0) * UNIT + MOST_TIMES * bytes);
@@ -55,10 +55,9 @@ fn units(bytes: usize) -> u16 {
 }
 
 impl Transactions {
-    /// Nothing shows that the source of this request is its sender. Each response that its user gives goes there once, as it comes. It is
-    /// sent again, by Timer G or because the request came again, only as long as that and the final response are no more than
-    /// `bytes` and [`MOST_TIMES`] of what came again; and a response that is longer than an ordinary one is not kept. Only the
-    /// first call counts.
+    /// Marks the source of this request as unproved. Each response of the transaction user is sent once. A repetition, by Timer G or
+    /// because the request is repeated, is sent only while repetitions and the final response have at most `bytes` plus [`MOST_TIMES`] the
+    /// bytes of repeated requests. A response longer than an ordinary one is not kept. Only the first call has an effect.
     pub fn doubt(&mut self, id: ServerId, bytes: usize) {
         if let Some(entry) = self.entries.get_mut(id.0).filter(|entry| !entry.allowance.is_bounded()) {
             entry.allowance = Allowance::of(bytes);
@@ -66,7 +65,7 @@ impl Transactions {
     }
 }
 
-/// Bytes of a request as it was sent, whose topmost Via has been completed on arrival (RFC 3261 section 18.2.1, RFC 3581).
+/// Returns the length of a request as sent, before its topmost Via was completed on arrival (RFC 3261 section 18.2.1, RFC 3581).
 pub fn length_as_sent(message: &Message<'_>, top: &Via<'_>) -> usize {
     let received = top.received.map_or(0, |ip| ip.len() + b";received=".len());
     let rport = top.rport.map_or(0, |port| port.len() + 1);
@@ -78,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_much_is_spent_and_earned() {
+    fn bytes_are_spent_and_earned() {
         let mut all = Allowance::UNBOUNDED;
         all.earn(1);
         all.spend(1 << 30);
@@ -90,7 +89,7 @@ mod tests {
         assert!(!some.try_spend(301) && some.try_spend(300));
         some.spend(1 << 30);
         assert!(!some.try_spend(1));
-        // What three of the largest datagrams have is counted.
+        // Three datagrams of the largest size fit.
         some.earn(65_535);
         assert!(some.try_spend(196_000) && some.is_bounded());
         for _ in 0..9 {

@@ -1,4 +1,4 @@
-//! The CANCEL of an INVITE that was sent (RFC 3261 section 9.1).
+//! CANCEL of a sent INVITE (RFC 3261 section 9.1).
 
 use super::key::TopVia;
 use super::machine::{Cancel, Machine};
@@ -10,9 +10,9 @@ use crate::{Now, Outbox};
 use std::sync::Arc;
 
 impl Transactions {
-    /// Cancels an INVITE that has no final response yet (RFC 3261 section 9.1): at once if a provisional one came, else when one comes. If
-    /// then no final response comes for 64*T1, [`Event::Timeout`](super::Event::Timeout) tells. What becomes of the CANCEL itself is not
-    /// told. `lines`: header lines of the CANCEL, such as its Reason (RFC 3326). Returns whether there was something to cancel.
+    /// Cancels an INVITE that has no final response yet (RFC 3261 section 9.1): at once after a provisional response, else when one
+    /// arrives. Without a final response for 64*T1, [`Event::Timeout`](super::Event::Timeout) reports it. The outcome of the CANCEL itself
+    /// is not reported. `lines`: header lines of the CANCEL, such as its Reason (RFC 3326). Returns false if there is nothing to cancel.
     pub fn cancel(&mut self, now: Now, id: ClientId, lines: Option<&Arc<[u8]>>, out: &mut Outbox) -> bool {
         let Some(entry) = self.entries.get_mut(id.0) else { return false };
         match (entry.machine, entry.cancel) {

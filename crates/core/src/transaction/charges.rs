@@ -1,4 +1,4 @@
-//! What the table keeps for the requests of each source, charged to the source where it is kept.
+//! Memory of the transaction table, charged to the source of each request.
 
 use super::dues::Dues;
 use super::entry::Entry;
@@ -9,58 +9,59 @@ use crate::message_store::{MessageStore, memory_of};
 use crate::slots::Id;
 use std::net::IpAddr;
 
-/// Bytes of a message that fits into a datagram of any network (RFC 3261 section 18.1.1). A response or an ACK up to this length is
-/// kept as part of its transaction, whose number is bounded.
+/// Maximum length in bytes of an ordinary message: it fits into a datagram of any network (RFC 3261 section 18.1.1). A response or an ACK
+/// up to this length is kept as part of its transaction, since the number of transactions is bounded.
 const ORDINARY: usize = 1_300;
 
 impl Transactions {
-    /// Bytes kept at most for the requests of one source, and of all sources together: of their requests until they have a final
-    /// response, of responses what goes beyond an ordinary one. Where there is no room, [`Transactions::request`] takes no more, and
-    /// responses are sent and not kept. By IPv6 a source is a network of `ipv6_prefix` bits, which must not change once
-    /// anything is charged. Default: no bound.
+    /// Sets the maximum number of kept bytes for the requests of one source, and of all sources together: requests until their final
+    /// response, and the part of responses beyond an ordinary length. At the bound, [`Transactions::request`] refuses requests, and
+    /// responses are sent but not kept. For IPv6 a source is a network of `ipv6_prefix` bits, which must not change after the first charge.
+    /// Default: no bound.
     pub fn set_shares(&mut self, of_source: usize, of_all: usize, ipv6_prefix: u8) {
         self.dues.set_shares(of_source, of_all, ipv6_prefix);
     }
 
-    /// Memory that one kept message takes at most. A larger response is sent once and not kept. A larger request
-    /// too, but for what its ACK and CANCEL and a response of our own are made of, if that is not larger. Default: no bound.
+    /// Sets the maximum memory of one kept message. A larger response is sent once and not kept. Of a larger request only the parts for
+    /// ACK, CANCEL and a response of this server are kept, if they fit. Default: no bound.
     pub fn set_most_kept(&mut self, memory: usize) {
         self.most_kept = memory;
     }
 
-    /// Whether so many bytes more may be kept for this source.
+    /// Tells whether this source has room for more bytes.
     pub fn has_room(&self, source: IpAddr, bytes: usize) -> bool {
         self.dues.has_room(source, bytes)
     }
 
-    /// Whether so many bytes more may be kept for a request of this source that proved its dialog: each bound is an eighth higher.
+    /// Tells whether this source has room for a request that proved its dialog: each bound is an eighth higher.
     pub fn has_room_within_dialog(&self, source: IpAddr, bytes: usize) -> bool {
         self.dues.has_room_within_dialog(source, bytes)
     }
 
-    /// Whether so many bytes more may be kept for a source that proved nothing: half of what is for all is not for such.
+    /// Tells whether there is room for an unproved source. Such sources may use half of the memory of all.
     pub fn has_room_for_unproven(&self, bytes: usize) -> bool {
         self.dues.has_half(bytes)
     }
 
-    /// So many bytes are kept for a request of this source elsewhere, until [`Transactions::refund`].
+    /// Charges this source for bytes that another part of the server keeps for a request, until [`Transactions::refund`].
     pub fn charge(&mut self, source: IpAddr, bytes: usize) {
         self.dues.charge(source, bytes);
     }
 
-    /// Takes back what [`Transactions::charge`] counted.
+    /// Reverses [`Transactions::charge`].
     pub fn refund(&mut self, source: IpAddr, bytes: usize) {
         self.dues.refund(source, bytes);
     }
 
-    /// So many bytes are kept for the request of this server transaction, until it has a final response.
+    /// Charges the source of this server transaction for kept bytes, until its final response.
     pub fn bill(&mut self, id: ServerId, bytes: usize) {
         let Some(entry) = self.entries.get_mut(id.0).filter(|e| e.machine.awaits_answer()) else { return };
         entry.due = entry.due.saturating_add(bytes as u32);
         self.dues.charge(entry.target.ip(), bytes);
     }
 
-    /// As [`Transactions::bill`], of what can be done without: false if there is no room for what goes beyond an ordinary message.
+    /// Charges as [`Transactions::bill`] does, for optional data. Returns false if it is longer than an ordinary message and there is no
+    /// room.
     pub fn try_bill(&mut self, id: ServerId, bytes: usize) -> bool {
         let Some(entry) = self.entries.get(id.0) else { return false };
         let has_room = bytes <= ORDINARY || self.dues.has_room(entry.target.ip(), bytes);
@@ -70,13 +71,13 @@ impl Transactions {
         has_room
     }
 
-    /// Keeps what was sent in the place of what was kept before.
+    /// Keeps the sent message in place of the one before.
     pub(super) fn keep(&mut self, id: Id, message: &[u8]) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         entry.drop_kept(&mut self.kept, &mut self.dues);
         let fits = memory_of(message.len()) <= self.most_kept;
         match entry.machine.side() {
-            // It is billed to the transaction of the server that it was forwarded for.
+            // A request is charged to the server transaction that it was forwarded for.
             Side::Client => {
                 entry.abridged = !fits;
                 if fits {
@@ -94,7 +95,7 @@ impl Transactions {
                     entry.allowance.spend(message.len());
                 }
                 let (source, beyond) = (entry.target.ip(), message.len().saturating_sub(ORDINARY));
-                // A forged source is charged for no response: it is the share of another.
+                // A forged source is charged for no response: the share belongs to a victim.
                 let has_room = beyond == 0 || (!entry.allowance.is_bounded() && self.dues.has_room(source, beyond));
                 entry.abridged = !fits || !has_room;
                 if !entry.abridged {
@@ -107,7 +108,7 @@ impl Transactions {
         self.counts.abridged += u64::from(entry.abridged);
     }
 
-    /// Keeps the ACK that was sent, if it is an ordinary one: the transaction that a longer one could be charged to is over.
+    /// Keeps the sent ACK if it has an ordinary length: the transaction that a longer one could be charged to is over.
     pub(super) fn keep_ack(&mut self, id: Id, ack: &[u8]) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         entry.abridged = ack.len() > ORDINARY || memory_of(ack.len()) > self.most_kept;
@@ -123,7 +124,7 @@ impl Transactions {
         }
     }
 
-    /// A request has its final response: what its source was charged for it is refunded, but not for a response that is kept.
+    /// Settles a request with its final response: refunds the charges of its source, except those for a kept response.
     pub(super) fn settle(&mut self, id: Id) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         let beyond = entry.beyond(&self.kept) as u32;
@@ -133,7 +134,7 @@ impl Transactions {
 }
 
 impl Entry {
-    /// What its source is charged for the response that it keeps.
+    /// Returns the charged bytes of the kept response.
     fn beyond(&self, store: &MessageStore) -> usize {
         match (&self.kept, self.machine.side()) {
             (Some(kept), Side::Server) => store.len(kept).saturating_sub(ORDINARY),

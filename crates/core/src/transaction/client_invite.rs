@@ -1,4 +1,4 @@
-//! The INVITE client transaction: RFC 3261 section 17.1.1 with RFC 6026 section 8.4.
+//! INVITE client transaction: RFC 3261 section 17.1.1 with RFC 6026 section 8.4.
 
 use super::step::{Action, Class, End, Retransmission, Step};
 use serde::{Deserialize, Serialize};
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 pub(super) enum State {
     Calling,
     Proceeding,
-    /// A 300-699 came and was acknowledged.
+    /// A 300-699 was received and acknowledged.
     Completed,
-    /// A 2xx came; more of them may (RFC 6026 section 7.2).
+    /// A 2xx was received; more of them may follow (RFC 6026 section 7.2).
     Accepted,
     Terminated,
 }
@@ -26,7 +26,7 @@ pub(super) enum Event {
     TransportError,
 }
 
-/// The first state; the request is sent by the caller.
+/// Returns the first step; the caller sends the request.
 pub(super) fn start(reliable: bool) -> Step<State> {
     let retransmission = if reliable { Retransmission::Unchanged } else { Retransmission::Start };
     Step::to(State::Calling, Action::SendAndKeep).retransmission(retransmission).end(End::B)
@@ -40,11 +40,11 @@ pub(super) fn step(state: State, event: Event, reliable: bool) -> Step<State> {
             Step::to(Proceeding, Action::Deliver).retransmission(Retransmission::Stop).end(End::Stop)
         }
         (Proceeding, Event::Response(Class::Provisional)) => Step::to(Proceeding, Action::Deliver),
-        // Timer M: other branches of a fork may answer 2xx too, for as long as that may take.
+        // Timer M: other branches of a fork may send 2xx too, for this time.
         (Calling | Proceeding, Event::Response(Class::Success)) => {
             Step::to(Accepted, Action::Deliver).retransmission(Retransmission::Stop).end(End::T1_64).forget()
         }
-        // Timer D: so long the response may be sent again, and each copy wants its ACK.
+        // Timer D: the response may be repeated for this time, and each copy needs its ACK.
         (Calling | Proceeding, Event::Response(Class::Failure)) => {
             let end = if reliable { End::Now } else { End::D };
             Step::to(Completed, Action::Acknowledge).retransmission(Retransmission::Stop).end(end)

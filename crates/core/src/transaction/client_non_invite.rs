@@ -1,4 +1,4 @@
-//! The non-INVITE client transaction: RFC 3261 section 17.1.2.
+//! Non-INVITE client transaction: RFC 3261 section 17.1.2.
 
 use super::step::{Action, Class, End, Retransmission, Step};
 use serde::{Deserialize, Serialize};
@@ -21,9 +21,9 @@ pub(super) enum Event {
     TransportError,
 }
 
-/// The first state; the request is sent by the caller.
+/// Returns the first step; the caller sends the request.
 pub(super) fn start(reliable: bool) -> Step<State> {
-    // Kept over reliable transports too: a response may have to be made from it.
+    // The request is kept over reliable transports too: a response may be made from it.
     let retransmission = if reliable { Retransmission::Unchanged } else { Retransmission::Start };
     Step::to(State::Trying, Action::SendAndKeep).retransmission(retransmission).end(End::T1_64)
 }

@@ -1,10 +1,10 @@
-//! Bytes that requests under way have the server keep, by the source that they came from.
+//! Bytes kept for open requests, by source.
 
 use crate::source::counted;
 use hashbrown::HashMap;
 use std::net::IpAddr;
 
-/// What each source is charged for, and how much that may be.
+/// Charges of each source, and their bounds.
 #[derive(Debug)]
 pub(super) struct Dues {
     most: usize,
@@ -15,47 +15,47 @@ pub(super) struct Dues {
 }
 
 impl Dues {
-    /// Without a bound. `secret`: peers choose what is a source here, and must not know where it stands.
+    /// Creates a table without bounds. `secret`: seed of the hash, so that peers cannot choose the places of their sources.
     pub(super) fn new(secret: u64) -> Self {
         let of = HashMap::with_hasher(foldhash::quality::FixedState::with_seed(secret));
         Self { most: usize::MAX, most_of_all: usize::MAX, ipv6_prefix: 64, of, sum: 0 }
     }
 
-    /// Bytes of each source and of all together at most; a source of IPv6 is a network of so many bits, which must stay the same once
-    /// anything is charged.
+    /// Sets the maximum bytes of each source and of all together. A source of IPv6 is a network of `ipv6_prefix` bits, which must not
+    /// change after the first charge.
     pub(super) fn set_shares(&mut self, most: usize, most_of_all: usize, ipv6_prefix: u8) {
         (self.most, self.most_of_all, self.ipv6_prefix) = (most, most_of_all, ipv6_prefix);
     }
 
-    /// The source that an address counts for.
+    /// Returns the source that an address belongs to.
     pub(super) fn source(&self, ip: IpAddr) -> IpAddr {
         counted(ip, self.ipv6_prefix)
     }
 
-    /// Whether so many more may be kept for this source.
+    /// Tells whether this source has room for more bytes.
     pub(super) fn has_room(&self, source: IpAddr, bytes: usize) -> bool {
         let sum = self.sum.saturating_add(bytes);
         if sum > self.most_of_all {
             return false;
         }
-        // Together they seldom have as much as one may.
+        // All sources together seldom have as much as one may.
         let held = || self.of.get(&counted(source, self.ipv6_prefix)).copied().unwrap_or(0);
         sum <= self.most || held().saturating_add(bytes) <= self.most
     }
 
-    /// Whether so many more may be kept for a request of this source that proved its dialog: each bound is an eighth higher.
+    /// Tells whether this source has room for a request that proved its dialog: each bound is an eighth higher.
     pub(super) fn has_room_within_dialog(&self, source: IpAddr, bytes: usize) -> bool {
         let raised = |bound: usize| bound.saturating_add(bound / 8);
         let held = self.of.get(&counted(source, self.ipv6_prefix)).copied().unwrap_or(0);
         self.sum.saturating_add(bytes) <= raised(self.most_of_all) && held.saturating_add(bytes) <= raised(self.most)
     }
 
-    /// Bytes of all sources together at most.
+    /// Returns the maximum bytes of all sources together.
     pub(super) const fn most_of_all(&self) -> usize {
         self.most_of_all
     }
 
-    /// Whether with so many more no more than half is kept of what may be for all.
+    /// Tells whether all sources together stay below half of their bound with these bytes.
     pub(super) const fn has_half(&self, bytes: usize) -> bool {
         self.sum.saturating_add(bytes) <= self.most_of_all / 2
     }
@@ -67,7 +67,7 @@ impl Dues {
         }
     }
 
-    /// Takes back what was charged, or a part of it.
+    /// Reverses a charge, or a part of it.
     pub(super) fn refund(&mut self, source: IpAddr, bytes: usize) {
         if bytes == 0 {
             return;
@@ -82,7 +82,7 @@ impl Dues {
         }
     }
 
-    /// Of all sources.
+    /// Returns the bytes of all sources.
     pub(super) const fn sum(&self) -> usize {
         self.sum
     }

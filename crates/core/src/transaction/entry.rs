@@ -1,4 +1,4 @@
-//! One transaction of the table.
+//! Entry of a transaction in the table.
 
 use super::allowance::Allowance;
 use super::key::Key;
@@ -11,26 +11,26 @@ use crate::message_store::StoredMessage;
 use crate::slots::Slots;
 use crate::timer::Stamp;
 
-/// One transaction: about 100 bytes.
+/// Transaction: about 100 bytes.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: Key,
     pub(super) tu: TransactionUser,
     pub(super) target: PackedTarget,
-    /// Of a client: the request, or the ACK that a failure got. Of a server: the last response.
+    /// Client: the request, or the ACK of a failure. Server: the last response.
     pub(super) kept: Option<StoredMessage>,
-    /// What is kept is less than what was sent, and is not sent again.
+    /// Set if the kept message is shorter than the sent one: it is not sent again.
     pub(super) abridged: bool,
     pub(super) retransmission: Stamp,
     pub(super) end: Stamp,
     pub(super) machine: Machine,
-    /// Pauses between retransmissions so far.
+    /// Number of pauses between retransmissions so far.
     pub(super) attempts: u8,
     pub(super) bucket: u8,
     pub(super) cancel: Cancel,
-    /// Of a server: bytes that its source is charged for.
+    /// Server: bytes charged to its source.
     pub(super) due: u32,
-    /// Of a server: what its source may still be sent again.
+    /// Server: bytes that may be sent again to its source.
     pub(super) allowance: Allowance,
 }
 
@@ -61,21 +61,21 @@ impl Entry {
         self.retransmission == stamp || self.end == stamp
     }
 
-    /// An INVITE that rings and is not cancelled: no other timer ends that.
+    /// Tells whether timer C may run: a ringing INVITE without CANCEL has no other end.
     pub(super) fn may_run_timer_c(&self) -> bool {
         self.machine == Machine::ClientInvite(client_invite::State::Proceeding) && self.cancel == Cancel::No
     }
 }
 
-/// A request that is no INVITE and has had no response.
+/// State of a request other than INVITE without any response.
 pub(super) const TRYING: Machine = Machine::ServerNonInvite(server_non_invite::State::Trying);
 
-/// Tells the timers whether the entry in a slot still waits for them.
+/// Returns a function that tells the timers whether the entry in a slot still waits for them.
 pub(super) fn runs(entries: &Slots<Entry>) -> impl Fn(u32, Stamp) -> bool {
     |slot, stamp| entries.at(slot).is_some_and(|(_, e)| e.runs(stamp))
 }
 
-/// Tells the table of keys what stands in a slot.
+/// Returns a function that tells the key index the key in a slot.
 pub(super) fn key_of(entries: &Slots<Entry>) -> impl Fn(u32) -> Option<Key> {
     |slot| entries.at(slot).map(|(_, e)| e.key)
 }

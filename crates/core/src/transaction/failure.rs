@@ -1,4 +1,4 @@
-//! What could not be sent, or whose answer cannot come any more.
+//! Failures of sending, and requests that can get no answer any more.
 
 use super::table::{Given, Transactions};
 use super::{ClientId, Event, icmp_quote};
@@ -6,17 +6,17 @@ use crate::slots::Id;
 use crate::{Now, Outbox, Target, Transport};
 use std::net::SocketAddr;
 
-/// A request without an answer.
+/// Request without an answer.
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) id: Id,
-    /// Where it went.
+    /// Target of the request.
     pub(super) target: Target,
     pub(super) request: Vec<u8>,
 }
 
 impl Transactions {
-    /// What was sent with this token could not be sent. Any token may be given.
+    /// Handles a failure to send the messages with this token. Any token may be given.
     pub fn failed(&mut self, now: Now, token: u64, out: &mut Outbox, events: &mut Vec<Event>) {
         self.lost.clear();
         let id = Id::from_u64(token);
@@ -27,17 +27,17 @@ impl Transactions {
         }
     }
 
-    /// The connection has ended over which went what was sent with this token, and no answer will come by it. A request that
-    /// has had none was perhaps sent to a peer that had forgotten the connection (it was started again): it is sent once more,
-    /// over another connection, and only if that ends too it could not be sent (RFC 3261 sections 18.4 and 17.1.4). To a peer
-    /// that is reached by its own connection alone there is no other.
+    /// Handles the end of the connection that carried the messages with this token: no answer will come by it. If the request has had no
+    /// response, the peer may have forgotten the connection in a restart. So the request is sent once more over another connection, and
+    /// counts as unsent only if that one ends too (RFC 3261 sections 18.4 and 17.1.4). A peer that is reached by its own connection only
+    /// has no other one.
     pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox, events: &mut Vec<Event>) {
         let id = Id::from_u64(token);
         let Some(entry) = self.entries.get_mut(id).filter(|e| e.machine.hears_nothing() && e.is_reliable()) else {
             return;
         };
         let target = Target::from(entry.target);
-        // Over a reliable transport there are no other retransmissions to be counted.
+        // A reliable transport has no other retransmissions, so the counter is free for this.
         let first = std::mem::replace(&mut entry.attempts, 1) == 0;
         match &entry.kept {
             Some(kept) if first && target.flow.is_none() && !entry.abridged => {
@@ -50,10 +50,9 @@ impl Transactions {
         }
     }
 
-    /// A datagram to this address was unreachable, an ICMP error says; `quoted` is how it began. If it is the request of a client
-    /// transaction, as its branch says, which goes there by UDP and has heard nothing yet, that could not be sent (RFC 3261
-    /// sections 18.4 and 17.1.4). Returns whether it is. Without the branch nothing is believed: addresses are no secret, and any peer
-    /// can forge such an error.
+    /// Handles an ICMP error: a datagram to this address was unreachable, and `quoted` is its start. If its branch is that of a client
+    /// transaction which uses UDP to this address and has no response yet, the request counts as unsent (RFC 3261 sections 18.4 and
+    /// 17.1.4). Returns true then. An error without the branch is not believed: addresses are no secret, and any peer can forge it.
     pub fn unreachable(
         &mut self,
         now: Now,
@@ -75,13 +74,13 @@ impl Transactions {
         true
     }
 
-    /// The request that an [`Event::Timeout`] or [`Event::ClientTransportError`] is about, as it was sent: a proxy
-    /// makes the response from it that no peer gave (RFC 3261 section 16.9). Until the next poll or failure.
+    /// Returns the sent request of an [`Event::Timeout`] or [`Event::ClientTransportError`], until the next poll or failure. A proxy makes
+    /// its own response from it (RFC 3261 section 16.9).
     pub fn lost_request(&self, id: ClientId) -> Option<&[u8]> {
         self.lost(id).map(|lost| &lost.request[..])
     }
 
-    /// Where it went, as long as [`Transactions::lost_request`] has it.
+    /// Returns the target of this request, as long as [`Transactions::lost_request`] has it.
     pub fn lost_target(&self, id: ClientId) -> Option<Target> {
         self.lost(id).map(|lost| lost.target)
     }

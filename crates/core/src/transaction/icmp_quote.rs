@@ -1,8 +1,8 @@
-//! The start of a request of ours, as an ICMP error quotes it (RFC 3261 section 18.4).
+//! Start of an own request as quoted by an ICMP error (RFC 3261 section 18.4).
 
 use super::key::TopVia;
 
-/// Branch of the topmost Via and method of the request that begins so. `None`: it is a response, no message, or too short to tell.
+/// Returns branch of the topmost Via and method of the request with this start. None: it is a response, no message, or too short.
 pub(super) fn request(quoted: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut lines = quoted.split_inclusive(|&b| b == b'\n');
     let start = lines.next()?;
@@ -12,7 +12,7 @@ pub(super) fn request(quoted: &[u8]) -> Option<(&[u8], &[u8])> {
     }
     for line in lines {
         let (line, end) = line.split_at(line.iter().position(|&b| matches!(b, b'\r' | b'\n'))?);
-        // What is cut off could go on, in the branch even.
+        // A cut line may go on, even within the branch.
         if line.is_empty() || !end.ends_with(b"\n") {
             return None;
         }

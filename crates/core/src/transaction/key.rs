@@ -1,13 +1,13 @@
-//! What tells transactions apart, as 128 bits: RFC 3261 sections 17.1.3 and 17.2.3.
+//! Identity of a transaction as 128 bits: RFC 3261 sections 17.1.3 and 17.2.3.
 //!
-//! The parts that must agree are hashed with a secret key (SipHash-1-3 of 128 bits), so that a peer can neither
-//! make two transactions look alike nor fill one place of a table.
+//! The matching fields are hashed with a secret key (SipHash-1-3 of 128 bits), so that a peer can neither make two transactions collide nor
+//! fill one place of a table.
 
 use crate::siphash::Fast;
 use serde::{Deserialize, Serialize};
 use strowger_message::{Message, Method, Name};
 
-/// The hash of what must agree.
+/// Hash of the matching fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Key {
     pub(super) high: u64,
@@ -21,25 +21,25 @@ impl Key {
     }
 }
 
-/// The parts of the topmost Via that transactions are told apart by.
+/// Parts of the topmost Via that identify a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TopVia<'a> {
     /// Host and port, without white space around.
     pub(super) sent_by: &'a [u8],
-    /// Empty if there is none.
+    /// Branch. Empty: none.
     pub(super) branch: &'a [u8],
-    /// The whole value, without what follows its comma.
+    /// Whole value up to the comma.
     pub(super) whole: &'a [u8],
 }
 
-/// The magic cookie: the branch was made by the rules of RFC 3261 (section 8.1.1.7).
+/// Magic cookie: the branch follows the rules of RFC 3261 (section 8.1.1.7).
 const COOKIE: &[u8] = b"z9hG4bK";
 
 impl<'a> TopVia<'a> {
-    /// The first value of a Via line.
+    /// Reads the first value of a Via line.
     pub(super) fn of(value: &'a [u8]) -> Option<Self> {
         let whole = &value[..end_of_part(value, b',').unwrap_or(value.len())];
-        // sent-protocol: two slashes, white space around them allowed.
+        // The sent-protocol has two slashes, with optional white space around them.
         let protocol = match whole.strip_prefix(b"SIP/2.0/") {
             Some(rest) => rest,
             None => {
@@ -68,9 +68,9 @@ impl<'a> TopVia<'a> {
     }
 }
 
-/// Where the first such separator stands outside quotes.
+/// Returns the position of the first such separator outside quotes.
 fn end_of_part(text: &[u8], separator: u8) -> Option<usize> {
-    // Mostly there are no quotes.
+    // Fast path: mostly there are no quotes.
     let first = memchr::memchr2(separator, b'"', text)?;
     if text[first] == separator {
         return Some(first);
@@ -102,15 +102,14 @@ impl<'a> Iterator for Parameters<'a> {
     }
 }
 
-/// Number and method of a CSeq value.
+/// Splits a CSeq value into number and method.
 pub(super) fn cseq(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let digits = value.iter().position(|b| !b.is_ascii_digit())?;
     let method = value[digits..].trim_ascii();
     (digits > 0 && !method.is_empty()).then_some((&value[..digits], method))
 }
 
-/// The value of the `tag` parameter of From or To, found without taking the name-addr apart: it stands behind the
-/// angle brackets, or behind the URI's end where there are none.
+/// Returns the `tag` parameter of From or To without parsing the name-addr: it follows the angle brackets, or else the URI.
 fn tag(value: &[u8]) -> &[u8] {
     let after = value.iter().rposition(|&b| b == b'>').map_or(0, |at| at + 1);
     for part in Parameters(Some(&value[after..])).skip(1) {
@@ -123,12 +122,12 @@ fn tag(value: &[u8]) -> &[u8] {
     b""
 }
 
-/// The first word of what is hashed: of what kind the transaction is. An old one was made by the rules of RFC 2543.
+/// First hashed word: kind of the transaction. An old one follows the rules of RFC 2543.
 const SERVER: u64 = 0;
 const OLD_SERVER: u64 = 1;
 const CLIENT: u64 = 2;
 
-/// Makes keys with one secret.
+/// Maker of keys with one secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keys {
     secret: [u64; 2],
@@ -139,8 +138,8 @@ impl Keys {
         Self { secret }
     }
 
-    /// The server transaction of a request, taken to have this method: an ACK belongs to the transaction of its
-    /// INVITE, and a CANCEL looks for one (RFC 3261 sections 17.2.3 and 9.2).
+    /// Returns the key of the server transaction of a request with this method: an ACK belongs to the transaction of its INVITE, and a
+    /// CANCEL looks for it (RFC 3261 sections 17.2.3 and 9.2).
     pub(super) fn server(&self, message: &Message<'_>, via: &TopVia<'_>, method: &[u8]) -> Key {
         let mut hasher = Fast::new(self.secret);
         if via.branch.starts_with(COOKIE) && via.branch.len() > COOKIE.len() {
@@ -149,7 +148,7 @@ impl Keys {
             hasher.part_lower(via.sent_by);
             hasher.part(method);
         } else {
-            // The To tag is left out for INVITE: its ACK carries the tag of the response, its CANCEL none.
+            // The To tag is left out for INVITE: its ACK has the tag of the response, its CANCEL has none.
             let to = if method == b"INVITE" { &b""[..] } else { message.header(Name::To).map_or(&b""[..], tag) };
             hasher.word(OLD_SERVER);
             hasher.part(message.request_uri());
@@ -163,7 +162,7 @@ impl Keys {
         Key::of(hasher)
     }
 
-    /// The client transaction of a response: branch of the topmost Via and method of the CSeq (section 17.1.3).
+    /// Returns the key of the client transaction of a response: branch of the topmost Via and method of CSeq (section 17.1.3).
     pub(super) fn client(&self, branch: &[u8], method: &[u8]) -> Key {
         let mut hasher = Fast::new(self.secret);
         hasher.word(CLIENT);
@@ -173,7 +172,7 @@ impl Keys {
     }
 }
 
-/// The name of a method that may be one without a name of its own here.
+/// Returns the name of a method, which may be an unknown one.
 pub(super) fn method_text(method: Method, text: &[u8]) -> &[u8] {
     if method == Method::Other { text } else { method.text() }
 }

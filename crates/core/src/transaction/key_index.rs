@@ -1,34 +1,34 @@
-//! From key to slot: an open hash table in parts, so that growing one part moves little at a time.
+//! Index from key to slot: an open-addressing hash table in parts, so that the growth of one part moves little at a time.
 //!
-//! Removing moves later places back and leaves no mark, and how large a part must be follows from how much there is in
-//! all, not from what chance put into the part: so a steady load never makes any of it again.
+//! A removal moves later places back and leaves no mark. The size of a part depends on the number of all entries, not on their random share
+//! in the part. So a steady load never rebuilds a part.
 
 use super::key::Key;
 
-/// Parts of the table.
+/// Number of parts of the table.
 const PARTS: usize = 32;
-/// KeyIndex of the smallest part that holds anything.
+/// Number of places in the smallest part that holds anything.
 const LEAST: usize = 16;
 
-/// Slots by key. The keys themselves stand in the entries.
+/// Slots by key. The entries have the keys themselves.
 #[derive(Debug)]
 pub(super) struct KeyIndex {
     parts: [Part; PARTS],
     len: usize,
-    /// KeyIndex that every part should have; it gets them with its next insertion.
+    /// Number of places that each part should have; a part grows to it with its next insertion.
     want: usize,
 }
 
 #[derive(Debug, Default)]
 struct Part {
-    /// A power of two of them, or none.
+    /// Places; their number is a power of two, or zero.
     places: Box<[Place]>,
     len: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Half of the key: enough to find its first place again and to pass over nearly all others.
+    /// Half of the key: enough for the first place of the key, and to skip nearly all others.
     tag: u32,
     slot: u32,
 }
@@ -44,7 +44,7 @@ impl KeyIndex {
         key.high as usize % PARTS
     }
 
-    /// The slot whose entry has this key.
+    /// Returns the slot whose entry has this key.
     pub(super) fn find(&self, key: &Key, key_of: impl Fn(u32) -> Option<Key>) -> Option<u32> {
         let part = &self.parts[Self::part(key)];
         part.walk(key.low as u32).find(|p| p.tag == key.low as u32 && key_of(p.slot) == Some(*key)).map(|p| p.slot)
@@ -65,7 +65,7 @@ impl KeyIndex {
         part.len += 1;
     }
 
-    /// Whether it was there.
+    /// Removes an entry. Returns false if it was absent.
     pub(super) fn remove(&mut self, key: &Key, slot: u32) -> bool {
         let was_there = self.parts[Self::part(key)].remove(key.low as u32, slot);
         self.len -= usize::from(was_there);
@@ -76,12 +76,12 @@ impl KeyIndex {
         self.len
     }
 
-    /// Bytes that the parts take.
+    /// Returns the bytes that the parts take.
     pub(super) fn memory(&self) -> usize {
         self.parts.iter().map(|p| p.places.len() * size_of::<Place>()).sum()
     }
 
-    /// Gives memory back when the parts are far larger than their content.
+    /// Frees spare memory when the parts are far larger than their content.
     pub(super) fn tidy(&mut self) {
         while self.want > LEAST && self.len <= enough_for(self.want / 8) {
             self.want /= 2;
@@ -96,8 +96,8 @@ impl KeyIndex {
     }
 }
 
-/// How many keys in all parts of this size take with ease, though chance fills one more than the other: four times the
-/// square root of the mean is left free, and a quarter of all places.
+/// Returns the number of keys that all parts of this size can take. Parts fill unevenly, so a quarter of the places and four times the
+/// square root of the mean stay free.
 fn enough_for(places: usize) -> usize {
     let most = (places as f64 * 0.75 - 4.0).max(0.0);
     let root = (4.0 + most).sqrt() - 2.0;
@@ -109,7 +109,7 @@ impl Part {
         self.places.len().wrapping_sub(1)
     }
 
-    /// The places taken from this tag's first one on.
+    /// Returns the places from the first one of this tag on.
     fn walk(&self, tag: u32) -> impl Iterator<Item = &Place> {
         let home = tag as usize & self.mask();
         let (before, from) = self.places.split_at(home.min(self.places.len()));
@@ -125,7 +125,7 @@ impl Part {
         self.places[at] = place;
     }
 
-    /// Returns whether it was there.
+    /// Removes an entry. Returns false if it was absent.
     fn remove(&mut self, tag: u32, slot: u32) -> bool {
         if self.places.is_empty() {
             return false;
@@ -138,7 +138,7 @@ impl Part {
             }
             hole = (hole + 1) & mask;
         }
-        // What follows without a gap moves back if the hole lies between its first place and where it stands.
+        // A following place without a gap moves back if the hole lies between its first place and its position.
         let mut at = hole;
         loop {
             at = (at + 1) & mask;
@@ -179,9 +179,9 @@ mod tests {
             (state >> 33) as u32
         };
         for round in 0..60_000u32 {
-            // More come than go at first, later more go than come.
+            // At first more entries are added than removed, later more are removed.
             if random() % 60_000 > round {
-                // Few parts and few tags, so that walks are long and wrap round.
+                // Few parts and few tags, so that searches are long and wrap around.
                 let key = Key {
                     high: u64::from(random() % 3),
                     low: u64::from(random() % 64) << 32 | u64::from(random() % 999),

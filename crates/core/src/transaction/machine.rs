@@ -1,4 +1,4 @@
-//! The four machines behind one face.
+//! State machine of a transaction: one of four.
 
 use super::record::Side;
 use super::step::{Action, Class, Step};
@@ -32,7 +32,7 @@ impl Machine {
         )
     }
 
-    /// A request came and has no final response.
+    /// Tells whether a request was received and has no final response.
     pub(super) const fn awaits_answer(self) -> bool {
         use server_non_invite::State::{Proceeding, Trying};
         matches!(
@@ -41,7 +41,7 @@ impl Machine {
         )
     }
 
-    /// A request was sent and nothing has come back.
+    /// Tells whether a request was sent and has no response.
     pub(super) const fn hears_nothing(self) -> bool {
         matches!(
             self,
@@ -60,7 +60,7 @@ impl Machine {
             Self::ServerInvite(s) => {
                 server_invite::step(s, server_invite::Event::Retransmit, reliable).map(Self::ServerInvite)
             }
-            // Its responses are sent again only when the request comes again.
+            // Its responses are repeated only when the request is repeated.
             Self::ServerNonInvite(_) => Step::to(self, Action::Absorb),
         }
     }
@@ -141,14 +141,14 @@ impl Machine {
     }
 }
 
-/// What the transaction has to do with CANCEL.
+/// Relation of a transaction to CANCEL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Cancel {
     No,
-    /// To be cancelled as soon as a provisional response came (RFC 3261 section 9.1).
+    /// To be cancelled after the next provisional response (RFC 3261 section 9.1).
     Wanted,
-    /// Its CANCEL was sent.
+    /// CANCEL sent.
     Sent,
-    /// This is a CANCEL made here; it has no user.
+    /// Own CANCEL; it has no transaction user.
     Request,
 }

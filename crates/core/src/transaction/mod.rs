@@ -1,13 +1,12 @@
 //! Transactions: RFC 3261 section 17 with the corrections of RFC 6026.
 //!
-//! Four small machines (`client_invite`, `client_non_invite`, `server_invite`, `server_non_invite`) map
-//! a state and an event to the next state and a `step::Step`; [`Transactions`] finds the transaction of each message, drives
-//! its machine, sends, keeps what may have to be sent again, and runs the timers.
+//! Four small machines (`client_invite`, `client_non_invite`, `server_invite`, `server_non_invite`) map a state and an event to the next
+//! state and a `step::Step`. [`Transactions`] finds the transaction of each message, drives its machine, sends, keeps messages for
+//! repetition, and runs the timers.
 //!
-//! The rule of use: hand every request to [`Transactions::request`] and every response to
-//! [`Transactions::response`]; call [`Transactions::poll`] when [`Transactions::deadline`] is reached, and once after
-//! each round. Every transaction that was named to the user ends with exactly one [`Event::ServerEnded`] or
-//! [`Event::ClientEnded`], the last that is heard of its id.
+//! The rule of use: hand every request to [`Transactions::request`] and every response to [`Transactions::response`]; call
+//! [`Transactions::poll`] when [`Transactions::deadline`] is reached, and once after each round. The last event of each transaction that
+//! its user knows is exactly one [`Event::ServerEnded`] or [`Event::ClientEnded`].
 
 mod abridged;
 mod ack_cancel;

@@ -1,14 +1,14 @@
-//! A target in 40 bytes, as a transaction keeps it.
+//! Target of a transaction in 40 bytes.
 
 use crate::{Flow, ListenerId, PeerName, Target, Transport};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::num::NonZeroU32;
 
-/// A [`Target`] packed; an IPv6 address loses its flow label, which no reply needs.
+/// Packed [`Target`]; an IPv6 address loses its flow label, which no reply needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PackedTarget {
     ip: [u8; 16],
-    /// Scope of an address that was not asked for by name, else the name: names lead to no link-local addresses.
+    /// Number of the peer name, if there is one; else IPv6 scope. Names do not lead to link-local addresses.
     scope_or_name: u32,
     flow_slot: u32,
     flow_generation: u32,
@@ -32,7 +32,7 @@ impl PackedTarget {
         Transport::ALL[usize::from(self.marks & TRANSPORT)]
     }
 
-    /// As [`Target::address`] has it; an IPv4 address may be mapped into IPv6.
+    /// Returns the address as in [`Target::address`]; an IPv4 address may be mapped into IPv6.
     pub(super) fn ip(&self) -> IpAddr {
         IpAddr::from(self.ip).to_canonical()
     }

@@ -1,4 +1,4 @@
-//! A transaction written down, to go on in another table.
+//! Record of a transaction, for a move to another table.
 
 use super::allowance::Allowance;
 use super::entry::{Entry, runs};
@@ -14,27 +14,27 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Which side of the transaction this is.
+/// Side of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Side {
-    /// It receives the request and answers.
+    /// Server: receives the request and responds.
     Server,
-    /// It sends the request.
+    /// Client: sends the request.
     Client,
 }
 
-/// Everything about one transaction. The table that takes it must have the same secret key, or nothing finds it.
+/// State of one transaction. It is found only in a table with the same secret key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TransactionRecord {
-    /// The id that it had, as a word ([`super::ServerId::to_u64`], [`super::ClientId::to_u64`]).
+    /// Id in the old table, as a word ([`super::ServerId::to_u64`], [`super::ClientId::to_u64`]).
     pub id: u64,
-    /// What kind of id that is.
+    /// Kind of the id.
     pub side: Side,
-    /// The user's word. It names something of the old shard: the user translates it with its own records.
+    /// Transaction user in the old shard; the user translates it with its own records.
     pub tu: TransactionUser,
-    /// Where responses go, or where the request went.
+    /// Target of the responses, or of the request.
     pub target: Target,
-    /// The bucket of its call, 0 to 255.
+    /// Bucket of the call, 0 to 255.
     pub bucket: u8,
     pub(super) key: Key,
     pub(super) machine: Machine,
@@ -44,9 +44,9 @@ pub struct TransactionRecord {
     pub(super) due: u32,
     pub(super) allowance: Allowance,
     pub(super) cancel: Cancel,
-    /// Of its CANCEL, if that is held back.
+    /// Header lines of a CANCEL that is held back.
     pub(super) cancel_lines: Option<Arc<[u8]>>,
-    /// Milliseconds that its timers still have to run.
+    /// Remaining milliseconds of its timers.
     pub(super) retransmission: Option<u64>,
     pub(super) end: Option<u64>,
 }
@@ -58,30 +58,30 @@ impl Recorded for TransactionRecord {
 }
 
 impl TransactionRecord {
-    /// It is of an INVITE.
+    /// Tells whether the transaction is that of an INVITE.
     pub const fn is_invite(&self) -> bool {
         matches!(self.machine, Machine::ServerInvite(_) | Machine::ClientInvite(_))
     }
 }
 
-/// The ids that transactions have in another table than before.
+/// New ids of transactions that moved from another table.
 #[derive(Debug, Default)]
 pub struct NewIds(HashMap<(Side, u64), u64>);
 
 impl NewIds {
-    /// None: it did not move, or has ended.
+    /// Returns the new id. None: the transaction did not move, or has ended.
     pub fn server(&self, old: ServerId) -> Option<ServerId> {
         self.0.get(&(Side::Server, old.to_u64())).copied().map(ServerId::from_u64)
     }
 
-    /// None: it did not move, or has ended.
+    /// Returns the new id. None: the transaction did not move, or has ended.
     pub fn client(&self, old: ClientId) -> Option<ClientId> {
         self.0.get(&(Side::Client, old.to_u64())).copied().map(ClientId::from_u64)
     }
 }
 
 impl Transactions {
-    /// Takes in what another table exported; `user` says whose each is here.
+    /// Adds transactions that another table exported. `user` returns the transaction user of each here.
     pub fn import_all(
         &mut self,
         now: Now,
@@ -95,9 +95,9 @@ impl Transactions {
         NewIds(records.into_iter().map(import).collect())
     }
 
-    /// Takes out every transaction of the buckets for which `moves` is true.
+    /// Removes and returns every transaction of the buckets for which `moves` is true.
     pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> Vec<TransactionRecord> {
-        // What moves to and fro within a second leaves no row of stopped timers behind.
+        // Repeated moves within a second must not leave a queue of stopped timers behind.
         self.timers.tidy(runs(&self.entries));
         let ends: HashMap<Stamp, u64> = self.timers.iter().collect();
         let ids: Vec<Id> = self.entries.iter().filter(|(_, e)| moves(e.bucket)).map(|(id, _)| id).collect();
@@ -133,8 +133,8 @@ impl Transactions {
         records
     }
 
-    /// Takes in a transaction of another table, with the user's word of this one. Returns the new id as a word: a
-    /// [`ServerId`]'s or a [`ClientId`]'s as the record's role says.
+    /// Adds a transaction of another table, with its user here. Returns the new id as a word: of a [`ServerId`] or a [`ClientId`], by the
+    /// side of the record.
     pub fn import(&mut self, now: Now, record: TransactionRecord, tu: TransactionUser) -> u64 {
         let mut entry = Entry::new(record.key, record.machine, record.target, record.bucket, tu);
         entry.kept = record.kept.map(|bytes| self.kept.store(&bytes));

@@ -1,4 +1,4 @@
-//! The INVITE server transaction: RFC 3261 section 17.2.1 with RFC 6026 section 8.5.
+//! INVITE server transaction: RFC 3261 section 17.2.1 with RFC 6026 section 8.5.
 
 use super::step::{Action, Class, End, Retransmission, Step};
 use serde::{Deserialize, Serialize};
@@ -8,19 +8,19 @@ pub(super) enum State {
     Proceeding,
     /// A 300-699 was sent; its ACK is awaited.
     Completed,
-    /// The ACK came.
+    /// The ACK was received.
     Confirmed,
-    /// A 2xx was sent; more of them may be (RFC 6026 section 7.1).
+    /// A 2xx was sent; more of them may follow (RFC 6026 section 7.1).
     Accepted,
     Terminated,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The INVITE came again.
+    /// Repeated INVITE.
     Request,
     Ack,
-    /// The user answers.
+    /// Response of the user.
     Respond(Class),
     /// Timer G.
     Retransmit,
@@ -49,11 +49,11 @@ pub(super) fn step(state: State, event: Event, reliable: bool) -> Step<State> {
             let end = if reliable { End::Now } else { End::T4 };
             Step::to(Confirmed, Action::Absorb).retransmission(Retransmission::Stop).end(end).forget()
         }
-        // A proxy passes a late 2xx on, also after another final response (RFC 3261 section 16.7 step 5).
+        // A proxy forwards a late 2xx, even after another final response (RFC 3261 section 16.7 step 5).
         (Completed | Confirmed, Event::Respond(Class::Success)) => Step::to(state, Action::Send),
         (Completed, Event::End) => Step::to(Terminated, Action::NoAck),
         (Completed, Event::TransportError) => Step::to(Terminated, Action::TransportError),
-        // The user hears of it and decides (RFC 6026 section 7.1 for Accepted).
+        // The user gets the event and decides (RFC 6026 section 7.1 for Accepted).
         (Proceeding | Accepted, Event::TransportError) => Step::to(state, Action::TransportError),
         (Accepted, Event::Respond(Class::Success)) => Step::to(Accepted, Action::Send),
         (Accepted, Event::Ack) => Step::to(Accepted, Action::Deliver),

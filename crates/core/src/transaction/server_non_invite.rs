@@ -1,4 +1,4 @@
-//! The non-INVITE server transaction: RFC 3261 section 17.2.2.
+//! Non-INVITE server transaction: RFC 3261 section 17.2.2.
 
 use super::step::{Action, Class, End, Retransmission, Step};
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,9 @@ pub(super) enum State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The request came again.
+    /// Repeated request.
     Request,
-    /// The user answers.
+    /// Response of the user.
     Respond(Class),
     /// Timer J.
     End,

@@ -1,13 +1,13 @@
-//! What a machine says when something happens: its next state and what to do.
+//! Step of a state machine: next state and actions.
 
-/// The answer of a machine to one event.
+/// Result of a machine for one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step<S> {
     pub(super) next: S,
     pub(super) action: Action,
     pub(super) retransmission: Retransmission,
     pub(super) end: End,
-    /// The kept message is needed no longer.
+    /// Set if the kept message is no longer needed.
     pub(super) forget: bool,
 }
 
@@ -42,64 +42,64 @@ impl<S> Step<S> {
     }
 }
 
-/// What is to be done with the event.
+/// Action for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Nothing; a message is swallowed.
+    /// No action; a message is dropped.
     Absorb,
-    /// The message goes to the user of the transaction.
+    /// Delivers the message to the user of the transaction.
     Deliver,
-    /// A 2xx after the first: to the user, which tells them apart (RFC 6026 section 7.2).
+    /// Delivers a 2xx after the first; the user distinguishes them (RFC 6026 section 7.2).
     DeliverAgain,
-    /// As [`Action::Deliver`], and an ACK is made, sent and kept (RFC 3261 section 17.1.1.3).
+    /// Delivers the response as [`Action::Deliver`] does, and makes, sends and keeps an ACK (RFC 3261 section 17.1.1.3).
     Acknowledge,
-    /// The kept message is sent again.
+    /// Sends the kept message again.
     Resend,
-    /// The response given is sent and kept.
+    /// Sends and keeps the given response.
     SendAndKeep,
-    /// The response given is sent.
+    /// Sends the given response.
     Send,
-    /// The user hears that no final response came.
+    /// Reports that no final response was received.
     Timeout,
-    /// The user hears that no ACK came (timer H).
+    /// Reports that no ACK was received (timer H).
     NoAck,
-    /// The user hears that nothing can be sent (RFC 3261 sections 17.1.4 and 17.2.4).
+    /// Reports that messages cannot be sent (RFC 3261 sections 17.1.4 and 17.2.4).
     TransportError,
 }
 
-/// What becomes of the timer of retransmissions: A, E or G.
+/// Change of the retransmission timer: A, E or G.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retransmission {
     Unchanged,
-    /// After T1.
+    /// Starts with T1.
     Start,
-    /// After twice the last pause.
+    /// Starts with twice the last pause.
     Double,
-    /// After twice the last pause, T2 at most.
+    /// Starts with twice the last pause, at most T2.
     DoubleToT2,
-    /// After T2.
+    /// Starts with T2.
     T2,
     Stop,
 }
 
-/// What becomes of the timer that ends the state.
+/// Change of the timer that ends the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Unchanged,
     Stop,
-    /// At once, by the next poll.
+    /// Ends with the next poll.
     Now,
-    /// After T4: timers I and K.
+    /// Starts with T4: timers I and K.
     T4,
-    /// After 64*T1: timers F, H, J, L, M.
+    /// Starts with 64*T1: timers F, H, J, L, M.
     T1_64,
-    /// Timer B.
+    /// Starts timer B.
     B,
-    /// Timer D.
+    /// Starts timer D.
     D,
 }
 
-/// The class of a response, as the machines tell them apart.
+/// Class of a response, as the machines distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// 1xx.

@@ -1,4 +1,4 @@
-//! All transactions of one shard: found by key, driven by messages, timers and their user.
+//! Transaction table of one shard: finds transactions by key; messages, timers and their users drive them.
 
 use super::admission::{DialogReserve, EmergencyReserve};
 use super::dues::Dues;
@@ -22,14 +22,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use strowger_message::{Index, Limits, Message, Name};
 
-/// How often memory is given back, ms.
+/// Milliseconds between two releases of spare memory.
 const TIDY: u64 = 1_000;
 
-/// Bytes that a round's timers send, more or less: a peer chooses how many large messages are due at one moment, and the memory
-/// in which they leave is the shard's for good.
+/// Approximate maximum of bytes that the timers of one round send. Peers decide how many large messages are due at one moment, and the
+/// shard never frees the memory of its outbox.
 const AT_ONCE: usize = 1 << 20;
 
-/// The transactions of one shard.
+/// Transactions of one shard.
 #[derive(Debug)]
 pub struct Transactions {
     settings: TimerSettings,
@@ -46,19 +46,19 @@ pub struct Transactions {
     pub(super) timers: Timers,
     lengths: TimerTable,
     pub(super) counts: Counts,
-    /// For the INVITE that an ACK or a CANCEL is made from.
+    /// Buffer for the INVITE that an ACK or a CANCEL is made from.
     pub(super) invite: Vec<u8>,
     pub(super) index: Index,
-    /// When memory is looked through next; `None`: there is nothing to give back.
+    /// Next release of spare memory. None: there is nothing to free.
     tidy: Option<u64>,
-    /// Requests without an answer, of the events of the last [`Transactions::poll`] or [`Transactions::failed`].
+    /// Requests without an answer, for the events of the last [`Transactions::poll`] or [`Transactions::failed`].
     pub(super) lost: Vec<Lost>,
-    /// Header lines of CANCELs that are held back until a provisional response comes.
+    /// Header lines of CANCELs that wait for a provisional response.
     pub(super) cancel_lines: HashMap<u64, Arc<[u8]>>,
 }
 
 impl Transactions {
-    /// `key`: the secret that keys are made with; the same in every shard of the process.
+    /// Creates a table. `key`: secret of the transaction keys, the same in every shard of the process.
     pub fn new(settings: TimerSettings, key: [u64; 2]) -> Self {
         let mut timers = Timers::new();
         let lengths = TimerTable::new(&settings, &mut timers);
@@ -84,67 +84,68 @@ impl Transactions {
         }
     }
 
-    /// Bounds the transactions, servers and clients together. Beyond the bound [`Transactions::request`] accepts only the CANCEL of a
-    /// known INVITE. Default: no bound.
+    /// Sets the maximum number of transactions, servers and clients together. Beyond it [`Transactions::request`] accepts only the CANCEL
+    /// of a known INVITE. Default: no bound.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// The lengths of its timers.
+    /// Returns the lengths of the timers.
     pub fn settings(&self) -> &TimerSettings {
         &self.settings
     }
 
-    /// The user answers with the bytes `range` of [`Outbox::bytes`]. Returns whether they are sent: after a final response only another
-    /// 2xx to an INVITE is.
+    /// Sends the bytes `range` of [`Outbox::bytes`] as a response. Returns false if they are not sent: after a final response only another
+    /// 2xx to an INVITE may follow.
     pub fn respond(&mut self, now: Now, id: ServerId, status: u16, range: Range<usize>, out: &mut Outbox) -> bool {
         let class = Class::of(status);
         let action = self.drive(now, id.0, |m, reliable| m.respond(class, reliable), Given::Bytes(range), out);
         matches!(action, Action::Send | Action::SendAndKeep)
     }
 
-    /// Whose a server transaction is: none at first, and none if it is gone.
+    /// Returns the user of a server transaction; none at first, and none if it is gone.
     pub fn user(&self, id: ServerId) -> TransactionUser {
         self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)
     }
 
-    /// Says whose a server transaction is from now on: its events name this user.
+    /// Sets the user of a server transaction, for its later events.
     pub fn set_user(&mut self, id: ServerId, tu: TransactionUser) {
         if let Some(entry) = self.entries.get_mut(id.0) {
             entry.tu = tu;
         }
     }
 
-    /// Whose a client transaction is: none if it is gone.
+    /// Returns the user of a client transaction; none if it is gone.
     pub fn client_user(&self, id: ClientId) -> TransactionUser {
         self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)
     }
 
-    /// Says whose a client transaction is from now on: its responses and events name this user.
+    /// Sets the user of a client transaction, for its later responses and events.
     pub fn set_client_user(&mut self, id: ClientId, tu: TransactionUser) {
         if let Some(entry) = self.entries.get_mut(id.0) {
             entry.tu = tu;
         }
     }
 
-    /// Where responses go: at first back over the way of the request ([`Arrival::reply`]), then here (RFC 3261 section 18.2.2).
+    /// Sets the target of the responses. By default they go back the way of the request ([`Arrival::reply`](crate::Arrival::reply), RFC 3261 section 18.2.2).
     pub fn set_reply(&mut self, id: ServerId, target: Target) {
         if let Some(entry) = self.entries.get_mut(id.0) {
             entry.target = target.into();
         }
     }
 
-    /// Where the responses of this transaction go, or where the request went.
+    /// Returns the target of the responses of this server transaction.
     pub fn target(&self, id: ServerId) -> Option<Target> {
         self.entries.get(id.0).map(|e| e.target.into())
     }
 
-    /// Where the request of this transaction went.
+    /// Returns the target of the request of this client transaction.
     pub fn client_target(&self, id: ClientId) -> Option<Target> {
         self.entries.get(id.0).map(|e| e.target.into())
     }
 
-    /// Forgets a server transaction that is not answered at all: its request is new when it comes again, and the next poll ends it.
+    /// Forgets a server transaction without an answer: a repetition of its request is a new request, and the next poll ends the
+    /// transaction.
     pub fn abandon(&mut self, now: Now, id: ServerId) {
         let Some(entry) = self.entries.get_mut(id.0) else { return };
         entry.machine = match entry.machine {
@@ -158,8 +159,8 @@ impl Transactions {
         entry.end = self.timers.start(now.mono, self.lengths.now, id.0.slot);
     }
 
-    /// Sends the request in the bytes `range` of [`Outbox::bytes`], whose topmost Via has this branch. Not for ACK, which is no
-    /// transaction of its own.
+    /// Sends the request in the bytes `range` of [`Outbox::bytes`], whose topmost Via has this branch. Not for ACK, which is no transaction
+    /// of its own.
     #[expect(
         clippy::too_many_arguments,
         reason = "each says one thing about the request, and the caller has them apart"
@@ -205,7 +206,7 @@ impl Transactions {
         ClientId(id)
     }
 
-    /// A response came.
+    /// Handles a received response.
     pub fn response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> Outgoing {
         let found = message.status().and_then(|status| {
             let via = TopVia::of_message(message)?;
@@ -238,8 +239,8 @@ impl Transactions {
         }
     }
 
-    /// Starts Timer C of an INVITE that was sent and has had a provisional response: [`Event::TimerC`] when it has run, unless it is started
-    /// again, a final response comes or the INVITE is cancelled (RFC 3261 sections 16.6 step 11 and 16.7 step 2).
+    /// Starts Timer C of a sent INVITE after a provisional response. [`Event::TimerC`] follows when it runs out, unless it is started
+    /// again, a final response is received or the INVITE is cancelled (RFC 3261 sections 16.6 step 11 and 16.7 step 2).
     pub fn start_timer_c(&mut self, now: Now, id: ClientId) {
         let Some(entry) = self.entries.get_mut(id.0) else { return };
         if entry.may_run_timer_c() {
@@ -248,8 +249,8 @@ impl Transactions {
         }
     }
 
-    /// The user goes on with a request that is no INVITE, and knows not how long it takes: [`Event::TryingDue`] when a 100 is due (RFC
-    /// 4320 section 4.1). The time counts from when this is said first.
+    /// Starts the time until a 100 is due to a request other than INVITE, whose answer may take long: [`Event::TryingDue`] follows (RFC
+    /// 4320 section 4.1). The first call counts.
     pub fn expect_answer(&mut self, now: Now, id: ServerId) {
         let Some(entry) = self.entries.get_mut(id.0) else { return };
         if entry.machine == TRYING && !entry.retransmission.is_running() {
@@ -257,8 +258,8 @@ impl Transactions {
         }
     }
 
-    /// Runs the timers that are due; of those that send much, some in the next round: [`Transactions::deadline`] says so. `events` are
-    /// appended in the order in which things happened.
+    /// Runs the due timers; if they send much, the rest in the next round, as [`Transactions::deadline`] shows. Appends `events` in the
+    /// order of their occurrence.
     pub fn poll(&mut self, now: Now, out: &mut Outbox, events: &mut Vec<Event>) {
         self.lost.clear();
         self.timers.shed(self.lengths.c, runs(&self.entries));
@@ -295,29 +296,29 @@ impl Transactions {
         }
     }
 
-    /// Appends the request of this transaction to `out`, as it was sent. False: it is kept no longer.
+    /// Appends the request of this transaction to `out`, as it was sent. Returns false if it is no longer kept.
     pub fn sent_request(&self, id: ClientId, out: &mut Vec<u8>) -> bool {
         let kept = self.entries.get(id.0).and_then(|entry| entry.kept.as_ref());
         kept.inspect(|kept| self.kept.append_to(kept, out)).is_some()
     }
 
-    /// Memory that is kept for the retransmissions of this transaction.
+    /// Returns the memory kept for retransmissions of this transaction.
     pub fn kept_memory(&self, id: ClientId) -> usize {
         let kept = self.entries.get(id.0).and_then(|entry| entry.kept.as_ref());
         kept.map_or(0, |kept| memory_of(self.kept.len(kept)))
     }
 
-    /// When [`Transactions::poll`] is to be called next, as `Now::mono`.
+    /// Returns the moment of the next [`Transactions::poll`], as `Now::mono`.
     pub fn deadline(&mut self) -> Option<u64> {
         sooner(self.timers.deadline(runs(&self.entries)), self.tidy)
     }
 
-    /// Entries in timer queues, stopped ones included. It takes a look at each 4 KB of them.
+    /// Returns the number of entries in timer queues, stopped ones included. It reads one value per 4 KB of entries.
     pub fn timers_waiting(&self) -> usize {
         self.timers.waiting()
     }
 
-    /// The gauges as they stand now, and the counters: copied, at the end of each round of a shard.
+    /// Returns the current gauges and the counters. A shard copies them at the end of each round.
     pub fn counts(&self) -> Counts {
         Counts {
             kept_bytes: self.kept.bytes() as u64,
@@ -329,7 +330,7 @@ impl Transactions {
         }
     }
 
-    /// Bytes of memory held for transactions, kept messages and timers, spare ones included.
+    /// Returns the bytes of memory for transactions, kept messages and timers, spare memory included.
     pub fn memory(&self) -> usize {
         self.entries.memory() + self.places.memory() + self.kept.memory() + self.timers.memory()
     }
@@ -377,7 +378,7 @@ impl Transactions {
         }
     }
 
-    /// Tells the user what a timer or a failure did, and takes the transaction out if it ended.
+    /// Reports the result of a timer or a failure to the user, and removes the transaction if it has ended.
     pub(super) fn tell(&mut self, id: Id, action: Action, events: &mut Vec<Event>) {
         let Some(entry) = self.entries.get(id) else { return };
         let (tu, side, told) = (entry.tu, entry.machine.side(), entry.cancel != Cancel::Request);
@@ -420,7 +421,7 @@ impl Transactions {
         }
     }
 
-    /// Puts one event to the machine and does what it says. The transaction is left in the table even if terminated.
+    /// Feeds one event to the machine and executes its step. A terminated transaction stays in the table.
     pub(super) fn drive(
         &mut self,
         now: Now,
@@ -445,7 +446,7 @@ impl Transactions {
             entry.end = self.timers.start(now.mono, length, id.slot);
         }
         let (target, reliable): (Target, bool) = (entry.target.into(), entry.is_reliable());
-        // Before a final response is kept: it has the room that its request had.
+        // Before a final response is kept: it gets the room that its request had.
         if entry.due > 0 && !entry.machine.awaits_answer() {
             self.settle(id);
         }
@@ -497,12 +498,12 @@ impl Transactions {
     }
 }
 
-/// What comes with an event.
+/// Data of an event.
 pub(super) enum Given<'a> {
     Nothing,
-    /// The message to send, in the outbox.
+    /// Range of the message to send in the outbox.
     Bytes(Range<usize>),
-    /// The response that came.
+    /// Received response.
     Response(&'a Message<'a>),
 }
 
@@ -518,7 +519,7 @@ pub(super) fn read_kept<'a>(
     read(bytes, index)
 }
 
-/// Parses a message that was sent from here, so no limit applies.
+/// Parses an own message, so no limit applies.
 pub(super) fn read<'a>(bytes: &'a [u8], index: &'a mut Index) -> Option<Message<'a>> {
     let limits = Limits { message: usize::MAX, body: usize::MAX, headers: usize::from(u16::MAX) - 1, uri: usize::MAX };
     index.parse(bytes, &limits).ok()?;

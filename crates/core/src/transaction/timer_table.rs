@@ -3,7 +3,7 @@
 use super::step::{End, Retransmission};
 use crate::timer::{Length, TimerSettings, Timers};
 
-/// The queues of the lengths that transactions use.
+/// Queues of the timer lengths of transactions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimerTable {
     /// T1 times 1, 2, 4, ... 64.
@@ -15,7 +15,7 @@ pub(super) struct TimerTable {
     b: Length,
     pub(super) c: Length,
     d: Length,
-    /// Until a 100 is due to a request that is no INVITE.
+    /// Time until a 100 is due to a request other than INVITE.
     pub(super) trying: Length,
 }
 
@@ -34,7 +34,7 @@ impl TimerTable {
         }
     }
 
-    /// How long it is until the next retransmission.
+    /// Returns the time until the next retransmission.
     pub(super) fn retransmission(
         &self,
         change: Retransmission,
@@ -61,7 +61,7 @@ impl TimerTable {
         }
     }
 
-    /// How long it is until the state ends.
+    /// Returns the time until the state ends.
     pub(super) const fn end(&self, change: End) -> Option<Length> {
         match change {
             End::Unchanged | End::Stop => None,

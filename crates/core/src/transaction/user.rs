@@ -1,23 +1,23 @@
-//! The transaction user that a transaction belongs to (RFC 3261 section 5).
+//! Transaction user (TU) of a transaction (RFC 3261 section 5).
 
 use crate::slots::{GENERATION_BITS, Id};
 use serde::{Deserialize, Serialize};
 
-/// What a shard does with a transaction.
+/// Part of the shard that uses a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Role {
-    /// Nothing more: its request was answered where it came in.
+    /// None: the request was answered at once.
     None = 0,
-    /// The request was forwarded: the id is that of a response context of the proxy.
+    /// Proxy: the id is that of a response context.
     Proxy = 1,
-    /// The id is that of a call, or of a request that was sent, of the user agent.
+    /// User agent: the id is that of a call, or of a sent request.
     UserAgent = 2,
-    /// The request waits for an answer to a question.
+    /// Suspended request, which waits for an answer of another component.
     Suspended = 3,
 }
 
-/// A role, and the id of what the transaction is for there: eight bytes.
+/// Role and id of a transaction user in eight bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TransactionUser(u64);
 
@@ -27,12 +27,12 @@ impl TransactionUser {
     /// No user: [`Role::None`].
     pub const NONE: Self = Self(0);
 
-    /// `id` is one of the table of that role.
+    /// Creates a user. `id`: from the table of that role.
     pub const fn new(role: Role, id: Id) -> Self {
         Self((role as u64) << ROLE | id.to_u64())
     }
 
-    /// Which part of the shard its responses and events are for.
+    /// Returns the role, which gets the responses and events of the transaction.
     pub const fn role(self) -> Role {
         match self.0 >> ROLE {
             1 => Role::Proxy,
@@ -42,7 +42,7 @@ impl TransactionUser {
         }
     }
 
-    /// The id, if it is one of this role.
+    /// Returns the id, if the user has this role.
     pub fn id(self, role: Role) -> Option<Id> {
         (self.role() == role).then(|| Id::from_u64(self.0 & ((1 << ROLE) - 1)))
     }

@@ -1,4 +1,4 @@
-//! Credentials and the challenges that they answered (RFC 3261 section 22).
+//! Credentials, and the challenges that they answered (RFC 3261 section 22).
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -7,16 +7,16 @@ use strowger_message::{Edit, Message, Name};
 use crate::digest::{Challenge, ChallengeAnswer, Secret, strongest};
 use crate::entropy::{Entropy, write_hex};
 
-/// Names an account of [`super::UserAgent::add_account`].
+/// Key of an account of [`super::UserAgent::add_account`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AccountKey(pub(super) u32);
 
-/// A user with a password, and what was last asked of them.
+/// User with a password, and the last challenges to them.
 #[derive(Debug)]
 pub(super) struct Account {
     user: Box<[u8]>,
     password: Box<[u8]>,
-    /// The last challenge of each header that was answered, and how often.
+    /// Last answered challenge of each header field, and number of its uses.
     known: [Option<Known>; 2],
 }
 
@@ -26,11 +26,11 @@ struct Known {
     uses: u32,
 }
 
-/// The header of a challenge and that of its answer.
+/// Header field of a challenge, and that of its answer.
 const HEADERS: [(Name, Name); 2] =
     [(Name::WwwAuthenticate, Name::Authorization), (Name::ProxyAuthenticate, Name::ProxyAuthorization)];
 
-/// What is signed.
+/// Parts of a request that credentials sign.
 #[derive(Clone, Copy)]
 pub(super) struct Signed<'a> {
     pub(super) method: &'a [u8],
@@ -43,7 +43,7 @@ impl Account {
         Self { user: user.into(), password: password.into(), known: [None, None] }
     }
 
-    /// Writes credentials for the challenges known, unasked.
+    /// Writes credentials for the known challenges in advance.
     pub(super) fn write_known(&mut self, signed: Signed<'_>, entropy: &mut Entropy, out: &mut Vec<u8>) {
         for (known, (_, answer)) in self.known.iter_mut().zip(HEADERS) {
             let Some(known) = known else { continue };
@@ -60,8 +60,8 @@ impl Account {
         }
     }
 
-    /// Puts the answers to the challenges of a 401 or 407 into `edit`, an edit of the `request` that was challenged.
-    /// `again`: its credentials answered an earlier challenge. False: there is nothing new to say, they were refused.
+    /// Puts the answers to the challenges of a 401 or 407 into `edit`, an edit of the challenged `request`. `again`: its credentials
+    /// answered an earlier challenge. Returns false if there is nothing new to answer: they were refused.
     pub(super) fn answer(
         &mut self,
         request: &Message<'_>,
@@ -75,7 +75,7 @@ impl Account {
         for (known, (ask, answer)) in self.known.iter_mut().zip(HEADERS) {
             let challenges: SmallVec<[Challenge<'_>; 4]> =
                 response.headers(ask).filter_map(|v| Challenge::parse(v).ok()).collect();
-            // One answer a realm, to its strongest challenge (RFC 7616 section 3.7).
+            // One answer per realm, to its strongest challenge (RFC 7616 section 3.7).
             let mut done: SmallVec<[&[u8]; 2]> = SmallVec::new();
             let mut lines = Vec::new();
             for first in &challenges {
@@ -86,7 +86,7 @@ impl Account {
                 let same: SmallVec<[Challenge<'_>; 4]> =
                     challenges.iter().filter(|c| c.realm.raw() == first.realm.raw()).copied().collect();
                 let Some(challenge) = strongest(&same) else { continue };
-                // The same realm once more, and not because the nonce had become old: refused (section 22.1).
+                // The same realm again, and not because of a stale nonce: refused (section 22.1).
                 let realm = challenge.realm.raw();
                 if again && !challenge.stale && request.headers(answer).any(|v| contains(v, realm)) {
                     continue;
@@ -121,7 +121,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     !part.is_empty() && text.windows(part.len()).any(|w| w == part)
 }
 
-/// Appends the value of the answer; false: the challenge cannot be answered.
+/// Appends the credentials. Returns false if the challenge cannot be answered.
 fn write(
     user: &[u8],
     password: &[u8],

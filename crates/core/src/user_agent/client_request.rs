@@ -1,4 +1,4 @@
-//! Requests of ours: written, sent, sent again with credentials, their responses handed on.
+//! Own requests: written, sent, repeated with credentials; their responses are delivered.
 
 use serde::{Deserialize, Serialize};
 use strowger_message::{Message, Method, Name, NameAddr, Write};
@@ -10,42 +10,42 @@ use crate::slots::Id;
 use crate::transaction::{ClientId, Role, TransactionUser};
 use crate::{Round, Target, call};
 
-/// What a request is about.
+/// Kind of an own request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
     /// Makes a call.
     Invite,
-    /// Changes it.
+    /// Changes the session of a call.
     Reinvite,
     Update,
     Bye,
     Prack,
-    /// Another one in its dialog.
+    /// Any other request within a dialog.
     InDialog,
-    /// In no dialog.
+    /// Request outside of any dialog.
     OutOfDialog,
     Register,
 }
 
-/// A request of ours whose transaction lives.
+/// Own request with a live transaction.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) kind: Kind,
-    /// The call or registration that it belongs to.
+    /// Call or registration of the request.
     pub(super) of: Option<Id>,
     pub(super) client: Option<ClientId>,
     pub(super) account: Option<AccountKey>,
     pub(super) target: Target,
     pub(super) call_hash: u32,
-    /// Times it was sent with credentials for a challenge.
+    /// Number of times that it was sent with credentials for a challenge.
     pub(super) tries: u8,
-    /// It went to a SIPS URI.
+    /// Set if it went to a SIPS URI.
     pub(super) secure: bool,
-    /// It brought an offer.
+    /// Set if it had an offer.
     pub(super) offered: bool,
-    /// What to go back to if its offer is refused.
+    /// State of offer and answer to restore if the offer is refused.
     pub(super) before: OfferAnswer,
-    /// As it was sent, if it may have to be sent again with credentials.
+    /// Sent bytes, if the request may be repeated with credentials.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -67,33 +67,33 @@ impl Request {
     }
 }
 
-/// How often a request is sent with credentials before the last refusal counts.
+/// Maximum number of transmissions with credentials; then the last refusal counts.
 const TRIES: u8 = 4;
 
-/// A request in no dialog: OPTIONS, MESSAGE or any other that makes none.
+/// Request outside of any dialog that makes none: OPTIONS, MESSAGE or another.
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfDialog<'a> {
-    /// One that makes no dialog.
+    /// Method; it makes no dialog.
     pub method: Method,
-    /// The sender: name-addr or URI, for From.
+    /// Sender for From: name-addr or URI.
     pub from: &'a [u8],
-    /// The recipient: name-addr or URI, for To.
+    /// Recipient for To: name-addr or URI.
     pub to: &'a [u8],
-    /// The Request-URI; none: the URI of `to`.
+    /// Request-URI. None: the URI of `to`.
     pub uri: Option<&'a [u8]>,
-    /// Value of Route; empty: none.
+    /// Value of Route. Empty: none.
     pub routes: &'a [u8],
-    /// Where it is sent.
+    /// Target of the request.
     pub target: Target,
-    /// Whose password answers challenges; none: a 401 or 407 is the final response.
+    /// Account that answers challenges. None: a 401 or 407 is the final response.
     pub account: Option<AccountKey>,
     /// Further header lines, each with its CRLF; Content-Type among them if there is a body.
     pub headers: &'a [u8],
-    /// Empty: none.
+    /// Body. Empty: none.
     pub body: &'a [u8],
 }
 
-/// The start of a request in no dialog.
+/// Start of a request outside of any dialog.
 #[derive(Clone, Copy)]
 pub(super) struct Head<'a> {
     pub(super) method: Method,
@@ -107,10 +107,10 @@ pub(super) struct Head<'a> {
 }
 
 impl UserAgent {
-    /// Sends a request in no dialog; [`Event::Reply`] tells what came of it.
+    /// Sends a request outside of any dialog; [`Event::Reply`] reports the outcome.
     ///
     /// # Errors
-    /// `from` or `to` cannot be read.
+    /// `from` or `to` is malformed.
     pub fn request(&mut self, round: &mut Round<'_>, request: &OutOfDialog<'_>) -> Result<RequestKey, BadAddress> {
         let (from, to) = (NameAddr::parse(request.from)?, NameAddr::parse(request.to)?);
         let (call_id, tag, branch) = (self.own_call_id(), self.word(), self.branch());
@@ -135,7 +135,7 @@ impl UserAgent {
         Ok(RequestKey(self.submit(round, start, &branch, request.method, open)))
     }
 
-    /// Start line and header lines of a request in no dialog, up to the credentials that are known already.
+    /// Writes start line and header lines of a request outside of any dialog, up to the credentials for known challenges.
     pub(super) fn write_head(
         &mut self,
         head: &Head<'_>,
@@ -170,7 +170,7 @@ impl UserAgent {
         self.write_credentials(head.account, head.method, uri, body, out);
     }
 
-    /// Credentials for challenges met before; `uri` is where the Request-URI stands in `out`.
+    /// Writes credentials for earlier challenges. `uri`: range of the Request-URI in `out`.
     pub(super) fn write_credentials(
         &mut self,
         account: Option<AccountKey>,
@@ -188,7 +188,7 @@ impl UserAgent {
         }
     }
 
-    /// Sends what stands in the outbox from `start`.
+    /// Sends the request in the outbox from `start`.
     pub(super) fn submit(
         &mut self,
         round: &mut Round<'_>,
@@ -219,7 +219,7 @@ impl UserAgent {
         id
     }
 
-    /// Sends a request again with the answers to the challenges of `response`. False: there is nothing to answer with.
+    /// Repeats a request with answers to the challenges of `response`. Returns false if there is no answer.
     fn answer_challenge(&mut self, round: &mut Round<'_>, id: Id, response: &Message<'_>) -> bool {
         let Some(request) = self.requests.get_mut(id) else { return false };
         let Some(account) = request.account.and_then(|a| self.accounts.get_mut(a.0 as usize)) else { return false };
@@ -277,7 +277,7 @@ impl UserAgent {
         sent
     }
 
-    /// The dialog's or registration's own count goes on behind the number of a request sent again.
+    /// Advances the count of the dialog or registration to the number of a repeated request.
     fn took_number(&mut self, kind: Kind, of: Option<Id>, number: u32) {
         let Some(of) = of else { return };
         match kind {
@@ -295,7 +295,7 @@ impl UserAgent {
         }
     }
 
-    /// A response to a request of ours, or what counts as one (`message` is then none).
+    /// Handles a response to an own request, or an event that counts as one (then `message` is none).
     pub(super) fn replied(
         &mut self,
         round: &mut Round<'_>,
@@ -346,7 +346,7 @@ impl UserAgent {
     }
 }
 
-/// Content-Length, the blank line and the body.
+/// Appends Content-Length, the blank line and the body.
 pub(super) fn finish(body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"Content-Length: ");
     (body.len() as u32).write(out);
@@ -354,7 +354,7 @@ pub(super) fn finish(body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(body);
 }
 
-/// Content-Type of a session description, if there is one, and [`finish`].
+/// Appends Content-Type of a session description, if there is one, and then [`finish`].
 pub(super) fn finish_sdp(body: &[u8], out: &mut Vec<u8>) {
     if !body.is_empty() {
         out.extend_from_slice(b"Content-Type: application/sdp\r\n");

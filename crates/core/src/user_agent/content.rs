@@ -1,11 +1,11 @@
-//! What the owner puts into a message of a call.
+//! Content of a message of a call, given by the owner.
 
 /// Header lines and a session description.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Content<'a> {
     /// Further header lines, each with its CRLF.
     pub headers: &'a [u8],
-    /// Session description; empty: none.
+    /// Session description. Empty: none.
     pub body: &'a [u8],
 }
 

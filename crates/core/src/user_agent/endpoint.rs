@@ -1,4 +1,4 @@
-//! A user agent with transactions of its own.
+//! User agent with transactions of its own.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::timer::sooner;
 use crate::transaction::{Counts, Event, TransactionRecord, TransactionUser, Transactions};
 use crate::{Arrival, Now, Outbox, Round};
 
-/// A [`UserAgent`] and its transactions, for a shard on which nothing else uses any: telephones, small programs.
+/// [`UserAgent`] with its transactions, for a shard without other users of transactions: telephones, small programs.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// What needs no transactions.
+    /// User agent, for calls that need no transactions.
     pub agent: UserAgent,
     transactions: Transactions,
-    told: Vec<Event>,
+    events: Vec<Event>,
 }
 
-/// What one endpoint hands to another.
+/// Record that one endpoint hands to another.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EndpointRecord {
     agent: AgentRecord,
@@ -29,12 +29,12 @@ pub struct EndpointRecord {
 }
 
 impl EndpointRecord {
-    /// The call is among what moves.
+    /// Tells whether the call is in the record.
     pub fn has_call(&self, key: CallKey) -> bool {
         self.agent.has_call(key)
     }
 
-    /// The registration is among what moves.
+    /// Tells whether the registration is in the record.
     pub fn has_registration(&self, key: RegistrationKey) -> bool {
         self.agent.has_registration(key)
     }
@@ -48,13 +48,13 @@ impl Recorded for EndpointRecord {
 }
 
 impl Endpoint {
-    /// The only one: every call is its own. `entropy` and `call_secret` as for [`UserAgent::new`].
+    /// Creates the only endpoint of a process: it owns every call. `entropy` and `call_secret` as for [`UserAgent::new`].
     pub fn new(identity: Arc<Identity>, settings: UserAgentSettings, entropy: Entropy, call_secret: u32) -> Self {
         Self::of_shard(identity, settings, &entropy, call_secret, 0)
     }
 
-    /// One of several, among which calls move: all with the same `entropy` and `call_secret`. At first the shard 0 owns every bucket,
-    /// and what others own they import.
+    /// Creates one of several endpoints, between which calls move: all with the same `entropy` and `call_secret`. At first shard 0 owns
+    /// every bucket; the others import theirs.
     pub fn of_shard(
         identity: Arc<Identity>,
         settings: UserAgentSettings,
@@ -67,46 +67,46 @@ impl Endpoint {
         let owned = if shard == 0 { BucketSet::ALL } else { BucketSet::NONE };
         let own = entropy.derive(&(shard as u64).to_le_bytes());
         let agent = UserAgent::new(identity, settings, own, call_secret, owned);
-        Self { agent, transactions, told: Vec::new() }
+        Self { agent, transactions, events: Vec::new() }
     }
 
-    /// The user agent, and what it is lent for what it is to do.
+    /// Returns the user agent, and the round for its next work.
     pub fn lend<'a>(&'a mut self, now: Now, out: &'a mut Outbox) -> (&'a mut UserAgent, Round<'a>) {
         (&mut self.agent, Round { now, tx: &mut self.transactions, out })
     }
 
-    /// One whole message.
+    /// Handles one whole message.
     pub fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         let (agent, mut round) = self.lend(now, out);
         agent.receive(&mut round, arrival, bytes);
     }
 
-    /// A message with this token could not be sent.
+    /// Handles a failure to send a message with this token.
     pub fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        self.transactions.failed(now, token, out, &mut self.told);
+        self.transactions.failed(now, token, out, &mut self.events);
         self.tell(now, out);
     }
 
-    /// When [`Endpoint::poll`] must be called at the latest ([`Now::mono`] milliseconds).
+    /// Returns the latest moment for the next [`Endpoint::poll`] ([`Now::mono`] milliseconds).
     pub fn deadline(&mut self) -> Option<u64> {
         sooner(self.transactions.deadline(), self.agent.deadline())
     }
 
-    /// Runs the timers that are due.
+    /// Runs the due timers.
     pub fn poll(&mut self, now: Now, out: &mut Outbox) {
-        self.transactions.poll(now, out, &mut self.told);
+        self.transactions.poll(now, out, &mut self.events);
         self.tell(now, out);
         let (agent, mut round) = self.lend(now, out);
         agent.poll(&mut round);
     }
 
-    /// Takes out everything of these buckets, for the shard that owns them from now on. Events must have been taken before.
+    /// Removes and returns the state of these buckets, for the shard that owns them from now on. Take events before.
     pub fn export(&mut self, now: Now, buckets: BucketSet) -> EndpointRecord {
         let agent = self.agent.export(now, buckets);
         EndpointRecord { agent, transactions: self.transactions.export(now, |bucket| buckets.contains(bucket)) }
     }
 
-    /// Takes in what another one exported; says which keys have changed to which.
+    /// Adds the state that another endpoint exported. Returns the changed keys.
     pub fn import(&mut self, now: Now, record: EndpointRecord) -> MovedCalls {
         let moved = self.agent.import(now, record.agent);
         let user = |record: &TransactionRecord| moved.user(record).unwrap_or(TransactionUser::NONE);
@@ -115,14 +115,14 @@ impl Endpoint {
         moved
     }
 
-    /// Of the transactions.
+    /// Returns the counts of the transactions.
     pub fn counts(&self) -> Counts {
         self.transactions.counts()
     }
 
     fn tell(&mut self, now: Now, out: &mut Outbox) {
         let mut round = Round { now, tx: &mut self.transactions, out };
-        for event in self.told.drain(..) {
+        for event in self.events.drain(..) {
             self.agent.transaction_event(&mut round, &event);
         }
     }

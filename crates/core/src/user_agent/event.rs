@@ -1,4 +1,4 @@
-//! What a user agent tells its owner.
+//! Events of a user agent for its owner.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -7,18 +7,17 @@ use crate::Arrival;
 use crate::slots::ids;
 
 ids! {
-    /// A call, from [`super::UserAgent::invite`] or [`Event::Invited`] to [`Event::Failed`] or [`Event::Ended`].
+    /// Key of a call, from [`super::UserAgent::invite`] or [`Event::Invited`] to [`Event::Failed`] or [`Event::Ended`].
     CallKey
-    /// A request of [`super::UserAgent::request`] or [`super::UserAgent::request_within`].
+    /// Key of a request of [`super::UserAgent::request`] or [`super::UserAgent::request_within`].
     RequestKey
-    /// A registration that is kept up.
+    /// Key of a registration that is refreshed.
     RegistrationKey
-    /// A request that the owner answers, see [`Event::Request`].
+    /// Key of a request that the owner answers, see [`Event::Request`].
     IncomingKey
 }
 
-/// Text that goes with an event: read it with [`super::UserAgent::text`] before the next [`super::UserAgent::event`]
-/// that gives `None`.
+/// Text of an event: read it with [`super::UserAgent::text`] before the next [`super::UserAgent::event`] that returns none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Span {
     start: u32,
@@ -26,186 +25,186 @@ pub struct Span {
 }
 
 impl Span {
-    /// There is no text.
+    /// Tells whether there is no text.
     pub const fn is_empty(self) -> bool {
         self.start == self.end
     }
 
-    /// Bytes of the text.
+    /// Returns the length of the text in bytes.
     pub const fn len(self) -> usize {
         (self.end - self.start) as usize
     }
 }
 
-/// What ended a call.
+/// Cause of the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     /// [`super::UserAgent::hang_up`].
     Local,
-    /// The peer's BYE.
+    /// BYE of the peer.
     Remote,
-    /// The caller's CANCEL before we answered.
+    /// CANCEL of the caller before we answered.
     Cancelled,
-    /// No ACK came for our 2xx, a BYE was sent (RFC 3261 section 13.3.1.4).
+    /// No ACK for our 2xx; a BYE was sent (RFC 3261 section 13.3.1.4).
     NoAck,
-    /// No PRACK came for a reliable provisional response (RFC 3262 section 3).
+    /// No PRACK for a reliable provisional response (RFC 3262 section 3).
     NoPrack,
-    /// A request within the dialog failed so that there can be no dialog (section 12.2.1.2): 408 or 481.
+    /// Failure of a request within the dialog that ends the dialog (section 12.2.1.2): 408 or 481.
     Fault(u16),
 }
 
-/// Something that the owner may want to act on.
+/// Event for the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A provisional response to our INVITE: 100 Trying, 180 Ringing, 183 with early media.
+    /// Provisional response to our INVITE: 100 Trying, 180 Ringing, 183 with early media.
     Progress {
-        /// Our call.
+        /// Own call.
         call: CallKey,
-        /// 100 to 199.
+        /// Status, 100 to 199.
         status: u16,
-        /// The session description, if it is an answer to our offer.
+        /// Session description, if it is an answer to our offer.
         body: Span,
     },
-    /// A 2xx to our INVITE. Its ACK has been sent, unless `offer` is set.
+    /// 2xx to our INVITE. Its ACK was sent, unless `offer` is set.
     Answered {
-        /// Our call.
+        /// Own call.
         call: CallKey,
-        /// The session description: the answer to our offer, or an offer.
+        /// Session description: the answer to our offer, or an offer.
         body: Span,
-        /// The body is an offer: [`super::UserAgent::acknowledge`] with the answer.
+        /// Set if the body is an offer: call [`super::UserAgent::acknowledge`] with the answer.
         offer: bool,
     },
     /// Our INVITE was refused. The call is gone.
     Failed {
-        /// Finds nothing from now on.
+        /// Key, which finds nothing from now on.
         call: CallKey,
-        /// 300 to 699.
+        /// Status, 300 to 699.
         status: u16,
-        /// No peer said so: no answer came in time (408), or the request could not be sent (503), or the answer was of no
-        /// use (502).
+        /// Set if the status is not from a peer: no answer in time (408), the request could not be sent (503), or the answer was unusable
+        /// (502).
         local: bool,
     },
-    /// A 3xx: the URI of the first Contact. The call is gone.
+    /// 3xx to our INVITE. The call is gone.
     Redirected {
-        /// Finds nothing from now on.
+        /// Key, which finds nothing from now on.
         call: CallKey,
-        /// 300 to 399.
+        /// Status, 300 to 399.
         status: u16,
-        /// The URI, without angle brackets.
+        /// URI of the first Contact, without angle brackets.
         target: Span,
     },
-    /// An INVITE for us: [`super::UserAgent::ring`], [`super::UserAgent::answer`], [`super::UserAgent::reject`].
+    /// INVITE for us: call [`super::UserAgent::ring`], [`super::UserAgent::answer`] or [`super::UserAgent::reject`].
     Invited {
-        /// The new call.
+        /// New call.
         call: CallKey,
-        /// The value of From as it stands.
+        /// Value of From as received.
         from: Span,
-        /// The value of To as it stands.
+        /// Value of To as received.
         to: Span,
-        /// The Request-URI as it stands.
+        /// Request-URI as received.
         uri: Span,
-        /// Empty: the caller wants the offer from us.
+        /// Offer. Empty: the caller expects the offer from us.
         offer: Span,
     },
-    /// The ACK to our 2xx came.
+    /// The ACK of our 2xx was received.
     Confirmed {
-        /// The call that we answered.
+        /// Call that we answered.
         call: CallKey,
-        /// The answer, if our 2xx brought the offer.
+        /// Answer, if our 2xx had the offer.
         body: Span,
     },
     /// The peer wants to change the session.
     Offered {
-        /// The call whose session is to change.
+        /// Call whose session is to change.
         call: CallKey,
-        /// Empty: the offer is wanted from us.
+        /// Offer. Empty: the peer expects the offer from us.
         offer: Span,
-        /// By UPDATE: [`super::UserAgent::answer_update`] or [`super::UserAgent::reject_update`]; else by re-INVITE:
+        /// Set for an UPDATE: call [`super::UserAgent::answer_update`] or [`super::UserAgent::reject_update`]. Else a re-INVITE: call
         /// [`super::UserAgent::answer`] or [`super::UserAgent::reject`].
         update: bool,
     },
     /// Our re-INVITE or UPDATE was granted.
     Changed {
-        /// The call whose session changed.
+        /// Call whose session changed.
         call: CallKey,
-        /// The session description of the 2xx: mostly the answer to our offer; may be empty.
+        /// Session description of the 2xx: mostly the answer to our offer; may be empty.
         body: Span,
     },
-    /// Our re-INVITE or UPDATE was refused; the session goes on as before.
+    /// Our re-INVITE or UPDATE was refused; the session continues unchanged.
     Unchanged {
-        /// The call.
+        /// Call whose session is unchanged.
         call: CallKey,
-        /// 300 to 699.
+        /// Status, 300 to 699.
         status: u16,
-        /// After a 491: milliseconds after which to try again (section 14.1).
+        /// Milliseconds until a new attempt after a 491 (section 14.1).
         wait: u64,
     },
-    /// A request within a call that needs no dialog usage of its own (INFO, MESSAGE); it has been answered 200.
+    /// Request within a call that needs no dialog usage of its own (INFO, MESSAGE); it was answered with 200.
     Within {
-        /// The call.
+        /// Call of the request.
         call: CallKey,
-        /// That of the request.
+        /// Method of the request.
         method: strowger_message::Method,
-        /// Its body, of any type; may be empty.
+        /// Body of any type; may be empty.
         body: Span,
     },
-    /// A request of a method that this user agent does not know, within a call or not: the owner answers it by
-    /// [`super::UserAgent::respond`]. Only with [`super::UserAgentSettings::other_methods`].
+    /// Request of a method that this user agent does not know, within a call or not: the owner answers it by [`super::UserAgent::respond`].
+    /// Only with [`super::UserAgentSettings::other_methods`].
     Request {
-        /// Names it in the answer.
+        /// Key for the answer.
         request: IncomingKey,
-        /// The call that it came within; none: it came outside of any.
+        /// Call of the request. None: outside of any call.
         call: Option<CallKey>,
     },
     /// The call is over.
     Ended {
-        /// Finds nothing from now on.
+        /// Key, which finds nothing from now on.
         call: CallKey,
-        /// What ended it.
+        /// Cause of the end.
         by: Ending,
     },
-    /// A MESSAGE outside of any call; it has been answered 200.
+    /// MESSAGE outside of any call; it was answered with 200.
     Message {
-        /// The value of From as it stands.
+        /// Value of From as received.
         from: Span,
-        /// The value of To as it stands.
+        /// Value of To as received.
         to: Span,
-        /// The value of Content-Type; empty: there is none.
+        /// Value of Content-Type. Empty: none.
         content_type: Span,
-        /// Of the type that Content-Type says.
+        /// Body of that type.
         body: Span,
     },
-    /// The final response to a request of the owner's; 408 and 503 may mean that none came.
+    /// Final response to a request of the owner; 408 and 503 may mean that none was received.
     Reply {
-        /// Which of our requests.
+        /// Own request.
         request: RequestKey,
-        /// 200 to 699.
+        /// Status, 200 to 699.
         status: u16,
-        /// Of the response; may be empty.
+        /// Body of the response; may be empty.
         body: Span,
     },
-    /// The registrar holds our contact for so many seconds; it is refreshed in time.
+    /// The registrar has granted our contact; it is refreshed in time.
     Registered {
-        /// The registration that is kept up.
+        /// Registration that is refreshed.
         registration: RegistrationKey,
-        /// Seconds that the registrar granted.
+        /// Granted seconds.
         expires: u32,
     },
     /// The registrar refused, or did not answer.
     RegistrationFailed {
-        /// The registration; it is tried again if the settings say so.
+        /// Registration; it is tried again if the settings say so.
         registration: RegistrationKey,
-        /// 300 to 699; 408: no answer came in time, 503: the request could not be sent.
+        /// Status, 300 to 699. 408: no answer in time. 503: the request could not be sent.
         status: u16,
     },
     /// The registrar has answered the removal of our contact, with any status, or did not answer; the key is gone.
     Unregistered {
-        /// Finds nothing from now on.
+        /// Key, which finds nothing from now on.
         registration: RegistrationKey,
     },
 }
 
-/// Where an event comes from.
+/// Origin of an event.
 #[derive(Clone, Copy, Debug, Default)]
 struct About {
     message: Span,
@@ -213,27 +212,27 @@ struct About {
     leg: u16,
 }
 
-/// Events that wait, and their texts.
+/// Queue of events, and their texts.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     queue: VecDeque<(Event, About)>,
     text: Vec<u8>,
-    /// Of the message in hand; and how much was there before it.
+    /// Origin of the events of the current message, and the lengths of queue and text before it.
     about: About,
     before: (usize, usize),
-    /// Of the event that was taken last.
+    /// Origin of the event that was taken last.
     taken: About,
 }
 
 impl Events {
-    /// A message came: events tell it until [`Events::end`].
+    /// Begins a message: events refer to it until [`Events::end`].
     pub(super) fn begin(&mut self, message: &[u8], arrival: &Arrival) {
         self.before = (self.queue.len(), self.text.len());
         let message = self.keep(message);
         self.about = About { message, arrival: Some(*arrival), leg: 0 };
     }
 
-    /// The message is done with. What tells of nothing is not kept.
+    /// Ends a message. Its text is dropped if it caused no event.
     pub(super) fn end(&mut self) {
         let (events, text) = self.before;
         if self.queue.len() == events {
@@ -242,7 +241,7 @@ impl Events {
         self.about = About::default();
     }
 
-    /// Of several dialogs that one INVITE of ours makes, the message is of this one.
+    /// Sets the dialog of the current message, among several that one INVITE of ours has made.
     pub(super) fn is_of_leg(&mut self, leg: u16) {
         self.about.leg = leg;
     }
@@ -272,7 +271,7 @@ impl Events {
         self.taken.leg
     }
 
-    /// Keeps a text.
+    /// Stores a text.
     pub(super) fn keep(&mut self, text: &[u8]) -> Span {
         if text.is_empty() {
             return Span::default();

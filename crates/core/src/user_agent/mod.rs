@@ -1,16 +1,14 @@
-//! A user agent without I/O (RFC 3261 sections 8, 10.2, 13 to 15): it places and takes calls, registers, answers
-//! OPTIONS, sends MESSAGE. Thousands of calls live in one [`UserAgent`]: telephones of a demo or a load generator, or the
-//! two sides of a back-to-back user agent.
+//! User agent without I/O (RFC 3261 sections 8, 10.2, 13 to 15): it makes and accepts calls, registers, answers OPTIONS, sends MESSAGE. One
+//! [`UserAgent`] has thousands of calls: telephones of a demo or a load generator, or the two sides of a back-to-back user agent.
 //!
-//! A [`UserAgent`] has no transactions of its own: each thing that it is to do comes with those of the shard ([`Round`]). The rule of use
-//! is that of all machines here: hand it what was received ([`UserAgent::receive`]), what its transactions say
-//! ([`UserAgent::transaction_event`]) and the time ([`UserAgent::poll`] at [`UserAgent::deadline`]); send what stands in the outbox;
-//! then ask [`UserAgent::event`] until it gives `None`, and act on what it says. Where nothing else uses transactions, an [`Endpoint`] has
-//! both.
+//! A [`UserAgent`] has no transactions of its own: it borrows those of the shard for each call ([`Round`]). The rule of use is that of all
+//! machines here: pass received messages to [`UserAgent::receive`], events of its transactions to [`UserAgent::transaction_event`], and the
+//! time to [`UserAgent::poll`] at [`UserAgent::deadline`]; send the outbox; then take events by [`UserAgent::event`] until it returns none,
+//! and act on them. On a shard without other users of transactions, an [`Endpoint`] has both.
 //!
-//! What every user agent must do happens by itself: ACK, also for copies of a 2xx; BYE for the forks of a call that lost;
-//! CANCEL once there is something to cancel; credentials for a challenge; PRACK; 2xx repeated until its ACK; refusals of what
-//! is not supported; registrations refreshed.
+//! The user agent does the duties of every user agent by itself: ACK, also for copies of a 2xx; BYE for forks that lost; CANCEL once it may
+//! be sent; credentials for a challenge; PRACK; repetition of a 2xx until its ACK; refusal of unsupported requests; refresh of
+//! registrations.
 
 mod account;
 mod call;
@@ -58,23 +56,23 @@ use client_request::Request;
 use event::Events;
 use registration::Registration;
 
-/// Many telephones in one machine.
+/// User agent of many telephones.
 #[derive(Debug)]
 pub struct UserAgent {
     identity: Arc<Identity>,
     settings: UserAgentSettings,
-    /// Of the Call-ID's hash that names a call's shard.
+    /// Secret of the Call-ID hash that selects the shard of a call.
     call_secret: u32,
-    /// Call-IDs that the user agent makes fall into one of these, so that what is answered comes to this shard.
+    /// Buckets of this shard. Own Call-IDs are chosen from them, so that responses come to this shard.
     owned: BucketSet,
     calls: Slots<Call>,
-    /// Calls by Call-ID: hash and id. Two calls may have the same one: we may be both ends.
+    /// Calls by Call-ID: hash and id. Two calls may have the same one: the user agent may be both ends.
     places: HashTable<(u64, Id)>,
     hasher: FixedState,
     requests: Slots<Request>,
     /// Requests of peers that the owner answers.
     open: Slots<OpenRequest>,
-    /// When each of them is given up, in their order.
+    /// End of the wait for each of them, in order.
     open_until: VecDeque<(u64, Id)>,
     accounts: Vec<Account>,
     registrations: Slots<Registration>,
@@ -89,7 +87,7 @@ pub struct UserAgent {
     edit: Edit,
 }
 
-/// The queues of the timers of calls.
+/// Queues of the timers of calls.
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
     /// T1 times 1, 2, 4, ... 64.
@@ -98,7 +96,7 @@ struct Lengths {
     t1_64: Length,
 }
 
-/// An address that cannot be read.
+/// Malformed address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadAddress(pub Error);
 
@@ -117,8 +115,8 @@ impl From<Error> for BadAddress {
 }
 
 impl UserAgent {
-    /// `identity` names the listeners; `entropy` makes tags, branches and Call-IDs; `call_secret` is that of
-    /// [`crate::call::hash`], the same in every shard; `owned` are the buckets that are this shard's now.
+    /// Creates a user agent. `identity`: its listeners. `entropy`: source of tags, branches and Call-IDs. `call_secret`: that of
+    /// [`crate::call::hash`], the same in every shard. `owned`: current buckets of this shard.
     pub fn new(
         identity: Arc<Identity>,
         settings: UserAgentSettings,
@@ -139,7 +137,7 @@ impl UserAgent {
             owned,
             calls: Slots::new(),
             places: HashTable::new(),
-            // The same in every shard, so that calls move as they are.
+            // The same in every shard, so that calls move unchanged.
             hasher: FixedState::with_seed(u64::from(call_secret).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             requests: Slots::new(),
             open: Slots::new(),
@@ -157,58 +155,59 @@ impl UserAgent {
         }
     }
 
-    /// Those that it was made with; they do not change.
+    /// Returns the settings, which never change.
     pub fn settings(&self) -> &UserAgentSettings {
         &self.settings
     }
 
-    /// Calls that are set up, ring, talk or end.
+    /// Returns the number of calls: being set up, ringing, up or ending.
     pub fn calls(&self) -> usize {
         self.calls.len()
     }
 
-    /// Requests of ours whose transactions live.
+    /// Returns the number of own requests with live transactions.
     pub fn requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// Requests of peers that wait for their owner's answer.
+    /// Returns the number of requests of peers that wait for their owner's answer.
     pub fn open_requests(&self) -> usize {
         self.open.len()
     }
 
-    /// A user whose credentials calls and registrations may use.
+    /// Adds a user whose credentials calls and registrations may use.
     pub fn add_account(&mut self, user: &[u8], password: &[u8]) -> AccountKey {
         self.accounts.push(Account::new(user, password));
         AccountKey(self.accounts.len() as u32 - 1)
     }
 
-    /// What happened next; `None`: nothing more for now, and the texts of the events before are gone.
+    /// Takes the next event. None: no more for now, and the texts of earlier events are gone.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop()
     }
 
-    /// The message that the event taken last tells of, whole; empty if there was none: a timer, or a request that could not be sent.
+    /// Returns the whole message of the last event; empty without one: a timer, or a request that could not be sent.
     pub fn message(&self) -> &[u8] {
         self.events.message()
     }
 
-    /// Where that came from.
+    /// Returns the origin of that message.
     pub fn arrival(&self) -> Option<&Arrival> {
         self.events.arrival()
     }
 
-    /// Of which dialog of a call it is, in the order in which they were made: an INVITE of ours may ring in several places.
+    /// Returns the number of the dialog of the last event within its call, in the order of creation: an INVITE of ours may ring in several
+    /// places.
     pub fn leg(&self) -> u16 {
         self.events.leg()
     }
 
-    /// The text of an event.
+    /// Returns the text of an event.
     pub fn text(&self, span: Span) -> &[u8] {
         self.events.text(span)
     }
 
-    /// One whole message, on a shard of which nothing else uses the transactions.
+    /// Handles one whole message, on a shard without other users of the transactions.
     pub fn receive(&mut self, round: &mut Round<'_>, arrival: &Arrival, bytes: &[u8]) {
         let mut index = self.indexes.pop().unwrap_or_default();
         let parsed = index.parse(bytes, &self.limits);
@@ -230,13 +229,13 @@ impl UserAgent {
         self.indexes.push(index);
     }
 
-    /// The request of ours that this client transaction is for.
+    /// Returns the own request of this client transaction.
     fn request_of(&self, tu: TransactionUser, client: ClientId) -> Option<Id> {
         let id = tu.id(Role::UserAgent)?;
         self.requests.get(id).is_some_and(|request| request.client == Some(client)).then_some(id)
     }
 
-    /// When [`UserAgent::poll`] must be called at the latest ([`Now::mono`](crate::Now::mono) milliseconds).
+    /// Returns the latest moment for the next [`UserAgent::poll`] ([`Now::mono`](crate::Now::mono) milliseconds).
     pub fn deadline(&mut self) -> Option<u64> {
         let calls = self.timers.deadline(runs(&self.calls));
         let registrations = &self.registrations;
@@ -245,7 +244,7 @@ impl UserAgent {
         sooner(self.open_until.front().map(|(until, _)| *until), sooner(calls, refreshes))
     }
 
-    /// Runs the timers that are due; those of the transactions are not among them.
+    /// Runs the due timers, without those of the transactions.
     pub fn poll(&mut self, round: &mut Round<'_>) {
         while let Some((slot, stamp)) = self.timers.due(round.now.mono, runs(&self.calls)) {
             if let Some(id) = self.calls.at(slot).map(|(id, _)| id) {
@@ -274,7 +273,7 @@ impl UserAgent {
         self.timers.tidy(runs(&self.calls));
     }
 
-    /// What a transaction of this user agent had to say.
+    /// Handles an event of a transaction of this user agent.
     pub fn transaction_event(&mut self, round: &mut Round<'_>, event: &TransactionEvent) {
         match *event {
             TransactionEvent::Timeout { id, tu } | TransactionEvent::ClientTransportError { id, tu } => {
@@ -296,20 +295,20 @@ impl UserAgent {
                 }
             }
             TransactionEvent::NoAck { .. }
-            // Of a proxy.
+            // Events for a proxy.
             | TransactionEvent::TimerC { .. }
             | TransactionEvent::TryingDue { .. }
             | TransactionEvent::ServerTransportError { .. } => (),
         }
     }
 
-    /// The listener that a message to `target` leaves by.
+    /// Returns the listener that a message to `target` leaves by.
     fn listener(&self, target: &Target) -> &ListenerAddress {
         self.identity.listener(target.listener)
     }
 
-    /// Where a request goes whose next hop is `uri`: to its address if it names one, else the way that `other` gives
-    /// (names are resolved by the caller of the first request of a call).
+    /// Returns the target of a request with the next hop `uri`: its address if it names one, else `other` (the caller of the first request
+    /// of a call resolves names).
     fn hop(&self, uri: &[u8], other: &Target) -> Target {
         if let Some(outbound) = self.settings.outbound {
             return outbound;
@@ -327,7 +326,7 @@ impl UserAgent {
         }
     }
 
-    /// A Via value of ours.
+    /// Writes an own Via value.
     fn write_via(&self, target: &Target, branch: &Branch, out: &mut Vec<u8>) {
         out.extend_from_slice(b"SIP/2.0/");
         out.extend_from_slice(target.transport.via().as_bytes());
@@ -337,7 +336,7 @@ impl UserAgent {
         out.extend_from_slice(branch.text());
     }
 
-    /// A Contact line of ours for the user of `own`, a name-addr or URI.
+    /// Writes an own Contact line for the user of `own`, a name-addr or URI.
     fn write_contact(&self, own: &[u8], target: &Target, secure: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Contact: <");
         self.write_contact_uri(own, target, secure, out);
@@ -351,7 +350,7 @@ impl UserAgent {
             out.push(b'@');
         }
         out.extend_from_slice(&self.listener(target).sent_by);
-        // The transport of a SIPS URI is TLS already (RFC 3261 section 26.2.2); that of a bare one is UDP.
+        // A SIPS URI implies TLS (RFC 3261 section 26.2.2), a SIP URI without a transport UDP.
         if target.transport != Transport::Udp && !(secure && target.transport == Transport::Tls) {
             out.extend_from_slice(b";transport=");
             let plain = if secure && target.transport == Transport::Wss { Transport::Ws } else { target.transport };
@@ -359,7 +358,7 @@ impl UserAgent {
         }
     }
 
-    /// User-Agent or Server.
+    /// Writes User-Agent or Server.
     fn write_name(&self, name: &[u8], out: &mut Vec<u8>) {
         if !self.settings.name.is_empty() {
             out.extend_from_slice(name);
@@ -394,7 +393,7 @@ impl UserAgent {
         Some(call)
     }
 
-    /// The call and its leg with this dialog, named from our side.
+    /// Returns the call with this dialog, and the position of the dialog; tags from our side.
     fn find(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> Option<(Id, usize)> {
         let place = self.place(call_id);
         self.places.iter_hash(place).filter(|(hash, _)| *hash == place).find_map(|&(_, id)| {
@@ -415,7 +414,7 @@ impl UserAgent {
         Branch::new(self.entropy.u64())
     }
 
-    /// Sixteen hexadecimal digits.
+    /// Returns sixteen hexadecimal digits.
     fn word(&mut self) -> [u8; 16] {
         let mut text = Vec::with_capacity(16);
         write_hex(self.entropy.u64(), &mut text);
@@ -423,12 +422,12 @@ impl UserAgent {
     }
 }
 
-/// Tells the timers whether the call in a slot still waits for them.
+/// Returns a function that tells the timers whether the call in a slot still waits for them.
 fn runs(calls: &Slots<Call>) -> impl Fn(u32, Stamp) -> bool {
     |slot, stamp| calls.at(slot).is_some_and(|(_, c)| c.runs(stamp))
 }
 
-/// The transport that a URI names (RFC 3261 sections 19.1.2 and 26.2.2).
+/// Returns the transport that a URI names (RFC 3261 sections 19.1.2 and 26.2.2).
 fn transport_of(uri: &SipUri<'_>) -> Transport {
     let named = uri.params.transport().and_then(Transport::of);
     match (uri.secure, named) {
@@ -438,13 +437,13 @@ fn transport_of(uri: &SipUri<'_>) -> Transport {
     }
 }
 
-/// The user part of a name-addr or URI.
+/// Returns the user part of a name-addr or URI.
 fn user_of(address: &[u8]) -> Option<&[u8]> {
     let address = strowger_message::NameAddr::parse(address).ok()?;
     address.uri.sip().and_then(|u| u.user)
 }
 
-/// The branch of a Via: magic cookie and sixteen digits (RFC 3261 section 8.1.1.7).
+/// Branch of a Via: magic cookie and sixteen digits (RFC 3261 section 8.1.1.7).
 #[derive(Clone, Copy, Debug)]
 struct Branch([u8; 23]);
 

@@ -1,4 +1,4 @@
-//! Calls, requests and registrations on their way to another shard.
+//! Moves of calls, requests and registrations to another shard.
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -14,18 +14,18 @@ use crate::timer::{Stamp, Timers};
 use crate::transaction::{NewIds, Role, ServerId, Side, TransactionRecord, TransactionUser};
 use crate::{Now, call};
 
-/// What one shard hands to another: all that belongs to some buckets, but the transactions.
+/// State of some buckets, without transactions, that one shard hands to another.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AgentRecord {
     buckets: BucketSet,
     calls: Vec<(Id, Call, Left)>,
     requests: Vec<(Id, Request)>,
     registrations: Vec<(Id, Registration, Option<u64>)>,
-    /// With the milliseconds in which the owner must have answered.
+    /// Requests of peers, with the remaining milliseconds for the owner's answer.
     open: Vec<(Id, OpenRequest, u64)>,
 }
 
-/// Milliseconds that the timers of a call still have to run.
+/// Remaining milliseconds of the timers of a call.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Left {
     again: Option<u64>,
@@ -33,12 +33,12 @@ struct Left {
 }
 
 impl AgentRecord {
-    /// The call is among them.
+    /// Tells whether the call is in the record.
     pub fn has_call(&self, key: CallKey) -> bool {
         self.calls.iter().any(|(id, ..)| *id == key.0)
     }
 
-    /// The registration is among them.
+    /// Tells whether the registration is in the record.
     pub fn has_registration(&self, key: RegistrationKey) -> bool {
         self.registrations.iter().any(|(id, ..)| *id == key.0)
     }
@@ -53,7 +53,7 @@ impl Recorded for AgentRecord {
     }
 }
 
-/// The keys that calls, requests and registrations have in another shard than before.
+/// New keys of calls, requests and registrations that moved from another shard.
 #[derive(Debug, Default)]
 pub struct MovedCalls {
     calls: HashMap<Id, Id>,
@@ -63,7 +63,7 @@ pub struct MovedCalls {
 }
 
 impl MovedCalls {
-    /// Whose the transaction is here, if it belongs to one of these.
+    /// Returns the transaction user of this transaction, if it belongs to one of these.
     pub fn user(&self, record: &TransactionRecord) -> Option<TransactionUser> {
         let old = record.tu.id(Role::UserAgent)?;
         let of = match (record.side, record.is_invite()) {
@@ -74,30 +74,29 @@ impl MovedCalls {
         Some(TransactionUser::new(Role::UserAgent, *of.get(&old)?))
     }
 
-    /// The key that this call has here; none: it did not move.
+    /// Returns the new key of this call. None: it did not move.
     pub fn call(&self, old: CallKey) -> Option<CallKey> {
         self.calls.get(&old.0).copied().map(CallKey)
     }
 
-    /// The key that this request of ours has here; none: it did not move.
+    /// Returns the new key of this own request. None: it did not move.
     pub fn request(&self, old: RequestKey) -> Option<RequestKey> {
         self.requests.get(&old.0).copied().map(RequestKey)
     }
 
-    /// The key that this registration has here; none: it did not move.
+    /// Returns the new key of this registration. None: it did not move.
     pub fn registration(&self, old: RegistrationKey) -> Option<RegistrationKey> {
         self.registrations.get(&old.0).copied().map(RegistrationKey)
     }
 
-    /// The key that this request of a peer's has here; none: it did not move.
+    /// Returns the new key of this request of a peer. None: it did not move.
     pub fn incoming(&self, old: IncomingKey) -> Option<IncomingKey> {
         self.open.get(&old.0).copied().map(IncomingKey)
     }
 }
 
 impl UserAgent {
-    /// Takes out everything of these buckets, which are another shard's from now on; events must have been taken before. Its transactions
-    /// move too.
+    /// Removes and returns the state of these buckets, which another shard owns from now on. Take events before. Its transactions move too.
     pub fn export(&mut self, now: Now, buckets: BucketSet) -> AgentRecord {
         self.owned = self.owned.without(buckets);
         let of = |hash: u32| buckets.contains(call::bucket(hash));
@@ -137,8 +136,8 @@ impl UserAgent {
         record
     }
 
-    /// Takes in what another shard exported, with the same `call_secret` and the same accounts in the same order. Its transactions follow
-    /// ([`import_all`](crate::transaction::Transactions::import_all)), then [`UserAgent::settle`].
+    /// Adds the state that another shard exported, with the same `call_secret` and the same accounts in the same order. Its transactions
+    /// follow ([`import_all`](crate::transaction::Transactions::import_all)), then [`UserAgent::settle`].
     pub fn import(&mut self, now: Now, record: AgentRecord) -> MovedCalls {
         self.owned = self.owned.with(record.buckets);
         let mut moved = MovedCalls::default();
@@ -176,9 +175,9 @@ impl UserAgent {
         moved
     }
 
-    /// The transactions of what was imported have these ids here.
+    /// Replaces the old transaction ids in imported state.
     pub fn settle(&mut self, moved: &MovedCalls, ids: &NewIds) {
-        // One that has ended must not mean another here.
+        // The id of an ended transaction must not name another one here.
         let server = |old: ServerId| ids.server(old).unwrap_or(ServerId::from_u64(0));
         let request = |old: Id| moved.requests.get(&old).copied();
         for id in moved.calls.values() {
@@ -203,10 +202,10 @@ impl UserAgent {
         }
     }
 
-    /// A Call-ID of this shard.
+    /// Returns a Call-ID of this shard.
     pub(super) fn own_call_id(&mut self) -> [u8; 16] {
-        // Sixteen shards own a sixteenth each: in one of ten thousand million times no draw of so many hits. A shard that owns none,
-        // having just begun or about to rest, has its answers passed on to it.
+        // If sixteen shards own a sixteenth each, all draws miss once in ten thousand million cases. The answers to a shard without
+        // buckets, at its start or its end, are passed on to it by the owner.
         const DRAWS: usize = 360;
         for _ in 0..DRAWS {
             let word = self.word();
@@ -218,7 +217,7 @@ impl UserAgent {
     }
 }
 
-/// When each timer that runs is due.
+/// Returns the end of each running timer.
 fn ends(timers: &Timers) -> HashMap<Stamp, u64> {
     timers.iter().collect()
 }

@@ -1,4 +1,4 @@
-//! The registering side of section 10.2: a contact kept at a registrar until it is taken back.
+//! Client side of registrations (RFC 3261 section 10.2): a contact kept at a registrar until it is removed.
 
 use serde::{Deserialize, Serialize};
 use strowger_message::{Message, Method, NameAddr, Uri, Write};
@@ -11,20 +11,20 @@ use crate::slots::Id;
 use crate::timer::Stamp;
 use crate::{Now, Round, Target, call};
 
-/// A registration to be made.
+/// New registration.
 #[derive(Clone, Copy, Debug)]
 pub struct Register<'a> {
-    /// Address-of-record, name-addr or URI: To and From.
+    /// Address-of-record for To and From: name-addr or URI.
     pub aor: &'a [u8],
-    /// The Request-URI: the registrar's domain.
+    /// Request-URI: the registrar's domain.
     pub registrar: &'a [u8],
-    /// Value of Route; empty: none.
+    /// Value of Route. Empty: none.
     pub routes: &'a [u8],
-    /// Where it is sent.
+    /// Target of the REGISTER.
     pub target: Target,
-    /// Whose password answers challenges; none: a 401 is a failure.
+    /// Account that answers challenges. None: a 401 is a failure.
     pub account: Option<AccountKey>,
-    /// Seconds that are asked for.
+    /// Requested seconds.
     pub expires: u32,
     /// Further header lines, each with its CRLF.
     pub headers: &'a [u8],
@@ -42,11 +42,11 @@ pub(super) struct Registration {
     call_id: [u8; 16],
     tag: [u8; 16],
     pub(super) cseq: u32,
-    /// The contact is to be removed.
+    /// Set if the contact is to be removed.
     leaving: bool,
-    /// A REGISTER is under way.
+    /// Set while a REGISTER is unanswered.
     busy: bool,
-    /// A 423 has been heeded once.
+    /// Set after the interval was raised for a 423, which is done once.
     lengthened: bool,
     #[serde(skip)]
     pub(super) refresh: Stamp,
@@ -63,10 +63,10 @@ impl Registration {
 }
 
 impl UserAgent {
-    /// Registers our contact for an address-of-record and keeps it registered.
+    /// Registers our contact for an address-of-record and refreshes it.
     ///
     /// # Errors
-    /// `aor` cannot be read.
+    /// `aor` is malformed.
     pub fn register(&mut self, round: &mut Round<'_>, register: &Register<'_>) -> Result<RegistrationKey, BadAddress> {
         NameAddr::parse(register.aor)?;
         let registration = Registration {
@@ -90,17 +90,17 @@ impl UserAgent {
         Ok(RegistrationKey(id))
     }
 
-    /// Takes our contact back; [`Event::Unregistered`] follows.
+    /// Removes our contact; [`Event::Unregistered`] follows.
     pub fn unregister(&mut self, round: &mut Round<'_>, registration: RegistrationKey) {
         let Some(r) = self.registrations.get_mut(registration.0) else { return };
         r.leaving = true;
-        // One at a time (section 10.2): after the answer to the other one.
+        // One REGISTER at a time (section 10.2): after the answer to the other one.
         if !r.busy {
             self.send_register(round, registration.0);
         }
     }
 
-    /// Registrations that are kept up.
+    /// Returns the number of registrations.
     pub fn registrations(&self) -> usize {
         self.registrations.len()
     }
@@ -168,7 +168,7 @@ impl UserAgent {
         let key = RegistrationKey(id);
         r.busy = false;
         if r.leaving {
-            // With any status our contact is removed; unless it answers a refresh that was under way.
+            // A response with any status ends the registration, unless it answers an earlier refresh.
             let answers_leaving = message.is_none_or(|m| m.cseq().is_ok_and(|c| c.number >= r.cseq)) && r.expires == 0;
             if !answers_leaving {
                 return self.send_register(round, id);
@@ -182,7 +182,7 @@ impl UserAgent {
             r.lengthened = false;
             let expires = self.granted(message, &aor, &target).unwrap_or(asked);
             self.events.push(Event::Registered { registration: key, expires });
-            // In good time, and spread: half of short ones, all but ten minutes of long ones.
+            // Early enough, and spread: after half of a short interval, ten minutes before the end of a long one.
             let seconds = if expires > 1200 { expires - 600 } else { expires.div_ceil(2) };
             self.refresh_in(round.now, id, u64::from(seconds) * 1000);
             return;
@@ -208,7 +208,7 @@ impl UserAgent {
         }
     }
 
-    /// Seconds that the registrar grants our contact (section 10.2.4).
+    /// Returns the seconds that the registrar grants our contact (section 10.2.4).
     fn granted(&self, message: &Message<'_>, aor: &[u8], target: &Target) -> Option<u32> {
         let mut ours = Vec::new();
         let secure = NameAddr::parse(aor).is_ok_and(|a| a.uri.is_sips());

@@ -1,4 +1,4 @@
-//! Requests that came: checked (RFC 3261 section 8.2), sorted by what they are for, answered or handed to the owner.
+//! Received requests: checked (RFC 3261 section 8.2), dispatched by purpose, answered or passed to the owner.
 
 use strowger_message::header::RAck;
 use strowger_message::{MandatoryHeaders, Message, Method, Name, Uri, Write};
@@ -14,7 +14,7 @@ use crate::slots::Id;
 use crate::transaction::{Incoming, Role, ServerId, TransactionUser};
 use crate::{Arrival, Round, call, via};
 
-/// A request with a server transaction.
+/// Request with a server transaction.
 #[derive(Clone, Copy)]
 struct Asking<'m> {
     message: &'m Message<'m>,
@@ -52,7 +52,7 @@ impl<'m> Asking<'m> {
 impl UserAgent {
     pub(super) fn requested(&mut self, round: &mut Round<'_>, arrival: &Arrival, message: &Message<'_>) {
         let mandatory = MandatoryHeaders::of(message);
-        // By reference: it is large.
+        // By reference, since it is large.
         let mandatory = match &mandatory {
             Ok(mandatory) => mandatory,
             Err(error) => return self.refuse(arrival, message, error.status(), round.out),
@@ -95,7 +95,7 @@ impl UserAgent {
         self.reply_with(round, asking, status, b"", b"");
     }
 
-    /// After a 500 the peer may try again in 0 to 10 s (section 14.2).
+    /// Responds with 500; the peer may try again in 0 to 10 s (section 14.2).
     fn reply_later(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) {
         let mut lines = b"Retry-After: ".to_vec();
         ((self.entropy.u64() % 11) as u32).write(&mut lines);
@@ -103,7 +103,7 @@ impl UserAgent {
         self.reply_with(round, asking, 500, b"", &lines);
     }
 
-    /// Method, Request-URI, Require, content (sections 8.2.1 to 8.2.3). False: it has been refused.
+    /// Checks method, Request-URI, Require and content (sections 8.2.1 to 8.2.3). Returns false if the request was refused.
     fn inspect(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) -> bool {
         if !ALLOWED.contains(&asking.method) && !self.settings.other_methods {
             self.reply_with(round, asking, 405, b"", ALLOW);
@@ -164,13 +164,13 @@ impl UserAgent {
                 let (content_type, body) = (keep(message.header(Name::ContentType)), keep(Some(message.body())));
                 self.events.push(Event::Message { from, to, content_type, body });
             }
-            // Each of the others that it knows belongs to a dialog that is not there.
+            // Every other known method needs a dialog, and there is none.
             method if ALLOWED.contains(&method) => self.reply_plain(round, asking, 481),
             _ => self.ask_owner(round, asking, None),
         }
     }
 
-    /// A method that only the owner knows.
+    /// Passes a request of an unknown method to the owner.
     fn ask_owner(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, call: Option<CallKey>) {
         let tag = if call.is_some() { Vec::new() } else { self.word().to_vec() };
         let bytes = asking.message.bytes().to_vec();
@@ -186,13 +186,13 @@ impl UserAgent {
         self.events.push(Event::Request { request: IncomingKey(id), call });
     }
 
-    /// Section 11.2.
+    /// Responds to OPTIONS (section 11.2).
     fn reply_capabilities(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) {
         let lines = [CAPABILITIES, ACCEPT, b"Accept-Encoding: identity\r\nAccept-Language: en\r\n"].concat();
         self.reply_with(round, asking, 200, b"", &lines);
     }
 
-    /// An INVITE that makes a call (section 13.3.1).
+    /// Handles an INVITE that makes a call (section 13.3.1).
     fn invited(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) {
         if self.is_merged(asking) {
             return self.reply_plain(round, asking, 482);
@@ -231,7 +231,7 @@ impl UserAgent {
         self.events.push(Event::Invited { call: CallKey(id), from, to, uri, offer });
     }
 
-    /// The same request by another way (section 8.2.2.2).
+    /// Tells whether the same request came before by another path (section 8.2.2.2).
     fn is_merged(&self, asking: &Asking<'_>) -> bool {
         let place = self.place(asking.call_id());
         let cseq = asking.mandatory.cseq.number;
@@ -245,7 +245,7 @@ impl UserAgent {
         })
     }
 
-    /// A request in a dialog (section 12.2.2).
+    /// Handles a request within a dialog (section 12.2.2).
     fn asked_within(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, to_tag: &[u8]) {
         if !self.inspect(round, asking) {
             return;
@@ -263,7 +263,7 @@ impl UserAgent {
         }
         match asking.method {
             Method::Bye => self.bye(round, asking, id, leg),
-            // Our BYE is under way: the dialog is over as far as we are concerned.
+            // After our BYE the dialog is over on this side.
             _ if closing => self.reply_plain(round, asking, 481),
             Method::Invite => self.reinvited(round, asking, id),
             Method::Update => self.updated(round, asking, id, leg),
@@ -278,17 +278,17 @@ impl UserAgent {
         }
     }
 
-    /// Section 15.1.2.
+    /// Handles a BYE (section 15.1.2).
     fn bye(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, id: Id, leg: usize) {
         self.reply_plain(round, asking, 200);
         let Some(call) = self.calls.get_mut(id) else { return };
         match call.stage {
-            // One of the places that ring has given up; the INVITE goes on without it.
+            // One of the ringing places has given up; the INVITE goes on without it.
             Stage::Inviting | Stage::Cancelling => {
                 call.legs.remove(leg);
             }
             Stage::Incoming => self.refuse_call(round, id, 487, Ending::Remote),
-            // Both hung up at once: on this side we were first.
+            // Both sides hung up at the same time: on this side we were first.
             Stage::Terminating => (),
             Stage::Established | Stage::AnswerDue => {
                 if call.asked.is_some() {
@@ -300,7 +300,7 @@ impl UserAgent {
         }
     }
 
-    /// A re-INVITE (section 14.2).
+    /// Handles a re-INVITE (section 14.2).
     fn reinvited(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, id: Id) {
         let Some(call) = self.calls.get_mut(id) else { return };
         if call.asked.is_some() || call.stage == Stage::Incoming {
@@ -337,7 +337,7 @@ impl UserAgent {
         }
     }
 
-    /// RFC 3311 section 5.2.
+    /// Handles an UPDATE (RFC 3311 section 5.2).
     fn updated(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, id: Id, leg: usize) {
         let Some(call) = self.calls.get_mut(id) else { return };
         if call.updated.is_some() {
@@ -362,7 +362,7 @@ impl UserAgent {
         self.events.push(Event::Offered { call: CallKey(id), offer, update: true });
     }
 
-    /// RFC 3262 section 3.
+    /// Handles a PRACK (RFC 3262 section 3).
     fn pracked(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, id: Id) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let rack = asking.message.mandatory::<RAck<'_>>(Name::RAck);
@@ -380,7 +380,7 @@ impl UserAgent {
             && let Some(dialog) = call.dialog()
             && !matches!(dialog.exchange.receive_request(true), Ok(crate::dialog::Description::Answer))
         {
-            // A further offer here is beyond us; the call goes on without it.
+            // A further offer in a PRACK is not supported; the call continues without it.
             if let Some(dialog) = call.dialog() {
                 dialog.exchange.withdraw(crate::dialog::OfferAnswer::Stable);
             }
@@ -395,7 +395,7 @@ impl UserAgent {
         }
     }
 
-    /// The ACK of a 2xx.
+    /// Handles the ACK of a 2xx.
     fn acknowledged(&mut self, round: &mut Round<'_>, message: &Message<'_>, mandatory: &MandatoryHeaders<'_>) {
         let (Some(to_tag), from_tag) = (mandatory.to.tag, mandatory.from.tag.unwrap_or_default()) else { return };
         let Some((id, _)) = self.find(mandatory.call_id.text, to_tag, from_tag) else { return };
@@ -408,7 +408,7 @@ impl UserAgent {
         if let Some(dialog) = call.dialog()
             && !message.body().is_empty()
         {
-            // Only an answer has a place here.
+            // Only an answer is valid here.
             let _ = dialog.exchange.receive_request(true);
         }
         self.stop_timers(id);
@@ -417,7 +417,7 @@ impl UserAgent {
         self.hang_up_if_due(round, id);
     }
 
-    /// Section 9.2.
+    /// Handles a CANCEL (section 9.2).
     fn cancelled(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, invite: Option<ServerId>) {
         let Some(invite) = invite else {
             return self.reply_plain(round, asking, 481);
@@ -427,7 +427,7 @@ impl UserAgent {
         let mut open = false;
         if let Some(call) = id.and_then(|id| self.calls.get_mut(id)) {
             open = call.asked.is_some_and(|a| a.server == invite);
-            // The tag of the INVITE's responses.
+            // Tag of the INVITE's responses.
             if let Some(dialog) = call.dialog() {
                 tag.extend_from_slice(dialog.local_tag());
             }

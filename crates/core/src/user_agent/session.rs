@@ -1,4 +1,4 @@
-//! A call that is up: changed, used, ended (RFC 3261 sections 14 and 15, RFC 3311).
+//! Established call: change, use and end (RFC 3261 sections 14 and 15, RFC 3311).
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::slots::Id;
 use crate::timer::Stamp;
 use crate::{Now, Round};
 
-/// Why a request cannot be sent in a call now.
+/// Reason against a request in a call now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotNow {
-    /// There is no such call, or no dialog in it yet or any more.
+    /// No such call, or it has no dialog yet or any more.
     NoDialog,
     /// An INVITE or UPDATE of either side waits for its response, or an offer for its answer.
     Pending,
@@ -34,13 +34,12 @@ impl std::fmt::Display for NotNow {
 impl std::error::Error for NotNow {}
 
 impl UserAgent {
-    /// Ends a call in any state: CANCEL, 480 or BYE. [`Event::Ended`] follows (or [`Event::Failed`], if a refusal was
-    /// under way).
+    /// Ends a call in any state: CANCEL, 480 or BYE. [`Event::Ended`] follows (or [`Event::Failed`], if a refusal was on the way).
     pub fn hang_up(&mut self, round: &mut Round<'_>, call: CallKey) {
         self.hang_up_with(round, call, b"");
     }
 
-    /// The same with further header lines, each with its CRLF: a Reason.
+    /// Ends a call as [`UserAgent::hang_up`] does, with further header lines, each with its CRLF: a Reason.
     pub fn hang_up_with(&mut self, round: &mut Round<'_>, call: CallKey, headers: &[u8]) {
         if let Some(call) = self.calls.get_mut(call.0) {
             call.last_lines = headers.to_vec();
@@ -60,20 +59,20 @@ impl UserAgent {
                 }
             }
             Stage::Incoming => self.refuse_call(round, id, 480, Ending::Local),
-            // The ACK without an answer ends the exchange; the BYE the call.
+            // The ACK without an answer ends the exchange, and the BYE ends the call.
             Stage::AnswerDue => {
                 call.stage = Stage::Established;
                 self.acknowledge_now(round, id);
                 self.send_bye(round, id, by);
             }
-            // A callee may not hang up before the ACK (section 15), nor either side while a re-INVITE is open.
+            // A callee may not hang up before the ACK (section 15), and neither side may while a re-INVITE is open.
             Stage::Established if call.accepted.is_some() || call.inviting.is_some() => call.hang_up = Some(by),
             Stage::Established => self.send_bye(round, id, by),
             Stage::Cancelling | Stage::Terminating => (),
         }
     }
 
-    /// The BYE that waited.
+    /// Sends a BYE that has waited.
     pub(super) fn hang_up_if_due(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(call) = self.calls.get_mut(id) else { return };
         if call.stage == Stage::Established
@@ -88,7 +87,7 @@ impl UserAgent {
     pub(super) fn send_bye(&mut self, round: &mut Round<'_>, id: Id, by: Ending) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let lines = std::mem::take(&mut call.last_lines);
-        // A re-INVITE or UPDATE that the owner will not answer any more.
+        // The owner will not answer an open re-INVITE or UPDATE any more.
         self.refuse_call(round, id, 487, by);
         self.reject_update(round, CallKey(id), 487);
         self.stop_timers(id);
@@ -106,7 +105,7 @@ impl UserAgent {
     /// Offers another session (a re-INVITE, section 14.1); an empty offer asks the peer for one.
     ///
     /// # Errors
-    /// The call is not up, or something else is under way in it.
+    /// The call is not established, or another change is open.
     pub fn reinvite<'c>(
         &mut self,
         round: &mut Round<'_>,
@@ -133,11 +132,10 @@ impl UserAgent {
         Ok(())
     }
 
-    /// Offers another session without ringing (RFC 3311), also before the call is answered. An empty offer only refreshes
-    /// the target.
+    /// Offers another session without ringing (RFC 3311), also before the call is answered. An empty offer only refreshes the target.
     ///
     /// # Errors
-    /// There is no dialog, or something else is under way in it.
+    /// The call has no dialog, or another change is open.
     pub fn update<'c>(
         &mut self,
         round: &mut Round<'_>,
@@ -163,11 +161,11 @@ impl UserAgent {
         Ok(())
     }
 
-    /// Sends a request of no consequence for the session (INFO, MESSAGE, OPTIONS) in a call; [`Event::Reply`] tells what
-    /// came of it. `headers`: further lines, each with its CRLF; Content-Type among them if there is a body.
+    /// Sends a request without effect on the session (INFO, MESSAGE, OPTIONS) in a call; [`Event::Reply`] reports the outcome. `headers`:
+    /// further lines, each with its CRLF; Content-Type among them if there is a body.
     ///
     /// # Errors
-    /// There is no dialog.
+    /// The call has no dialog.
     pub fn request_within(
         &mut self,
         round: &mut Round<'_>,
@@ -216,7 +214,7 @@ impl UserAgent {
         }
         self.write_name(b"User-Agent", &mut round.out.bytes);
         if request.account.is_some() {
-            // Behind the method and its space.
+            // After the method and its space.
             let from = start + method.text().len() + 1;
             let len = round.out.bytes[from..].iter().position(|&b| b == b' ').unwrap_or(0);
             self.write_credentials(request.account, method, from..from + len, body, &mut round.out.bytes);
@@ -230,7 +228,7 @@ impl UserAgent {
         Some(self.submit(round, start, &branch, method, request))
     }
 
-    /// After a final response in a dialog: 481 and 408 mean that there is none any more (section 12.2.1.2).
+    /// Ends the dialog after a final response of 481 or 408 in it (section 12.2.1.2).
     pub(super) fn fault(&mut self, round: &mut Round<'_>, id: Id, status: u16) {
         if !matches!(status, 408 | 481) {
             return;
@@ -241,12 +239,12 @@ impl UserAgent {
                 call.inviting = None;
                 self.send_bye(round, id, Ending::Fault(status));
             }
-            // A PRACK without an answer; the INVITE's own end decides.
+            // A PRACK without an answer; the outcome of the INVITE decides.
             Stage::Inviting | Stage::Cancelling | Stage::Incoming | Stage::Terminating => (),
         }
     }
 
-    /// The timer that names itself by `stamp`: something is sent again, or given up.
+    /// Handles the timer with this stamp: repeats a message, or gives up.
     pub(super) fn call_timer(&mut self, round: &mut Round<'_>, id: Id, stamp: Stamp) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let again = call.again == stamp;
@@ -256,7 +254,7 @@ impl UserAgent {
             call.end = Stamp::NONE;
         }
         match (again, call.accepted, &call.unacknowledged) {
-            // RFC 3262 section 3: until the PRACK comes, with no bound but the last one.
+            // RFC 3262 section 3: until the PRACK, bounded by the end timer only.
             (true, _, Some(open)) => {
                 let Some(asked) = call.asked else { return };
                 let start = round.out.start();
@@ -283,7 +281,7 @@ impl UserAgent {
         }
     }
 
-    /// Starts the timers of a message that was just sent for the first time.
+    /// Starts the timers of a message after its first transmission.
     pub(super) fn start_timers(&mut self, now: Now, id: Id) {
         self.stop_timers(id);
         let Some(call) = self.calls.get_mut(id) else { return };
@@ -292,7 +290,7 @@ impl UserAgent {
         call.end = self.timers.start(now.mono, self.lengths.t1_64, id.slot);
     }
 
-    /// Twice the last pause, T2 at most if `capped`.
+    /// Starts the retransmission timer with twice the last pause, at most T2 if `capped`.
     fn start_again(&mut self, now: Now, id: Id, capped: bool) {
         let Some(call) = self.calls.get_mut(id) else { return };
         call.sent = call.sent.saturating_add(1);

@@ -1,9 +1,9 @@
-//! What the owner of a user agent may choose.
+//! Settings of a user agent.
 
 use crate::Target;
 use crate::timer::TimerSettings;
 
-/// When a callee sends provisional responses reliably (RFC 3262).
+/// Use of reliable provisional responses by a callee (RFC 3262).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reliability {
     /// Only if the INVITE requires it.
@@ -13,27 +13,26 @@ pub enum Reliability {
     Supported,
 }
 
-/// The settings of a [`super::UserAgent`].
+/// Settings of a [`super::UserAgent`].
 #[derive(Clone, Debug)]
 pub struct UserAgentSettings {
-    /// Value of User-Agent and Server; empty: neither is written. Default `Strowger`.
+    /// Value of User-Agent and Server. Empty: neither is written. Default `Strowger`.
     pub name: Vec<u8>,
     /// T1 to T4 of calls and transactions. Default: those of RFC 3261.
     pub timers: TimerSettings,
-    /// Most calls at once; further ones are refused with 503. Default 1,000,000.
+    /// Maximum number of concurrent calls; further ones get 503. Default 1,000,000.
     pub calls: usize,
-    /// Answer each INVITE 100 at once (RFC 3261 section 17.2.1). Off where every call is answered or refused within
-    /// 200 ms. Default on.
+    /// Answers each INVITE with 100 at once (RFC 3261 section 17.2.1). Off if every call is answered or refused within 200 ms. Default on.
     pub trying: bool,
-    /// Default [`Reliability::Required`].
+    /// Reliable provisional responses. Default [`Reliability::Required`].
     pub reliability: Reliability,
-    /// The owner answers requests of methods that the user agent does not know ([`super::Event::Request`]). Default off: 405.
+    /// Passes requests of unknown methods to the owner ([`super::Event::Request`]). Default off: 405.
     pub other_methods: bool,
-    /// Every request goes here, in place of where its Route or Request-URI leads (an outbound proxy). Default none.
+    /// Target of every request, in place of its Route or Request-URI (an outbound proxy). Default none.
     pub outbound: Option<Target>,
-    /// Send credentials for the last challenge of the same account unasked (RFC 3261 section 22.2). Default on.
+    /// Sends credentials for the last challenge of the same account in advance (RFC 3261 section 22.2). Default on.
     pub reuse_challenges: bool,
-    /// Milliseconds until a registration that failed is tried again; 0: it is not. Default 30,000.
+    /// Milliseconds until a failed registration is tried again. 0: never. Default 30,000.
     pub registration_retry: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The caller: INVITE and what comes back (RFC 3261 section 13.2, RFC 3262 section 4).
+//! Caller: INVITE and its responses (RFC 3261 section 13.2, RFC 3262 section 4).
 
 use smallvec::{SmallVec, smallvec};
 use strowger_message::header::Number;
@@ -13,26 +13,26 @@ use crate::dialog::{Description, Dialog, OfferAnswer, RequestRoute};
 use crate::slots::Id;
 use crate::{Outbox, Round, Target, call};
 
-/// A call to be made.
+/// New call.
 #[derive(Clone, Copy, Debug)]
 pub struct Invite<'a> {
-    /// The caller: name-addr or URI, for From.
+    /// Caller for From: name-addr or URI.
     pub from: &'a [u8],
-    /// The callee: name-addr or URI, for To.
+    /// Callee for To: name-addr or URI.
     pub to: &'a [u8],
-    /// The Request-URI; none: the URI of `to`.
+    /// Request-URI. None: the URI of `to`.
     pub uri: Option<&'a [u8]>,
-    /// Value of Route, name-addrs joined with commas; empty: none.
+    /// Value of Route, name-addrs joined with commas. Empty: none.
     pub routes: &'a [u8],
-    /// Where the INVITE is sent.
+    /// Target of the INVITE.
     pub target: Target,
-    /// Whose password answers challenges; none: a 401 or 407 is the end of the call.
+    /// Account that answers challenges. None: a 401 or 407 ends the call.
     pub account: Option<AccountKey>,
-    /// Session description; empty: the callee is asked for one.
+    /// Session description. Empty: the callee is asked for one.
     pub offer: &'a [u8],
     /// Further header lines, each with its CRLF.
     pub headers: &'a [u8],
-    /// Empty: one is made. A back-to-back user agent picks one that belongs to its shard.
+    /// Call-ID. Empty: a new one. A back-to-back user agent chooses one that belongs to its shard.
     pub call_id: &'a [u8],
 }
 
@@ -40,7 +40,7 @@ impl UserAgent {
     /// Makes a call.
     ///
     /// # Errors
-    /// `from` or `to` cannot be read.
+    /// `from` or `to` is malformed.
     pub fn invite(&mut self, round: &mut Round<'_>, invite: &Invite<'_>) -> Result<CallKey, BadAddress> {
         let (from, to) = (NameAddr::parse(invite.from)?, NameAddr::parse(invite.to)?);
         let (made, tag, branch) = (self.own_call_id(), self.word(), self.branch());
@@ -78,7 +78,7 @@ impl UserAgent {
         Ok(CallKey(id))
     }
 
-    /// Sends the ACK that brings our answer, after [`Event::Answered`] with an offer.
+    /// Sends the ACK with our answer, after [`Event::Answered`] with an offer.
     pub fn acknowledge<'c>(&mut self, round: &mut Round<'_>, call: CallKey, content: impl Into<Content<'c>>) {
         let Content { headers, body } = content.into();
         let Some(c) = self.calls.get_mut(call.0).filter(|c| c.stage == Stage::AnswerDue) else { return };
@@ -112,7 +112,7 @@ impl UserAgent {
             |out| self.write_via(&target, &branch, out),
             &mut out.bytes,
         );
-        // The credentials of the INVITE (section 22.1).
+        // Credentials of the INVITE (section 22.1).
         out.bytes.extend_from_slice(&call.credentials);
         finish_sdp(&call.kept, &mut out.bytes);
         out.send(target, start..out.bytes.len(), 0);
@@ -146,7 +146,7 @@ impl UserAgent {
         }
     }
 
-    /// 1xx (section 13.2.2.1).
+    /// Handles a 1xx (section 13.2.2.1).
     fn progressed(&mut self, round: &mut Round<'_>, request: Id, id: Id, status: u16, message: &Message<'_>) {
         let offered = self.requests.get(request).is_some_and(|r| r.offered);
         let secure = self.is_secure(request);
@@ -191,11 +191,11 @@ impl UserAgent {
         }
     }
 
-    /// 2xx (section 13.2.2.4): the first makes the call, its copies are acknowledged again, those of other branches ended.
+    /// Handles a 2xx (section 13.2.2.4): the first makes the call, its copies are acknowledged again, those of other branches are ended.
     fn accepted(&mut self, round: &mut Round<'_>, request: Id, id: Id, message: &Message<'_>, after_final: bool) {
         let secure = self.is_secure(request);
         let Ok(made) = Dialog::caller(message, secure) else {
-            // No dialog can come of it, so neither ACK nor BYE can be addressed.
+            // It makes no dialog, so neither ACK nor BYE has an address.
             if !after_final && self.remove_call(round, id).is_some() {
                 self.events.push(Event::Failed { call: CallKey(id), status: 502, local: true });
             }
@@ -239,11 +239,11 @@ impl UserAgent {
             }
         };
         let body = message.body();
-        let what = if body.is_empty() { None } else { leg.dialog.exchange.receive_response(offered) };
+        let description = if body.is_empty() { None } else { leg.dialog.exchange.receive_response(offered) };
         self.events.is_of_leg(leg.number);
         call.legs = smallvec![leg];
         let key = CallKey(id);
-        if what == Some(Description::Offer) && !cancelling {
+        if description == Some(Description::Offer) && !cancelling {
             call.stage = Stage::AnswerDue;
             let body = self.events.keep(body);
             self.events.push(Event::Answered { call: key, body, offer: true });
@@ -260,7 +260,7 @@ impl UserAgent {
         }
     }
 
-    /// ACK and BYE for a dialog that is not wanted: another branch of a fork, or a call given up.
+    /// Sends ACK and BYE for an unwanted dialog: another branch of a fork, or an abandoned call.
     fn end_fork(
         &mut self,
         round: &mut Round<'_>,
@@ -270,7 +270,7 @@ impl UserAgent {
         credentials: Vec<u8>,
     ) {
         if let Some((known, _)) = self.find(dialog.call_id(), dialog.local_tag(), dialog.remote_tag()) {
-            // A copy of the 2xx; its BYE is under way.
+            // A copy of the 2xx; its BYE was sent.
             return self.acknowledge_now(round, known);
         }
         let mut call = Call::new(Stage::Established, self.place(dialog.call_id()), call_hash, target);
@@ -283,7 +283,7 @@ impl UserAgent {
         self.send_bye(round, id, Ending::Local);
     }
 
-    /// A re-INVITE's response (section 14.1).
+    /// Handles a response to a re-INVITE (section 14.1).
     pub(super) fn reinvite_replied(
         &mut self,
         round: &mut Round<'_>,
@@ -312,9 +312,9 @@ impl UserAgent {
                 let Some(dialog) = call.dialog() else { return };
                 dialog.refresh(message);
                 let body = message.body();
-                let what = if body.is_empty() { None } else { dialog.exchange.receive_response(offered) };
+                let description = if body.is_empty() { None } else { dialog.exchange.receive_response(offered) };
                 let body = self.events.keep(body);
-                if what == Some(Description::Offer) {
+                if description == Some(Description::Offer) {
                     if let Some(call) = self.calls.get_mut(id) {
                         call.stage = Stage::AnswerDue;
                     }
@@ -332,7 +332,7 @@ impl UserAgent {
         }
     }
 
-    /// An UPDATE's response (RFC 3311 section 5.3).
+    /// Handles a response to an UPDATE (RFC 3311 section 5.3).
     pub(super) fn update_replied(
         &mut self,
         round: &mut Round<'_>,
@@ -363,12 +363,12 @@ impl UserAgent {
         }
     }
 
-    /// Whether our request brought an offer, and what to go back to if that is refused.
+    /// Tells whether our request had an offer, and the state of offer and answer to restore if it is refused.
     fn offer_of(&self, request: Id) -> (bool, OfferAnswer) {
         self.requests.get(request).map_or_else(|| (false, OfferAnswer::default()), |r| (r.offered, r.before))
     }
 
-    /// A change was refused: all stays as `before`, unless the refusal says that there is no dialog.
+    /// Handles the refusal of a change: restores `before`, and ends the call if the status means that there is no dialog.
     fn unchanged(&mut self, round: &mut Round<'_>, id: Id, status: u16, before: OfferAnswer) {
         if let Some(dialog) = self.calls.get_mut(id).and_then(|call| call.dialog()) {
             dialog.exchange.withdraw(before);
@@ -381,7 +381,8 @@ impl UserAgent {
         self.hang_up_if_due(round, id);
     }
 
-    /// Milliseconds, in steps of ten: 2.1 to 4 s for the owner of the Call-ID, 0 to 2 s for the other (section 14.1).
+    /// Returns the wait after a 491 in milliseconds, in steps of ten: 2.1 to 4 s for the owner of the Call-ID, 0 to 2 s for the other side
+    /// (section 14.1).
     fn glare_wait(&mut self, id: Id) -> u64 {
         let owner =
             self.calls.get_mut(id).and_then(|c| c.dialog()).is_some_and(|d| d.role() == crate::dialog::Role::Caller);
@@ -430,7 +431,7 @@ impl UserAgent {
     }
 }
 
-/// What we can do, as requests and responses that make a dialog say it (section 13.2.1).
+/// Capabilities in requests and responses that make a dialog (section 13.2.1).
 pub(super) const CAPABILITIES: &[u8] =
     b"Allow: INVITE, ACK, CANCEL, BYE, OPTIONS, INFO, MESSAGE, PRACK, UPDATE\r\nSupported: 100rel\r\n";
 
@@ -438,7 +439,7 @@ fn is_sips(uri: &[u8]) -> bool {
     uri.get(..5).is_some_and(|s| s.eq_ignore_ascii_case(b"sips:"))
 }
 
-/// The Authorization and Proxy-Authorization lines of a request that was sent.
+/// Returns the Authorization and Proxy-Authorization lines of a sent request.
 fn credential_lines(request: &[u8]) -> Vec<u8> {
     let mut lines = Vec::new();
     for line in request.split_inclusive(|&b| b == b'\n') {

@@ -1,4 +1,4 @@
-//! The callee: what its owner answers to an INVITE, re-INVITE or UPDATE (RFC 3261 section 13.3, RFC 3262 section 3).
+//! Callee: responses of its owner to an INVITE, re-INVITE or UPDATE (RFC 3261 section 13.3, RFC 3262 section 3).
 
 use std::net::SocketAddr;
 
@@ -14,14 +14,14 @@ use crate::transaction::ServerId;
 use crate::{Arrival, Outbox, Round, via};
 
 impl UserAgent {
-    /// Answers an INVITE provisionally, 101 to 199: 180 for ringing, 183 with a description for early media.
+    /// Sends a provisional response, 101 to 199, to an INVITE: 180 for ringing, 183 with a description for early media.
     pub fn ring<'c>(&mut self, round: &mut Round<'_>, call: CallKey, status: u16, content: impl Into<Content<'c>>) {
         let (id, content) = (call.0, content.into());
         let body = content.body;
         let Some(c) = self.calls.get_mut(id).filter(|c| c.stage == Stage::Incoming) else { return };
         let Some(asked) = c.asked else { return };
         if c.unacknowledged.is_some() {
-            // One reliable response at a time (RFC 3262 section 3); this one is no news for the caller's ears.
+            // One reliable response at a time (RFC 3262 section 3); this one has no news for the caller.
             return;
         }
         if !body.is_empty()
@@ -50,8 +50,8 @@ impl UserAgent {
         }
     }
 
-    /// Accepts an INVITE or a re-INVITE with 200. The description is the answer to its offer, or the offer if it had none; there may be
-    /// none if a reliable response gave it already.
+    /// Accepts an INVITE or a re-INVITE with 200. The description is the answer to its offer, or the offer if it had none. It may be empty
+    /// if a reliable response gave it already.
     pub fn answer<'c>(&mut self, round: &mut Round<'_>, call: CallKey, content: impl Into<Content<'c>>) {
         let (id, content) = (call.0, content.into());
         let body = content.body;
@@ -60,12 +60,12 @@ impl UserAgent {
         if let Some(open) = &mut c.unacknowledged
             && open.has_body
         {
-            // It may not overtake what its body belongs behind (RFC 3262 section 3).
+            // The 2xx must not overtake the reliable response with the description (RFC 3262 section 3).
             open.answer = Some((content.headers.to_vec(), body.to_vec()));
             return;
         }
         c.unacknowledged = None;
-        // What a 183 said is said again, not answered a second time (RFC 3261 section 13.3.1.4).
+        // The answer of a 183 is repeated, and does not count as a second one (RFC 3261 section 13.3.1.4).
         if let Some(dialog) = c.dialog()
             && !body.is_empty()
             && (dialog.exchange != OfferAnswer::Stable || asked.before == OfferAnswer::Stable)
@@ -96,7 +96,7 @@ impl UserAgent {
         self.reject_with(round, call, status, b"");
     }
 
-    /// The same with further header lines, each with its CRLF.
+    /// Refuses as [`UserAgent::reject`] does, with further header lines, each with its CRLF.
     pub fn reject_with(&mut self, round: &mut Round<'_>, call: CallKey, status: u16, headers: &[u8]) {
         if let Some(call) = self.calls.get_mut(call.0) {
             call.last_lines = headers.to_vec();
@@ -131,7 +131,7 @@ impl UserAgent {
         );
     }
 
-    /// Refuses an UPDATE: the session stays as it was. `status`: 300 to 699.
+    /// Refuses an UPDATE: the session stays unchanged. `status`: 300 to 699.
     pub fn reject_update(&mut self, round: &mut Round<'_>, call: CallKey, status: u16) {
         let Some(c) = self.calls.get_mut(call.0) else { return };
         let Some(updated) = c.updated.take() else { return };
@@ -141,7 +141,7 @@ impl UserAgent {
         self.reply(round, updated.server, updated.source, &updated.bytes, status, b"", |_, _| (), b"");
     }
 
-    /// Refuses the INVITE that is open; a call that it would have made is over.
+    /// Refuses the open INVITE; if it would have made a call, the call is over.
     pub(super) fn refuse_call(&mut self, round: &mut Round<'_>, id: Id, status: u16, by: Ending) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let Some(asked) = call.asked.take() else { return };
@@ -163,7 +163,7 @@ impl UserAgent {
         }
     }
 
-    /// Writes a response to the INVITE that is open, as one that makes or keeps a dialog (section 12.1.1).
+    /// Writes a response to the open INVITE that makes or keeps a dialog (section 12.1.1).
     fn write_answer(&mut self, id: Id, status: u16, rseq: u32, content: Content<'_>, out: &mut Outbox) -> bool {
         let Some(call) = self.calls.get_mut(id) else { return false };
         let Some(asked) = call.asked else { return false };
@@ -202,7 +202,7 @@ impl UserAgent {
         parsed
     }
 
-    /// Responds to a request that was kept.
+    /// Responds to a kept request.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the response")]
     fn reply(
         &mut self,
@@ -229,7 +229,7 @@ impl UserAgent {
     }
 
     /// Answers the request of an [`Event::Request`]. `headers`: further lines, each with its CRLF; Content-Type among them if there is a
-    /// body. After a final response the key is gone, and so it is after 64*T1.
+    /// body. The key is gone after a final response or 64*T1.
     pub fn respond(&mut self, round: &mut Round<'_>, request: IncomingKey, status: u16, headers: &[u8], body: &[u8]) {
         let Some(open) = self.open.get(request.0) else { return };
         let (server, source, bytes, tag) = (open.server, open.source, open.bytes.clone(), open.tag.clone());
@@ -240,7 +240,7 @@ impl UserAgent {
         self.reply(round, server, source, &bytes, status, &tag, write, body);
     }
 
-    /// Refuses a message without a transaction: one that cannot be read, or for which there is no room.
+    /// Refuses a message without a transaction: it is malformed, or there is no room for it.
     pub(super) fn refuse(&mut self, arrival: &Arrival, message: &Message<'_>, status: u16, out: &mut Outbox) {
         let method = message.method();
         if method.is_none() || method == Some(strowger_message::Method::Ack) || message.header(Name::Via).is_none() {
@@ -260,13 +260,13 @@ impl UserAgent {
 }
 
 impl IncomingInvite {
-    /// The ACK of this INVITE's 2xx.
+    /// Tells whether an ACK with this CSeq acknowledges the 2xx of this INVITE.
     pub(super) const fn is_acknowledged_by(&self, cseq: u32) -> bool {
         self.cseq == cseq
     }
 }
 
-/// Starts a response whose top Via says where the request came from (sections 8.2.6 and 18.2.1, RFC 3581 section 4).
+/// Starts a response whose top Via has the source of the request (sections 8.2.6 and 18.2.1, RFC 3581 section 4).
 pub(super) fn respond<'o>(
     request: &Message<'_>,
     source: SocketAddr,

@@ -1,4 +1,4 @@
-//! No allocation per message once warm: counted.
+//! Allocations per message once warm: counted, none allowed.
 
 use crate::template::Template;
 use std::net::SocketAddr;
@@ -15,8 +15,7 @@ use strowger_message::{Index, Limits, Message, Method, build};
 
 const USER: TransactionUser = TransactionUser::new(Role::UserAgent, Id { slot: 9, generation: 1 });
 
-/// One relayed call's worth: INVITE and BYE through a server and a client transaction each, 1,000 calls a second of
-/// simulated time.
+/// Runs relayed calls at 1,000 calls a second of simulated time: INVITE and BYE through a server and a client transaction each.
 #[test]
 fn warm_transactions_allocate_nothing() {
     let mut table = Transactions::new(TimerSettings::default(), [1, 2]);
@@ -79,7 +78,7 @@ fn warm_transactions_allocate_nothing() {
     assert!(counts.servers > 60_000 && table.timers_waiting() > 100_000, "{counts:?}");
 }
 
-/// INVITE, 100, 180, 200, ACK, BYE, 200 of one call through the real proxy, and the shard's part around it.
+/// INVITE, 100, 180, 200, ACK, BYE, 200 of one call through the real proxy, and the part of the shard around it.
 struct Relay {
     now: Now,
     tx: Transactions,

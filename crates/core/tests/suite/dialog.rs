@@ -4,7 +4,7 @@ use crate::written::through_bytes;
 use strowger_core::dialog::{Dialog, Fault, Invalid, Role, State};
 use strowger_message::{Index, Limits, Message, Method, Name};
 
-/// Lets `use_it` see `text` as a message; line ends become CRLF.
+/// Calls `use_it` with `text` as a message; line ends become CRLF.
 fn with<T>(text: &str, use_it: impl FnOnce(&Message<'_>) -> T) -> T {
     let text = text.trim_start().replace('\n', "\r\n") + "\r\n";
     let mut index = Index::new();
@@ -103,7 +103,7 @@ fn a_2xx_replaces_the_route_set() {
     assert_eq!(dialog.state(), State::Confirmed);
     assert_eq!(dialog.routes(), b"<sip:ss1.atlanta.example.com;lr>");
     assert_eq!(dialog.target(), b"sip:bob@other.biloxi.example.com;transport=tcp");
-    // Only the first one does.
+    // Only the first 2xx does.
     with(RINGING, |m| dialog.confirm(Some(m)));
     assert_eq!(dialog.routes(), b"<sip:ss1.atlanta.example.com;lr>");
 }
@@ -139,7 +139,7 @@ fn requests_that_refresh_the_target_do() {
 }
 
 #[test]
-fn what_makes_no_dialog() {
+fn incomplete_messages_make_no_dialog() {
     let untagged = RINGING.replace(";tag=314159", "");
     assert_eq!(with(&untagged, |m| Dialog::caller(m, false)), Err(Invalid::NoTag));
     let no_contact = INVITE.replace("Contact: <sip:alice@client.atlanta.example.com;transport=tcp>\n", "");

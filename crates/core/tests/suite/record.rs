@@ -1,4 +1,4 @@
-//! The form in which records are written.
+//! Format of records.
 
 use crate::written::{self, Process, through_bytes};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -10,7 +10,7 @@ fn read(bytes: &[u8]) -> Result<Vec<Target>, Unreadable> {
     record::read(bytes, &Process(0))
 }
 
-/// One of each kind.
+/// Returns one target of each kind.
 fn targets() -> Vec<Target> {
     let addresses: [SocketAddr; 3] = [
         "192.0.2.1:5060".parse().unwrap(),
@@ -45,7 +45,7 @@ fn a_listener_that_there_is_not_is_named() {
     );
 }
 
-/// No bytes end the process; those of another version, and numbers without a name, are no record.
+/// No bytes end the process; bytes of another version, and numbers without a name, are no record.
 #[test]
 fn bytes_that_were_changed_are_read_or_refused() {
     let bytes = record::write(targets(), &Process(0));
@@ -62,7 +62,7 @@ fn bytes_that_were_changed_are_read_or_refused() {
     assert_eq!(read(&[&bytes[..], b"more"].concat()), Err(Unreadable::Malformed));
     let another = record::VERSION + 1;
     assert_eq!(read(&[&[another], &bytes[1..]].concat()), Err(Unreadable::Version(another)));
-    // Its table holds one listener and no name of a peer: numbers beyond mean nothing.
+    // Its table has one listener and no name of a peer: higher numbers are invalid.
     let one = record::write(targets()[..1].to_vec(), &Process(0));
     let listener = one.windows(10).position(|part| part == b"listener 0").expect("its name") + 10 + 3;
     assert_eq!(one[listener], 0);

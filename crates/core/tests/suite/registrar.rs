@@ -1,10 +1,10 @@
-//! What the registrar decides, rule by rule (RFC 3261 section 10.3, RFC 3327, RFC 3608, RFC 5626).
+//! Decisions of the registrar, rule by rule (RFC 3261 section 10.3, RFC 3327, RFC 3608, RFC 5626).
 
 use strowger_core::Now;
 use strowger_core::registrar::{ExistingBinding, Outcome, PathRule, Refusal, Registrar, RegistrarSettings};
 use strowger_message::{Index, Limits, Message};
 
-/// A binding kept by the test's own location table.
+/// Binding in the test's own location table.
 #[derive(Clone, Debug, PartialEq)]
 struct Kept {
     uri: String,
@@ -18,7 +18,7 @@ struct Kept {
     path: String,
 }
 
-/// A registrar with one address-of-record and a clock.
+/// Registrar with one address-of-record and a clock.
 struct Office {
     registrar: Registrar,
     kept: Vec<Kept>,
@@ -33,7 +33,7 @@ impl Office {
         Self { registrar: Registrar::new(settings), kept: Vec::new(), now: Now { mono: 0, wall: 784_111_777_000 } }
     }
 
-    /// Serves a REGISTER with these header lines; carries its plan out; gives the lines of the 200.
+    /// Serves a REGISTER with these header lines, executes its plan, and returns the lines of the 200.
     fn serve(&mut self, call_id: &str, cseq: u32, lines: &str) -> Answer {
         let text = format!(
             "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1\r\nMax-Forwards: 70\r\n\
@@ -111,7 +111,7 @@ impl Office {
     }
 }
 
-/// The lines of a 200 without Date.
+/// Returns the lines of a 200 without Date.
 fn contacts(ok: &str) -> Vec<&str> {
     ok.lines().filter(|l| !l.starts_with("Date:")).collect()
 }
@@ -130,7 +130,7 @@ fn a_contact_is_bound_refreshed_fetched_and_removed() {
     let ok = office.serve("c", 3, "Contact: <sip:a@192.0.2.1:5060>;expires=0").unwrap();
     assert!(contacts(&ok).is_empty());
     assert!(office.kept.is_empty());
-    // Removing what is not there is no fault.
+    // The removal of an absent contact is no fault.
     office.serve("c", 4, "Contact: <sip:a@192.0.2.1:5060>;expires=0").unwrap();
 }
 
@@ -149,7 +149,7 @@ fn several_contacts_each_with_its_own_interval_and_preference() {
         ]
     );
     assert_eq!(office.kept.iter().map(|k| k.q).collect::<Vec<_>>(), [Some(500), Some(1000), Some(50)]);
-    // One goes, one comes, one stays.
+    // One is removed, one is added, one stays.
     let ok = office.serve("c", 2, "Contact: <sip:a@192.0.2.2;transport=tcp>;expires=0, <sip:b@192.0.2.4>").unwrap();
     assert_eq!(contacts(&ok).len(), 3);
     assert_eq!(office.uris(), ["sip:a@192.0.2.1", "sip:a@192.0.2.3", "sip:b@192.0.2.4"]);
@@ -161,7 +161,7 @@ fn contacts_are_the_same_when_their_uris_are() {
     office.serve("c", 1, "Contact: <sip:%61lice@Example.COM;transport=TCP>").unwrap();
     office.serve("c", 2, "Contact: <sip:alice@example.com;Transport=tcp>").unwrap();
     assert_eq!(office.uris(), ["sip:alice@example.com;Transport=tcp"]);
-    // A port that is named is not the one that is not (section 19.1.4).
+    // An explicit port differs from none (section 19.1.4).
     office.serve("c", 3, "Contact: <sip:alice@example.com:5060;transport=tcp>").unwrap();
     assert_eq!(office.kept.len(), 2);
 }
@@ -180,7 +180,7 @@ fn intervals_have_a_least_a_most_and_a_default() {
         (3, "Contact: <sip:a@h>\nExpires: 60", 60),
         (4, "Contact: <sip:a@h>\nExpires: 86400", 1800),
         (5, "Contact: <sip:a@h>;expires=70\nExpires: 90", 70),
-        // What cannot be read counts as an hour (section 20.10), of which half is granted.
+        // A malformed interval counts as an hour (section 20.10), of which half is granted.
         (6, "Contact: <sip:a@h>;expires=\"soon\"\nExpires: 90", 1800),
         (7, "Contact: <sip:a@h>;expires=280297596632815\nExpires: 90", 1800),
     ] {
@@ -208,7 +208,7 @@ fn a_star_removes_all_and_stands_alone() {
     assert_eq!(office.serve("c", 7, "Contact: *\nExpires: 0"), Err(Refusal::OutOfOrder));
     let ok = office.serve("c", 8, "Contact: *\nExpires: 0").unwrap();
     assert!(contacts(&ok).is_empty() && office.kept.is_empty());
-    // Its retransmission finds nothing and is answered likewise.
+    // Its retransmission finds nothing and gets the same answer.
     assert_eq!(office.serve("c", 8, "Contact: *\nExpires: 0").unwrap(), ok);
 }
 
@@ -219,7 +219,7 @@ fn an_older_request_of_the_same_call_changes_nothing() {
     let before = office.kept.clone();
     assert_eq!(office.serve("c", 4, "Contact: <sip:new@h>, <sip:a@h>;expires=0"), Err(Refusal::OutOfOrder));
     assert_eq!(office.kept, before, "not even the part that would have been right");
-    // Of another call, any number will do.
+    // In another call, any number is valid.
     office.serve("d", 1, "Contact: <sip:a@h>;expires=700").unwrap();
     assert_eq!((office.kept[0].call_id.as_str(), office.kept[0].cseq), ("d", 1));
 }
@@ -238,7 +238,7 @@ fn a_retransmission_gets_the_same_answer_and_changes_nothing() {
 }
 
 #[test]
-fn what_has_expired_is_as_if_it_had_never_been() {
+fn an_expired_binding_counts_as_absent() {
     let mut office = Office::new(RegistrarSettings { max_contacts: 1, ..RegistrarSettings::default() });
     office.serve("c", 5, "Contact: <sip:a@h>;expires=60").unwrap();
     office.wait(60);
@@ -262,16 +262,16 @@ fn contacts_are_bounded() {
     office.serve("c", 5, "Contact: <sip:c@h>").unwrap();
 }
 
-/// Each contact is compared with those before it: so many of them would take seconds.
+/// Each contact is compared with those before it, so their number is bounded.
 #[test]
-fn of_many_contacts_the_first_that_is_too_many_ends_it() {
+fn the_first_contact_beyond_the_bound_ends_the_request() {
     let mut office = Office::new(RegistrarSettings { max_contacts: 2, ..RegistrarSettings::default() });
     let many: Vec<String> = (0..250).map(|n| format!("<sip:{n}@h>")).collect();
-    // What stands behind it is not looked at.
+    // The rest behind it is not parsed.
     let contacts = format!("Contact: {}, @", many.join(", "));
     assert_eq!(office.serve("c", 1, &contacts), Err(Refusal::TooManyContacts));
     assert!(office.kept.is_empty());
-    // Those that there are already do not count.
+    // Existing bindings do not count.
     office.serve("c", 2, "Contact: <sip:a@h>, <sip:b@h>").unwrap();
     office.registrar = Registrar::new(RegistrarSettings { max_contacts: 1, ..RegistrarSettings::default() });
     office.serve("c", 3, "Contact: <sip:a@h>, <sip:b@h>").unwrap();
@@ -283,7 +283,7 @@ fn an_unreachable_binding_gives_way() {
     office.serve("c", 1, "Contact: <sip:a@h>, <sip:b@h>, <sip:c@h>").unwrap();
     office.kept[0].unreachable = true;
     office.kept[1].unreachable = true;
-    // As long as there is room they stay: a phone may connect again and refresh.
+    // While there is room they stay: a phone may connect again and refresh.
     office.serve("c", 2, "Contact: <sip:c@h>;expires=0").unwrap();
     office.serve("c", 3, "Contact: <sip:d@h>").unwrap();
     assert_eq!(office.uris(), ["sip:a@h", "sip:b@h", "sip:d@h"]);
@@ -292,12 +292,12 @@ fn an_unreachable_binding_gives_way() {
     assert_eq!(office.uris(), ["sip:a@h", "sip:d@h", "sip:e@h"], "the one that refreshes is there again");
     office.kept[1].unreachable = true;
     assert_eq!(office.serve("c", 5, "Contact: <sip:f@h>, <sip:g@h>"), Err(Refusal::TooManyContacts));
-    assert_eq!(office.uris(), ["sip:a@h", "sip:d@h", "sip:e@h"], "a refusal sends nobody away");
+    assert_eq!(office.uris(), ["sip:a@h", "sip:d@h", "sip:e@h"], "a refusal removes no binding");
     office.serve("c", 6, "Contact: <sip:f@h>").unwrap();
     assert_eq!(office.uris(), ["sip:a@h", "sip:e@h", "sip:f@h"]);
 }
 
-/// What is left of a binding is counted by the monotonic clock; Date says what the other one shows.
+/// The monotonic clock counts the remaining time of a binding; Date shows the wall clock.
 #[test]
 fn a_step_of_the_systems_clock_moves_no_expiry() {
     let mut office = Office::new(RegistrarSettings::default());
@@ -326,7 +326,7 @@ fn the_later_of_two_equal_contacts_holds() {
 }
 
 #[test]
-fn what_is_required_must_be_supported() {
+fn required_extensions_must_be_supported() {
     let mut office = Office::new(RegistrarSettings { supported: vec!["gruu".into()], ..RegistrarSettings::default() });
     let refused = office.serve("c", 1, "Require: path, nothing,gruu\nRequire: more\nContact: <sip:a@h>");
     assert_eq!(refused, Err(Refusal::BadExtension));
@@ -386,7 +386,7 @@ fn a_flow_is_known_by_instance_and_number() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_whole() {
+fn a_malformed_contact_refuses_the_whole_request() {
     for lines in [
         "Contact: <sip:a@h>, <sip:b@h",
         "Contact: <sip:a@h>;q=2",

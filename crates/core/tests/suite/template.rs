@@ -1,8 +1,8 @@
-//! Messages of one kind, for as many calls as are wanted; made without allocation.
+//! Messages of one kind for any number of calls, made without allocation.
 
 use strowger_message::{Index, Limits, Message};
 
-/// A message, and where the number of its call stands in it.
+/// Message, and the positions of its call number.
 pub(crate) struct Template {
     bytes: Vec<u8>,
     at: Vec<usize>,
@@ -10,8 +10,8 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// `start` is the start line, with further header lines behind it if there are to be any; `padding` bytes make the
-    /// message as long as real ones are.
+    /// Creates a template. `start`: start line, optionally with further header lines. `padding`: bytes that make the message as long as
+    /// real ones.
     pub(crate) fn new(start: &str, cseq: &str, padding: usize) -> Self {
         let text = format!(
             "{start}\r\nVia: SIP/2.0/UDP 127.0.0.1:5070;branch=z9hG4bK########\r\nMax-Forwards: 70\r\n\
@@ -26,7 +26,7 @@ impl Template {
         Self { bytes, at, index }
     }
 
-    /// The message of this call; its index stays true, for the number always takes eight places.
+    /// Returns the message of this call. Its index stays valid, since the number always takes eight places.
     pub(crate) fn numbered(&mut self, number: u64) -> Message<'_> {
         for &at in &self.at {
             for digit in 0..8 {
@@ -36,7 +36,7 @@ impl Template {
         Message::new(&self.bytes, &self.index)
     }
 
-    /// Where the value of the branch stands.
+    /// Returns the range of the branch.
     pub(crate) fn branch(&self) -> std::ops::Range<usize> {
         self.at[0] - 7..self.at[0] + 8
     }

@@ -1,4 +1,4 @@
-//! Records on their way through bytes, to this process or to another.
+//! Records that pass through bytes to this process or to another.
 
 pub(crate) mod file;
 
@@ -6,10 +6,10 @@ use std::num::NonZeroU32;
 use strowger_core::record::{self, Names, Recorded};
 use strowger_core::{ListenerId, PeerName};
 
-/// So many listeners has each process.
+/// Number of listeners of each process.
 pub(crate) const LISTENERS: u16 = 5;
 
-/// A process that counts its listeners and its peers' names from this number on.
+/// Process that counts its listeners and its peers' names from this number on.
 pub(crate) struct Process(pub(crate) u16);
 
 impl Names for Process {
@@ -28,12 +28,12 @@ impl Names for Process {
 
     fn peer_called(&self, name: &str) -> PeerName {
         let number = name.strip_suffix(".example.org").and_then(|number| number.parse::<u32>().ok());
-        // Another one is a name that no peer proves.
+        // Any other name is one that no peer proves.
         number.and_then(|n| NonZeroU32::new(n.checked_add(self.0.into())?)).map_or(PeerName(NonZeroU32::MAX), PeerName)
     }
 }
 
-/// The record as the next shard has it, which has it in bytes.
+/// Returns the record as the next shard reads it from bytes.
 pub(crate) fn through_bytes<R: Recorded>(record: R) -> R {
     record::read(&record::write(record, &Process(0)), &Process(0)).expect("it was written just now")
 }

@@ -1,4 +1,4 @@
-//! Once warm, relaying allocates nothing: dialogs between two networks, devices behind NAT, a second proxy in front.
+//! Relaying allocates nothing once warm: dialogs between two networks, devices behind NAT, a second proxy in front.
 
 use super::rig::*;
 pub(crate) use strowger_allocations::of_thread as count;
@@ -37,7 +37,7 @@ fn call(rig: &mut Rig, n: u64) {
     only(rig.answer(&bye, 200, ""));
 }
 
-/// One that another server of this kind forwarded here.
+/// Relays a request that another server of this kind forwarded here.
 fn behind_a_proxy(rig: &mut Rig, n: u64) {
     let via = format!("Via: SIP/2.0/UDP 10.9.9.9:5060;branch=z9hG4bK{n:032x}\n");
     let text = alice("MESSAGE", "sip:bob@10.2.2.2", "")

@@ -17,7 +17,7 @@ fn breadths(sent: &[Sent]) -> Vec<&str> {
 fn every_request_carries_one() {
     assert_eq!(breadths(&fork("", 1)), ["60"]);
     assert_eq!(breadths(&fork("Max-Breadth: 7\n", 1)), ["7"]);
-    // More than we allow becomes what we allow.
+    // A value above our limit becomes the limit.
     assert_eq!(breadths(&fork("Max-Breadth: 100\n", 1)), ["60"]);
     assert_eq!(breadths(&fork("Max-Breadth: 99999999999999999999\n", 1)), ["60"]);
 }

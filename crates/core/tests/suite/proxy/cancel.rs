@@ -13,7 +13,7 @@ fn call(rig: &mut Rig) -> (String, Sent) {
 }
 
 #[test]
-fn while_it_rings() {
+fn a_ringing_branch_is_cancelled() {
     let mut rig = Rig::new();
     let (text, sent) = call(&mut rig);
     rig.answer(&sent, 180, "");
@@ -33,7 +33,7 @@ fn while_it_rings() {
 }
 
 #[test]
-fn before_anything_was_heard_it_waits_for_a_provisional_response() {
+fn without_a_response_the_cancel_waits_for_a_provisional_one() {
     let mut rig = Rig::new();
     let (text, sent) = call(&mut rig);
     assert_eq!(words(&rig.request(&cancel_of(&text), udp(ALICE), &[])), ["200"]);
@@ -45,7 +45,7 @@ fn before_anything_was_heard_it_waits_for_a_provisional_response() {
 }
 
 #[test]
-fn of_one_that_never_answers() {
+fn a_cancelled_silent_branch_times_out() {
     let mut rig = Rig::new();
     let (text, _) = call(&mut rig);
     rig.request(&cancel_of(&text), udp(ALICE), &[]);
@@ -56,12 +56,12 @@ fn of_one_that_never_answers() {
 }
 
 #[test]
-fn of_one_that_rings_on_as_if_nothing_had_come() {
+fn a_branch_that_ignores_its_cancel_times_out() {
     let mut rig = Rig::new();
     let (text, sent) = call(&mut rig);
     rig.answer(&sent, 180, "");
     rig.request(&cancel_of(&text), udp(ALICE), &[]);
-    // Section 9.1: after 64*T1 the transaction is taken to be cancelled.
+    // Section 9.1: after 64*T1 the transaction counts as cancelled.
     let later = rig.pass(33_000);
     let up = later.iter().find(|(_, s)| s.to() == ALICE).expect("a final response");
     assert!(matches!(up.1.status(), 408 | 487), "{}", up.1.status());
@@ -85,7 +85,7 @@ fn all_branches_and_none_that_waits_for_its_turn() {
 }
 
 #[test]
-fn too_late() {
+fn a_cancel_after_the_final_response_is_only_answered() {
     let mut rig = Rig::new();
     let (text, sent) = call(&mut rig);
     rig.answer(&sent, 200, "Contact: <sip:bob@10.2.2.2>\n");
@@ -110,10 +110,10 @@ fn the_answer_crosses_the_cancel() {
 }
 
 #[test]
-fn of_nothing() {
+fn a_cancel_without_its_invite_gets_481() {
     let mut rig = Rig::new();
     assert_eq!(words(&rig.request(&cancel_of(&alice("INVITE", "sip:bob@10.2.2.2", "")), udp(ALICE), &[])), ["481"]);
-    // Of another branch than the one that rings.
+    // A CANCEL with another branch than the ringing one.
     let (text, sent) = call(&mut rig);
     rig.answer(&sent, 180, "");
     let other = cancel_of(&text).replace("bKaINVITE", "bKother");

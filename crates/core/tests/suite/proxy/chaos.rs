@@ -1,5 +1,5 @@
-//! Any order of events: branches answer, fail, forget or repeat; the caller gets one final response, and
-//! nothing is left. Each seed is one call; a failing one replays.
+//! Random order of events: branches answer, fail, forget or repeat. The caller gets one final response, and no state is left. Each seed is
+//! one call; a failing one can be replayed.
 
 use super::rig::*;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ impl Dice {
         Self(Entropy::new(bytes))
     }
 
-    /// Below `n`.
+    /// Returns a number below `n`.
     fn roll(&mut self, n: u64) -> u64 {
         self.0.u64() % n
     }
@@ -29,11 +29,11 @@ impl Dice {
     }
 }
 
-/// What the caller and the callees have seen.
+/// Messages that the caller and the callees have seen.
 #[derive(Default)]
 struct Seen {
     finals: Vec<(u16, String)>,
-    /// Requests of branches that still may answer.
+    /// Requests of branches that may still answer.
     branches: Vec<Sent>,
     cancelled: Vec<String>,
     provisional: HashMap<String, bool>,
@@ -54,7 +54,7 @@ impl Seen {
                 }
                 ("CANCEL", _) => {
                     let branch = s.branch().to_owned();
-                    // Section 9.1: only once something came.
+                    // Section 9.1: only after a provisional response.
                     assert!(self.provisional.contains_key(&branch), "seed {seed}: a CANCEL before anything was heard");
                     if !self.cancelled.contains(&branch) {
                         self.cancelled.push(branch);
@@ -70,12 +70,12 @@ impl Seen {
         let first_2xx = self.finals.iter().position(|f| f.0 < 300);
         assert!(failures.windows(2).all(|w| w[0] == w[1]), "seed {seed}: {:?}", self.finals);
         if let Some(at) = first_2xx {
-            // A 2xx that comes too late, of a branch that was given up, is passed on while the failure is repeated.
+            // A late 2xx of an abandoned branch is forwarded while the failure is repeated.
             let told = self.finals[..at].first().map_or(0, |f| f.0);
             assert!(self.finals[at..].iter().all(|f| f.0 < 300 || f.0 == told), "seed {seed}: {:?}", self.finals);
         }
         if method == "INVITE" {
-            assert!(!self.finals.is_empty(), "seed {seed}: nobody told the caller");
+            assert!(!self.finals.is_empty(), "seed {seed}: no final response for the caller");
         } else {
             assert!(!failures.contains(&408), "seed {seed}");
         }
@@ -124,7 +124,7 @@ fn call(seed: u32) -> Seen {
                 let cancel = text.replace("INVITE sip", "CANCEL sip").replace("1 INVITE", "1 CANCEL");
                 rig.request(&cancel, udp(ALICE), &[])
             }
-            // Later a copy would be a new request: its transaction may have ended.
+            // A later copy would be a new request: its transaction may have ended.
             9 if rig.now.mono < begin + 30_000 => rig.request(&text, udp(ALICE), &contacts),
             10 if dice.one_in(3) => {
                 rig.moved(dice.roll(200) as u8);
@@ -137,7 +137,7 @@ fn call(seed: u32) -> Seen {
         };
         seen.note(&out, seed);
     }
-    // Phones that were cancelled say so in the end.
+    // Cancelled phones respond in the end.
     for branch in seen.branches.clone() {
         if seen.cancelled.contains(&branch.branch().to_owned()) && dice.one_in(2) {
             let out = rig.answer(&branch, 487, "");
@@ -159,7 +159,7 @@ fn the_caller_gets_one_final_response() {
             *ends.entry(status).or_default() += 1;
         }
     }
-    // Every kind of end was among them.
+    // Every kind of end occurred.
     for status in [200, 302, 401, 404, 408, 486, 487, 500, 603] {
         assert!(ends.contains_key(&status), "{status} never came: {ends:?}");
     }

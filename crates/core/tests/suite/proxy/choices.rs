@@ -1,4 +1,4 @@
-//! Candidates about which the user is asked when their turn has come.
+//! Candidates with a question to the user.
 
 use super::rig::*;
 use strowger_core::proxy::{Candidate, FailurePlan, Plan, Remedy, TryNext};
@@ -12,7 +12,7 @@ fn place(address: &str, q: u16, asks: &'static str) -> Try {
     Try { asks, ..contact(address, q) }
 }
 
-/// Three of them, one after the other, and what was sent to the first.
+/// Sends a request to three of them in turn. Returns the request to the first.
 fn begin(rig: &mut Rig) -> Sent {
     let places = [place(ONE, 3, "one"), place(TWO, 2, "two"), place(THREE, 1, "three")];
     only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &places))
@@ -26,7 +26,7 @@ fn invites(sent: &[Sent]) -> Vec<Sent> {
     sent.iter().filter(|s| s.method() == "INVITE").cloned().collect()
 }
 
-/// What the user was asked.
+/// Returns the questions to the user.
 fn questions(rig: &Rig) -> Vec<&str> {
     let heard = rig.heard.values().flatten().map(String::as_str);
     heard.filter_map(|heard| heard.strip_prefix("choosing ")).collect()
@@ -57,7 +57,7 @@ fn one_that_is_passed_over_leaves_its_turn_to_the_next() {
     assert_eq!((three.to().as_str(), &questions(&rig)[..]), (THREE, &["two after one", "three after one"][..]));
     assert_eq!(to_alice(&rig.answer(&three, 603, "")), [603]);
     rig.end();
-    // None of the others is tried: what the first said goes upstream.
+    // None of the others is tried: the response of the first goes upstream.
     let mut rig = Rig::new();
     let one = begin(&mut rig);
     rig.answer(&one, 486, "");
@@ -67,7 +67,7 @@ fn one_that_is_passed_over_leaves_its_turn_to_the_next() {
 }
 
 #[test]
-fn those_of_a_failure_come_behind_its_own_question() {
+fn candidates_of_a_failure_plan_follow_its_question() {
     let targets: &'static _ = Box::leak(Box::new([at(MAILBOX)]));
     let to = Candidate { targets, q: 1000, asks: b"box", ..Candidate::default() };
     let failure = |asks: &'static [u8], to| FailurePlan {
@@ -86,7 +86,7 @@ fn those_of_a_failure_come_behind_its_own_question() {
     rig.answer(&phone, 486, "");
     assert!(rig.decide(&Decision::CarryOut).is_empty());
     assert_eq!(questions(&rig), ["box after one"]);
-    // The next failure is for what the phone has said still.
+    // The next failure plan is still for the response of the phone.
     let mailbox = only(invites(&rig.decide(&Decision::Pass)));
     assert_eq!(mailbox.to(), MAILBOX);
     assert_eq!(to_alice(&rig.answer(&mailbox, 200, "Contact: <sip:m@10.3.3.3>\n")), [200]);
@@ -94,13 +94,13 @@ fn those_of_a_failure_come_behind_its_own_question() {
 }
 
 #[test]
-fn what_is_silent_leads_to_the_question_once() {
+fn a_silent_candidate_leads_to_one_question() {
     let mut rig = Rig::new();
     rig.plan = Plan { answer_timeout: Some(1_000), ..Plan::default() };
     let one = begin(&mut rig);
     rig.pass(1_100);
     assert_eq!(questions(&rig), ["two after one"]);
-    // It rings after all, and is cancelled; that asks nothing.
+    // It rings later and is cancelled; that causes no question.
     rig.answer(&one, 180, "");
     rig.answer(&one, 487, "");
     assert_eq!(questions(&rig).len(), 1);

@@ -1,14 +1,14 @@
-//! Within a dialog: the address of a device behind NAT (Contact repair), and Contacts that change.
+//! Dialogs: addresses of devices behind NAT (Contact repair), and changed Contacts.
 
 use super::rig::*;
 use strowger_core::Transport;
 use strowger_core::proxy::ProxySettings;
 
-/// Where Alice's and Bob's messages really come from.
+/// Source addresses of Alice's and Bob's messages.
 const OUTER_ALICE: &str = "10.50.0.1:40001";
 const OUTER_BOB: &str = "10.50.0.2:40002";
 
-/// A call between two devices whose Contacts lead nowhere: its INVITE as forwarded and its 200 as sent up.
+/// Makes a call between two devices with unreachable Contacts. Returns its forwarded INVITE and its forwarded 200.
 fn call(rig: &mut Rig) -> (Sent, Sent) {
     let invite = alice("INVITE", "sip:bob@example.org", "").replace("alice@10.1.1.1:5060>", "alice@192.168.7.7:5060>");
     let tries = [Try {
@@ -27,7 +27,7 @@ fn uri_of(contact: &str) -> &str {
     contact.split(['<', '>']).nth(1).expect("a URI in angle brackets")
 }
 
-/// This URI, with a seal behind it.
+/// Tells whether this is the plain URI followed by a seal.
 fn is_sealed(uri: &str, plain: &str) -> bool {
     uri.strip_prefix(plain).is_some_and(|rest| rest.starts_with(";x-strowger="))
 }
@@ -54,7 +54,7 @@ fn devices_behind_nat_are_reached_where_they_are() {
     let (invite, ok) = call(&mut rig);
     assert!(is_sealed(uri_of(invite.one("Contact")), "sip:alice@192.168.7.7:5060"));
     assert!(is_sealed(uri_of(ok.one("Contact")), "sip:bob@192.168.8.8"));
-    // A to B: B sees its own Contact as Request-URI.
+    // A to B: B gets its own Contact as Request-URI.
     let routes = format!("Route: {}\n", ok.one("Record-Route"));
     let bye = only(rig.request(&from_alice("BYE", 2, uri_of(ok.one("Contact")), &routes), udp(OUTER_ALICE), &[]));
     assert_eq!((bye.to().as_str(), bye.uri()), (OUTER_BOB, "sip:bob@192.168.8.8"));
@@ -74,7 +74,7 @@ fn a_re_invite_renews_both_contacts() {
     let again = only(rig.request(&from_alice("INVITE", 2, uri_of(ok.one("Contact")), &routes), udp(OUTER_ALICE), &[]));
     assert!(is_sealed(uri_of(again.one("Contact")), "sip:alice@192.168.7.7:5060"));
     assert!(again.all("Record-Route").is_empty());
-    // Section 12.2.1.2: the Contact of this 200 is where the next request goes.
+    // Section 12.2.1.2: the Contact of this 200 is the target of the next request.
     let ok = only(rig.answer(&again, 200, "Contact: <sip:bob@192.168.8.8;x=y?h=1>\n"));
     let renewed = uri_of(ok.one("Contact"));
     assert!(is_sealed(renewed, "sip:bob@192.168.8.8;x=y") && renewed.ends_with("?h=1"), "{renewed}");
@@ -122,12 +122,12 @@ fn only_the_contact_of_a_dialog_is_repaired_and_only_at_the_first_hop() {
     };
     assert!(contact("INVITE", "", OUTER_ALICE).contains("x-strowger="));
     assert!(contact("SUBSCRIBE", "", OUTER_ALICE).contains("x-strowger="));
-    // It says where it is.
+    // Its Contact is right.
     assert!(!contact("INVITE", "", ALICE).contains("x-strowger="));
-    // A registration elsewhere, and what makes no dialog.
+    // A registration elsewhere, and a method that makes no dialog.
     assert!(!contact("REGISTER", "", OUTER_ALICE).contains("x-strowger="));
     assert!(!contact("PUBLISH", "", OUTER_ALICE).contains("x-strowger="));
-    // Another proxy was there before.
+    // Another proxy was passed before.
     assert!(!contact("INVITE", "Via: SIP/2.0/UDP 10.9.9.9;branch=z9hG4bK0\n", OUTER_ALICE).contains("x-strowger="));
     let mut rig = Rig::with(ProxySettings { contact_repair: false, ..ProxySettings::default() });
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(OUTER_ALICE), &to(BOB)));
@@ -161,7 +161,7 @@ fn a_device_that_did_not_register_here_is_where_its_contact_says() {
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
     let up = only(rig.answer(&sent, 200, "Contact: <sip:bob@192.0.2.99>\n"));
     assert_eq!(up.one("Contact"), "<sip:bob@192.0.2.99>");
-    // Nor is one behind an edge proxy's Path.
+    // The same holds behind an edge proxy's Path.
     let mut rig = Rig::new();
     let tries = [Try { path: "<sip:10.7.7.7;lr>".into(), ..contact(BOB, 1000) }];
     let sent = only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &tries));
@@ -208,7 +208,7 @@ fn only_the_parameter_is_a_seal() {
     let (_, ok) = call(&mut rig);
     let routes = format!("Route: {}\n", ok.one("Record-Route"));
     let seal = uri_of(ok.one("Contact")).split_once(';').expect("a seal").1;
-    // The user part looks like one, and so do other parameters; they stay.
+    // The user part looks like a seal, and so do other parameters; they stay.
     let contact = "sip:bob;x-strowger=x@192.168.8.8;x-strowger=AAAA;x-strowgers=1";
     let again = only(rig.request(&from_alice("INVITE", 2, uri_of(ok.one("Contact")), &routes), udp(OUTER_ALICE), &[]));
     let ok = only(rig.answer(&again, 200, &format!("Contact: <{contact}>\n")));
@@ -218,7 +218,7 @@ fn only_the_parameter_is_a_seal() {
     assert_eq!((bye.to().as_str(), bye.uri()), (OUTER_BOB, contact));
 }
 
-/// A device that sends from another port than it listens on says where it listens, if no translator is between.
+/// Without an address translator, the Contact of a device states the port that it listens on, even if it sends from another one.
 #[test]
 fn a_port_is_repaired_only_where_it_may_have_been_translated() {
     let contact = |via: &str| {
@@ -228,7 +228,7 @@ fn a_port_is_repaired_only_where_it_may_have_been_translated() {
     assert_eq!(contact("10.1.1.1:5060;branch"), "<sip:alice@10.1.1.1:5060>");
     assert!(contact("10.1.1.1:5060;rport=40001;branch").contains("x-strowger="));
     assert!(contact("192.168.1.7:5060;received=10.1.1.1;branch").contains("x-strowger="));
-    // It answers from another port than it was reached at.
+    // The device answers from another port than the INVITE was sent to.
     let mut rig = Rig::new();
     let sent =
         only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &[contact_of("10.2.2.2:5060")]));
@@ -246,7 +246,7 @@ fn a_port_is_repaired_only_where_it_may_have_been_translated() {
     assert_eq!(bye.to(), "10.2.2.2:5060", "where the INVITE reached it");
 }
 
-/// Who writes a second Via, or answers without having registered, may not have requests sent to the server's own network.
+/// A sender of a second Via, or a callee without registration, must not make the server send requests into its own network.
 #[test]
 fn a_contact_of_a_narrower_scope_than_its_source_leads_back_there() {
     const WORLD: &str = "203.0.113.9:5060";
@@ -261,10 +261,10 @@ fn a_contact_of_a_narrower_scope_than_its_source_leads_back_there() {
         let routes = format!("Route: {}\n", invite.one("Record-Route"));
         let bye = from_bob("BYE", uri_of(invite.one("Contact")), &routes).replace("at40002", "at5060");
         assert_eq!(only(rig.request(&bye, udp(BOB), &[])).to(), WORLD, "{contact}");
-        // Without the seal it leads nowhere.
+        // Without the seal the request is invalid.
         let bye = from_bob("BYE", contact, &routes).replace("at40002", "at5060").replace("bKb", "bKc");
         assert!(!in_dialog(&rig, &bye));
-        // A peer out there that was called.
+        // A callee with an address of the world.
         let mut rig = Rig::new();
         let invite = only(rig.request(&alice("INVITE", "sip:x@203.0.113.9", ""), udp(ALICE), &to(WORLD)));
         let ok = only(rig.answer(&invite, 200, &format!("Contact: <{contact}>\n")));
@@ -272,7 +272,7 @@ fn a_contact_of_a_narrower_scope_than_its_source_leads_back_there() {
         let ack = from_alice("ACK", 1, uri_of(ok.one("Contact")), &routes).replace("at40002", "at5060");
         assert_eq!(only(rig.request(&ack, udp(ALICE), &[])).to(), WORLD, "{contact}");
     }
-    // Behind a proxy that record-routed it is that one's affair.
+    // Behind a proxy that record-routed, the Contact is the affair of that proxy.
     let mut rig = Rig::new();
     let invite = alice("INVITE", "sip:bob@example.org", "Record-Route: <sip:203.0.113.9;lr>\n");
     let invite = invite.replacen("Via: ", "Via: SIP/2.0/UDP 203.0.113.9;branch=z9hG4bKtop\nVia: ", 1);

@@ -1,4 +1,4 @@
-//! What a user hears of targets that failed, to try them later than others: by what they did themselves, of watched candidates alone.
+//! Failed targets, which a user tries later than others: only by responses of their own, and only for watched candidates.
 
 use super::rig::*;
 use strowger_core::Target;
@@ -11,7 +11,7 @@ fn two(watched: bool) -> Vec<Try> {
     vec![Try { at: vec![at(ONE), at(TWO)], q: 1000, watched, ..Try::default() }]
 }
 
-/// A rig, and the request that went to the first of two targets.
+/// Returns a rig, and the request to the first of two targets.
 fn sent(method: &str, plan: Plan<'static>, watched: bool) -> (Rig, Sent) {
     let mut rig = Rig::new();
     rig.plan = plan;
@@ -40,7 +40,7 @@ fn a_target_that_says_nothing_fails_when_its_transaction_ends() {
 fn one_that_has_said_100_has_not_failed() {
     let (mut rig, first) = sent("MESSAGE", Plan::default(), true);
     rig.answer(&first, 100, "");
-    // Timer F ends its transaction all the same.
+    // Timer F still ends its transaction.
     rig.pass(33_000);
     assert_eq!(failed(&mut rig), []);
 }
@@ -57,7 +57,7 @@ fn a_target_fails_that_is_silent_for_longer_than_a_plan_lets_it_be() {
         rig.pass(20);
         assert_eq!(failed(&mut rig), [(at(ONE), TargetFailure::Silent)]);
     }
-    // One that rings does not.
+    // A ringing target does not fail.
     let (mut rig, first) = sent("INVITE", Plan { answer_timeout: Some(300), ..Plan::default() }, true);
     rig.answer(&first, 180, "");
     rig.pass(1_000);
@@ -69,7 +69,7 @@ fn a_target_fails_to_which_nothing_can_be_sent() {
     let (mut rig, first) = sent("INVITE", Plan::default(), true);
     rig.fail(&first);
     assert_eq!(failed(&mut rig), [(at(ONE), TargetFailure::Unsent)]);
-    // What goes on in another process is not watched there: its own table of next hops knows nothing of this.
+    // In another process the request is not watched: its table of next hops does not know it.
     rig.moved(9);
     rig.pass(33_000);
     assert_eq!(failed(&mut rig), []);
@@ -81,7 +81,7 @@ fn a_target_fails_that_says_how_long_it_is_unavailable() {
     let (mut rig, first) = sent("INVITE", Plan::default(), true);
     let second = rig.answer(&first, 503, "Retry-After: 120 (busy)\n").pop().expect("the second is tried");
     assert_eq!(failed(&mut rig), [(at(ONE), TargetFailure::Unavailable { seconds: 120 })]);
-    // As a 500 is: of this request alone.
+    // A 503 without Retry-After is the failure of this request alone, as a 500 is.
     rig.answer(&second, 503, "");
     assert_eq!(failed(&mut rig), []);
     for (status, lines) in [(486, "Retry-After: 5\n"), (503, "Retry-After: soon\n")] {
@@ -91,9 +91,9 @@ fn a_target_fails_that_says_how_long_it_is_unavailable() {
     }
 }
 
-/// Who stands further on knows the branch, and could put another out of use.
+/// Later elements know the branch, and could take another target out of use.
 #[test]
-fn what_another_host_says_fails_no_target() {
+fn a_response_of_another_host_fails_no_target() {
     let (mut rig, first) = sent("INVITE", Plan::default(), true);
     let words = words(&rig.response(&respond(&first, 503, "Retry-After: 120\n"), udp("10.66.66.66:5060")));
     assert_eq!(words, ["ACK", "INVITE"], "for this request it is the answer");
@@ -101,7 +101,7 @@ fn what_another_host_says_fails_no_target() {
 }
 
 #[test]
-fn of_candidates_that_are_not_watched_nothing_is_noted() {
+fn failures_of_unwatched_candidates_are_not_reported() {
     let (mut rig, first) = sent("INVITE", Plan::default(), false);
     rig.fail(&first);
     rig.end();

@@ -1,5 +1,5 @@
-//! The next address when one fails (RFC 3263 section 4.3), large requests by TCP (section 18.1.1), failures of the transport
-//! (section 16.9).
+//! Failover: next address after a failure (RFC 3263 section 4.3), large requests by TCP (section 18.1.1), transport failures (section
+//! 16.9).
 
 use super::rig::*;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn a_503_leads_to_the_next_address_and_at_last_to_500() {
     assert_ne!(next[1].branch(), first.branch());
     assert_eq!(words(&rig.answer(&next[1], 503, "")), ["ACK", "500"]);
     rig.end();
-    // Only 503 does: a busy user is not looked for elsewhere.
+    // Only a 503 does: a busy user is not searched elsewhere.
     let mut rig = Rig::new();
     let first = only(rig.request(&alice("INVITE", "sip:bob@example.net", ""), udp(ALICE), &two()));
     assert_eq!(words(&rig.answer(&first, 486, "")), ["ACK", "486"]);
@@ -72,7 +72,7 @@ fn silence_leads_to_the_next_address_too() {
 }
 
 #[test]
-fn what_cannot_be_sent_counts_as_503() {
+fn an_unsent_request_counts_as_503() {
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
     let up = only(rig.fail(&sent));
@@ -97,7 +97,7 @@ fn one_branch_that_fails_does_not_end_the_others() {
     rig.end();
 }
 
-/// A request that is too large for UDP, and whether TCP comes first.
+/// Returns a rig, and a forwarded request that is too large for UDP.
 fn large(settings: ProxySettings, fixed: bool) -> (Rig, Sent) {
     let mut rig = Rig::with(settings);
     let mut tries = to(BOB);
@@ -115,7 +115,7 @@ fn a_large_request_goes_by_tcp_and_by_udp_if_that_fails() {
     assert!(sent.has_fallback, "it waits for no connection for long");
     let next = only(rig.fail(&sent));
     assert_eq!((next.target.transport, next.to().as_str(), next.has_fallback), (Transport::Udp, BOB, false));
-    // Also of a target that is no next hop of a rule.
+    // Also for a target that is no next hop of a rule.
     let failed: Vec<FailedTarget> = rig.proxy.failed_targets().drain(..).collect();
     assert_eq!(failed, [FailedTarget { target: sent.target, failure: TargetFailure::NoTcp }]);
     assert!(next.one("Via").starts_with("SIP/2.0/UDP 10.0.0.1:5060;"));
@@ -159,7 +159,7 @@ fn a_target_by_tcp_of_its_own_is_tried_once_and_waited_for() {
 
 #[test]
 fn a_large_request_stays_where_it_must() {
-    // The flow of a binding, and where the setting is off.
+    // The flow of a binding, and the setting switched off.
     assert_eq!(large(ProxySettings::default(), true).1.target.transport, Transport::Udp);
     assert_eq!(
         large(ProxySettings { tcp_above: None, ..ProxySettings::default() }, false).1.target.transport,

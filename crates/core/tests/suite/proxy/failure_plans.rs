@@ -1,4 +1,4 @@
-//! What a plan does about failures: other targets, another answer, the end of ringing.
+//! Plans for failures: other targets, another answer, the end of ringing.
 
 use super::rig::*;
 use strowger_core::Target;
@@ -9,7 +9,7 @@ const TWO: &str = "10.2.2.2:5062";
 const MAILBOX: &str = "10.3.3.3:5060";
 const BUSY: &[(u16, u16)] = &[(486, 486), (408, 408)];
 
-/// A candidate for the mailbox, for as long as the test runs.
+/// Returns a candidate for the mailbox, for as long as the test runs.
 fn mailbox() -> Remedy<'static> {
     let targets: &'static [Target] = Box::leak(Box::new([at(MAILBOX)]));
     let uri = Some(&b"sip:mailbox@10.3.3.3"[..]);
@@ -21,7 +21,7 @@ fn plan(statuses: &'static [(u16, u16)], remedy: Remedy<'static>) -> FailurePlan
     FailurePlan { statuses, remedy, ring_timeout: None, answer_timeout: None, try_next: TryNext::Any, asks: b"" }
 }
 
-/// One of whose use the user is asked, with these bytes.
+/// Returns a plan with a question of these bytes.
 fn asking(statuses: &'static [(u16, u16)], asks: &'static [u8]) -> FailurePlan<'static> {
     FailurePlan { asks, ..plan(statuses, mailbox()) }
 }
@@ -81,7 +81,7 @@ fn a_plan_answers_in_place_of_a_failure() {
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     assert_eq!(to_alice(&rig.answer(&phone, 302, "Contact: <sip:c@10.9.9.9>\n")), [404]);
     rig.end();
-    // Also where what another plan led to has failed so.
+    // Also if the target of another plan has failed so.
     let mut rig = self::rig(&[plan(BUSY, mailbox()), redirects]);
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     let mailbox = only(invites(&rig.answer(&phone, 486, "")));
@@ -126,7 +126,7 @@ fn ringing_ends_with_408_or_a_plan_for_that() {
     assert_eq!((cancel[0].0, cancel[0].1.method()), (5_000, "CANCEL"));
     assert_eq!(to_alice(&rig.answer(&phone, 487, "")), [408]);
     rig.end();
-    // By itself a call rings on.
+    // Without a plan, a call rings on.
     let mut rig = rig_of(Plan { ring_timeout: 5_000, ..Plan::default() });
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     rig.answer(&phone, 180, "");
@@ -168,7 +168,7 @@ fn plans_have_the_half_of_the_branches() {
     rig.end();
 }
 
-/// What the proxy told of the request.
+/// Returns the notices of the request.
 fn heard(rig: &Rig) -> Vec<&str> {
     rig.heard.get(&1).map_or(Vec::new(), |heard| heard.iter().map(String::as_str).collect())
 }
@@ -194,7 +194,7 @@ fn a_plan_that_is_passed_over_leaves_its_turn_to_the_next_for_this_failure() {
     assert!(rig.decide(&Decision::Pass).is_empty());
     assert_eq!(heard(&rig)[1..], ["failing 486: one", "failing 486: two"]);
     let mailbox = only(rig.decide(&Decision::CarryOut));
-    // It fails too: that is another failure, for which the first is asked about again.
+    // It fails too: this is another failure, and the first plan is asked about again.
     assert_eq!(words(&rig.answer(&mailbox, 503, "")), ["ACK"]);
     assert_eq!(heard(&rig).last(), Some(&"failing 486: one"));
     assert_eq!(to_alice(&rig.decide(&Decision::Pass)), [486], "no other is for it");

@@ -1,4 +1,4 @@
-//! One request to several contacts (sections 16.6 and 16.7).
+//! Forks: one request to several contacts (sections 16.6 and 16.7).
 
 use super::rig::*;
 
@@ -59,7 +59,7 @@ fn the_caller_gets_the_2xx_of_both_phones() {
 fn a_2xx_after_a_failure_went_up_goes_up_too() {
     let mut rig = Rig::new();
     let sent = three(&mut rig);
-    // A 6xx of one; the others are cancelled, but two answers cross.
+    // A 6xx of one; the others are cancelled, but two answers cross the CANCELs.
     rig.answer(&sent[1], 180, "");
     rig.answer(&sent[2], 180, "");
     assert_eq!(words(&rig.answer(&sent[0], 603, "")), ["ACK", "CANCEL", "CANCEL"]);
@@ -70,7 +70,7 @@ fn a_2xx_after_a_failure_went_up_goes_up_too() {
 
 #[test]
 fn the_best_failure_goes_up_when_all_have_failed() {
-    // Statuses of the three branches in order of arrival, and what the caller hears.
+    // Statuses of the three branches in order of arrival, and the status that the caller gets.
     let cases = [
         ([404, 486, 408], 486),
         ([486, 404, 408], 486),
@@ -99,7 +99,7 @@ fn a_6xx_ends_the_others_and_wins() {
     let sent = three(&mut rig);
     rig.answer(&sent[1], 180, "");
     assert_eq!(words(&rig.answer(&sent[0], 486, "")), ["ACK"]);
-    // The third has not said anything yet: its CANCEL waits for a provisional response (section 9.1).
+    // The third has not responded yet: its CANCEL waits for a provisional response (section 9.1).
     assert_eq!(words(&rig.answer(&sent[2], 600, "")), ["ACK", "CANCEL"]);
     assert_eq!(to_alice(&rig.answer(&sent[1], 487, "")), [600]);
     rig.end();
@@ -129,7 +129,7 @@ fn challenges_of_all_branches_go_up_together() {
         ["Digest realm=\"two\", nonce=\"2\"", "Digest realm=\"three\", nonce=\"3\""]
     );
     rig.end();
-    // In any order, and not those of a branch's better rival.
+    // In any order, and only if the challenge is the best response.
     let mut rig = Rig::new();
     let sent = three(&mut rig);
     rig.answer(&sent[0], 404, "");
@@ -172,7 +172,7 @@ fn a_phone_that_rings_too_long_is_cancelled_for_the_next() {
     assert!((20_000..=22_000).contains(&then[0].0), "{}", then[0].0);
     let second = rig.answer(&first, 487, "");
     assert_eq!(words(&second), ["ACK", "INVITE"]);
-    // It has its own time, and a 487 that the caller did not ask for is not what it hears.
+    // It has its own ring time, and the caller gets no 487 without a CANCEL.
     assert_eq!(to_alice(&rig.answer(&second[1], 486, "")), [486]);
     rig.end();
 }
@@ -197,7 +197,7 @@ fn a_silent_phone_does_not_hold_the_next_up() {
     let then = rig.pass(23_000);
     let second = then.iter().find(|(_, s)| s.to() == "10.2.2.2:5062").expect("the second rings");
     assert!((20_000..=22_000).contains(&second.0), "{}", second.0);
-    // The first wakes up: its ringing tells us that it can be cancelled now.
+    // The first phone wakes up: after its 180 it can be cancelled.
     let woken = rig.answer(&first, 180, "");
     assert!(words(&woken).contains(&"CANCEL".to_owned()), "{:?}", words(&woken));
     rig.answer(&first, 487, "");
@@ -233,8 +233,7 @@ fn another_request_forks_too() {
     rig.end();
 }
 
-/// A phone that cannot be reached is worth less than any answer; if there is no other, the user is not available (section
-/// 21.4.18).
+/// An unreachable phone counts less than any answer; if there is no other answer, the user is not available (section 21.4.18).
 #[test]
 fn a_user_whose_phones_cannot_be_reached_is_not_available() {
     let mut rig = Rig::new();
@@ -254,7 +253,7 @@ fn a_user_whose_phones_cannot_be_reached_is_not_available() {
     }
 }
 
-/// What is kept of one request is bounded.
+/// Memory of one request is bounded.
 #[test]
 fn a_large_request_goes_to_fewer_at_once_and_the_largest_to_the_first_alone() {
     for (bytes, at_once, then) in [(10_000, 3, 0), (25_000, 1, 1), (40_000, 1, 0)] {
@@ -270,7 +269,7 @@ fn a_large_request_goes_to_fewer_at_once_and_the_largest_to_the_first_alone() {
 }
 
 #[test]
-fn what_waits_for_the_other_branches_is_charged_to_the_caller_or_shortened() {
+fn the_kept_response_of_a_fork_is_charged_to_the_caller_or_shortened() {
     let long = format!("X: {}\n", "x".repeat(9_000));
     for (share, is_whole) in [(30_000, true), (8_000, false)] {
         for (statuses, up) in [([486, 486, 603], 603), ([503, 486, 480], 486)] {

@@ -1,4 +1,4 @@
-//! What changes in a request on its way, and that nothing else does (section 16.6).
+//! Changes of a forwarded request, and nothing else (section 16.6).
 
 use super::rig::*;
 use strowger_core::Transport;
@@ -20,7 +20,7 @@ fn everything_else_passes_byte_for_byte() {
         c: application/x\n\
         l: 6\n\n";
     let text = format!("{}\r\n\r\na\0\u{e9}\r\n", text.trim_end().replace('\n', "\r\n"));
-    // The body: 'a', NUL, two bytes of UTF-8, CR, LF.
+    // Body: 'a', NUL, two bytes of UTF-8, CR, LF.
     let sent = only(rig.request_bytes(text.as_bytes(), udp(ALICE), &to(BOB)));
     let (via, route) = (sent.all("Via")[0].to_owned(), sent.one("Record-Route").to_owned());
     let expected = text
@@ -29,7 +29,7 @@ fn everything_else_passes_byte_for_byte() {
     assert_eq!(sent.text, expected);
     assert!(via.starts_with("SIP/2.0/UDP 10.0.0.1:5060;branch=z9hG4bK"), "{via}");
     assert!(route.starts_with("<sip:10.0.0.1:5060;lr;d="), "{route}");
-    // The response gives the sender its own Via back, and only that.
+    // The response returns the sender's own Via and nothing else.
     let answer = only(rig.answer(&sent, 200, "X-Odd:  2\nContact: <sip:bob@10.2.2.2>\n"));
     assert_eq!(answer.to(), ALICE);
     assert_eq!(answer.all("Via"), ["SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bK1;x=\"a;b,c\""]);
@@ -76,7 +76,7 @@ fn one_record_route_where_nothing_changes() {
     assert!(sent.all("Record-Route").is_empty());
 }
 
-/// Record-Routes of an INVITE that came by one listener and leaves by another for another URI (`-`: its own).
+/// Returns the Record-Routes of an INVITE that came by one listener and leaves by another for another URI (`-`: its own).
 fn routes(uri: &str, came: (strowger_core::ListenerId, Transport), leaves: &str, lines: &str) -> Vec<String> {
     let mut rig = Rig::new();
     let request = alice("INVITE", uri, lines);
@@ -110,7 +110,7 @@ fn two_record_routes_where_the_way_changes() {
     let tls = (TLS, Transport::Tls);
     assert_eq!(routes(uri, tls, "- udp", ""), ["sip:10.0.0.1:5060;lr", "sip:10.0.0.1:5061;transport=tls;lr"]);
     assert_eq!(routes(uri, tls, "- tls", ""), ["sip:10.0.0.1:5061;transport=tls;lr"]);
-    // What others wrote stands below.
+    // Record-Routes of others stand below.
     let others = "Record-Route: <sip:p1.example.net;lr>\n";
     assert_eq!(routes(uri, udp, "- udp", others), ["sip:10.0.0.1:5060;lr", "sip:p1.example.net;lr>"]);
 }
@@ -121,7 +121,7 @@ fn a_sips_request_is_record_routed_with_sips() {
     assert_eq!(routes("sips:bob@example.org", tls, "- tls", ""), ["sips:10.0.0.1:5061;lr"]);
     let contact = "sips:bob@10.2.2.2 tls";
     assert_eq!(routes("sips:bob@example.org", tls, contact, ""), ["sips:10.0.0.1:5061;lr"]);
-    // sips on one side only: each side learns what it may rely on.
+    // sips on one side only: each side gets the scheme that holds there.
     assert_eq!(
         routes("sip:bob@example.org", tls, contact, ""),
         ["sips:10.0.0.1:5061;lr", "sip:10.0.0.1:5061;transport=tls;lr"]
@@ -159,7 +159,7 @@ fn a_binding_gets_its_own_uri_and_its_path_as_route() {
     let sent = only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &[one.clone()]));
     assert_eq!((sent.uri(), sent.to().as_str()), ("sip:bob@10.2.2.2:5070", "10.7.7.7:5060"));
     assert_eq!(sent.all("Route"), ["<sip:edge.example.net;lr>,<sip:10.9.9.9;lr>"]);
-    // A preloaded Route to us goes first.
+    // A preloaded own Route comes first.
     let mut rig = Rig::new();
     let lines = "Route: <sip:10.0.0.1:5060;lr>\n";
     let sent = only(rig.request(&alice("INVITE", "sip:bob@example.org", lines), udp(ALICE), &[one]));

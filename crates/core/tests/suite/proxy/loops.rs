@@ -3,7 +3,7 @@
 use super::rig::*;
 use strowger_core::proxy::ProxySettings;
 
-/// The request that was sent, with what another element made of its first line.
+/// Returns the forwarded request after another element has changed its first line.
 fn round(sent: &Sent, change: impl FnOnce(String) -> String) -> String {
     change(sent.text.replace("\r\n", "\n")).replacen(
         "Via: ",
@@ -17,24 +17,24 @@ fn is_loop(rig: &Rig, text: &str) -> bool {
 }
 
 #[test]
-fn what_comes_round_unchanged_is_a_loop() {
+fn an_unchanged_request_that_returns_is_a_loop() {
     let mut rig = Rig::new();
     let text = alice("INVITE", "sip:bob@example.net", "");
     assert!(!is_loop(&rig, &text));
     let sent = only(rig.request(&text, udp(ALICE), &to(BOB)));
     assert!(is_loop(&rig, &round(&sent, |t| t)));
-    // Even a second time round.
+    // Even after a second round.
     let again = only(rig.request(&round(&sent, |t| t), udp("10.9.9.9:5060"), &to(BOB)));
     assert!(is_loop(&rig, &round(&again, |t| t)));
 }
 
-/// The request that was sent, come straight back: with our own Via on top.
+/// Returns the forwarded request as it comes straight back, with our own Via on top.
 fn straight(sent: &Sent) -> String {
     sent.text.replace("\r\n", "\n")
 }
 
 #[test]
-fn what_comes_straight_back_is_a_loop_too() {
+fn a_request_that_comes_straight_back_is_a_loop() {
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("MESSAGE", "sip:bob@example.net", ""), udp(ALICE), &to(BOB)));
     assert!(is_loop(&rig, &straight(&sent)));
@@ -42,7 +42,7 @@ fn what_comes_straight_back_is_a_loop_too() {
 }
 
 #[test]
-fn what_comes_straight_back_takes_its_share_of_the_branches_along() {
+fn a_request_that_comes_straight_back_keeps_its_share_of_branches() {
     const MOST: u16 = 20;
     let mut rig = Rig::with(ProxySettings { max_branches: MOST, ..ProxySettings::default() });
     let mut waiting = vec![alice("MESSAGE", "sip:bob@example.net", "")];
@@ -60,15 +60,15 @@ fn what_comes_straight_back_takes_its_share_of_the_branches_along() {
 }
 
 #[test]
-fn what_was_sent_elsewhere_meanwhile_is_a_spiral() {
+fn a_request_with_a_new_uri_is_a_spiral() {
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("INVITE", "sip:bob@example.net", ""), udp(ALICE), &to(BOB)));
     let spiral = round(&sent, |t| t.replace("INVITE sip:bob@example.net", "INVITE sip:carol@example.org"));
     assert!(!is_loop(&rig, &spiral));
-    // And again with the Request-URI of its second visit: that one is a loop.
+    // Its second visit with the same Request-URI is a loop.
     let second = only(rig.request(&spiral, udp("10.9.9.9:5060"), &to(BOB)));
     assert!(is_loop(&rig, &round(&second, |t| t)));
-    // Another Route decides another way.
+    // Another Route is another routing decision.
     let routed = round(&sent, |t| t.replacen("Max-Forwards", "Route: <sip:10.8.8.8;lr>\nMax-Forwards", 1));
     assert!(!is_loop(&rig, &routed));
 }

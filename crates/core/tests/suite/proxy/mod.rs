@@ -1,4 +1,4 @@
-//! The proxy of RFC 3261 section 16, driven with texts of messages: one file for each behaviour.
+//! The proxy of RFC 3261 section 16, driven by texts of messages: one file for each behaviour.
 
 mod allocation;
 mod breadth;

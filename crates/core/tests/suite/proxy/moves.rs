@@ -1,4 +1,4 @@
-//! Calls that move to another shard while they are under way.
+//! Moves of open calls to another shard.
 
 use super::rig::*;
 use crate::written::Process;
@@ -10,7 +10,7 @@ use strowger_core::transaction::TransactionRecord;
 use strowger_core::{Now, PeerName, Target, Transport};
 use strowger_message::Name;
 
-/// Moves everything of one rig into another, of a process that began a minute later and has calls of its own already.
+/// Moves everything of one rig into another, of a process that began a minute later and has calls of its own.
 fn moved(mut old: Rig) -> Rig {
     let mut new = Rig::seeded(ProxySettings::default(), 9);
     new.now = Now { mono: old.now.mono.saturating_sub(60_000), ..old.now };
@@ -57,7 +57,7 @@ fn a_fork_of_which_one_has_failed() {
     rig.answer(&sent[1], 180, "");
     rig.answer(&sent[0], 486, "");
     let mut rig = moved(rig);
-    // The copy of a failure is still acknowledged, the last of the group still calls the next one.
+    // A copy of the failure is still acknowledged, and the end of the group still starts the next one.
     assert_eq!(words(&rig.answer(&sent[0], 486, "")), ["ACK"]);
     let next = rig.answer(&sent[1], 404, "");
     assert_eq!(words(&next), ["ACK", "INVITE"]);
@@ -121,7 +121,7 @@ fn a_context_whose_server_transaction_has_ended_sends_nothing_upstream() {
     rig.end();
 }
 
-/// Bob's first phone was asked and is silent; his second one, on TLS by name, waits.
+/// Returns the records of a call: Bob's first phone is silent, and his second one, on TLS by name, waits.
 fn waiting() -> (Rig, Vec<ContextRecord>, Vec<TransactionRecord>) {
     let mut rig = Rig::new();
     let name = Some(PeerName(NonZeroU32::MIN));

@@ -1,4 +1,4 @@
-//! What the user of the proxy hears of the requests that it had forwarded.
+//! Notices for the user of the proxy about its forwarded requests.
 
 use super::rig::*;
 
@@ -63,7 +63,7 @@ fn a_group_that_rings_too_long_timed_out() {
     let contacts = [contact("10.2.2.1:5061", 1000), contact("10.2.2.2:5062", 1000), contact("10.2.2.3:5063", 500)];
     let sent = invite(&mut rig, &contacts);
     rig.answer(&sent[0], 180, "");
-    // The one that said nothing cannot be cancelled; the other answers its CANCEL, and the third is asked.
+    // The silent phone cannot be cancelled; the other answers its CANCEL, and the third is tried.
     rig.pass(20_500);
     rig.answer(&sent[0], 487, "");
     assert_eq!(heard(&rig), ["rang 180", "timed out at 10.2.2.2:5062", "timed out at 10.2.2.1:5061"]);
@@ -95,13 +95,13 @@ fn notices_go_on_in_another_shard() {
 
 type End<'a> = &'a dyn Fn(&mut Rig, &[Sent]);
 
-/// Of what rings the end is heard, also when another branch has answered.
+/// The end of a ringing branch is reported, also after another branch has answered.
 #[test]
 fn a_branch_that_rang_ends_without_an_answer() {
     let contacts = [contact("10.2.2.1:5061", 1000), contact("10.2.2.2:5062", 1000)];
     let ends: [End<'_>; 4] = [
         &|rig, sent| drop(rig.answer(&sent[0], 486, "")),
-        // The other one takes the call; this one says so, or is silent.
+        // The other one takes the call; this one responds, or is silent.
         &|rig, sent| {
             rig.answer(&sent[1], 200, "");
             assert_eq!(rig.ringing.len(), 2, "the answer ends no other branch by itself");

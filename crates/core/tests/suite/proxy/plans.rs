@@ -1,4 +1,4 @@
-//! What belongs to one request: time-outs, statuses that lead on, header edits, and its user's decision when it fails.
+//! Plan of one request: time-outs, statuses that lead on, header edits, and its user's decision after a failure.
 
 use super::rig::*;
 use strowger_core::proxy::{Plan, ProxySettings, TryNext};
@@ -49,7 +49,7 @@ fn a_call_that_fails_goes_to_the_mailbox() {
 }
 
 #[test]
-fn what_fails_again_is_asked_again() {
+fn a_second_failure_asks_again() {
     let mut rig = asking();
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     rig.answer(&phone, 404, "");
@@ -89,7 +89,7 @@ fn a_user_that_does_not_decide_passes_the_failure() {
     let sent = rig.pass(40_000);
     assert_eq!((sent[0].0, sent[0].1.status()), (32_000, 486));
     rig.end();
-    // What it says too late changes nothing.
+    // A late decision has no effect.
     let sent = rig.decide(&Decision::Pass);
     assert!(sent.is_empty());
 }
@@ -127,7 +127,7 @@ fn a_phone_that_rings_long_enough_leads_to_the_question() {
     let cancel = rig.pass(5_000);
     assert_eq!((cancel[0].0, cancel[0].1.method()), (5_000, "CANCEL"));
     rig.answer(&phone, 487, "");
-    // The caller ended nothing: what it would hear is a time-out.
+    // The caller has cancelled nothing: it would get a time-out.
     assert_eq!(heard(&rig)[1..], ["timed out at 10.2.2.1:5061", "failing 408"]);
     let mailbox = only(rig.decide(&Decision::More(&[contact(MAILBOX, 1000)])));
     assert_eq!(to_alice(&rig.answer(&mailbox, 200, "Contact: <sip:m@10.3.3.3>\n")), [200]);
@@ -151,7 +151,7 @@ fn a_phone_that_registers_meanwhile_rings_too() {
 }
 
 #[test]
-fn what_is_added_has_its_turn_before_what_waits() {
+fn added_candidates_precede_waiting_ones() {
     let mut rig = asking();
     let first = only(invite(&mut rig, &[contact(ONE, 1000), contact(MAILBOX, 100)]));
     let server = rig.last.expect("it came");
@@ -167,7 +167,7 @@ fn what_is_added_has_its_turn_before_what_waits() {
 }
 
 #[test]
-fn what_may_be_added_is_bounded() {
+fn added_candidates_are_bounded() {
     let settings = ProxySettings { max_branches: 8, ..ProxySettings::default() };
     let mut rig = Rig::with(settings);
     rig.plan.asks = true;
@@ -190,10 +190,10 @@ fn a_silent_target_is_given_up_for_the_next() {
     let sent = later(rig.pass(2_000));
     let second = sent.iter().find(|s| s.to() == TWO).expect("the next has its turn").clone();
     assert_eq!(heard(&rig), ["timed out at 10.2.2.1:5061"]);
-    // It says something within its time, so it may ring.
+    // It responds within its time, so it may ring.
     rig.answer(&second, 100, "");
     assert!(rig.pass(10_000).iter().all(|(_, s)| s.to() == ONE));
-    // Who was given up rings after all, and is cancelled.
+    // The abandoned phone rings later and is cancelled.
     let late = rig.answer(&first, 180, "");
     assert!(late.iter().any(|s| s.method() == "CANCEL" && s.to() == ONE), "{late:?}");
     rig.answer(&first, 487, "");
@@ -261,7 +261,7 @@ fn gateways_whose_time_is_up_do_not_end_the_search() {
     let second = sent.iter().find(|s| s.method() == "INVITE").unwrap_or_else(|| panic!("none of {sent:?}")).clone();
     assert_eq!(to_alice(&rig.answer(&second, 200, "Contact: <sip:b@10.2.2.2:5062>\n")), [200]);
     rig.end();
-    // One that was silent, and says something while the next has its turn.
+    // One that was silent, and responds while the next is tried.
     for late in [487, 486, 503] {
         let mut rig = self::rig(Plan { answer_timeout: Some(2_000), try_next: some, ..Plan::default() });
         let three = [contact(ONE, 1000), contact(TWO, 500), contact("10.2.2.3:5063", 100)];
@@ -296,7 +296,7 @@ fn each_candidate_has_its_own_header_fields() {
     assert_eq!((sent[0].all("P-Preferred-Trunk"), sent[0].all("Subject").len()), (vec!["west"], 0));
     assert_eq!((sent[1].all("P-Preferred-Trunk").len(), sent[1].all("Subject")), (0, vec!["a", "b"]));
     assert!(["Via", "Call-ID", "From", "Contact", "Content-Length"].iter().all(|name| !sent[1].all(name).is_empty()));
-    // One target alone goes another way through the code.
+    // A single target takes another path through the code.
     let mut rig = Rig::new();
     let alone = Try { add: "X-Trunk: west\r\n".into(), remove: vec![Name::Subject], ..contact(ONE, 1000) };
     let sent = only(rig.request(&text, udp(ALICE), &[alone]));

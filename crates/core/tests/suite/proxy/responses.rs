@@ -1,4 +1,4 @@
-//! Responses on their way upstream (section 16.7).
+//! Forwarding of responses upstream (section 16.7).
 
 use super::rig::*;
 
@@ -36,7 +36,7 @@ fn every_2xx_goes_up_and_each_ack_down() {
     let sent = invited(&mut rig);
     let contact = "Contact: <sip:bob@10.2.2.2>\n";
     let first = only(rig.answer(&sent, 200, contact));
-    // A copy while the caller's ACK is under way.
+    // A copy while the caller's ACK is on the way.
     rig.pass(500);
     assert_eq!(only(rig.answer(&sent, 200, contact)).text, first.text);
     // A copy of the INVITE gets nothing: the callee repeats its 2xx (RFC 6026 section 7.1).
@@ -104,7 +104,7 @@ fn a_503_becomes_a_500() {
     assert_eq!(both[1].all("Via").len(), 1);
     assert!(both[1].all("Retry-After").is_empty());
     rig.end();
-    // What another server says of itself stays.
+    // Retry-After of another server in a 500 stays.
     let mut rig = Rig::new();
     let sent = invited(&mut rig);
     assert_eq!(rig.answer(&sent, 500, "Retry-After: 60\n")[1].all("Retry-After"), ["60"]);
@@ -120,7 +120,7 @@ fn a_late_response_without_a_transaction_goes_nowhere() {
     assert!(rig.answer(&stray, 200, "").is_empty());
     assert!(rig.answer(&stray, 180, "").is_empty());
     rig.answer(&sent, 404, "");
-    // What rings after the end is too late.
+    // A 180 after the end is too late.
     assert!(rig.answer(&sent, 180, "").is_empty());
     rig.end();
 }

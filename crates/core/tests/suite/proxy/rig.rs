@@ -1,4 +1,4 @@
-//! A proxy with its transactions, without sockets, and what peers of it say.
+//! Proxy with its transactions, without sockets, and messages of its peers.
 
 use super::allocation;
 use crate::written::through_bytes;
@@ -13,7 +13,7 @@ use strowger_core::transaction::{Event, Incoming, Outgoing, Role, ServerId, Tran
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Round, Target, Transport, call};
 use strowger_message::{Form, Index, Limits, Message, Name, build};
 
-/// A message that the proxy sent.
+/// Message that the proxy sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) target: Target,
@@ -31,7 +31,7 @@ impl Sent {
         self.text.lines().next().expect("a message has a first line")
     }
 
-    /// Status of a response, 0 of a request.
+    /// Returns the status of a response, 0 for a request.
     pub(crate) fn status(&self) -> u16 {
         self.start().strip_prefix("SIP/2.0 ").map_or(0, |rest| rest[..3].parse().expect("a status"))
     }
@@ -40,7 +40,7 @@ impl Sent {
         self.start().split(' ').next().expect("split gives one part at least")
     }
 
-    /// Values of all lines of this name.
+    /// Returns the values of all lines of this name.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let head = self.text.split("\r\n\r\n").next().expect("split gives one part at least");
         head.lines()
@@ -51,7 +51,7 @@ impl Sent {
             .collect()
     }
 
-    /// The first value of this name.
+    /// Returns the first value of this name.
     pub(crate) fn one(&self, name: &str) -> &str {
         self.all(name).first().copied().unwrap_or_else(|| panic!("no {name} in {}", self.text))
     }
@@ -65,7 +65,7 @@ impl Sent {
     }
 }
 
-/// Where a request shall be tried.
+/// Candidate for a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Try {
     pub(crate) uri: Option<String>,
@@ -87,28 +87,28 @@ pub(crate) struct Rig {
     pub(crate) proxy: Proxy,
     out: Outbox,
     events: Vec<Event>,
-    /// Contexts of the requests that were forwarded.
+    /// Contexts of the forwarded requests.
     pub(crate) forwarded: Vec<u64>,
-    /// The context of the next.
+    /// Context of the next request.
     pub(crate) next: u64,
-    /// The transaction of the last request.
+    /// Transaction of the last request.
     pub(crate) last: Option<ServerId>,
-    /// The request whose user is asked.
+    /// Request whose user was asked.
     pub(crate) asked: Option<ServerId>,
-    /// How they are forwarded.
+    /// Plan of the requests.
     pub(crate) plan: Plan<'static>,
-    /// What the proxy told of each, in order.
+    /// Notices of each request, in order.
     pub(crate) heard: BTreeMap<u64, Vec<String>>,
-    /// Branches that rang, and of which no end was heard.
+    /// Branches that rang and have no end yet.
     pub(crate) ringing: BTreeSet<u32>,
-    /// Made inside the proxy and its transactions so far.
+    /// Allocations inside the proxy and its transactions so far.
     pub(crate) allocations: u64,
 }
 
 pub(crate) const UDP: ListenerId = ListenerId(0);
 pub(crate) const TCP: ListenerId = ListenerId(1);
 pub(crate) const TLS: ListenerId = ListenerId(2);
-/// Of another network.
+/// Listener of another network.
 pub(crate) const INNER: ListenerId = ListenerId(3);
 pub(crate) const SIX: ListenerId = ListenerId(4);
 
@@ -138,30 +138,30 @@ pub(crate) fn by(listener: ListenerId, transport: Transport, address: &str) -> A
     Arrival { transport, listener, remote: address.parse().expect("an address"), flow }
 }
 
-/// A target by UDP.
+/// Returns a target by UDP.
 pub(crate) fn at(address: &str) -> Target {
     let address: SocketAddr = address.parse().expect("an address");
     Target::new(Transport::Udp, UDP, address)
 }
 
-/// One candidate at this address by UDP.
+/// Returns one candidate at this address by UDP.
 pub(crate) fn to(address: &str) -> Vec<Try> {
     vec![Try { at: vec![at(address)], q: 1000, ..Try::default() }]
 }
 
-/// A contact of a fork: its own Request-URI and address.
+/// Returns a contact of a fork: its own Request-URI and address.
 pub(crate) fn contact(address: &str, q: u16) -> Try {
     Try { uri: Some(format!("sip:bob@{address}")), at: vec![at(address)], q, ..Try::default() }
 }
 
-/// Text with line ends as they travel, an empty body where none is.
+/// Returns the text with line ends of the wire, and with an empty body if it has none.
 pub(crate) fn wire(text: &str) -> Vec<u8> {
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     let text = lines.join("\r\n");
     if text.contains("\r\n\r\n") { text.into() } else { format!("{}\r\n\r\n", text.trim_end()).into() }
 }
 
-/// A request of Alice's, from 10.1.1.1:5060, outside any dialog; `lines` are further header lines.
+/// Returns a request of Alice's, from 10.1.1.1:5060, outside of any dialog. `lines`: further header lines.
 pub(crate) fn alice(method: &str, uri: &str, lines: &str) -> String {
     format!(
         "{method} {uri} SIP/2.0\nVia: SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bKa{method}\nMax-Forwards: 70\n\
@@ -170,10 +170,10 @@ pub(crate) fn alice(method: &str, uri: &str, lines: &str) -> String {
     )
 }
 
-/// Seconds.
+/// Lifetime of marks in seconds.
 const DAY: u32 = 86_400;
 
-/// When a rig begins.
+/// Start time of a rig.
 pub(crate) const NOW: Now = Now { mono: 1_000_000, wall: 1_700_000_000_000 };
 
 pub(crate) const ALICE: &str = "10.1.1.1:5060";
@@ -192,12 +192,12 @@ impl Rig {
         Self::made(identity(), settings, b"secret", seed, DAY)
     }
 
-    /// What it writes into dialogs leads to their parties for so many seconds.
+    /// Creates a rig whose route tokens and seals are valid for this number of seconds.
     pub(crate) fn with_lifetime(seconds: u32) -> Self {
         Self::made(identity(), ProxySettings::default(), b"secret", 1, seconds)
     }
 
-    /// Another server, which listens there by UDP.
+    /// Creates another server, which listens there by UDP.
     pub(crate) fn of(sent_by: &[u8], secret: &[u8]) -> Self {
         let bound = std::str::from_utf8(sent_by).expect("text").parse().expect("an address");
         let listener = ListenerAddress { transport: Transport::Udp, bound, sent_by: sent_by.into(), network: 0 };
@@ -223,8 +223,8 @@ impl Rig {
         }
     }
 
-    /// A request comes in. It goes to `tries`, or without any where its Route or Request-URI says; a CANCEL
-    /// and an ACK go the way of theirs. Returns what was sent.
+    /// Receives a request, and forwards it to `tries`, or without any to the target of its Route or Request-URI; handles a CANCEL and an
+    /// ACK as a server does. Returns the sent messages.
     pub(crate) fn request(&mut self, text: &str, arrival: Arrival, tries: &[Try]) -> Vec<Sent> {
         self.request_bytes(&wire(text), arrival, tries)
     }
@@ -313,7 +313,7 @@ impl Rig {
         }
     }
 
-    /// What the router says of the Routes of a request, told to `look`.
+    /// Calls `look` with the router and this request.
     pub(crate) fn routing<T>(&self, text: &str, look: impl FnOnce(&Router, &Request<'_>) -> T) -> T {
         let bytes = wire(text);
         let mut index = Index::new();
@@ -322,7 +322,7 @@ impl Rig {
         look(self.proxy.router(), &Request::of(Message::new(&bytes, &index), &arrival, 0).expect("complete"))
     }
 
-    /// A response comes in. Returns what was sent.
+    /// Receives a response. Returns the sent messages.
     pub(crate) fn response(&mut self, text: &[u8], arrival: Arrival) -> Vec<Sent> {
         let mut index = Index::new();
         index.parse(text, &Limits::default()).expect("well-formed");
@@ -338,7 +338,7 @@ impl Rig {
         self.taken()
     }
 
-    /// The one that got this request answers it from there, with these lines besides (each `Name: value\n`).
+    /// Receives a response to this request from its target, with these further lines (each `Name: value\n`).
     pub(crate) fn answer(&mut self, request: &Sent, status: u16, lines: &str) -> Vec<Sent> {
         let text = respond(request, status, lines);
         let arrival = Arrival {
@@ -350,14 +350,14 @@ impl Rig {
         self.response(&text, arrival)
     }
 
-    /// What was sent with this message's token could not be sent.
+    /// Reports a failure to send this message.
     pub(crate) fn fail(&mut self, sent: &Sent) -> Vec<Sent> {
         self.tx.failed(self.now, sent.token, &mut self.out, &mut self.events);
         self.run_events();
         self.taken()
     }
 
-    /// Time passes, every timer at its moment. Returns what was sent, and when, in ms from now.
+    /// Lets time pass, and runs every timer at its moment. Returns the sent messages, with the milliseconds from now.
     pub(crate) fn pass(&mut self, ms: u64) -> Vec<(u64, Sent)> {
         let (from, end) = (self.now.mono, self.now.mono + ms);
         let mut sent = Vec::new();
@@ -376,7 +376,7 @@ impl Rig {
         }
     }
 
-    /// Everything moves to another shard of the same process.
+    /// Moves everything to another shard of the same process.
     pub(crate) fn moved(&mut self, seed: u8) {
         let mut new = Self::seeded(self.proxy.settings().clone(), seed);
         new.now = self.now;
@@ -387,14 +387,14 @@ impl Rig {
         *self = new;
     }
 
-    /// Lets all timers run out and looks whether anything is left.
+    /// Lets all timers run out, and asserts that no state is left.
     pub(crate) fn end(&mut self) {
         self.pass(400_000);
         let counts = self.tx.counts();
         let all = counts.servers + counts.clients + counts.kept_messages + counts.timers + counts.keys;
         assert_eq!((all, self.proxy.contexts(), self.proxy.unanswered()), (0, 0, 0), "{counts:?}");
         assert_eq!((self.tx.deadline(), self.proxy.deadline()), (None, None));
-        // One final response at most goes up as such, and the end is the last that is heard.
+        // At most one final response goes upstream, and the end is the last notice.
         for number in &self.forwarded {
             let heard = self.heard.get(number).map_or(&[][..], |heard| heard);
             let finals = heard.iter().filter(|what| what.starts_with("answered") || what.starts_with("exhausted"));
@@ -404,7 +404,7 @@ impl Rig {
         }
     }
 
-    /// Response contexts and transactions of another shard.
+    /// Takes response contexts and transactions of another shard.
     pub(crate) fn take_in(&mut self, contexts: Vec<ContextRecord>, transactions: Vec<TransactionRecord>) {
         let (contexts, transactions) = through_bytes((contexts, transactions));
         let moved = self.proxy.import(self.now, contexts);
@@ -413,7 +413,7 @@ impl Rig {
         self.proxy.settle(&moved, &ids);
     }
 
-    /// What was heard of the calls that moved here.
+    /// Takes over the notices of calls that moved here.
     pub(crate) fn take_over(&mut self, other: &mut Self) {
         self.next = self.next.max(other.next);
         self.forwarded.append(&mut other.forwarded);
@@ -421,14 +421,14 @@ impl Rig {
         self.ringing.append(&mut other.ringing);
     }
 
-    /// What the proxy has told since, with the response that it tells of.
+    /// Collects the new notices, and verifies the ranges of their responses.
     fn hear(&mut self) {
         let bytes = &self.out.bytes;
         let is_of = |status: u16, range: std::ops::Range<usize>| {
             assert!(bytes[range].starts_with(format!("SIP/2.0 {status} ").as_bytes()));
             status
         };
-        let place = |target: Option<Target>| target.map_or_else(|| "nobody".to_owned(), |t| t.address.to_string());
+        let place = |target: Option<Target>| target.map_or_else(|| "none".to_owned(), |t| t.address.to_string());
         for notice in self.proxy.notices().drain(..) {
             let what = match notice.event {
                 NoticeEvent::Rang { status, branch, bytes, .. } => {
@@ -496,7 +496,7 @@ fn parses(sent: &Sent) {
     assert!(message.has(Name::CallId) && message.has(Name::CSeq));
 }
 
-/// Text of a response to this request: its Record-Routes come back in what makes a dialog.
+/// Returns a response to this request, with its Record-Routes if it makes a dialog.
 pub(crate) fn respond(request: &Sent, status: u16, lines: &str) -> Vec<u8> {
     let mut index = Index::new();
     index.parse(request.text.as_bytes(), &Limits::default()).expect("well-formed");
@@ -514,13 +514,13 @@ pub(crate) fn respond(request: &Sent, status: u16, lines: &str) -> Vec<u8> {
     text
 }
 
-/// The one message of the list.
+/// Returns the only message of the list.
 pub(crate) fn only(mut sent: Vec<Sent>) -> Sent {
     assert_eq!(sent.len(), 1, "{sent:#?}");
     sent.remove(0)
 }
 
-/// Statuses and methods, in order.
+/// Returns statuses and methods, in order.
 pub(crate) fn words(sent: &[Sent]) -> Vec<String> {
     sent.iter().map(|s| if s.status() > 0 { s.status().to_string() } else { s.method().to_owned() }).collect()
 }
@@ -549,7 +549,7 @@ fn candidates_of<'a>(tries: &'a [Try], uris: &'a Uris<'a>) -> Vec<Candidate<'a>>
     tries.iter().zip(uris).map(candidate).collect()
 }
 
-/// What the user decides of a request that fails.
+/// Decision of the user about a failed request.
 pub(crate) enum Decision<'a> {
     More(&'a [Try]),
     Answer(u16),
@@ -558,7 +558,7 @@ pub(crate) enum Decision<'a> {
 }
 
 impl Rig {
-    /// The user decides, once it is asked.
+    /// Applies the decision of the user, once it was asked.
     pub(crate) fn decide(&mut self, decision: &Decision<'_>) -> Vec<Sent> {
         let server = self.asked.take().expect("it is asked");
         let mut round = Round { now: self.now, tx: &mut self.tx, out: &mut self.out };
@@ -574,7 +574,7 @@ impl Rig {
         self.taken()
     }
 
-    /// The user adds targets to the request that came as this transaction.
+    /// Adds targets of the user to the request of this transaction.
     pub(crate) fn add(&mut self, server: ServerId, tries: &[Try]) -> Vec<Sent> {
         let mut round = Round { now: self.now, tx: &mut self.tx, out: &mut self.out };
         let uris = uris_of(tries);

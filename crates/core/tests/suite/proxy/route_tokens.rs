@@ -1,11 +1,11 @@
-//! What our Record-Route and our seals open: a party of a call reaches the other party of that call by them, and nothing else.
+//! Route tokens and seals: by them a party of a call reaches the other party of that call, and nothing else.
 
 use super::rig::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use strowger_core::Transport;
 use strowger_core::proxy::ProxySettings;
 
-/// One end of a call: what it must write into a request to the other end.
+/// End of a call: its part of a request to the other end.
 #[derive(Clone, Debug)]
 pub(super) struct End {
     pub(super) uri: String,
@@ -15,13 +15,13 @@ pub(super) struct End {
 }
 
 impl End {
-    /// The caller's, by the response that it got.
+    /// Returns the caller's end, by the response that it got.
     pub(super) fn caller(response: &Sent) -> Self {
         let routes = response.all("Record-Route").iter().rev().map(ToString::to_string).collect();
         Self { uri: uri_of(response), routes, from: response.one("From").into(), to: response.one("To").into() }
     }
 
-    /// The callee's, by the request that it got and the tag with which it answers.
+    /// Returns the callee's end, by the request that it got and the tag of its answer.
     pub(super) fn called(invite: &Sent, tag: &str) -> Self {
         let routes = invite.all("Record-Route").iter().map(ToString::to_string).collect();
         let from = format!("{};tag={tag}", invite.one("To"));
@@ -52,19 +52,19 @@ pub(super) fn uri_of(message: &Sent) -> String {
     message.one("Contact").split(['<', '>']).nth(1).expect("a URI in angle brackets").to_owned()
 }
 
-/// Alice calls Bob, who answers: his end of the call, and hers.
+/// Makes a call from Alice to Bob, who answers. Returns his end and hers.
 fn call(rig: &mut Rig) -> (End, End) {
     let invite = only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &[contact(BOB, 1000)]));
     let ok = only(rig.answer(&invite, 200, "Contact: <sip:bob@10.2.2.2>\n"));
     (End::called(&invite, "at5060"), End::caller(&ok))
 }
 
-/// Whether the request is taken for one of a call that was let through.
+/// Tells whether the request is accepted as one of an admitted call.
 pub(super) fn passes(rig: &Rig, end: &End) -> bool {
     rig.routing(&end.text("BYE", ""), |router, request| router.route(rig.now, request).in_dialog)
 }
 
-/// Where it is sent.
+/// Returns the target and the Request-URI of the forwarded request.
 fn goes(rig: &mut Rig, end: &End) -> (String, String) {
     let sent = only(rig.request(&end.text("BYE", ""), udp("10.9.9.9:5060"), &[]));
     (sent.to(), sent.uri().to_owned())
@@ -77,7 +77,7 @@ fn each_party_reaches_the_other() {
     assert!(passes(&rig, &alice) && passes(&rig, &bob));
     assert_eq!(goes(&mut rig, &alice).0, BOB);
     assert_eq!(goes(&mut rig, &bob).0, ALICE);
-    // By any server with the same secret, on all routes of ours at once, with parameters that lead nowhere.
+    // By any server with the same secret, with all own routes at once, with parameters that lead nowhere.
     let other = Rig::seeded(ProxySettings::default(), 2);
     assert!(passes(&other, &alice) && passes(&other, &bob));
     assert!(passes(&rig, &alice.with(|end| end.routes.insert(0, "<sip:10.0.0.1;lr>".into()))));
@@ -92,7 +92,7 @@ fn a_route_token_opens_no_other_call_and_no_other_direction() {
     let (there, back) = (alice.routes[0].clone(), bob.routes[0].clone());
     let (start, token) = there.trim_end_matches('>').split_once(";d=").expect("a route token");
     let refused = [
-        // None, or none of ours.
+        // No token, or none of ours.
         alice.with(|end| end.routes.clear()),
         alice.with(|end| end.routes[0] = "<sip:10.0.0.1;lr>".into()),
         alice.with(|end| end.routes[0] = "<sip:10.0.0.1;lr;d>".into()),
@@ -101,7 +101,7 @@ fn a_route_token_opens_no_other_call_and_no_other_direction() {
         alice.with(|end| end.routes[0] = format!("{start};d={}>", &token[..token.len() - 1])),
         alice.with(|end| end.routes[0] = there.replace("10.0.0.1", "10.0.0.2")),
         alice.with(|end| end.routes[0] = format!("{start};d=x;d={token}>")),
-        // The one for the other direction, alone and before the right one.
+        // The token of the other direction, alone and before the right one.
         alice.with(|end| end.routes[0] = back.clone()),
         alice.with(|end| end.routes.insert(0, back.clone())),
         bob.with(|end| end.routes[0] = there.clone()),
@@ -160,7 +160,7 @@ fn a_route_token_ends() {
     assert!(!passes(&rig, &alice) && !passes(&rig, &bob));
 }
 
-/// RFC 4028: a call that goes on renews its targets, and with them what proves them.
+/// RFC 4028: an open call renews its targets, and with them their proofs.
 #[test]
 fn a_call_that_is_refreshed_goes_on() {
     let mut rig = Rig::with_lifetime(3_600);
@@ -178,7 +178,7 @@ fn a_call_that_is_refreshed_goes_on() {
     assert_eq!(goes(&mut rig, &bob), (ALICE.into(), "sip:alice@10.1.1.1:5060".into()));
 }
 
-/// A removal of an account and a restart of the server are judged by the time of the route token.
+/// The time of the route token decides about the removal of an account and a restart of the server.
 #[test]
 fn a_refresh_makes_no_route_token_younger() {
     let mut rig = Rig::with_lifetime(3_600);
@@ -207,7 +207,7 @@ fn a_target_that_is_renewed_is_reached() {
     let mut rig = Rig::new();
     for method in ["INVITE", "UPDATE", "SUBSCRIBE", "NOTIFY", "REFER"] {
         let (bob, alice) = call(&mut rig);
-        // The caller moves; who is called moves in the answer.
+        // The caller moves; the callee moves in the answer.
         let again =
             only(rig.request(&alice.text(method, "Contact: <sip:a2@203.0.113.7>\n"), udp("203.0.113.7:5060"), &[]));
         assert_eq!((again.to().as_str(), again.uri()), (BOB, "sip:bob@10.2.2.2"), "{method}");
@@ -217,21 +217,21 @@ fn a_target_that_is_renewed_is_reached() {
         assert_eq!(goes(&mut rig, &bob_2), ("203.0.113.7:5060".into(), "sip:a2@203.0.113.7".into()));
         for end in [&alice_2, &bob_2] {
             assert!(passes(&rig, end));
-            // Without the seal, with another place under it, with the seal of the other.
+            // Without the seal, with another target under it, with the seal of the other party.
             let plain = |uri: &str| uri.split(";x-strowger").next().expect("a part").to_owned();
             assert!(!passes(&rig, &end.with(|end| end.uri = plain(&end.uri))));
             assert!(!passes(&rig, &end.with(|end| end.uri = end.uri.replace("sip:", "sip:x"))));
             let other = if end.to == alice.to { &bob_2 } else { &alice_2 };
             assert!(!passes(&rig, &end.with(|end| end.uri = other.uri.clone())));
         }
-        // What makes no new target changes none.
+        // A method that makes no new target changes none.
         let info = only(rig.request(&alice.text("INFO", "Contact: <sip:a3@10.1.1.8>\n"), udp(ALICE), &[]));
         assert_eq!(info.one("Contact"), "<sip:a3@10.1.1.8>");
         rig.pass(600_000);
     }
 }
 
-/// A party behind a proxy that record-routes is reached by that proxy, and is itself meant.
+/// A party behind a proxy that record-routes is reached by that proxy, and is itself the target.
 #[test]
 fn behind_another_proxy_both_the_way_and_the_party_count() {
     let mut rig = Rig::new();
@@ -253,7 +253,7 @@ fn behind_another_proxy_both_the_way_and_the_party_count() {
         assert!(!passes(&rig, &end.with(|end| end.uri = "sip:+1900@gateway.example".into())));
         assert!(!passes(&rig, &end.with(|end| end.routes.truncate(1))));
         assert!(!passes(&rig, &end.with(|end| end.routes[1] = "<sip:10.6.6.7;lr>".into())));
-        // What stands behind the next proxy is that one's affair.
+        // Routes behind the next proxy are the affair of that proxy.
         assert!(passes(&rig, &end.with(|end| end.routes.push("<sip:10.3.3.3;lr>".into()))));
     }
     // A renewed target is proved here too, though it is not the next hop, and our seal goes no further.
@@ -265,18 +265,18 @@ fn behind_another_proxy_both_the_way_and_the_party_count() {
     assert_eq!(goes(&mut rig, &alice), ("10.6.6.6:5060".into(), "sip:b2@192.168.3.4".into()));
 }
 
-/// RFC 3261 section 16.6 step 6 on either side of us.
+/// RFC 3261 section 16.6 step 6 on either side of this server.
 #[test]
 fn strict_routers_count_as_others() {
     let mut rig = Rig::new();
     let invite = alice("INVITE", "sip:bob@example.org", "Record-Route: <sip:10.5.5.5>\n");
     let invite = only(rig.request(&invite, udp("10.5.5.5:5060"), &[contact(BOB, 1000)]));
     let ok = only(rig.answer(&invite, 200, "Contact: <sip:bob@10.2.2.2>\n"));
-    // To the strict router: it becomes the Request-URI, the party's Contact the last Route.
+    // To the strict router: it becomes the Request-URI, and the party's Contact the last Route.
     let bob = End::called(&invite, "at5060");
     assert!(passes(&rig, &bob));
     assert_eq!(goes(&mut rig, &bob), ("10.5.5.5:5060".into(), "sip:10.5.5.5".into()));
-    // From it: we stand in the Request-URI.
+    // From the strict router: our Record-Route is the Request-URI.
     let alice = End::caller(&ok);
     let own = alice.routes[1].trim_matches(['<', '>']).to_owned();
     let from_strict = |uri: &str| {
@@ -335,7 +335,7 @@ fn a_party_without_a_contact_is_not_reached_by_a_route_token() {
     assert!(!passes(&rig, &early));
 }
 
-/// A request that comes round by us bears two Record-Routes of ours; between them may stand another proxy's.
+/// A request that comes here twice has two own Record-Routes; that of another proxy may stand between them.
 #[test]
 fn a_call_that_passes_us_twice_goes_on() {
     for between in [false, true] {
@@ -369,10 +369,10 @@ fn a_seal_is_for_the_call_of_its_contact() {
     let ok = only(rig.answer(&invite, 200, "Contact: <sip:bob@192.168.8.8>\n"));
     let sealed = uri_of(&ok);
     let device = |rig: &Rig, text: &str| rig.routing(text, |router, request| router.route(rig.now, request).device);
-    // It is no Contact of the call of before: not by its route token, not by itself.
+    // It is no Contact of the first call: neither by its route token nor by itself.
     let copied = alice_end.with(|end| end.uri = sealed.clone());
     assert!(!passes(&rig, &copied) && device(&rig, &copied.text("BYE", "")).is_none());
-    // Outside of a dialog it says where its device is; whether the request may go there is not said.
+    // Outside of a dialog it proves the address of its device, but does not admit the request.
     let fresh = alice("INVITE", &sealed, "");
     assert_eq!(device(&rig, &fresh).map(|to| to.address.to_string()).as_deref(), Some("10.50.0.2:40002"));
     assert!(!rig.routing(&fresh, |router, request| router.route(NOW, request).in_dialog));
@@ -391,7 +391,7 @@ fn a_seal_is_for_the_call_of_its_contact() {
     assert!(device(&rig, &fresh).is_none());
 }
 
-/// A Route that names a listener of ours decides by which we send; no other text of a peer does.
+/// A Route that names an own listener selects it; no other text of a peer does.
 #[test]
 fn a_party_is_reached_by_a_listener_that_fits() {
     let mut rig = Rig::new();
@@ -401,7 +401,7 @@ fn a_party_is_reached_by_a_listener_that_fits() {
     let text = bob.text("BYE", "");
     let routing = rig.routing(&text, |router, request| router.route(NOW, request).device);
     assert_eq!(routing.map(|way| (way.listener, way.flow)), Some((TLS, came.flow)));
-    // Without a listener for its transport there is no way.
+    // Without a listener for its transport it is unreachable.
     let udp_only = Rig::of(b"10.0.0.1:5060", b"secret");
     assert!(udp_only.routing(&text, |router, request| router.route(NOW, request).device.is_none()));
 }

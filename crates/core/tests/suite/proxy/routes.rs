@@ -1,4 +1,4 @@
-//! Route and Record-Route: loose and strict routers, several values, ours and others' (sections 16.4 and 16.6).
+//! Route and Record-Route: loose and strict routers, several values, own ones and others (sections 16.4 and 16.6).
 
 use super::rig::*;
 use strowger_core::{Target, Transport};
@@ -30,16 +30,16 @@ fn our_own_route_goes_whichever_way_it_is_written() {
         assert_eq!((sent.to().as_str(), sent.uri()), ("10.8.8.8:5060", "sip:bob@10.2.2.2"), "{routes}");
         assert_eq!(sent.all("Route"), ["<sip:10.8.8.8;lr>"], "{routes}");
     }
-    // What stands behind it on its line stays as it is.
+    // Values after it on its line stay unchanged.
     let sent = routed("sip:bob@10.2.2.2", "Route: <sip:10.0.0.1;lr>, <sip:10.8.8.8;lr>  ,<sip:p2;lr>;q=\"x,y\"\n");
     assert_eq!(sent.all("Route"), ["<sip:10.8.8.8;lr>  ,<sip:p2;lr>;q=\"x,y\""]);
-    // Without more of them, the Request-URI says where.
+    // Without further Routes, the Request-URI is the target.
     let sent = routed("sip:bob@10.2.2.2", "Route: <sip:10.0.0.1;lr>\n");
     assert_eq!((sent.to().as_str(), sent.all("Route").len()), (BOB, 0));
 }
 
 #[test]
-fn what_is_not_ours_is_not_taken_for_it() {
+fn foreign_routes_are_not_taken_for_own_ones() {
     for route in ["<sip:10.0.0.1:5070;lr>", "<sip:10.0.0.2;lr>", "<sip:user@10.9.9.9;lr>"] {
         let routes = format!("Route: {route}\n");
         let own = Rig::new().routing(&alice("INVITE", "sip:bob@10.2.2.2", &routes), |p, r| p.route(NOW, r).own_route);
@@ -49,7 +49,7 @@ fn what_is_not_ours_is_not_taken_for_it() {
 
 #[test]
 fn a_strict_router_before_us_is_undone() {
-    // Section 16.4: our Record-Route stands in the Request-URI, the real one is the last Route.
+    // Section 16.4: our Record-Route is in the Request-URI, and the real one is the last Route.
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
     let own = sent.one("Record-Route").trim_matches(['<', '>']).to_owned();
@@ -69,7 +69,7 @@ fn a_strict_router_before_us_is_undone() {
     let text = bye(&own, "Route: <sip:10.8.8.8;lr>\nRoute: <sip:bob@10.2.2.2>\n").replace("bKaBYE", "bK3");
     let out = only(rig.request(&text, udp(ALICE), &[]));
     assert_eq!((out.uri(), out.all("Route")), ("sip:bob@10.2.2.2", vec!["<sip:10.8.8.8;lr>"]));
-    // It is the route token of the Request-URI that counts.
+    // The route token of the Request-URI counts.
     let text = bye(&answered, "Route: <sip:bob@10.2.2.2>\n");
     assert!(rig.routing(&text, |router, request| router.route(NOW, request).in_dialog));
     let text = bye(&answered, "Route: <sip:bob@10.2.2.9>\n");
@@ -78,9 +78,9 @@ fn a_strict_router_before_us_is_undone() {
     assert!(!rig.routing(&text, |router, request| router.route(NOW, request).in_dialog), "it leads to the caller");
 }
 
-/// Of thousands the first alone is computed.
+/// Only the first of several tokens is verified, since there may be thousands.
 #[test]
-fn of_several_marks_the_first_decides() {
+fn the_first_of_several_route_tokens_decides() {
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
     let ok = only(rig.answer(&sent, 200, "Contact: <sip:bob@10.2.2.2>\n"));
@@ -116,14 +116,14 @@ fn two_of_ours_lead_from_one_side_to_the_other() {
     let ok = only(rig.answer(&invite, 200, "Contact: <sip:bob@192.168.0.9>\n"));
     let recorded = ok.all("Record-Route");
     assert_eq!(recorded.len(), 2);
-    // The caller's route set is the list turned round (section 12.1.2).
+    // The caller's route set is the reversed list (section 12.1.2).
     let routes = format!("Route: {}, {}\n", recorded[1], recorded[0]);
     let bye = alice("BYE", "sip:bob@192.168.0.9", &routes)
         .replace("<sip:bob@example.org>", "<sip:bob@example.org>;tag=at5060");
     let out = only(rig.request(&bye, udp(ALICE), &[]));
     assert_eq!((out.target.listener, out.to().as_str()), (INNER, "192.168.0.9:5060"));
     assert!(out.all("Route").is_empty() && out.one("Via").contains("192.168.0.1:5060"));
-    // And the callee's as it stands (section 12.1.1).
+    // The callee's is the list in its order (section 12.1.1).
     let bye = format!(
         "BYE sip:alice@10.1.1.1:5060 SIP/2.0\nVia: SIP/2.0/UDP 192.168.0.9:5060;branch=z9hG4bKb\nMax-Forwards: 70\n\
          Route: {}\nRoute: {}\nFrom: <sip:bob@example.org>;tag=at5060\nTo: <sip:alice@example.org>;tag=alice\n\
@@ -136,7 +136,7 @@ fn two_of_ours_lead_from_one_side_to_the_other() {
 }
 
 #[test]
-fn where_a_uri_leads() {
+fn next_hops_of_uris() {
     let rig = Rig::new();
     let lead = |uri: &str| {
         rig.routing(&alice("OPTIONS", uri, ""), |router, request| match router.next_hop(&request.uri, UDP) {
@@ -175,12 +175,12 @@ fn a_route_that_cannot_be_read_is_malformed() {
 
 #[test]
 fn an_maddr_that_names_us_has_done_its_work() {
-    // Section 16.4: it, the port and the transport that led here are taken off.
+    // Section 16.4: it is removed, with the port and the transport that led here.
     let sent = routed("sip:bob@10.2.2.2:5060;maddr=10.0.0.1;x=y;transport=udp", "");
     assert_eq!((sent.uri(), sent.to().as_str()), ("sip:bob@10.2.2.2;x=y", BOB));
     let sent = routed("sip:bob:pw@10.2.2.2;maddr=example.org", "Route: <sip:10.8.8.8>\n");
     assert_eq!((sent.uri(), sent.all("Route")), ("sip:10.8.8.8", vec!["<sip:bob:pw@10.2.2.2>"]));
-    // Another's stays.
+    // The `maddr` of another host stays.
     let sent = routed("sip:bob@10.2.2.2;maddr=10.6.6.6", "");
     assert_eq!((sent.uri(), sent.to().as_str()), ("sip:bob@10.2.2.2;maddr=10.6.6.6", "10.6.6.6:5060"));
 }

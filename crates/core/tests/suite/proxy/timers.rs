@@ -1,4 +1,4 @@
-//! What time does: retransmissions, time-outs, Timer C (sections 16.6 step 11, 16.8, 17).
+//! Timers of a proxy: retransmissions, time-outs, Timer C (sections 16.6 step 11, 16.8, 17).
 
 use super::rig::*;
 use strowger_core::Transport;
@@ -41,7 +41,7 @@ fn no_408_answers_a_request_that_is_no_invite() {
     assert!(all.iter().all(|(_, s)| s.to() == BOB || s.status() == 100), "{all:#?}");
     assert_eq!((rig.tx.counts().servers, rig.proxy.contexts()), (0, 0));
     rig.end();
-    // Nor one that an element further on made.
+    // A 408 of a later element is dropped too.
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("MESSAGE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
     assert!(rig.answer(&sent, 408, "").is_empty());
@@ -67,7 +67,7 @@ fn timer_c_cancels_what_rings_for_ever() {
     let (at, cancel) = rig.pass(10_000).remove(0);
     assert_eq!((cancel.method(), cancel.branch()), ("CANCEL", sent.branch()));
     assert!(at > 1_000, "later than three minutes");
-    // The caller ended nothing.
+    // The caller has cancelled nothing.
     assert_eq!(words(&rig.answer(&sent, 487, "")), ["ACK", "408"]);
     rig.end();
 }
@@ -100,7 +100,7 @@ fn each_group_of_contacts_has_a_timer_c_of_its_own() {
         rig.answer(cancel, 200, "");
         let next = rig.answer(&ringing, 487, "");
         ringing = next.into_iter().find(|s| s.method() == "INVITE").unwrap_or_else(|| panic!("the {n}th did not ring"));
-        // It rings without a word but 100.
+        // It rings with nothing but a 100.
         rig.answer(&ringing, 100, "");
     }
     rig.answer(&ringing, 200, "Contact: <sip:b@10.2.2.11>\n");
@@ -116,7 +116,7 @@ fn each_branch_has_a_timer_c_of_its_own_to_the_millisecond() {
         let sent = rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &contacts);
         rig.answer(&sent[0], 180, "");
         rig.answer(&sent[1], 180, "");
-        // What one of them says keeps that one alone ringing.
+        // A response of one of them restarts its own timer only.
         assert!(rig.pass(100_000).is_empty());
         rig.answer(&sent[0], 183, "");
         let (at, cancel) = rig.pass(81_000).remove(0);
@@ -159,7 +159,7 @@ fn a_group_of_contacts_rings_as_long_as_it_is_given() {
         rig.answer(&cancel, 200, "");
         let second = rig.answer(&first, 487, "").pop().expect("the next one rings");
         assert_eq!((second.method(), second.to()), ("INVITE", "10.2.2.2:5060".into()));
-        // That one says nothing at all, and cannot be cancelled.
+        // This one gives no response, and cannot be cancelled.
         let then = rig.pass(fork_timeout + 5_000);
         let (at, third) = then.iter().find(|(_, s)| s.to() == "10.2.2.3:5060").expect("the last one rings");
         assert!(third.method() == "INVITE" && in_time.contains(at), "begun {begun}: {at}");

@@ -1,11 +1,11 @@
-//! The usage of a dialog (RFC 5057) that our route tokens and seals state, and their renewal.
+//! Usage of a dialog (RFC 5057) as stated by our route tokens and seals, and its renewal.
 
 use super::rig::*;
 use super::route_tokens::{End, passes, uri_of};
 use strowger_core::proxy::Plan;
 use strowger_core::routing::Usage;
 
-/// The usage that a request of this end proves; none: it proves no dialog.
+/// Returns the usage that a request of this end proves; none if it proves no dialog.
 fn usage(rig: &Rig, end: &End) -> Option<Usage> {
     rig.routing(&end.text("INFO", ""), |router, request| {
         let routing = router.route(rig.now, request);
@@ -39,7 +39,7 @@ fn a_route_token_states_the_usage_of_its_dialog() {
     }
 }
 
-/// A seal proves a dialog alone where no Route is left: with the usage of the dialog that it was written in.
+/// Without a Route, a seal alone proves a dialog: with the usage of the dialog that it was written in.
 #[test]
 fn a_seal_states_the_usage_of_its_dialog() {
     for (method, of_dialog) in [("INVITE", Usage::Call), ("SUBSCRIBE", Usage::Subscription)] {
@@ -56,12 +56,12 @@ fn a_seal_states_the_usage_of_its_dialog() {
     }
 }
 
-/// RFC 6665 section 4.3: a proxy that stays on the way record-routes the initial SUBSCRIBE and all NOTIFY requests.
+/// RFC 6665 section 4.3: a proxy that stays on the route record-routes the initial SUBSCRIBE and all NOTIFY requests.
 #[test]
 fn each_notify_is_record_routed() {
     let mut rig = Rig::new();
     let (_, bob, alice_end) = dialog(&mut rig, "SUBSCRIBE", 202);
-    // The subscriber may take the dialog from the NOTIFY, which comes before the answer or from a second notifier.
+    // The subscriber may learn the dialog from the NOTIFY, which arrives before the answer or comes from a second notifier.
     let own = "Contact: <sip:bob@10.2.2.2>\n";
     let notify = only(rig.request(&bob.text("NOTIFY", own), udp(BOB), &[]));
     assert_eq!(notify.to(), ALICE);
@@ -79,7 +79,7 @@ fn each_notify_is_record_routed() {
     assert_eq!(notify.all("Record-Route").len(), 0);
 }
 
-/// An INVITE that is not let through as one of its dialog makes one.
+/// An INVITE that is not admitted as one of its dialog makes a new one.
 #[test]
 fn an_invite_outside_of_its_dialog_is_record_routed() {
     for (outside, count) in [(false, 0), (true, 1)] {
@@ -94,14 +94,14 @@ fn an_invite_outside_of_its_dialog_is_record_routed() {
             assert_eq!(usage(&rig, &End::caller(&ok)), Some(Usage::Call));
         }
     }
-    // A To tag that a peer has made up.
+    // A To tag invented by a peer.
     let mut rig = Rig::new();
     let text = alice("INVITE", "sip:bob@example.org", "").replace("To: <sip:bob@example.org>", "To: <sip:b@h>;tag=x");
     let invite = only(rig.request(&text, udp(ALICE), &[contact(BOB, 1000)]));
     assert_eq!(invite.all("Record-Route").len(), 1, "{}", invite.text);
 }
 
-/// A session refresh (RFC 4028) renews the targets of a call, also where another proxy stands between this server and a party.
+/// A session refresh (RFC 4028) renews the targets of a call, also with another proxy between this server and a party.
 #[test]
 fn a_call_behind_another_proxy_that_is_refreshed_goes_on() {
     const EDGE: &str = "10.5.5.5:5060";
@@ -122,7 +122,7 @@ fn a_call_behind_another_proxy_that_is_refreshed_goes_on() {
         let ok = only(rig.answer(&update, 200, "Contact: <sip:bob@10.2.2.2>\n"));
         alice_end.uri = uri_of(&ok);
         assert!(passes(&rig, &bob) && passes(&rig, &alice_end), "{n}");
-        // The route token is for the way by that proxy, the seal for this Contact.
+        // The route token is for the route by that proxy, the seal for this Contact.
         assert!(!passes(&rig, &bob.with(|end| end.routes[1] = "<sip:10.5.5.6;lr>".into())));
         assert!(!passes(&rig, &bob.with(|end| drop(end.routes.remove(0)))), "no route token");
         let unsealed = bob.with(|end| end.uri = "sip:alice@10.1.1.1:5060".into());

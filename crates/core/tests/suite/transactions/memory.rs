@@ -1,4 +1,4 @@
-//! What the table keeps of messages, and what it charges to their sources.
+//! Memory of the transaction table: kept messages, and charges of their sources.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn padded(message: &str, bytes: usize) -> String {
     message.replace("Content-Length", &format!("X: {}\r\nContent-Length", "x".repeat(bytes)))
 }
 
-/// Of a request that is larger than what may be kept, what its end needs.
+/// A request above the bound is kept in part: the parts that its end needs.
 #[test]
 fn a_request_too_large_to_be_kept_is_sent_once_and_can_be_cancelled_and_acknowledged() {
     for transport in [Transport::Udp, Transport::Tcp] {
@@ -80,7 +80,7 @@ fn a_response_too_large_to_be_kept_is_sent_once() {
     world.assert_empty();
 }
 
-/// Nothing of it could be acknowledged either: it has no more to say than that it is under way.
+/// Its ACK needs From, which alone is above the bound: nothing is kept, and a failure is not acknowledged.
 #[test]
 fn nothing_is_kept_of_a_request_whose_end_needs_too_much() {
     let mut world = World::new();
@@ -95,7 +95,7 @@ fn nothing_is_kept_of_a_request_whose_end_needs_too_much() {
     world.assert_empty();
 }
 
-/// The four transactions of a relayed call that just ended: both INVITEs accepted, the BYE's 200 kept.
+/// Four transactions of a relayed call that just ended: both INVITEs accepted, the 200 of the BYE kept.
 #[test]
 fn a_call_just_ended_takes_little_and_all_of_it_goes() {
     const CALLS: u64 = 20_000;
@@ -122,7 +122,7 @@ fn a_call_just_ended_takes_little_and_all_of_it_goes() {
     assert_eq!((counts.servers, counts.clients, world.table.memory()), (0, 0, 0));
 }
 
-/// A response with so many bytes of body.
+/// Returns a response with this number of bytes in its body.
 fn long(start: &str, branch: &str, cseq: &str, bytes: usize) -> String {
     format!("{}{}", message(start, branch, cseq), "x".repeat(bytes))
 }
@@ -145,7 +145,7 @@ fn long_responses_are_kept_while_their_source_has_room_and_sent_all_the_same() {
             let counts = world.table.counts();
             assert_eq!((counts.kept_messages, counts.abridged), (2, 2), "{status} to {cseq}");
             assert!((BEYOND..20_000).contains(&counts.charged_bytes), "{}", counts.charged_bytes);
-            // What is kept answers a request that comes again.
+            // A kept response answers a repeated request.
             let again: Vec<usize> = requests
                 .iter()
                 .map(|request| {
@@ -154,7 +154,7 @@ fn long_responses_are_kept_while_their_source_has_room_and_sent_all_the_same() {
                 })
                 .collect();
             assert_eq!(again, [1, 1, 0, 0], "{status} to {cseq}");
-            // A final one takes the place of a provisional one, and its room.
+            // A final response replaces a provisional one and frees its room.
             for (n, id) in ids.iter().enumerate().filter(|_| status.contains(" 183 ")) {
                 world.respond(*id, &message("SIP/2.0 486 Busy", &format!("z9hG4bK{n}"), cseq));
             }
@@ -181,7 +181,7 @@ fn all_sources_together_have_a_bound() {
     world.new_request(&message(INVITE, "z9hG4bK2", "1 INVITE"), Transport::Udp);
 }
 
-/// The transaction of the server that it was forwarded for is over, and keeps nothing any more.
+/// The server transaction that it was forwarded for is over, so nothing can be charged to it.
 #[test]
 fn a_long_ack_is_sent_and_not_kept() {
     for (bytes, again) in [(10, 1), (5_000, 0)] {
@@ -199,7 +199,7 @@ fn a_long_ack_is_sent_and_not_kept() {
 }
 
 #[test]
-fn what_a_source_is_charged_for_moves_with_the_transaction() {
+fn charges_move_with_their_transaction() {
     let (mut world, mut other) = (World::new(), World::new());
     let id = world.new_request(&message(INVITE, "z9hG4bK1", "1 INVITE"), Transport::Udp);
     world.table.bill(id, 700);
@@ -217,7 +217,7 @@ fn a_doubted_source_is_sent_again_no_more_than_it_earned() {
     let id = world.new_request(&invite, Transport::Udp);
     world.table.doubt(id, 3 * busy.len() + 10);
     world.table.doubt(id, usize::MAX);
-    // What the callee says passes, and takes nothing from what the final response may have.
+    // Responses of the callee pass, and take nothing from the allowance of the final response.
     for _ in 0..5 {
         assert!(world.respond(id, &message("SIP/2.0 180 Ringing", "z9hG4bK1", "1 INVITE")));
     }
@@ -225,7 +225,7 @@ fn a_doubted_source_is_sent_again_no_more_than_it_earned() {
     world.respond(id, &busy);
     assert_eq!(world.sent().len(), 1);
     assert_eq!(times(&world.pass(20_000), &busy), [500, 1_500]);
-    // A copy of the request has earned three times its length.
+    // A copy of the request earns three times its length.
     assert_eq!(world.request(&invite, Transport::Udp), Incoming::Absorbed);
     assert_eq!(world.sent().len(), 1);
     let more = (3 * invite.len() + 10) / busy.len() - 1;

@@ -1,4 +1,4 @@
-//! Transactions driven from outside: what goes out when, what is reported, what is left.
+//! Transactions driven from outside: sent messages and their times, events, remaining state.
 
 mod memory;
 
@@ -29,7 +29,7 @@ impl World {
         Self { now: Now { mono: 1_000, wall: 0 }, table, out: Outbox::new(), events: Vec::new() }
     }
 
-    /// What was sent since the last call.
+    /// Returns the messages sent since the last call.
     fn sent(&mut self) -> Vec<String> {
         let text = |range: Range<usize>| String::from_utf8(self.out.bytes[range].to_vec()).unwrap();
         let sent = self.out.sends().iter().map(|send| text(send.range())).collect();
@@ -82,7 +82,7 @@ impl World {
         self.table.response(self.now, &message, &mut self.out)
     }
 
-    /// Lets time pass from deadline to deadline; gives when (ms from here) and what was sent.
+    /// Lets time pass from deadline to deadline. Returns the sent messages, with the milliseconds from now.
     fn pass(&mut self, ms: u64) -> Vec<(u64, String)> {
         let (start, until) = (self.now.mono, self.now.mono + ms);
         let mut all = Vec::new();
@@ -114,7 +114,7 @@ fn message(start: &str, branch: &str, cseq: &str) -> String {
     )
 }
 
-/// A transaction user of this number.
+/// Returns a transaction user with this number.
 const fn tu(number: u32) -> TransactionUser {
     TransactionUser::new(Role::UserAgent, Id { slot: number, generation: 1 })
 }
@@ -362,7 +362,7 @@ fn an_unreachable_request_is_reported_if_it_is_quoted_and_unanswered() {
             let World { now, table, out, events } = &mut world;
             table.unreachable(*now, to, quoted, out, events)
         };
-        // Another address, another branch or method, too little of it, a response.
+        // Another address, another branch or method, a truncated quote, a response.
         assert!(!hear("127.0.0.1:5071".parse().unwrap(), quoted) && !hear("127.0.0.2:5070".parse().unwrap(), quoted));
         for other in [
             message(start, "z9hG4bK2", cseq).into_bytes(),
@@ -425,7 +425,7 @@ fn a_request_whose_connection_ends_goes_once_more_by_another_and_then_fails() {
     }
 }
 
-/// A phone behind its own connection takes no other.
+/// A phone behind its own connection accepts no other.
 #[test]
 fn a_request_over_a_flow_fails_with_it() {
     let mut world = World::new();
@@ -507,7 +507,7 @@ fn the_reserve_is_bounded_and_each_call_has_its_share() {
     assert_eq!(admitted.len(), 16);
     let counts = world.table.counts();
     assert_eq!((counts.reserved, counts.refused), (16, 20 + 1 + 40 - 16));
-    // A transaction that ends gives its place back.
+    // A transaction that ends frees its place.
     world.table.abandon(world.now, admitted[0]);
     world.pass(1_000);
     assert!(admit(&mut world, 90, "UPDATE", 200).is_some());
@@ -554,7 +554,7 @@ fn transactions_move_to_another_table_and_go_on() {
     assert_eq!((new.table.user(server), new.table.client_user(client)), (tu(6), tu(43)));
     assert_eq!(new.request(&bye, Transport::Udp), Incoming::Absorbed);
     assert_eq!(new.sent(), [ok]);
-    // The third copy comes 1,500 ms after the first: 900 from here.
+    // The third copy is due 1,500 ms after the first: 900 from now.
     assert_eq!(times(&new.pass(1_000), &invite), [900]);
     new.pass(32_000);
     let want = [
@@ -566,7 +566,7 @@ fn transactions_move_to_another_table_and_go_on() {
     new.assert_empty();
 }
 
-/// A request that waits is forgotten where its call moves, and starts again there.
+/// A waiting request is forgotten when its call moves, and starts again there.
 #[test]
 fn a_request_that_was_forgotten_is_new_when_it_comes_again_here_and_where_its_call_moves() {
     let (mut old, mut new) = (World::new(), World::new());

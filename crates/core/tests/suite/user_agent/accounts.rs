@@ -37,12 +37,12 @@ fn a_challenge_is_answered() {
     assert!(ack.starts_with("ACK sip:bob@127.0.0.9 SIP/2.0"));
     assert_eq!(line(&ack, "Proxy-Authorization"), line(&again, "Proxy-Authorization"));
     assert_eq!(line(&ack, "CSeq"), "CSeq: 2 ACK");
-    // The BYE answers the same challenge unasked, with the next nonce count.
+    // The BYE has credentials for the same challenge in advance, with the next nonce count.
     net.with(0, |agent, round| agent.hang_up(round, call));
     let bye = net.sent.last().unwrap().clone();
     assert!(bye.starts_with("BYE") && bye.contains("nc=00000002"), "{bye}");
     assert_eq!(line(&bye, "CSeq"), "CSeq: 3 BYE");
-    // The nonce has become old: one more try, with the new one.
+    // The nonce is stale: one more attempt, with the new one.
     net.inject(
         0,
         &respond(&bye, "407 Proxy Authentication Required", &ask("two").replace("algorithm", "stale=true, algorithm")),
@@ -101,7 +101,7 @@ fn a_registration_is_kept_up_and_taken_back() {
     assert_eq!(net.sent.len(), 3);
     net.run(200);
     assert!(net.sent[3].contains("CSeq: 4 REGISTER") && net.sent[3].contains("nc=00000003"), "{}", net.sent[3]);
-    // Taken back while a refresh is under way: one after the other.
+    // Removed during a refresh: one request after the other.
     net.with(0, |agent, round| agent.unregister(round, key));
     assert_eq!(net.sent.len(), 4);
     net.inject(0, &respond(&net.sent[3].clone(), "200 OK", ok));

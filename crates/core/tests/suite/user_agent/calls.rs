@@ -56,7 +56,7 @@ fn a_call_is_cancelled() {
     net.is_clean();
 }
 
-/// Section 9.1: no CANCEL before a provisional response; and one that crosses a 2xx ends in BYE.
+/// Section 9.1: no CANCEL before a provisional response; one that crosses a 2xx ends in a BYE.
 #[test]
 fn a_cancel_too_late_becomes_a_bye() {
     let mut net = Net::two();
@@ -103,7 +103,7 @@ fn a_call_without_an_answer_fails() {
     net.is_clean();
 }
 
-/// RFC 3665 section 3.8 has the two forms; here the offer stands in the 2xx.
+/// RFC 3665 section 3.8 has the two forms; here the 2xx has the offer.
 #[test]
 fn the_callee_offers() {
     let mut net = Net::two();
@@ -123,7 +123,7 @@ fn the_callee_offers() {
     net.is_clean();
 }
 
-/// Section 13.2.2.4: the second 2xx of a fork is acknowledged and its dialog ended.
+/// Section 13.2.2.4: the second 2xx of a fork is acknowledged, and its dialog is ended.
 #[test]
 fn a_fork_that_lost_is_ended() {
     let mut net = Net::new([quiet()]);
@@ -146,7 +146,7 @@ fn a_fork_that_lost_is_ended() {
     let bye = net.sent[1].clone();
     net.inject(0, &respond(&bye, "200 OK", ""));
     assert_eq!(net.phones[0].endpoint.agent.calls(), 1, "the first dialog goes on");
-    assert!(net.phones[0].heard.iter().all(|h| !matches!(h.event, Event::Ended { .. })), "nobody hears of the other");
+    assert!(net.phones[0].heard.iter().all(|h| !matches!(h.event, Event::Ended { .. })), "no event for the other");
     net.with(0, |agent, round| agent.hang_up(round, call));
     net.run(40_000);
     assert_eq!(net.last(0).event, Event::Ended { call, by: Ending::Local });

@@ -1,4 +1,4 @@
-//! Any weather, and messages that no sane peer sends.
+//! Lossy networks, and messages that no sane peer sends.
 
 use super::rig::*;
 
@@ -7,7 +7,7 @@ use strowger_core::user_agent::{CallKey, Event, Reliability, UserAgentSettings};
 use strowger_core::{Arrival, ListenerId, Transport};
 use strowger_message::Method;
 
-/// Names the seed of a run that fails: `STROWGER_SEED` replays it.
+/// Prints the seed of a failed run: `STROWGER_SEED` replays it.
 struct Named(u16);
 
 impl Drop for Named {
@@ -18,7 +18,7 @@ impl Drop for Named {
     }
 }
 
-/// In bad weather, with any steps of both ends: every call ends for both, once, and nothing is left.
+/// With loss, duplication and delay, and random steps of both ends: every call ends once for each end, and no state is left.
 #[test]
 fn every_call_ends_in_any_weather() {
     let seeds = std::env::var("STROWGER_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(300u16);
@@ -33,11 +33,11 @@ fn every_call_ends_in_any_weather() {
         let mut net = Net::new([quiet(), UserAgentSettings { reliability, trying, ..quiet() }]);
         net.weather = Some(Entropy::new(key).derive(b"weather"));
         let caller = net.call(if random.u64().is_multiple_of(4) { b"" } else { OFFER });
-        // How much of what each phone heard its owner has acted on.
+        // Number of events of each phone that its owner has handled.
         let mut taken = [0, 0];
         for step in 0..30 {
             net.run(random.u64() % 1_000);
-            // Owners that answer what they are asked, most of the time.
+            // Owners answer most of their events.
             #[expect(clippy::needless_range_loop, reason = "both ends are named by their number")]
             for n in 0..2 {
                 let heard: Vec<Heard> = net.phones[n].heard.iter().skip(taken[n]).cloned().collect();
@@ -81,7 +81,7 @@ fn every_call_ends_in_any_weather() {
             }
         }
         net.with(0, |a, round| a.hang_up(round, caller));
-        // The callee may hold a call whose caller went away without a trace; it hangs up as well.
+        // The callee may have a call whose caller disappeared; it hangs up as well.
         net.run(40_000);
         let open: Vec<CallKey> = net.phones[1]
             .heard
@@ -112,7 +112,7 @@ fn every_call_ends_in_any_weather() {
     }
 }
 
-/// With any input nothing panics and nothing stays.
+/// With any input nothing panics and no state is left.
 #[test]
 fn mutated_messages_do_no_harm() {
     let mut net = Net::new([quiet(), UserAgentSettings { reliability: Reliability::Supported, ..quiet() }]);

@@ -1,4 +1,4 @@
-//! What the owner of a user agent sees of messages, and what it puts into them.
+//! Content of messages: as the owner of a user agent sees it, and as it adds it.
 
 use super::rig::*;
 use strowger_core::user_agent::{Content, Event, UserAgentSettings};
@@ -20,7 +20,7 @@ fn each_event_has_its_message_and_where_it_came_from() {
     assert!(net.phones[0].heard.iter().all(|heard| heard.from == Some(address(1))));
     let invite = &net.phones[1].heard[0];
     assert!(invite.message.ends_with(std::str::from_utf8(OFFER).unwrap()), "whole, with its body");
-    // What no message brought has none.
+    // An event without a message has none.
     net.lose = Box::new(|line| line.ends_with("BYE"));
     net.with(0, |agent, round| agent.hang_up(round, caller));
     net.run(40_000);

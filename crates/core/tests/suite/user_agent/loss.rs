@@ -1,4 +1,4 @@
-//! What is lost is made good (sections 13.2.2.4, 13.3.1.4 and 17).
+//! Recovery from lost messages (sections 13.2.2.4, 13.3.1.4 and 17).
 
 use super::rig::*;
 
@@ -45,7 +45,7 @@ fn a_2xx_without_any_ack_ends_in_a_bye() {
     net.is_clean();
 }
 
-/// Section 15: the callee may hang up before the ACK is there, but the BYE waits for it.
+/// Section 15: the callee may hang up before the ACK, but the BYE waits for it.
 #[test]
 fn a_callee_waits_for_the_ack_before_its_bye() {
     let mut net = Net::two();

@@ -1,4 +1,4 @@
-//! User agents against each other: the flows of RFC 3665 and what RFC 3261 asks of both ends, one file for each behaviour.
+//! User agents against each other: the flows of RFC 3665, and the duties of both ends by RFC 3261; one file for each behaviour.
 
 mod accounts;
 mod calls;

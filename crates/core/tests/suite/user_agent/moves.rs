@@ -1,4 +1,4 @@
-//! Calls that move to another shard while they are under way.
+//! Moves of open calls to another shard.
 
 use super::rig::*;
 use crate::written::file::recorded;
@@ -37,7 +37,7 @@ fn a_2xx_that_waits_for_its_ack() {
     net.run(600);
     net.log.clear();
     let callee = net.moves(1, 1).call(callee).expect("it moved");
-    // It is sent again as if nothing had happened: one second after the one before it.
+    // It is repeated as without a move: one second after the copy before.
     net.run(800);
     assert_eq!(words(&net), [""; 0]);
     net.run(200);
@@ -143,7 +143,7 @@ fn a_registration_is_refreshed_by_the_other_shard() {
 }
 
 #[test]
-fn what_waits_for_its_owner_moves_too() {
+fn open_requests_move_too() {
     let mut net = Net::new([quiet(), UserAgentSettings { other_methods: true, ..quiet() }]);
     let (caller, callee) = net.up();
     let refer = strowger_message::Method::Refer;
@@ -194,7 +194,7 @@ fn call_ids_fall_into_buckets_of_the_shard() {
     let invites = |net: &Net| net.sent.iter().filter(|text| text.starts_with("INVITE")).map(of).collect::<Vec<_>>();
     let first = invites(&net);
     assert!(first.len() == 50 && first.iter().all(|&bucket| some.contains(bucket)), "{first:?}");
-    // What moves elsewhere is no longer made here, and what comes is.
+    // Buckets that moved away get no new Call-IDs, and added ones do.
     net.phones[0].endpoint.export(net.now, some);
     net.phones[0].endpoint.import(net.now, record);
     net.phones[0].endpoint.export(net.now, BucketSet::of(|bucket| bucket % 16 == 3 && bucket < 128));
@@ -205,7 +205,7 @@ fn call_ids_fall_into_buckets_of_the_shard() {
     assert!(then.len() == 50 && then.iter().all(|&bucket| some.contains(bucket) && bucket >= 128), "{then:?}");
 }
 
-/// What a phone has: a call that is up through a proxy, a REFER in it that waits for its owner, an INVITE that rings, a registration.
+/// Returns a phone with a call through a proxy, a REFER in it that waits for its owner, a ringing INVITE, and a registration.
 fn with_all() -> Net {
     let mut net = Net::new([UserAgentSettings { other_methods: true, ..quiet() }]);
     let target = net.target(8);
@@ -257,7 +257,7 @@ fn listeners_go_by_name_to_another_process() {
 }
 
 #[test]
-fn what_is_written_down_goes_on_by_another_clock() {
+fn a_record_continues_by_another_clock() {
     let mut net = with_all();
     let calls = net.phones[0].endpoint.agent.calls();
     let deadline = net.phones[0].endpoint.deadline().expect("a timer runs") - net.now.mono;
@@ -266,7 +266,7 @@ fn what_is_written_down_goes_on_by_another_clock() {
     net.import(0, 1, record);
     let endpoint = &mut net.phones[0].endpoint;
     assert_eq!((endpoint.deadline(), endpoint.agent.calls()), (Some(5 + deadline), calls));
-    // So long its owner may still answer the REFER.
+    // The owner may still answer the REFER for this time.
     for (ms, open) in [(31_000, 1), (1_000, 0)] {
         net.run(ms);
         assert_eq!(net.phones[0].endpoint.agent.open_requests(), open);

@@ -4,7 +4,7 @@ use super::rig::*;
 
 use strowger_core::user_agent::{Ending, Event, Reliability, UserAgentSettings};
 
-/// RFC 3262: reliable provisional responses, acknowledged by PRACK; the 2xx waits for the one with the answer.
+/// RFC 3262: reliable provisional responses, acknowledged by PRACK; the 2xx waits for the PRACK of the one with the answer.
 #[test]
 fn a_ringing_with_media_is_reliable() {
     let mut net = Net::new([quiet(), UserAgentSettings { reliability: Reliability::Supported, ..quiet() }]);

@@ -1,4 +1,4 @@
-//! Requests and responses of other kinds, within a call and without one (sections 8 and 12).
+//! Requests and responses of other kinds, within and outside of a call (sections 8 and 12).
 
 use super::rig::*;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use strowger_core::user_agent::{Ending, Endpoint, Event, OutOfDialog};
 use strowger_message::Method;
 
 #[test]
-fn what_is_not_understood_is_refused() {
+fn unsupported_requests_are_refused() {
     let head = |method: &str| {
         format!(
             "{method} sip:bob@127.0.0.1 SIP/2.0\nVia: SIP/2.0/UDP 127.0.0.99;branch=z9hG4bK{method}{{n}}\nMax-Forwards: 70\n\
@@ -52,7 +52,7 @@ fn what_is_not_understood_is_refused() {
     net.is_clean();
 }
 
-/// Section 8.2.2.2.
+/// Section 8.2.2.2: the copy by another path is refused.
 #[test]
 fn a_request_that_comes_by_two_ways_is_taken_once() {
     let text = |branch: u8| {
@@ -72,7 +72,7 @@ fn a_request_that_comes_by_two_ways_is_taken_once() {
     net.is_clean();
 }
 
-/// RFC 3581 and section 18.2: the response says where the request came from, and goes there.
+/// RFC 3581 and section 18.2: the response has the source of the request, and goes there.
 #[test]
 fn a_response_finds_its_way_back() {
     let text = |via: &str| {
@@ -92,12 +92,12 @@ fn a_response_finds_its_way_back() {
             "SIP/2.0/UDP host:9;branch=z9hG4bK2;received=127.0.0.99, SIP/2.0/UDP below",
         ),
         ("SIP/2.0/UDP 127.0.0.99:9;branch=z9hG4bK3", "SIP/2.0/UDP 127.0.0.99:9;branch=z9hG4bK3, SIP/2.0/UDP below"),
-        // Both come to stand at the end.
+        // Both are added at the end.
         (
             "SIP/2.0/UDP host:9;branch=z9hG4bK5;rport",
             "SIP/2.0/UDP host:9;branch=z9hG4bK5;rport=5060;received=127.0.0.99, SIP/2.0/UDP below",
         ),
-        // What the sender says of itself is not believed.
+        // The sender's own values are not believed.
         (
             "SIP/2.0/UDP host;received=192.0.2.66;rport=1;branch=z9hG4bK4",
             "SIP/2.0/UDP host;received=127.0.0.99;rport=5060;branch=z9hG4bK4, SIP/2.0/UDP below",
@@ -151,7 +151,7 @@ fn requests_within_and_without_a_call() {
     net.is_clean();
 }
 
-/// Section 12.2.1.2: a 481 in a dialog is its end.
+/// Section 12.2.1.2: a 481 ends the dialog.
 #[test]
 fn a_dialog_that_the_peer_has_forgotten_is_over() {
     let mut net = Net::two();

@@ -1,4 +1,4 @@
-//! User agents and a network between them that a test can bend.
+//! User agents, and a network between them that a test controls.
 
 use crate::written::through_bytes;
 use std::net::SocketAddr;
@@ -16,25 +16,25 @@ pub(crate) const OFFER: &[u8] = b"v=0\r\no=a 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 
 
 pub(crate) const ANSWER: &[u8] = b"v=0\r\no=b 1 1 IN IP4 127.0.0.2\r\ns=-\r\nt=0 0\r\n";
 
-/// A user agent at an address, with all its events.
+/// User agent at an address, with all its events.
 pub(crate) struct Phone {
     pub(crate) endpoint: Endpoint,
     pub(crate) address: SocketAddr,
     pub(crate) heard: Vec<Heard>,
 }
 
-/// An event with its body.
+/// Event with its body.
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
     pub(crate) event: Event,
     pub(crate) body: Vec<u8>,
-    /// The message that it tells of, where that came from, and of which dialog it is.
+    /// Message of the event, its source, and the number of its dialog.
     pub(crate) message: String,
     pub(crate) from: Option<SocketAddr>,
     pub(crate) leg: u16,
 }
 
-/// A message on its way.
+/// Message on its way.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     pub(crate) at: u64,
@@ -48,13 +48,13 @@ pub(crate) struct Net {
     pub(crate) phones: Vec<Phone>,
     pub(crate) now: Now,
     pub(crate) flying: Vec<Packet>,
-    /// Start lines in the order in which they were sent, `0>1 INVITE`.
+    /// Start lines in the order of sending, `0>1 INVITE`.
     pub(crate) log: Vec<String>,
-    /// Every message, for a closer look.
+    /// Every message, in full.
     pub(crate) sent: Vec<String>,
-    /// Says which messages get lost, by their log lines.
+    /// Selects the messages to lose, by their log lines.
     pub(crate) lose: Box<dyn FnMut(&str) -> bool>,
-    /// If there is any: a tenth is lost, a tenth comes twice, all come late by up to 300 ms, and so in any order.
+    /// Faults of the network: a tenth is lost, a tenth is duplicated, all are delayed by up to 300 ms, and so in any order.
     pub(crate) weather: Option<Entropy>,
     pub(crate) out: Outbox,
     pub(crate) transport: Transport,
@@ -111,7 +111,7 @@ impl Net {
         })
     }
 
-    /// Lets phone `n` take something in.
+    /// Lets phone `n` receive something.
     pub(crate) fn at<T>(&mut self, n: usize, act: impl FnOnce(&mut Endpoint, Now, &mut Outbox) -> T) -> T {
         let mut out = std::mem::take(&mut self.out);
         let result = act(&mut self.phones[n].endpoint, self.now, &mut out);
@@ -175,7 +175,7 @@ impl Net {
         }
     }
 
-    /// Puts a message written by hand on the wire, from a place where no phone is.
+    /// Sends a handwritten message from an address without a phone.
     pub(crate) fn inject(&mut self, to: usize, text: &str) {
         let bytes = text.replace('\n', "\r\n").into_bytes();
         self.flying.push(Packet {
@@ -187,7 +187,7 @@ impl Net {
         self.run(0);
     }
 
-    /// Lets so many milliseconds pass.
+    /// Lets this number of milliseconds pass.
     pub(crate) fn run(&mut self, ms: u64) {
         let until = self.now.mono + ms;
         loop {
@@ -215,13 +215,13 @@ impl Net {
         self.now.mono = until;
     }
 
-    /// Everything of phone `n` moves to another shard. Returns its keys there.
+    /// Moves everything of phone `n` to another shard. Returns its keys there.
     pub(crate) fn moves(&mut self, n: usize, shard: u8) -> MovedCalls {
         let record = self.export(n);
         self.import(n, shard, through_bytes(record))
     }
 
-    /// Takes out everything of phone `n`.
+    /// Removes and returns everything of phone `n`.
     pub(crate) fn export(&mut self, n: usize) -> EndpointRecord {
         self.listen(n);
         let endpoint = &mut self.phones[n].endpoint;
@@ -232,7 +232,7 @@ impl Net {
         record
     }
 
-    /// Phone `n` goes on in another shard with what was taken out. Returns its keys there.
+    /// Continues phone `n` in another shard from its record. Returns its keys there.
     pub(crate) fn import(&mut self, n: usize, shard: u8, record: EndpointRecord) -> MovedCalls {
         let settings = self.phones[n].endpoint.agent.settings().clone();
         let address = address(n);
@@ -244,20 +244,20 @@ impl Net {
         moved
     }
 
-    /// Phone 0 calls phone 1.
+    /// Makes a call from phone 0 to phone 1.
     pub(crate) fn call(&mut self, offer: &[u8]) -> CallKey {
         let target = self.target(1);
         self.with(0, |agent, round| agent.invite(round, &invite(target, offer))).unwrap()
     }
 
-    /// The same, and phone 1 has heard of it: the keys of both.
+    /// Makes a call that phone 1 has received. Returns the keys of both.
     pub(crate) fn calling(&mut self) -> (CallKey, CallKey) {
         let caller = self.call(OFFER);
         self.run(20);
         (caller, self.invited(1))
     }
 
-    /// The same, and phone 1 rings.
+    /// Makes a call that rings at phone 1. Returns the keys of both.
     pub(crate) fn ringing(&mut self) -> (CallKey, CallKey) {
         let (caller, callee) = self.calling();
         self.with(1, |agent, round| agent.ring(round, callee, 180, b""));
@@ -265,7 +265,7 @@ impl Net {
         (caller, callee)
     }
 
-    /// The call that phone `n` was invited to last.
+    /// Returns the call of the last invitation of phone `n`.
     pub(crate) fn invited(&self, n: usize) -> CallKey {
         let found = self.phones[n].heard.iter().rev().find_map(|h| match h.event {
             Event::Invited { call, .. } => Some(call),
@@ -274,7 +274,7 @@ impl Net {
         found.expect("somebody called")
     }
 
-    /// A call from phone 0 to phone 1 that is up: its keys on both sides.
+    /// Makes an established call from phone 0 to phone 1. Returns the keys of both.
     pub(crate) fn up(&mut self) -> (CallKey, CallKey) {
         let (caller, callee) = self.calling();
         self.with(1, |agent, round| agent.answer(round, callee, ANSWER));
@@ -287,7 +287,7 @@ impl Net {
         self.phones[n].heard.last().expect("something happened")
     }
 
-    /// After the last timer nothing may be left.
+    /// Asserts that no state is left after the last timer.
     pub(crate) fn is_clean(&mut self) {
         self.run(200_000);
         for (n, phone) in self.phones.iter_mut().enumerate() {
@@ -303,12 +303,12 @@ impl Net {
     }
 }
 
-/// The endpoint of phone `n`, of a shard.
+/// Returns the endpoint of phone `n` in a shard.
 fn endpoint(n: usize, shard: u8, identity: Identity, settings: UserAgentSettings) -> Endpoint {
     Endpoint::of_shard(Arc::new(identity), settings, &Entropy::new([n as u8 + 1; 32]), 7, usize::from(shard))
 }
 
-/// No 100 at once, so that flows stay short.
+/// Returns settings without an immediate 100, so that flows stay short.
 pub(crate) fn quiet() -> UserAgentSettings {
     UserAgentSettings { trying: false, ..UserAgentSettings::default() }
 }
@@ -327,7 +327,7 @@ pub(crate) fn invite(target: Target, offer: &[u8]) -> Invite<'_> {
     }
 }
 
-/// A response to a message that was sent, as a peer would make it.
+/// Returns a response to a sent message, as a peer would make it.
 pub(crate) fn respond(request: &str, status: &str, lines: &str) -> String {
     let mut text = format!("SIP/2.0 {status}\n");
     for line in request.lines().take_while(|l| !l.is_empty()) {

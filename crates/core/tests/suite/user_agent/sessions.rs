@@ -1,4 +1,4 @@
-//! Sessions that change (section 14, RFC 3311).
+//! Changes of sessions (section 14, RFC 3311).
 
 use super::rig::*;
 
@@ -31,7 +31,7 @@ fn the_session_is_changed() {
     net.is_clean();
 }
 
-/// Section 14.1: both at once is glare; both are refused with 491 and wait differently long.
+/// Section 14.1: simultaneous changes are glare; both are refused with 491, and the sides wait for different times.
 #[test]
 fn both_change_the_session_at_once() {
     let mut net = Net::two();

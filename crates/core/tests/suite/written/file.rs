@@ -4,7 +4,7 @@ use crate::written::Process;
 use std::path::Path;
 use strowger_core::record::{self, Recorded};
 
-/// A record of the version that is written now, which stands in a file beside its test. A version that has none yet gets it here.
+/// Returns the record of the current version from the file beside its test. Writes the file if this version has none yet, and panics.
 pub(crate) fn recorded(folder: &str, record: impl Recorded) -> Vec<u8> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(format!("record_{}", record::VERSION));
     if !file.exists() {
