@@ -11,7 +11,7 @@
 //! use strowger_cache::waiting::WaitingCache;
 //! use strowger_cache::remote::{RemoteCache, RemoteSettings};
 //!
-//! // It starts without a server.
+//! // It starts without a reachable server.
 //! let servers = vec!["127.0.0.1:1".parse()?];
 //! let remote = RemoteCache::start(RemoteSettings::new(Service::Memcached, servers))?;
 //! let mut cache = WaitingCache::new(Engine::Remote(Arc::new(remote)));

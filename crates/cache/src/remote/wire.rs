@@ -55,7 +55,7 @@ impl Wire {
         }
     }
 
-    /// Reads the reply to the request that was written with this token. `most`: bytes of a value.
+    /// Reads the reply to the request written with this token. `most`: bytes of a value.
     pub(super) fn read(self, input: &[u8], flight: &Flight, token: u32, most: usize) -> Read {
         match self {
             Self::Memcached => memcached::read(input, flight, token, most),
@@ -64,7 +64,7 @@ impl Wire {
     }
 }
 
-/// A decimal number as servers write it.
+/// Reads a decimal number of a server.
 pub(super) fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
@@ -72,6 +72,6 @@ pub(super) fn number(text: &[u8]) -> Option<i64> {
 /// Appends a decimal number.
 pub(super) fn write_number(number: u64, out: &mut Vec<u8>) {
     use std::io::Write;
-    // Writing to memory does not fail.
+    // Writes to memory cannot fail.
     let _ = write!(out, "{number}");
 }
