@@ -1,4 +1,4 @@
-//! Files and folders private to the user of this process, whatever the umask is.
+//! Files and folders private to the user of this process, independent of the umask.
 //!
 //! The files of a server show who calls whom, or contain secrets equivalent to a password. So all of its files and
 //! folders are created here.
