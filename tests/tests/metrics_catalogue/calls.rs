@@ -318,7 +318,7 @@ fn earlier_calls() {
         ("calls_tracked", At(1)),
         ("call_setup_seconds_count", By(1)),
     ]);
-    // The route token is of another second than the beginning of the process.
+    // The signed route token carries a second later than the start of the process.
     std::thread::sleep(Duration::from_millis(1_100));
     stage.server.stop();
     stage.restart();
