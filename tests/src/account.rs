@@ -1,4 +1,4 @@
-//! A user with a password (RFC 3261 section 22).
+//! User with a password (RFC 3261 section 22).
 
 use strowger_backend::sqlite::subscribers::SqliteAdmin;
 use strowger_core::digest::{Challenge, ChallengeAnswer, Ha1Set, Hash, Secret, strongest};
@@ -11,7 +11,7 @@ use crate::wire::Wire;
 /// Adds users of `example.org`, each with its name as password.
 ///
 /// # Panics
-/// One is there, or the database cannot be written.
+/// A user exists already, or the database cannot be written.
 pub fn add(admin: &mut SqliteAdmin, users: impl IntoIterator<Item = impl AsRef<str>>) {
     for user in users {
         let user = user.as_ref();
@@ -29,18 +29,18 @@ fn ha1s(user: &str) -> Ha1s {
     }
 }
 
-/// The request again, with the answer to this challenge.
+/// Returns the request with credentials for this challenge.
 ///
 /// # Panics
-/// It is no challenge, or none that can be answered.
+/// There is no challenge, or no algorithm of it is known.
 pub fn authorized(request: &Request, challenge: &[u8], user: &str, password: &str) -> Request {
     authorized_again(request, challenge, user, password, 1)
 }
 
-/// The same for the use of its nonce that this number counts.
+/// Returns the request with credentials whose nonce count is `nc`.
 ///
 /// # Panics
-/// As [`authorized`].
+/// See [`authorized`].
 pub fn authorized_again(request: &Request, challenge: &[u8], user: &str, password: &str, nc: u32) -> Request {
     let (name, line) = match status(challenge) {
         Some(401) => ("WWW-Authenticate", "Authorization"),
@@ -66,10 +66,10 @@ pub fn authorized_again(request: &Request, challenge: &[u8], user: &str, passwor
     again
 }
 
-/// The request with this user's credentials: it is sent once without, and what is answered to that is not kept.
+/// Returns the request with this user's credentials. Sends it once without credentials to get the challenge.
 ///
 /// # Panics
-/// It is not challenged.
+/// The server sends no challenge.
 pub fn challenged(wire: &mut Wire, request: &Request, user: &str, password: &str) -> Request {
     let challenge = exchange(wire, request);
     if request.method == "INVITE" {
@@ -78,7 +78,7 @@ pub fn challenged(wire: &mut Wire, request: &Request, user: &str, password: &str
     authorized(request, &challenge, user, password)
 }
 
-/// Registers a user of `example.org`, who has this password, at a Contact.
+/// Registers a user of `example.org` with this password at a Contact.
 ///
 /// # Panics
 /// The answer is not 200.
@@ -89,7 +89,7 @@ pub fn register_at(wire: &mut Wire, user: &str, password: &str, contact: &str) {
     assert_eq!(status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
 }
 
-/// The same at this wire's own address.
+/// Registers a user at this wire's own address.
 ///
 /// # Panics
 /// The answer is not 200.

@@ -1,4 +1,4 @@
-//! Baresip: a telephone, told what to do and telling what happens by JSON over a connection of its own.
+//! Baresip: a phone controlled by JSON commands and events over a connection of its own.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -15,32 +15,32 @@ use crate::process::Process;
 use crate::program::BARESIP;
 use crate::server::{Server, Setup};
 
-/// How a telephone is set up.
+/// Settings of a phone.
 #[derive(Debug, Clone)]
 pub struct Phone<'a> {
-    /// Name of the user.
+    /// User name.
     pub user: &'a str,
     /// Domain of its address.
     pub domain: &'a str,
     /// Password.
     pub password: &'a str,
-    /// Server it sends everything to.
+    /// Server that gets all its requests.
     pub server: SocketAddr,
-    /// The name by which it knows the server, in place of the address, and who resolves it.
+    /// Name of the server in place of the address, and the name server that resolves it.
     pub outbound_name: Option<(&'a str, IpAddr)>,
     /// `udp`, `tcp` or `tls`.
     pub transport: &'a str,
-    /// Authorities it trusts, for TLS.
+    /// Certificate authorities that it trusts, for TLS.
     pub authority: Option<PathBuf>,
-    /// Answer each call at once.
+    /// True: it answers each call at once.
     pub answers: bool,
-    /// Network it lives in.
+    /// Network namespace of the phone.
     pub namespace: Option<&'a Namespace>,
     /// Address it listens on.
     pub listen: SocketAddr,
 }
 
-/// A running telephone.
+/// Running phone.
 #[derive(Debug)]
 pub struct Baresip {
     process: Process,
@@ -49,12 +49,12 @@ pub struct Baresip {
     _folder: TempDir,
 }
 
-/// An address to listen on: baresip takes the port that it is given and the one above, for TLS.
+/// Returns a free address: baresip takes this port and the next one, for TLS.
 pub fn end() -> SocketAddr {
     SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port::pair())
 }
 
-/// A server of `example.org` with the users that the telephones here are set up for, alice and bob.
+/// Starts a server of `example.org` with the users of these phones, alice and bob.
 pub fn with_users(setup: Setup) -> Server {
     let server = setup.with("domains = [\"example.org\"]").start();
     server.add_user("alice@example.org", "secret-of-alice");
@@ -65,7 +65,7 @@ pub fn with_users(setup: Setup) -> Server {
 const MODULES: &str = "/usr/lib/baresip/modules";
 
 impl Baresip {
-    /// Starts it; registering goes on meanwhile.
+    /// Starts the phone, which begins to register.
     ///
     /// # Panics
     /// It does not start.
@@ -109,7 +109,7 @@ impl Baresip {
         let mut process = Process::start(&format!("baresip-{user}"), folder.path(), &mut command);
         process.wait_for("baresip is ready", 1, Duration::from_secs(10));
         let control = SocketAddr::from(([127, 0, 0, 1], control));
-        // Inside of a namespace the loopback is another one.
+        // A namespace has a loopback of its own.
         let control =
             phone.namespace.map_or_else(|| TcpStream::connect(control), |namespace| namespace.connect(control));
         let control = control.expect("baresip takes orders");
@@ -117,12 +117,12 @@ impl Baresip {
         Self { process, control, events: String::new(), _folder: folder }
     }
 
-    /// The process.
+    /// Returns its process.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Gives an order, such as `dial` with an address, or `hangup`.
+    /// Sends a command, such as `dial` with an address, or `hangup`.
     ///
     /// # Panics
     /// The connection is gone.
@@ -134,15 +134,15 @@ impl Baresip {
     /// Waits until it is registered.
     ///
     /// # Panics
-    /// It is not in this time.
+    /// It is not registered at the limit.
     pub fn registered(&mut self, limit: Duration) {
         assert!(self.registers(limit), "baresip is not registered:\n{}", self.process.tail());
     }
 
-    /// Waits until it is registered (true) or gives up (false). That may be before it takes orders, so its output tells.
+    /// Waits until it is registered (true) or gives up (false). Reads its output, since it may not accept commands yet.
     ///
     /// # Panics
-    /// Neither in this time.
+    /// Neither happens before the limit.
     pub fn registers(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         loop {
@@ -154,7 +154,7 @@ impl Baresip {
                 return false;
             }
             assert!(Instant::now() < end, "baresip says nothing of its registration:\n{}", self.process.tail());
-            // Between two looks.
+            // Poll interval.
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -162,7 +162,7 @@ impl Baresip {
     /// Waits for an event such as `CALL_ESTABLISHED` or `CALL_CLOSED`.
     ///
     /// # Panics
-    /// It has not come in this time.
+    /// The event does not come before the limit.
     pub fn expect(&mut self, event: &str, limit: Duration) {
         let end = Instant::now() + limit;
         let quoted = format!("\"{event}\"");

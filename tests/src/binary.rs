@@ -1,14 +1,14 @@
-//! The program under test, built from the tree that the tests are of.
+//! Program under test, built from the tree of the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Path of the `strowger` binary: that of the environment variable `STROWGER_BIN`, or else one that is built first, in the
-/// same folder and profile as the running test.
+/// Returns the path of the `strowger` binary: the value of the environment variable `STROWGER_BIN`, or a binary built
+/// on the first call, in the folder and profile of the running test.
 ///
 /// # Panics
-/// It does not build; what the compiler said is on standard error.
+/// The build fails; the compiler's messages are on standard error.
 pub fn strowger() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     crate::process::waits_for_children();

@@ -1,4 +1,4 @@
-//! Telephones in a browser: Chromium with a page of one of the two common libraries (`tests/browser`).
+//! Phones in a browser: Chromium with a page of one of the two common libraries (`tests/browser`).
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::process::Process;
 use crate::program::CHROMIUM;
 
-/// A library for SIP in browsers.
+/// SIP library for browsers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
     /// JsSIP.
@@ -19,7 +19,7 @@ pub enum Library {
     SipJs,
 }
 
-/// A page with telephones.
+/// Page with phones.
 #[derive(Debug)]
 pub struct Page {
     process: Process,
@@ -36,8 +36,8 @@ impl Library {
 }
 
 impl Page {
-    /// Opens a page with telephones at these secure WebSocket listeners of `example.org`: with one listener alice and bob, who
-    /// call each other (`tests/browser/play.js` says how), with several one of alice at each.
+    /// Opens a page with phones at these secure WebSocket listeners of `example.org`: with one listener, alice and bob,
+    /// who call each other (see `tests/browser/play.js`); with several, one phone of alice at each.
     ///
     /// # Panics
     /// Chromium is missing.
@@ -52,7 +52,7 @@ impl Page {
         command
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
             .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-            // The authority is the test's own.
+            // The test has its own certificate authority.
             .arg("--ignore-certificate-errors")
             .args(["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"])
             .args(["--disable-features=WebRtcHideLocalIpsWithMdns", "--allow-loopback-in-peer-connection"])
@@ -63,15 +63,15 @@ impl Page {
         Self { process, _folder: folder }
     }
 
-    /// Waits until the page has reported this.
+    /// Waits until the page has reported this event.
     ///
     /// # Panics
-    /// It has not in this time.
+    /// The event does not come before the limit.
     pub fn expect(&mut self, event: &str, limit: Duration) {
         self.process.wait_for(&format!("\"phone: {event}"), 1, limit);
     }
 
-    /// What the page reported so far.
+    /// Returns the reported events.
     pub fn events(&self) -> Vec<String> {
         let log = self.process.log();
         let lines = log.lines().filter_map(|line| line.split_once("\"phone: "));

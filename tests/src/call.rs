@@ -1,4 +1,4 @@
-//! A call by hand: two telephones of which every message is seen.
+//! Call by hand: two phones whose messages are all visible.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::server::Server;
 use crate::text::{self, Request, respond};
 use crate::wire::{Transport, Wire};
 
-/// How long each step may take.
+/// Time limit of each step.
 const STEP: Duration = Duration::from_secs(5);
 
 /// Registers a user of `example.org` at this wire's own address.
@@ -21,10 +21,10 @@ pub fn register(wire: &mut Wire, user: &str) {
     assert_eq!(text::status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
 }
 
-/// Sends a request and waits for the final response; by UDP it is sent again as RFC 3261 section 17.1.2.2 says.
+/// Sends a request and waits for the final response; retransmits by UDP like RFC 3261 section 17.1.2.2.
 ///
 /// # Panics
-/// None comes.
+/// No response comes.
 pub fn exchange(wire: &mut Wire, request: &Request) -> Vec<u8> {
     let udp = wire.transport() == Transport::Udp;
     for _ in 0..if udp { 5 } else { 1 } {
@@ -42,7 +42,7 @@ pub fn exchange(wire: &mut Wire, request: &Request) -> Vec<u8> {
     panic!("no answer to {} by {}", request.method, wire.transport().name());
 }
 
-/// A whole call: `callee` registers as `user`, `caller` calls it, it rings, answers, and the caller hangs up.
+/// Makes a whole call: `callee` registers as `user`, `caller` calls it, it rings, answers, and the caller hangs up.
 ///
 /// # Panics
 /// A message does not arrive.
@@ -69,7 +69,7 @@ pub fn complete(caller: &mut Wire, callee: &mut Wire, user: &str) {
     assert_eq!(text::status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
 }
 
-/// A whole call between two new wires of this transport.
+/// Makes a whole call between two new wires of this transport.
 ///
 /// # Panics
 /// A message does not arrive.

@@ -1,4 +1,4 @@
-//! An authority of the test's own, and what it signs.
+//! Certificate authority of a test, and its certificates.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 /// PEM files in a folder: an authority, and a certificate of 127.0.0.1, localhost and further names.
 #[derive(Debug, Clone)]
 pub struct Certificate {
-    /// The authority that peers must trust.
+    /// Authority that peers must trust.
     pub authority: PathBuf,
-    /// The certificate.
+    /// Certificate.
     pub chain: PathBuf,
-    /// Its private key.
+    /// Private key.
     pub key: PathBuf,
 }
 
 impl Certificate {
-    /// Writes the files, or names them if they are there already.
+    /// Writes the files, or returns their paths if they exist already.
     ///
     /// # Panics
     /// The folder cannot be written.
@@ -55,27 +55,27 @@ impl Certificate {
     }
 }
 
-/// An authority that signs whatever a test asks for.
+/// Authority that signs any certificate on request.
 #[expect(missing_debug_implementations, reason = "its issuer has none")]
 pub struct Authority {
     folder: PathBuf,
     issuer: Issuer<'static, KeyPair>,
     made: AtomicUsize,
-    /// Its certificate, which peers must trust.
+    /// Certificate of the authority, which peers must trust.
     pub file: PathBuf,
 }
 
-/// A certificate and its key.
+/// Certificate and its key.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// The certificate.
+    /// Certificate.
     pub chain: PathBuf,
-    /// Its private key.
+    /// Private key.
     pub key: PathBuf,
 }
 
 impl Authority {
-    /// With its files in this folder.
+    /// Creates an authority with its files in this folder.
     ///
     /// # Panics
     /// The folder cannot be written.
@@ -90,7 +90,7 @@ impl Authority {
         Self { folder: folder.into(), issuer: Issuer::new(own, key), made: AtomicUsize::new(0), file }
     }
 
-    /// A certificate that is valid for these: addresses, names, or URIs such as `sip:a.test`.
+    /// Signs a certificate for these names: addresses, host names, or URIs such as `sip:a.test`.
     ///
     /// # Panics
     /// The folder cannot be written, or a name is not ASCII.
@@ -98,10 +98,10 @@ impl Authority {
         self.sign_with(names, |_| ())
     }
 
-    /// The same, of which `change` makes something else.
+    /// Signs a certificate whose parameters `change` may modify.
     ///
     /// # Panics
-    /// As [`Authority::sign`].
+    /// See [`Authority::sign`].
     pub fn sign_with(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Identity {
         let key = KeyPair::generate().expect("keys can be made");
         let (uris, hosts): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| name.starts_with("sip"));
@@ -121,7 +121,7 @@ impl Authority {
 }
 
 impl Identity {
-    /// The certificate and its key, read.
+    /// Reads the certificate and its key.
     ///
     /// # Panics
     /// The files are gone.

@@ -1,4 +1,4 @@
-//! Commands that reach the server under test by its control socket.
+//! Commands to the server under test through its control socket.
 
 use std::process::{Command, Output};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::binary::strowger;
 use crate::server::Server;
 
-/// `strowger` with these words, for this server.
+/// Runs `strowger` with these words, for this server.
 ///
 /// # Panics
 /// The program does not run.
@@ -16,10 +16,10 @@ pub fn run(server: &Server, words: &[&str]) -> Output {
     command.args(words).arg("--config").arg(server.config()).output().expect("the program runs")
 }
 
-/// What a command prints that is done.
+/// Returns the output of a successful command.
 ///
 /// # Panics
-/// It is not.
+/// The command fails.
 #[track_caller]
 pub fn done(server: &Server, words: &[&str]) -> String {
     let output = run(server, words);
@@ -27,19 +27,19 @@ pub fn done(server: &Server, words: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("it is text")
 }
 
-/// The same as JSON.
+/// Returns the output of a successful command as JSON.
 ///
 /// # Panics
-/// As [`done`].
+/// See [`done`].
 #[track_caller]
 pub fn json(server: &Server, words: &[&str]) -> Value {
     serde_json::from_str(&done(server, &[words, &["--json"]].concat())).expect("it is JSON")
 }
 
-/// A metric of `strowger status`.
+/// Returns a metric of `strowger status`.
 ///
 /// # Panics
-/// There is none of this name.
+/// There is no metric with this name.
 #[track_caller]
 pub fn metric(server: &Server, name: &str) -> f64 {
     json(server, &["status"])["metrics"][name].as_f64().unwrap_or_else(|| panic!("no {name}"))

@@ -1,11 +1,11 @@
-//! Test data by others, read in place.
+//! Test data of other projects, read in place.
 
 use std::path::PathBuf;
 
 use crate::program::skipped;
 
-/// The folder of one set: below `STROWGER_CORPORA`, by default `../shared/corpora` beside the workspace. `None`, and a
-/// word about it, where it is missing.
+/// Returns the folder of one set: below `STROWGER_CORPORA`, by default `../shared/corpora` beside the workspace.
+/// `None`, with a message, if it is missing.
 pub fn folder(set: &str) -> Option<PathBuf> {
     let root = std::env::var_os("STROWGER_CORPORA")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/corpora")), PathBuf::from);

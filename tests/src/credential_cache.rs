@@ -1,4 +1,4 @@
-//! Alice, whose credentials stand in a cache alone, and servers that share it.
+//! Alice, whose credentials are in a cache alone, and servers that share it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,21 +12,21 @@ use crate::wait;
 use crate::wire::Transport::Tcp;
 use crate::wire::Wire;
 
-/// Where credentials of Alice stand.
+/// Cache key of Alice's credentials.
 pub const ALICE: &str = "strowger:registered:11:example.org:alice";
-/// Hers, at first.
+/// Initial password of Alice.
 pub const PASSWORD: &str = "a password of Alice";
-/// What an answer may take that comes at once, on a machine that does other things too.
+/// Time limit of an immediate answer on a busy machine.
 pub const SOON: Duration = Duration::from_secs(10);
-/// What the cache has for an answer.
+/// Deadline of the cache.
 pub const TIMEOUT: Duration = Duration::from_millis(400);
 
-/// What a server answers to a request that has shown the right password, for a user whom it does not know.
+/// Status for a request with the right password to an unknown user.
 pub const VERIFIED: u16 = 404;
-/// What it answers to one that has not.
+/// Status for a request without valid credentials.
 pub const CHALLENGED: u16 = 407;
 
-/// A server with the credentials in this cache.
+/// Returns the setup of a server with the credentials in this cache.
 pub fn setup(cache: &str, lines: &str) -> Setup {
     Setup::on(&[Tcp]).with(&format!(
         "domains = [\"example.org\"]\nban.enabled = false\nauth.credential_cache = \"shared\"\nstore.poll_interval = \"10ms\"\n\
@@ -35,7 +35,7 @@ pub fn setup(cache: &str, lines: &str) -> Setup {
     ))
 }
 
-/// Lines of a cache of this engine.
+/// Returns the configuration of a cache of this engine.
 pub fn of(engine: &str, server: &Backend) -> String {
     format!("engine = \"{engine}\", servers = [\"{}\"]", server.address())
 }
@@ -45,10 +45,10 @@ fn ask(wire: &mut Wire, request: &Request) -> Vec<u8> {
     wire.final_response(SOON).expect("an answer")
 }
 
-/// The status of a request of Alice with this password, and how long its answer took.
+/// Returns the status of a request of Alice with this password, and the time of its answer.
 ///
 /// # Panics
-/// It is not challenged, or there is no answer.
+/// There is no challenge, or no answer.
 pub fn timed(server: &Server, request: impl Fn(SocketAddr) -> Request, password: &str) -> (u16, Duration) {
     let mut wire = server.connect(Tcp);
     let request = request(wire.local());
@@ -59,7 +59,7 @@ pub fn timed(server: &Server, request: impl Fn(SocketAddr) -> Request, password:
     (status(&answer).expect("a response"), start.elapsed())
 }
 
-/// Her REGISTER for so many seconds.
+/// Returns a REGISTER of Alice for this many seconds.
 pub fn registers(seconds: u32) -> impl Fn(SocketAddr) -> Request {
     move |here| {
         let mut request = Request::register("alice", "example.org", "sip:alice@127.0.0.1", "tcp", here);
@@ -68,33 +68,33 @@ pub fn registers(seconds: u32) -> impl Fn(SocketAddr) -> Request {
     }
 }
 
-/// Her message.
+/// Returns a MESSAGE of Alice.
 pub fn writes(here: SocketAddr) -> Request {
     let mut request = Request::new("MESSAGE", "sip:bob@example.org", "tcp", here);
     request.from = "<sip:alice@example.org>;tag=a".into();
     request
 }
 
-/// What is answered to her REGISTER with this password.
+/// Returns the status of Alice's REGISTER with this password.
 ///
 /// # Panics
-/// As [`timed`].
+/// See [`timed`].
 pub fn register(server: &Server, password: &str) -> u16 {
     timed(server, registers(600), password).0
 }
 
-/// What is answered to her message with this password.
+/// Returns the status of Alice's message with this password.
 ///
 /// # Panics
-/// As [`timed`].
+/// See [`timed`].
 pub fn message(server: &Server, password: &str) -> u16 {
     timed(server, writes, password).0
 }
 
-/// She is added, and registers once the server has heard of her.
+/// Adds Alice, and registers her once the server knows her.
 ///
 /// # Panics
-/// She cannot.
+/// The registration fails.
 pub fn add_alice(server: &Server) {
     server.add_user("alice@example.org", PASSWORD);
     assert!(wait::until(SOON, || register(server, PASSWORD) == 200));

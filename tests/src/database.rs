@@ -1,4 +1,4 @@
-//! A database server of either kind.
+//! Database server of either kind.
 
 use strowger_lab::backend::{Backend, MariaDb, PostgreSql, USER};
 use tempfile::TempDir;
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use crate::certificate::Certificate;
 use crate::program::{MARIADB, MARIADBD, POSTGRESQL, have};
 
-/// One that runs.
+/// Running database server.
 #[derive(Debug)]
 pub enum Database {
     /// MariaDB.
@@ -16,7 +16,7 @@ pub enum Database {
 }
 
 impl Database {
-    /// A MariaDB, and the folder that it is in; none where the program is missing.
+    /// Starts a MariaDB, and returns it with its folder; `None` if the program is missing.
     ///
     /// # Panics
     /// It does not start.
@@ -28,7 +28,8 @@ impl Database {
         Some((Self::MariaDb(MariaDb::start(folder.path()).expect("it starts")), folder))
     }
 
-    /// A PostgreSQL that takes TLS too, the certificate that it shows, and the folder that it is in; none where the program is missing.
+    /// Starts a PostgreSQL with TLS, and returns it with its certificate and its folder; `None` if the program is
+    /// missing.
     ///
     /// # Panics
     /// It does not start.
@@ -43,7 +44,7 @@ impl Database {
         Some((Self::PostgreSql(database), certificate, folder))
     }
 
-    /// Where it is.
+    /// Returns its URL.
     pub fn url(&self) -> String {
         match self {
             Self::MariaDb(database) => database.url(),
@@ -51,10 +52,10 @@ impl Database {
         }
     }
 
-    /// Runs statements; the rows that they return, a line each.
+    /// Runs statements; returns the rows, a line each.
     ///
     /// # Panics
-    /// It refuses one.
+    /// The server refuses a statement.
     #[track_caller]
     pub fn execute(&self, statements: &str) -> String {
         match self {
@@ -80,7 +81,7 @@ impl Database {
         self.execute(&self.execute(&connections));
     }
 
-    /// Its process.
+    /// Returns its process.
     pub const fn server(&self) -> &Backend {
         match self {
             Self::MariaDb(database) => database.server(),
@@ -91,7 +92,7 @@ impl Database {
     /// Shuts it down.
     ///
     /// # Panics
-    /// It goes on.
+    /// It does not end.
     pub fn stop(&mut self) {
         match self {
             Self::MariaDb(database) => database.stop(),
@@ -100,7 +101,7 @@ impl Database {
         .expect("it ends");
     }
 
-    /// Starts it once more.
+    /// Starts it again.
     ///
     /// # Panics
     /// It does not start.

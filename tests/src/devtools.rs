@@ -1,4 +1,5 @@
-//! A page in Chromium, driven by the DevTools protocol: JSON messages on two named pipes, a zero byte after each.
+//! Page in Chromium, controlled by the DevTools protocol: JSON messages on two named pipes, each followed by a zero
+//! byte.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -15,10 +16,10 @@ use tempfile::TempDir;
 use crate::process::Process;
 use crate::program::CHROMIUM;
 
-/// Time for an answer. A browser takes seconds to start while other tests run.
+/// Time limit of an answer. A browser takes seconds to start while other tests run.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An open page.
+/// Open page.
 #[derive(Debug)]
 pub struct Tab {
     process: Process,
@@ -55,7 +56,7 @@ impl Tab {
             command.arg("--blink-settings=preferredColorScheme=0");
         }
         let process = Process::start("chromium", folder.path(), command.arg("about:blank"));
-        // Open for both ways, so that it does not wait for a reader.
+        // Opened for both directions, so that it does not wait for a reader.
         let commands = OpenOptions::new().read(true).write(true).open(commands).expect("a pipe");
         let messages = BufReader::new(File::open(messages).expect("a pipe"));
         let (sender, receiver) = channel();
@@ -93,15 +94,15 @@ impl Tab {
         self.call("Page.bringToFront", json!({}));
     }
 
-    /// Folder of the files that the page saved.
+    /// Returns the folder of the files that the page saved.
     pub fn downloads(&self) -> PathBuf {
         self.folder.path().join("downloads")
     }
 
-    /// Result of a method.
+    /// Calls a method and returns its result.
     ///
     /// # Panics
-    /// It is an error, or the browser does not answer.
+    /// The result is an error, or the browser does not answer.
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.last += 1;
         let mut message = json!({ "id": self.last, "method": method, "params": parameters });
@@ -123,10 +124,10 @@ impl Tab {
         self.messages.recv_timeout(LIMIT).unwrap_or_else(|error| panic!("chromium: {error}\n{}", self.process.tail()))
     }
 
-    /// Value of an expression in the page.
+    /// Returns the value of an expression in the page.
     ///
     /// # Panics
-    /// It throws.
+    /// The expression throws.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let parameters = json!({ "expression": expression, "returnByValue": true, "userGesture": true });
         let mut result = self.call("Runtime.evaluate", parameters);
@@ -134,10 +135,10 @@ impl Tab {
         result["result"]["value"].take()
     }
 
-    /// Waits until there were so many events of this method that fit.
+    /// Waits for `times` matching events of this method.
     ///
     /// # Panics
-    /// There are less when the time is over.
+    /// There are fewer at the limit.
     pub fn wait_for(&mut self, method: &str, times: usize, fits: fn(&Value) -> bool) {
         let is_wanted = |event: &&Value| event["method"] == method && fits(&event["params"]);
         while self.events.iter().filter(is_wanted).count() < times {
@@ -146,22 +147,22 @@ impl Tab {
         }
     }
 
-    /// Errors and words in the console, refused requests among them.
+    /// Returns errors and messages in the console, including refused requests.
     pub fn complaints(&self) -> Vec<&Value> {
         let words = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
         self.events.iter().filter(|event| words.iter().any(|method| event["method"] == *method)).collect()
     }
 
-    /// Addresses that the page asked for.
+    /// Returns the addresses that the page requested.
     pub fn requests(&self) -> Vec<&str> {
         let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         sent.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()
     }
 
-    /// The page on paper.
+    /// Prints the page.
     ///
     /// # Panics
-    /// It cannot be printed.
+    /// The page cannot be printed.
     pub fn pdf(&mut self) -> Vec<u8> {
         let printed = self.call("Page.printToPDF", json!({}));
         BASE64_STANDARD.decode(printed["data"].as_str().expect("a text")).expect("base64")

@@ -1,34 +1,34 @@
-//! One end of a call by hand: what it must write to reach the other end.
+//! One party of a dialog by hand: state for its requests to the other party.
 
 use crate::text::{Request, address, field, fields, respond, status, unique};
 use crate::wire::Wire;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// How long each step may take.
+/// Time limit of each step.
 const STEP: Duration = Duration::from_secs(5);
 
-/// What one party knows of the dialog (RFC 3261 section 12.1).
+/// Dialog state of one party (RFC 3261 section 12.1).
 #[derive(Clone, Debug)]
 pub struct End {
-    /// The remote target.
+    /// Remote target.
     pub uri: String,
-    /// The route set, nearest first.
+    /// Route set, nearest first.
     pub routes: Vec<String>,
-    /// Its own From, with the tag.
+    /// Own From, with the tag.
     pub from: String,
-    /// Of the other party, with the tag.
+    /// Other party with its tag, for To.
     pub to: String,
-    /// Of the call.
+    /// Call-ID.
     pub call_id: String,
     /// Transport and sent-by of its Via.
     pub via: (String, SocketAddr),
-    /// Of the next request.
+    /// CSeq number of the next request.
     pub cseq: u32,
 }
 
 impl End {
-    /// That of who sent a request, by a response to it.
+    /// Creates the state of a caller from its request and a response.
     pub fn caller(request: &Request, response: &[u8]) -> Self {
         let mut routes = fields(response, "Record-Route");
         routes.reverse();
@@ -43,7 +43,7 @@ impl End {
         }
     }
 
-    /// That of who got a request over this wire and answers it with this tag.
+    /// Creates the state of a callee, which got a request over this wire and answers it with this tag.
     pub fn called(request: &[u8], tag: &str, wire: &Wire) -> Self {
         let part = |name: &str| field(request, name).unwrap_or_default();
         let to = part("To");
@@ -58,7 +58,7 @@ impl End {
         }
     }
 
-    /// The next request to the other party.
+    /// Returns the next request to the other party.
     pub fn request(&mut self, method: &str) -> Request {
         self.cseq += 1;
         let mut request = Request::new(method, &self.uri, "udp", self.via.1);
@@ -72,23 +72,24 @@ impl End {
         request
     }
 
-    /// The next request, with this Request-URI in place of the remote target.
+    /// Returns the next request, with this Request-URI in place of the remote target.
     pub fn request_to(&mut self, method: &str, uri: &str) -> Request {
         Request { uri: uri.into(), ..self.request(method) }
     }
 }
 
-/// `Contact: <sip:USER@ADDRESS;transport=...>` of this wire.
+/// Returns `Contact: <sip:USER@ADDRESS;transport=...>` of this wire.
 pub fn contact(user: &str, wire: &Wire) -> String {
     format!("Contact: <sip:{user}@{};transport={}>", wire.local(), wire.transport().name())
 }
 
-/// An INVITE from this wire's own address.
+/// Returns an INVITE from this wire's own address.
 pub fn invite(uri: &str, wire: &Wire) -> Request {
     Request::new("INVITE", uri, wire.transport().name(), wire.local()).with(contact("caller", wire))
 }
 
-/// The INVITE goes from one wire to the other, which rings and, if `answers`, accepts: the end of the one and of the other.
+/// Sends the INVITE from one wire to the other, which rings and, if `answers`, accepts. Returns the states of caller
+/// and callee.
 ///
 /// # Panics
 /// A message does not arrive.
@@ -97,7 +98,7 @@ pub fn set_up(caller: &mut Wire, callee: &mut Wire, invite: &Request, answers: b
     set_up_with(caller, callee, invite, answers, &lines)
 }
 
-/// The same with these header lines in the answer.
+/// Does the same with these header lines in the answer.
 ///
 /// # Panics
 /// A message does not arrive.
@@ -129,7 +130,7 @@ pub fn set_up_with(
     (one, other)
 }
 
-/// The next response to a request with at least this status. Answers to earlier requests, which a busy machine brings late, are passed over.
+/// Returns the next response to a request with at least this status. Skips late answers to earlier requests.
 fn answer_to(request: &Request, wire: &mut Wire, least: u16) -> Option<Vec<u8>> {
     let end = Instant::now() + STEP;
     loop {
@@ -142,10 +143,10 @@ fn answer_to(request: &Request, wire: &mut Wire, least: u16) -> Option<Vec<u8>> 
     }
 }
 
-/// The request arrives, as this method, and is answered 200; returns what arrived and the answer that came back.
+/// Sends the request, which arrives with this method and gets a 200; returns the request as received and the answer.
 ///
 /// # Panics
-/// It does not.
+/// The request or the answer does not arrive.
 pub fn arrives(from: &mut Wire, to: &mut Wire, request: &Request, lines: &[String]) -> (Vec<u8>, Vec<u8>) {
     from.send(&request.bytes()).expect("the server takes messages");
     let got = to.request(&request.method, STEP).unwrap_or_else(|| panic!("{} does not arrive", request.method));

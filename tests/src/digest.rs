@@ -1,29 +1,29 @@
-//! Answers to challenges, each part of which can be changed: what phones send, and what attackers make of it.
+//! Answers to challenges, with modifiable parts: credentials of phones and of attackers.
 
 use strowger_core::digest::{Algorithm, Challenge, Ha1, Qop, ResponseInput, response};
 
 use crate::text::{Request, fields, status, unique};
 
-/// Credentials to be written. All fields can be changed before.
+/// Credentials to write. All fields can be changed before.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// `Authorization` or `Proxy-Authorization`.
     pub header: &'static str,
     /// `username`.
     pub user: String,
-    /// What the response is computed with.
+    /// Password for the response.
     pub password: String,
     /// `realm`.
     pub realm: String,
     /// `nonce`.
     pub nonce: String,
-    /// `uri`, which the response covers.
+    /// `uri`, which is part of the response.
     pub uri: String,
-    /// What the response covers.
+    /// Method, which is part of the response.
     pub method: String,
     /// `algorithm`.
     pub algorithm: Algorithm,
-    /// `qop`; `None` leaves it out, with `nc` and `cnonce`, as phones of RFC 2069 do.
+    /// `qop`; `None` leaves it out, with `nc` and `cnonce`, like RFC 2069 phones.
     pub qop: Option<Qop>,
     /// `nc`.
     pub nc: u32,
@@ -33,23 +33,23 @@ pub struct Answer {
     pub more: String,
 }
 
-/// The values of the challenges of a 401 or 407.
+/// Returns the values of the challenges of a 401 or 407.
 pub fn challenges(refusal: &[u8]) -> Vec<String> {
     let name = if status(refusal) == Some(407) { "Proxy-Authenticate" } else { "WWW-Authenticate" };
     fields(refusal, name)
 }
 
-/// Whether the challenges say that the password was right, or not looked at.
+/// Tells whether the challenges say that the nonce is stale: the password was right, or not checked.
 pub fn is_stale(refusal: &[u8]) -> bool {
     let values = challenges(refusal);
     !values.is_empty() && values.iter().all(|value| value.contains("stale=true"))
 }
 
 impl Answer {
-    /// The answer to the first challenge of a 401 or 407 to this request.
+    /// Creates the answer to the first challenge of a 401 or 407 to this request.
     ///
     /// # Panics
-    /// There is no challenge, or none that can be read.
+    /// There is no challenge, or it cannot be parsed.
     pub fn to(refusal: &[u8], request: &Request, user: &str, password: &str) -> Self {
         let values = challenges(refusal);
         let text = String::from_utf8_lossy(refusal);
@@ -72,7 +72,7 @@ impl Answer {
         }
     }
 
-    /// The header line, without its end.
+    /// Returns the header line, without its end.
     pub fn line(&self) -> String {
         let Self { header, user, realm, nonce, uri, method, algorithm, qop, cnonce, more, .. } = self;
         let nc = format!("{:08x}", self.nc);
@@ -96,7 +96,7 @@ impl Answer {
         )
     }
 
-    /// The request as it comes again, with these credentials in place of those it had.
+    /// Returns the next attempt of the request, with these credentials in place of earlier ones.
     pub fn on(&self, request: &Request) -> Request {
         let mut again = request.clone();
         again.cseq += 1;

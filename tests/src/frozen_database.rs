@@ -1,4 +1,4 @@
-//! The database of a server, held so that nothing can be read from it.
+//! Database of a server, locked so that no connection can read it.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use crate::server::Server;
 
-/// Locks of the write-ahead log that a reader takes one of, in the file beside the database: held, no connection reads. Dropped, all do
-/// again, SQLite after up to a third of a second.
+/// Locks of the write-ahead log, one of which each reader needs, in the file beside the database: while they are held,
+/// no connection reads. After the drop all read again, SQLite after up to a third of a second.
 #[derive(Debug)]
 pub struct FrozenDatabase(File);
 
 impl FrozenDatabase {
-    /// That of this server, which runs.
+    /// Freezes the database of this running server.
     ///
     /// # Panics
-    /// It has none, or reads from it without end.
+    /// The server has no database, or reads it without a pause.
     pub fn of(server: &Server) -> Self {
         let path = server.folder().join("test.sqlite-shm");
         let file = OpenOptions::new().read(true).write(true).open(path).expect("the database is open");
@@ -29,7 +29,7 @@ impl FrozenDatabase {
         frozen
     }
 
-    /// `WAL_READ_LOCK(0)` to `(4)` of SQLite's file format, section "locks".
+    /// Sets or releases `WAL_READ_LOCK(0)` to `(4)` of SQLite's file format, section "locks".
     fn lock(&self, kind: i32) -> bool {
         // SAFETY: zeroed is a value of this plain struct.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };

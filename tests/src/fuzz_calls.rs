@@ -1,6 +1,6 @@
-//! The whole service in this process, with its shards, sockets and connections, and requests within calls that bear true route tokens and
-//! seals, changed in any way: no panic, and no request leaves for any peer but a party. A function that panics when that does
-//! not hold; mutators and cargo-fuzz call it.
+//! The whole service in this process, with its shards, sockets and connections, and mutated requests within calls with
+//! valid route tokens and seals: no panic, and each request leaves for a party of the call alone. The entry function
+//! panics on a violation; mutators and cargo-fuzz call it.
 
 use std::cell::RefCell;
 use std::net::{SocketAddr, UdpSocket};
@@ -21,31 +21,31 @@ use crate::port;
 use crate::text::{Request, address, field, method, respond, unique};
 use crate::wire::{Transport, Wire};
 
-/// More than one, so that messages and connections are another shard's.
+/// More than one, so that messages and connections cross shards.
 const SHARDS: usize = 3;
-/// Requests that one input makes, at most: as many as the sockets hold.
+/// Most requests of one input: the sockets hold this many.
 const AT_ONCE: usize = 100;
-/// The branch of what is kept; each that is sent has its own.
+/// Branch of the stored requests; each sent request gets its own.
 const BRANCH: &[u8] = b"z9hG4bK000000000000";
 const SOON: Duration = Duration::from_secs(5);
 
-/// Whom requests may leave for; set when the calls are there.
+/// Parties of the calls, the only allowed targets; set once the calls exist.
 static PARTIES: Mutex<Vec<SocketAddr>> = Mutex::new(Vec::new());
 static JUDGING: AtomicBool = AtomicBool::new(false);
-/// Requests that left.
+/// Number of requests that left.
 static LEFT: AtomicU64 = AtomicU64::new(0);
-/// The first that left for another peer.
+/// First request that left for another peer.
 static ASTRAY: Mutex<Option<String>> = Mutex::new(None);
 
 thread_local! {
     static WORLD: RefCell<World> = RefCell::new(World::new());
 }
 
-/// Each request takes a byte that says which, one that says how often it is changed, and four bytes for each change: how, where (two),
-/// and with what.
+/// Runs one input. Each request takes a byte that selects it, one for the number of changes, and four bytes for each
+/// change: how, where (two), and with what.
 ///
 /// # Panics
-/// The service gave up, or a request left for a peer that is no party of a call.
+/// The service failed, or a request left for a peer that is no party of a call.
 pub fn calls(data: &[u8]) {
     WORLD.with_borrow_mut(|world| {
         let requests = world.changed(data);
@@ -53,17 +53,17 @@ pub fn calls(data: &[u8]) {
     });
 }
 
-/// How many requests there are to change.
+/// Returns the number of requests that can be changed.
 pub fn requests() -> usize {
     WORLD.with_borrow(|world| world.requests.len())
 }
 
-/// How many requests have left for a party so far.
+/// Returns the number of requests that have left for a party so far.
 pub fn left() -> u64 {
     LEFT.load(Relaxed)
 }
 
-/// Called by each shard with what it is about to send.
+/// Checks the output of a shard before it is sent.
 fn sends(out: &Outbox) {
     if !JUDGING.load(Relaxed) {
         return;
@@ -87,13 +87,13 @@ struct World {
     at: SocketAddr,
     requests: Vec<Vec<u8>>,
     pieces: Vec<Vec<u8>>,
-    /// How many were sent.
+    /// Number of sent requests.
     sent: u64,
     sender: UdpSocket,
     stream: Wire,
     /// A Call-ID of each shard.
     fences: Vec<String>,
-    /// Connections of those who are in no call.
+    /// Connections of clients in no call.
     bystanders: Vec<Wire>,
     _folder: TempDir,
 }
@@ -103,7 +103,7 @@ impl World {
         let folder = TempDir::with_prefix("strowger-calls-").expect("a folder");
         let at = port::free_address();
         let ws = port::free_address();
-        // The transactions of what is not answered end soon; names lead nowhere.
+        // Unanswered transactions end soon; names do not resolve.
         let text = format!(
             "listen = [\"udp:{at}\", \"tcp:{at}\", \"ws:{ws}\"]\ndomains = [\"example.org\"]\nserver.shards = {SHARDS}\n\
              store.database = \"test.sqlite\"\ntimers.t1 = \"100ms\"\ndns.servers = [\"127.0.0.1\"]\n"
@@ -135,7 +135,7 @@ impl World {
         };
         let mut bystanders = vec![connect(Transport::Tcp), connect(Transport::Ws)];
         for wire in &mut bystanders {
-            // The server knows them: its tables hold them.
+            // They are in the server's tables.
             let options = Request::new("OPTIONS", &format!("sip:{at}"), wire.transport().name(), wire.local());
             wire.send(&options.bytes()).expect("the server takes messages");
             wire.final_response(SOON).expect("an answer");
@@ -161,7 +161,7 @@ impl World {
         world
     }
 
-    /// The calls, of each kind: who is where its Contact says, behind NAT, on a connection; a user or not.
+    /// Sets up calls of each kind: a party at the address of its Contact, behind NAT, on a connection; a user or not.
     fn calls(&mut self, connect: &dyn Fn(Transport) -> Wire) {
         use Transport::{Tcp, Udp, Ws};
         for (user, caller, called, hidden) in [
@@ -180,7 +180,7 @@ impl World {
             let (near, far) = (at("caller", &one), at(user, &other));
             let lines = [format!("Contact: <{far}>")];
             let call = if user == "alice" {
-                // She calls a place outside.
+                // Alice calls an external address.
                 register_at(&mut one, user, user, &near);
                 let mut call = Request::new("INVITE", &format!("sip:x@{}", other.local()), "udp", one.local());
                 call.from = "<sip:alice@example.org>;tag=alice".into();
@@ -192,7 +192,7 @@ impl World {
             };
             let (mut there, mut back) = set_up_with(&mut one, &mut other, &call, true, &lines);
             self.keep(&mut there, &mut back);
-            // Both move: the caller to another socket, who was called to another in its answer.
+            // Both move: the caller to another socket, the callee to another one in its answer.
             let (mut moved, moved_too) = (connect(Udp), connect(Udp));
             there.via = ("UDP".into(), moved.local());
             let update = there.request("UPDATE").with(contact("moved", &moved));
@@ -211,7 +211,7 @@ impl World {
     fn keep(&mut self, there: &mut End, back: &mut End) {
         for end in [there, back] {
             for method in ["INVITE", "BYE", "INFO", "ACK", "MESSAGE"] {
-                // No two that are sent are one transaction.
+                // No two sent requests share a transaction.
                 let mut request = end.request(method).with("Contact: <sip:other@127.0.0.67>");
                 request.via = ("UDP".into(), self.sender.local_addr().expect("it is bound"));
                 request.branch = String::from_utf8_lossy(BRANCH).into_owned();
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// The requests that an input describes; true: it comes by a stream.
+    /// Returns the requests of an input; true: it comes by a stream.
     fn changed(&mut self, mut data: &[u8]) -> Vec<(bool, Vec<u8>)> {
         let mut requests = Vec::new();
         while let ([which, often, rest @ ..], true) = (data, requests.len() < AT_ONCE) {
@@ -245,7 +245,7 @@ impl World {
                     self.stream = Wire::connect(Transport::Tcp, self.at, None).expect("the server takes connections");
                 }
             } else {
-                // What is too long for a datagram is not sent.
+                // A request too long for a datagram is not sent.
                 let _ = self.sender.send(bytes);
             }
         }
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// Every shard has worked on what was sent before.
+    /// Waits until every shard has processed all earlier messages.
     fn settle(&self) {
         let here = self.sender.local_addr().expect("it is bound");
         let mut buffer = vec![0; 65_536];
@@ -290,11 +290,11 @@ fn shown(requests: &[(bool, Vec<u8>)]) -> String {
     requests.iter().map(|(_, bytes)| format!("{}\n", bytes.escape_ascii())).collect()
 }
 
-/// Answers what comes, for ever.
+/// Answers all requests, for ever.
 fn party(mut wire: Wire) {
     loop {
         let Some(message) = wire.receive(Duration::from_secs(3_600)) else {
-            // A stream that has ended brings nothing more.
+            // An ended stream yields nothing more.
             if wire.is_closed() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! `strowger load` as its user runs it, and what it leaves behind.
+//! `strowger load` as a user runs it, and its results.
 
 use crate::wait;
 use std::ffi::OsStr;
@@ -15,37 +15,37 @@ use crate::peer::sends_back;
 use crate::process::Process;
 use crate::{binary, port};
 
-/// How long a start may take.
+/// Time limit of a start.
 const START: Duration = Duration::from_secs(20);
 
-/// The figures of a run, and how it ended.
+/// Figures of a run, and its end.
 pub struct Ran {
-    /// The exit code; -1 after a signal.
+    /// Exit code; -1 after a signal.
     pub code: i32,
-    /// The report; null where none was written.
+    /// Report; null if none was written.
     pub json: Value,
-    /// Standard error: the table and what was said.
+    /// Standard error: the table and all messages.
     pub said: String,
 }
 
 impl Ran {
-    /// A number of the report: `counters` `calls.failed`, say.
+    /// Returns a number of the report, such as `counters` `calls.failed`.
     ///
     /// # Panics
-    /// There is none.
+    /// There is no such number.
     pub fn count(&self, of: &str, name: &str) -> u64 {
         self.json[of][name].as_u64().unwrap_or_else(|| panic!("no {of}.{name}:\n{}", self.said))
     }
 
-    /// The counter `calls.NAME`.
+    /// Returns the counter `calls.NAME`.
     ///
     /// # Panics
-    /// There is none.
+    /// There is no such counter.
     pub fn calls(&self, name: &str) -> u64 {
         self.count("counters", &format!("calls.{name}"))
     }
 
-    /// A figure of a delay, µs.
+    /// Returns a figure of a delay in µs.
     ///
     /// # Panics
     /// Nothing was measured.
@@ -53,15 +53,15 @@ impl Ran {
         self.json["delays"][name][figure].as_f64().unwrap_or_else(|| panic!("no {name}.{figure}:\n{}", self.said))
     }
 
-    /// Failed calls with this cause.
+    /// Returns the number of failed calls with this cause.
     pub fn failures(&self, name: &str) -> u64 {
         self.json["failures"][name].as_u64().unwrap_or(0)
     }
 
-    /// It ended with this code; where the machine of the test was too busy for the generator, with that of INVALID instead.
+    /// Asserts the exit code; on a machine too busy for the generator, the code of INVALID is accepted instead.
     ///
     /// # Panics
-    /// It did not.
+    /// The code differs.
     #[track_caller]
     pub fn ended_with(&self, code: i32) {
         let late = self.json["verdict"]["valid"] == false;
@@ -71,17 +71,17 @@ impl Ran {
         assert!(!late || busy.iter().any(|words| reasons.contains(words)), "{reasons}");
     }
 
-    /// So many calls were made, and all were successful.
+    /// Asserts that this many calls were made, all successful.
     ///
     /// # Panics
-    /// They were not.
+    /// The numbers differ.
     #[track_caller]
     pub fn all_successful(&self, calls: u64) {
         assert_eq!((self.calls("successful"), self.calls("failed")), (calls, 0), "{}", self.said);
     }
 }
 
-/// `strowger load` with these words.
+/// Returns the command `strowger load` with these words.
 pub fn command(words: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(binary::strowger());
     command.arg("load").args(words).stdin(Stdio::null());
@@ -109,20 +109,20 @@ pub fn load(words: &[&str]) -> Ran {
     Ran { code: output.status.code().unwrap_or(-1), json, said }
 }
 
-/// What it says to a command line that it refuses, and the exit code.
+/// Runs a command line that it refuses; returns the exit code and its message.
 pub fn refused(words: &[&str]) -> (i32, String) {
     let output = output(words);
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// A run beside the test, in a folder of its own, where its report will be `report.json`.
+/// Run in parallel to the test, in a folder of its own with the report `report.json`.
 pub struct Running {
     process: Process,
     folder: TempDir,
 }
 
 impl Running {
-    /// Starts it.
+    /// Starts the run.
     ///
     /// # Panics
     /// It does not start.
@@ -130,7 +130,7 @@ impl Running {
         Self::start_by(Command::new(binary::strowger()), words)
     }
 
-    /// The same by this command: the program, placed or scheduled in some way (see [`crate::plant::program`]).
+    /// Starts the run by this command: the program, with some placement or scheduling (see [`crate::plant::program`]).
     ///
     /// # Panics
     /// It does not start.
@@ -141,15 +141,15 @@ impl Running {
         Self { process, folder }
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Waits until it has said this.
+    /// Waits until it has printed this text.
     ///
     /// # Panics
-    /// It has not in 20 seconds.
+    /// It has not printed it within 20 seconds.
     pub fn wait_for(&mut self, text: &str) {
         self.process.wait_for(text, 1, START);
     }
@@ -159,13 +159,13 @@ impl Running {
         self.process.signal(signal);
     }
 
-    /// As [`Process::stop_for`].
+    /// See [`Process::stop_for`].
     pub fn stop_for(&self, length: Duration) {
         self.process.stop_for(length);
     }
 
-    /// Waits until a line tells of this second of the run or a later one: seconds in which nothing changes have none, and which is
-    /// the first depends on when the wall clock's seconds end. False if it ended before.
+    /// Waits until a line reports this second of the run or a later one: seconds without changes have no line, and the
+    /// first one with a line depends on the wall clock. False if the run ended before.
     ///
     /// # Panics
     /// Neither happens.
@@ -177,15 +177,15 @@ impl Running {
         has_come()
     }
 
-    /// Waits until a line tells of this second of the run or a later one.
+    /// Waits until a line reports this second of the run or a later one.
     ///
     /// # Panics
-    /// It ends before, or none comes.
+    /// The run ends before, or no line comes.
     pub fn reach(&self, second: u64) {
         assert!(self.comes_to(second), "it ended before second {second}:\n{}", self.process.log());
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -193,7 +193,7 @@ impl Running {
     /// Waits for its end, and reads its report.
     ///
     /// # Panics
-    /// It is still running after this time.
+    /// It is still running at the limit.
     pub fn end(&mut self, limit: Duration) -> Ran {
         let code = self.process.end(limit).code().unwrap_or(-1);
         let json = std::fs::read(self.folder.path().join("report.json")).ok();
@@ -202,14 +202,14 @@ impl Running {
     }
 }
 
-/// An answering side of its own.
+/// Answering side in its own process.
 pub struct Answers {
     running: Running,
-    /// Where it listens.
+    /// Address it listens on.
     pub address: SocketAddr,
 }
 
-/// `strowger load uas` on a free port of 127.0.0.1.
+/// Starts `strowger load uas` on a free port of 127.0.0.1.
 ///
 /// # Panics
 /// It does not start.
@@ -217,7 +217,7 @@ pub fn answers(words: &[&str]) -> Answers {
     answers_at(Ipv4Addr::LOCALHOST.into(), words)
 }
 
-/// The same, elsewhere.
+/// Starts it on another IP address.
 ///
 /// # Panics
 /// It does not start.
@@ -225,7 +225,7 @@ pub fn answers_at(ip: IpAddr, words: &[&str]) -> Answers {
     answers_by(Command::new(binary::strowger()), SocketAddr::new(ip, port::free()), words)
 }
 
-/// The same by this command, at this address.
+/// Starts it by this command, at this address.
 ///
 /// # Panics
 /// It does not start.
@@ -237,7 +237,7 @@ pub fn answers_by(command: Command, address: SocketAddr, words: &[&str]) -> Answ
 }
 
 impl Answers {
-    /// Its process.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.running.id()
     }
@@ -247,39 +247,39 @@ impl Answers {
         self.running.signal(signal);
     }
 
-    /// As [`Process::stop_for`].
+    /// See [`Process::stop_for`].
     pub fn stop_for(&self, length: Duration) {
         self.running.stop_for(length);
     }
 
-    /// Waits until it has said this.
+    /// Waits until it has printed this text.
     ///
     /// # Panics
-    /// It has not in 20 seconds.
+    /// It has not printed it within 20 seconds.
     pub fn wait_for(&mut self, text: &str) {
         self.running.wait_for(text);
     }
 
-    /// As [`Running::reach`].
+    /// See [`Running::reach`].
     ///
     /// # Panics
-    /// As that.
+    /// See [`Running::reach`].
     pub fn reach(&self, second: u64) {
         self.running.reach(second);
     }
 
-    /// Ends it by Ctrl-C once what is under way has come; what it counted.
+    /// Ends it by Ctrl-C once pending messages have arrived; returns its report.
     ///
     /// # Panics
     /// It does not end.
     pub fn report(self) -> Ran {
-        // What it counted last stands in its report.
+        // The report contains the last messages.
         std::thread::sleep(Duration::from_millis(300));
         self.signal(libc::SIGINT);
         self.end()
     }
 
-    /// Waits for its end; what it counted.
+    /// Waits for its end; returns its report.
     ///
     /// # Panics
     /// It does not end.
@@ -288,7 +288,8 @@ impl Answers {
     }
 }
 
-/// Certificates in this folder, and the options that name them: the authority, then our own.
+/// Creates certificates in this folder, and returns the options that name them: the authority, then the own
+/// certificate.
 ///
 /// # Panics
 /// The folder cannot be written.
@@ -298,7 +299,7 @@ pub fn certificates(folder: &Path) -> [String; 6] {
     ["--tls-ca".into(), authority, "--tls-cert".into(), chain, "--tls-key".into(), key]
 }
 
-/// The answer to a request, `line` being what follows `SIP/2.0 `, by a peer at this address.
+/// Returns the answer to a request by a peer at this address; `line` follows `SIP/2.0 `.
 pub fn reply(line: &str, request: &str, own: SocketAddr) -> String {
     let kept: String = request
         .lines()
@@ -309,7 +310,7 @@ pub fn reply(line: &str, request: &str, own: SocketAddr) -> String {
     format!("SIP/2.0 {line}\r\n{kept}{to};tag=peer\r\nContact: <sip:{own}>\r\nContent-Length: 0\r\n\r\n")
 }
 
-/// A peer by hand that answers each request by this function: what follows `SIP/2.0 `, or nothing.
+/// Starts a peer by hand that answers each request by this function: the text after `SIP/2.0 `, or nothing.
 ///
 /// # Panics
 /// No port is free.

@@ -6,17 +6,17 @@ use std::process::Command;
 use crate::process::Process;
 use crate::program::KAMAILIO;
 
-/// One running Kamailio.
+/// Running Kamailio.
 #[derive(Debug)]
 pub struct Kamailio {
     process: Process,
 }
 
 impl Kamailio {
-    /// Starts one with a configuration of `tests/kamailio` in which every `@NAME@` is replaced.
+    /// Starts it with a configuration of `tests/kamailio` in which every `@NAME@` is replaced.
     ///
     /// # Panics
-    /// It does not come to listen, or a mark is left.
+    /// It does not begin to listen, or a placeholder is left.
     pub fn start(folder: &Path, config: &str, values: &[(&str, &str)]) -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("kamailio/{config}.cfg"));
         let mut text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -34,7 +34,7 @@ impl Kamailio {
         Self { process }
     }
 
-    /// The process.
+    /// Returns its process.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
     }

@@ -1,4 +1,4 @@
-//! What the tests with the world have in common: the program under test, programs by others, messages by hand.
+//! Common code of the system tests: the program under test, other programs, messages by hand.
 
 pub mod account;
 pub mod baresip;
@@ -47,19 +47,19 @@ pub mod wire;
 pub use strowger_lab::{port, wait};
 pub use turn::{alone, in_background, undisturbed};
 
-/// Cases that do not measure, each on a thread of its own, a few at a time: they wait more than they work. With the
-/// environment variable CASE only those whose name has it in it.
+/// Runs cases that do not measure, each on a thread of its own, a few at a time: they wait more than they compute. With
+/// the environment variable CASE only those whose name contains it.
 ///
 /// # Panics
-/// One of them failed; the others come to their end first.
+/// A case failed; the others run to their end first.
 pub fn together(cases: &[(&str, fn())]) {
     each_together(cases);
 }
 
-/// The same for cases that share what they have, such as a list.
+/// Runs cases that share data, such as a list.
 ///
 /// # Panics
-/// As [`together`].
+/// See [`together`].
 pub fn each_together<F: Fn() + Sync + std::panic::RefUnwindSafe>(cases: &[(&str, F)]) {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};

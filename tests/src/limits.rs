@@ -1,4 +1,4 @@
-//! Bounds of the system for a server under test.
+//! System limits for a server under test.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,15 +10,15 @@ use tempfile::TempDir;
 use crate::program;
 use crate::server::Server;
 
-/// A file system in memory of a given size; gone when dropped.
+/// File system in memory with a given size; unmounted by the drop.
 #[derive(Debug)]
 pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// Of a size such as `64k`; without the right to mount one the test is skipped.
+    /// Mounts one of a size such as `64k`; without the right to do so the test is skipped.
     ///
     /// # Panics
-    /// No temporary folder can be made.
+    /// No temporary folder can be created.
     pub fn mount(size: &str) -> Option<Self> {
         if !program::is_root() {
             program::skipped("mounting a small disk needs root");
@@ -34,24 +34,24 @@ impl SmallDisk {
         Some(Self(folder))
     }
 
-    /// Where it is.
+    /// Returns its mount point.
     pub fn folder(&self) -> &Path {
         self.0.path()
     }
 
-    /// Leaves no room on it.
+    /// Fills it completely.
     ///
     /// # Panics
-    /// There is none for a name.
+    /// There is no space for a file name.
     pub fn fill(&self) {
         let mut filler = File::create(self.filler()).expect("there is room for a name");
         while filler.write(&[0; 512]).is_ok_and(|n| n > 0) {}
     }
 
-    /// Gives back what [`fill`](Self::fill) took.
+    /// Frees the space taken by [`fill`](Self::fill).
     ///
     /// # Panics
-    /// It took nothing.
+    /// It was not filled.
     pub fn free(&self) {
         std::fs::remove_file(self.filler()).expect("it is there");
     }
@@ -67,7 +67,8 @@ impl Drop for SmallDisk {
     }
 }
 
-/// No file of the process may grow beyond so many bytes: as on a disk without room. Its signal, SIGXFSZ, must be ignored, or it ends.
+/// Limits all files of the process to this many bytes, which acts as a full disk. The process must ignore the signal
+/// SIGXFSZ, or it ends.
 ///
 /// # Panics
 /// The process does not run.

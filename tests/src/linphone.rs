@@ -1,4 +1,4 @@
-//! Linphone: a telephone, told what to do by lines at its standard input.
+//! Linphone: a phone controlled by lines on its standard input.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::program::LINPHONE;
 
-/// Whether Linphone registers alice of `example.org` at a server by UDP. Linphone asks the name server for the domain, so the
-/// server's address stands in for it.
+/// Tells whether Linphone registers alice of `example.org` at a server by UDP. Linphone resolves the domain of an
+/// address, so the server's address replaces it.
 ///
 /// # Panics
-/// Linphone is missing, or says nothing of the registration in this time.
+/// Linphone is missing, or does not report the registration before the limit.
 pub fn registers(server: SocketAddr, user: &str, password: &str, realm: &str, limit: Duration) -> bool {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     for name in [".local/share/linphone", "linphone"] {
@@ -60,7 +60,7 @@ pub fn registers(server: SocketAddr, user: &str, password: &str, realm: &str, li
         if let Ok(more) = said.recv_timeout(Duration::from_millis(300)) {
             text.push_str(&more);
         }
-        // A line of an earlier moment says nothing of this one.
+        // An earlier line is not about this moment.
         std::thread::sleep(Duration::from_millis(100));
     };
     let _ = child.kill();

@@ -1,7 +1,7 @@
-//! By how much the metrics of a server move, exactly: what is not named must not move either, unless it is traffic.
+//! Exact changes of a server's metrics: counters that are not named must not move either, unless they count traffic.
 //!
-//! Names are those of `docs/metrics.md` without the `strowger_` in front. A name stands for all samples that have the labels with it: without
-//! labels for those of all shards, methods or codes together.
+//! Names are those of `docs/metrics.md` without the prefix `strowger_`. A name stands for all samples that have its
+//! labels: a name without labels for all shards, methods or codes together.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,25 +11,25 @@ use std::time::Duration;
 
 use crate::{scrape, wait};
 
-/// How long a metric may take to show what has happened.
+/// Time limit for a metric to show an event.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a metric shows.
+/// Expected state of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shows {
-    /// A counter has grown by this much since the last look, no more and no less.
+    /// A counter has grown by exactly this much since the last reading.
     By(u64),
     /// A counter has grown.
     More,
     /// A gauge has this value.
     At(u64),
-    /// A gauge lies above this value.
+    /// A gauge is above this value.
     Above(f64),
 }
 
 use Shows::{Above, At, By, More};
 
-/// Counters that grow with whatever the server does: they may move unnamed.
+/// Counters that grow with any traffic: they may move unnamed.
 const TRAFFIC: &[&str] = &[
     "answers_total",
     "call_seconds_total",
@@ -66,73 +66,74 @@ const TRAFFIC: &[&str] = &[
     "wakes_total",
 ];
 
-/// What the meters of this process have seen of a metric.
+/// Observations of a metric by the meters of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// A counter that grew, a gauge that was not 0.
+    /// True: a counter grew, or a gauge was not 0.
     pub moved: bool,
-    /// A gauge that was 0.
+    /// True: a gauge was 0.
     pub zero: bool,
 }
 
-/// By name and labels as in [`written_name`].
+/// Observations by name and labels as in [`written_name`].
 static SEEN: Mutex<BTreeMap<String, Seen>> = Mutex::new(BTreeMap::new());
 
-/// Reads the metrics of one server.
+/// Reader of the metrics of one server.
 pub struct Meter {
     connect: Box<dyn Fn() -> io::Result<TcpStream> + Send>,
-    /// What every counter is to show.
+    /// Expected value of every counter.
     expected: BTreeMap<String, f64>,
 }
 
 impl Meter {
-    /// Looks at a server that serves its metrics here.
+    /// Creates a meter for a server with its metrics at this address.
     ///
     /// # Panics
-    /// It does not answer.
+    /// The server does not answer.
     pub fn at(address: SocketAddr) -> Self {
         Self::by(move || TcpStream::connect(address))
     }
 
-    /// Looks at a server by connections that are made so.
+    /// Creates a meter with connections from this function.
     ///
     /// # Panics
-    /// As [`Meter::at`].
+    /// See [`Meter::at`].
     pub fn by(connect: impl Fn() -> io::Result<TcpStream> + Send + 'static) -> Self {
         let mut meter = Self { connect: Box::new(connect), expected: BTreeMap::new() };
         meter.expected = meter.look();
         meter
     }
 
-    /// Looks as if for the first time: what was counted so far, by this server or the one before, is no matter.
+    /// Starts over: counts so far, of this server or an earlier one, are ignored.
     ///
     /// # Panics
-    /// As [`Meter::at`].
+    /// See [`Meter::at`].
     pub fn begins_again(&mut self) {
         self.expected = self.look();
     }
 
-    /// All samples, by name and labels.
+    /// Reads all samples, by name and labels.
     ///
     /// # Panics
-    /// As [`Meter::at`].
+    /// See [`Meter::at`].
     pub fn look(&self) -> BTreeMap<String, f64> {
         let samples = scrape::over((self.connect)().expect("the server listens"));
         samples.into_iter().map(|(name, value)| (name.trim_start_matches("strowger_").to_owned(), value)).collect()
     }
 
-    /// The value of a metric.
+    /// Returns the value of a metric.
     ///
     /// # Panics
-    /// There is none of this name.
+    /// There is no metric with this name.
     pub fn value(&self, name: &str) -> f64 {
         value(&self.look(), name)
     }
 
-    /// Waits until the metrics show this, and asserts that no other counter has moved that is not [traffic](TRAFFIC).
+    /// Waits until the metrics have the expected state, and asserts that no other counter has moved that is not
+    /// [traffic](TRAFFIC).
     ///
     /// # Panics
-    /// They do not in twenty seconds, a counter grows by more, or another one moves.
+    /// They do not within twenty seconds, a counter grows by more, or another one moves.
     #[track_caller]
     pub fn shows(&mut self, all: &[(&str, Shows)]) {
         let mut found = BTreeMap::new();
@@ -154,10 +155,10 @@ impl Meter {
         self.expected = found;
     }
 
-    /// Whether a metric shows this at some time within `limit`; what else moves does not matter.
+    /// Tells whether a metric shows this at some time within `limit`; other metrics may move.
     ///
     /// # Panics
-    /// There is none of this name.
+    /// There is no metric with this name.
     pub fn sees(&self, name: &str, shows: Shows, limit: Duration) -> bool {
         let seen = wait::look(limit, || Some(self.look()).filter(|found| self.is_so(found, name, shows)));
         seen.is_some_and(|found| {
@@ -166,25 +167,25 @@ impl Meter {
         })
     }
 
-    /// Asserts that promtool finds nothing to say of the metrics.
+    /// Asserts that promtool accepts the metrics.
     ///
     /// # Panics
-    /// It does.
+    /// It does not.
     pub fn is_clean(&self) {
         scrape::assert_clean(&scrape::text_over((self.connect)().expect("the server listens")));
     }
 
-    /// Asserts that nothing but traffic has moved since the last look: what was counted then is not counted once more.
+    /// Asserts that nothing but traffic has moved since the last reading: no event is counted twice.
     ///
     /// # Panics
-    /// Something has.
+    /// A counter has moved.
     #[track_caller]
     pub fn rests(&mut self) {
         self.shows(&[]);
     }
 
     /// # Panics
-    /// A counter has grown by more, which no waiting mends.
+    /// A counter has grown by more, so waiting is useless.
     #[track_caller]
     fn is_so(&self, found: &BTreeMap<String, f64>, name: &str, shows: Shows) -> bool {
         let (before, now) = (value(&self.expected, name), value(found, name));
@@ -205,7 +206,7 @@ impl Meter {
         }
     }
 
-    /// Counters that have moved, but for these and for traffic.
+    /// Returns the counters that have moved, except these and traffic.
     fn moved(&self, found: &BTreeMap<String, f64>, named: &[&str]) -> Vec<String> {
         let is_counter = |name: &str| name.ends_with("_total") || name.ends_with("_count");
         let moved = found.iter().filter(|(name, now)| {
@@ -217,13 +218,13 @@ impl Meter {
     }
 }
 
-/// No meter sees these, since what that needs is not there: it was said.
+/// Marks metrics that no meter observes, since a requirement is missing; a message was printed.
 pub fn leave_out(names: &[&str]) {
     let names = names.iter().map(|name| ((*name).to_owned(), Seen { moved: true, zero: true }));
     SEEN.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
 }
 
-/// What the meters of this process have seen so far, by names as the documents have them, with labels behind.
+/// Returns all observations of the meters of this process so far, by names as in the documents, with labels after them.
 pub fn seen() -> BTreeMap<String, Seen> {
     SEEN.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -238,7 +239,7 @@ fn note(samples: &BTreeMap<String, f64>, name: &str, shows: Shows) {
     }
 }
 
-/// A name without its labels.
+/// Returns a name without its labels.
 fn family(name: &str) -> &str {
     name.split('{').next().unwrap_or(name)
 }
@@ -251,13 +252,13 @@ fn value(samples: &BTreeMap<String, f64>, name: &str) -> f64 {
     let own = family(name);
     let of_family: Vec<_> = samples.iter().filter(|(sample, _)| family(sample) == own).collect();
     assert!(!of_family.is_empty(), "there is no metric {name}");
-    // Of labels that were not seen yet nothing is shown.
+    // Labels without samples yet have the value 0.
     let labels: Vec<&str> = labels(name).collect();
     let is_meant = |sample: &str| labels.iter().all(|wanted| self::labels(sample).any(|label| label == *wanted));
     of_family.iter().filter(|(sample, _)| is_meant(sample)).map(|(_, value)| **value).sum()
 }
 
-/// The labels of a sample with their values, which contain no comma and no brace.
+/// Returns the labels of a sample with their values, which contain no comma and no brace.
 fn labels(sample: &str) -> impl Iterator<Item = &str> {
     let labels = sample.split_once('{').map_or("", |(_, labels)| labels.trim_end_matches('}'));
     labels.split(',').filter(|label| !label.is_empty())
@@ -266,7 +267,8 @@ fn labels(sample: &str) -> impl Iterator<Item = &str> {
 /// Labels whose values the documents list.
 const LISTED: &[&str] = &["transport"];
 
-/// A metric as the documents have it: names of labels alone where their values are not listed, a histogram for its number of observations.
+/// Returns a metric's name as in the documents: names of labels without values unless they are listed, and the name of
+/// a histogram for its number of observations.
 fn written_name(samples: &BTreeMap<String, f64>, name: &str) -> String {
     let family = family(name);
     let label_names: Vec<&str> = samples
@@ -295,7 +297,8 @@ mod tests {
         let samples = samples.clone();
         std::thread::spawn(move || {
             while let Ok((mut stream, _)) = listener.accept() {
-                // Read whole: a connection that ends with bytes unread is reset, and what was written is lost with it.
+                // Reads the whole request: closing a connection with unread bytes resets it, and the written bytes are
+                // lost.
                 let request = BufReader::new(&stream).lines().map_while(Result::ok);
                 request.take_while(|line| !line.is_empty()).for_each(drop);
                 let samples = samples.lock().expect("no thread panics while it holds it");
@@ -332,7 +335,7 @@ mod tests {
             (Seen { moved: true, zero: false }, Seen { moved: true, zero: false })
         );
         assert_eq!(seen["two_total"], Seen { moved: true, zero: false });
-        // Seen before, and not once more.
+        // The change was seen before, and is not counted once more.
         set("one_total 3", "one_total 4");
         assert!(catch_unwind(AssertUnwindSafe(|| meter.rests())).is_err());
     }

@@ -1,9 +1,9 @@
-//! Messages that are almost right, and bytes that are not.
+//! Nearly valid messages, and random bytes.
 
 use crate::random::Random;
 
-/// Messages to start from. `@N@` becomes a number that no other message has. They lead to an address of loopback where no other
-/// test listens: a server that relays sends what it makes of them there.
+/// Seed messages. `@N@` becomes a unique number. They lead to a loopback address where no other test listens: a server
+/// that relays sends its output there.
 const SEEDS: &[&str] = &[
     "INVITE sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP 127.9.9.9:5999;branch=z9hG4bKm@N@;rport\r\nMax-Forwards: 70\r\nFrom: \"A. User\" <sip:alice@example.net>;tag=f@N@\r\nTo: <sip:bob@example.org>\r\nCall-ID: m@N@@example.net\r\nCSeq: 1 INVITE\r\nContact: <sip:alice@127.9.9.9:5999>\r\nContent-Type: application/sdp\r\nContent-Length: 129\r\n\r\nv=0\r\no=alice 2890844526 2890844526 IN IP4 127.9.9.9\r\ns=-\r\nc=IN IP4 127.9.9.9\r\nt=0 0\r\nm=audio 49170 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n",
     "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 127.9.9.9:5999;branch=z9hG4bKr@N@;rport\r\nMax-Forwards: 70\r\nFrom: <sip:u@N@@example.org>;tag=r@N@\r\nTo: <sip:u@N@@example.org>\r\nCall-ID: r@N@\r\nCSeq: 7 REGISTER\r\nContact: <sip:u@127.9.9.9:5999>;q=0.5;expires=2;+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-000A95A0E128>\"\r\nContent-Length: 0\r\n\r\n",
@@ -16,7 +16,7 @@ const SEEDS: &[&str] = &[
     "MESSAGE tel:+15551234;phone-context=example.org SIP/2.0\r\nVia: SIP/2.0/WS abc.invalid;branch=z9hG4bKt@N@\r\nMax-Forwards: 70\r\nFrom: <sip:alice@example.net>;tag=f@N@\r\nTo: <urn:service:sos>\r\nCall-ID: t@N@\r\nCSeq: 1 MESSAGE\r\nContent-Type: text/plain;charset=\"utf-8\"\r\nContent-Length: 5\r\n\r\nhello",
 ];
 
-/// Pieces that parsers stumble over.
+/// Tokens that are difficult for parsers.
 const WORDS: &[&str] = &[
     "\r\n",
     "\r",
@@ -77,7 +77,7 @@ const WORDS: &[&str] = &[
     "    ",
 ];
 
-/// An endless row of messages from a seed.
+/// Endless sequence of messages from a seed.
 #[derive(Debug)]
 pub struct Mutations {
     random: Random,
@@ -86,17 +86,17 @@ pub struct Mutations {
 }
 
 impl Mutations {
-    /// Our own messages, and further ones to start from.
+    /// Creates a sequence from our own seed messages and further ones.
     pub fn new(seed: u64, further: Vec<Vec<u8>>) -> Self {
         let mut seeds: Vec<Vec<u8>> = SEEDS.iter().map(|text| text.as_bytes().to_vec()).collect();
-        // Ours make the transactions; they stay the greater part.
+        // Ours create the transactions; they remain the majority.
         let copies = 1 + further.len() / seeds.len();
         seeds = seeds.iter().cycle().take(seeds.len() * copies).cloned().collect();
         seeds.extend(further);
         Self { random: Random::new(seed), number: seed << 32, seeds }
     }
 
-    /// The next message: at most 8,000 bytes, some without any change, one in ten only random bytes.
+    /// Returns the next message: at most 8,000 bytes, some unchanged, one in ten only random bytes.
     pub fn message(&mut self) -> Vec<u8> {
         let random = &mut self.random;
         self.number += 1;

@@ -1,4 +1,4 @@
-//! A name server by hand, at port 53 of a loopback address of its own.
+//! Name server by hand, at port 53 of a loopback address of its own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
@@ -9,28 +9,28 @@ use std::time::{Duration, Instant};
 
 use crate::program;
 
-/// What is said to a question.
+/// Answer to a question.
 #[derive(Clone, Debug)]
 pub enum Record {
-    /// An IPv4 address.
+    /// IPv4 address.
     A(Ipv4Addr),
-    /// Another IPv4 address at each question, in turn.
+    /// IPv4 addresses, one per question, in turn.
     Turns(Vec<Ipv4Addr>),
     /// Priority, weight, port and target; "." is none (RFC 2782).
     Srv(u16, u16, u16, String),
     /// Order, preference, service and replacement, with the flag "s" (RFC 3403).
     Naptr(u16, u16, String, String),
-    /// The server fails: SERVFAIL.
+    /// Failure of the server: SERVFAIL.
     Fails(u16),
-    /// Nothing is said to questions of this type.
+    /// No answer to questions of this type.
     Silent(u16),
 }
 
-/// The types of records.
+/// Type A.
 pub const A: u16 = 1;
-/// See [`Record::Srv`].
+/// Type SRV, see [`Record::Srv`].
 pub const SRV: u16 = 33;
-/// See [`Record::Naptr`].
+/// Type NAPTR, see [`Record::Naptr`].
 pub const NAPTR: u16 = 35;
 
 impl Record {
@@ -43,7 +43,7 @@ impl Record {
         }
     }
 
-    /// `turn`: how often it was asked for before.
+    /// Returns the data of the record. `turn`: number of earlier questions.
     fn data(&self, turn: usize) -> Vec<u8> {
         let name = |text: &str| {
             let labels = text.split('.').filter(|label| !label.is_empty());
@@ -67,21 +67,21 @@ fn text_of(text: &str) -> Vec<u8> {
     [&[text.len() as u8], text.as_bytes()].concat()
 }
 
-/// Names and their records; it answers from the moment that it is made until it is dropped.
+/// Name server with its records; it answers from its creation until the drop.
 #[derive(Debug)]
 pub struct NameServer {
-    /// Where it listens, at port 53.
+    /// Address it listens on, at port 53.
     pub ip: IpAddr,
     asked: Arc<Mutex<BTreeMap<(String, u16), usize>>>,
     askers: Arc<Mutex<Vec<SocketAddr>>>,
-    /// It ends with the server.
+    /// Its thread ends with the last strong reference.
     manner: Arc<Manner>,
 }
 
-/// How it answers.
+/// Behaviour of the server.
 #[derive(Debug)]
 struct Manner {
-    /// Seconds for which an answer is good.
+    /// Lifetime of answers in seconds.
     lifetime: AtomicU32,
     is_frozen: AtomicBool,
     /// Milliseconds until an answer leaves.
@@ -89,10 +89,10 @@ struct Manner {
 }
 
 impl NameServer {
-    /// With these names; any other does not exist. None, said loudly, where port 53 may not be bound.
+    /// Starts a server with these names; any other does not exist. `None`, with a message, if port 53 cannot be bound.
     ///
     /// # Panics
-    /// That is so, and `STROWGER_ALLOW_MISSING` is not 1.
+    /// Port 53 cannot be bound, and `STROWGER_ALLOW_MISSING` is not 1.
     pub fn start(names: &[(&str, Record)]) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let socket = loop {
@@ -142,39 +142,39 @@ impl NameServer {
         Some(Self { ip, asked, askers, manner })
     }
 
-    /// Its answers are good for so many seconds from now on; at first for 60.
+    /// Sets the lifetime of answers in seconds; initially 60.
     pub fn set_lifetime(&self, seconds: u32) {
         self.manner.lifetime.store(seconds, Ordering::Relaxed);
     }
 
-    /// It takes questions and answers none, or answers again.
+    /// Stops answering questions, or starts again.
     pub fn freeze(&self, is_frozen: bool) {
         self.manner.is_frozen.store(is_frozen, Ordering::Relaxed);
     }
 
-    /// Each answer leaves so long after its question.
+    /// Delays each answer by this time.
     pub fn set_delay(&self, delay: Duration) {
         self.manner.delay.store(delay.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// From where it was asked, in order.
+    /// Returns the addresses of the clients, in order.
     ///
     /// # Panics
-    /// Its thread did.
+    /// Its thread panicked.
     pub fn askers(&self) -> Vec<SocketAddr> {
         self.askers.lock().expect("no thread panics while it holds it").clone()
     }
 
-    /// How often this was asked.
+    /// Returns how often this question was asked.
     ///
     /// # Panics
-    /// Its thread did.
+    /// Its thread panicked.
     pub fn asked(&self, name: &str, kind: u16) -> usize {
         let asked = self.asked.lock().expect("no thread panics while it holds it");
         asked.get(&(name.to_lowercase(), kind)).copied().unwrap_or(0)
     }
 
-    /// The line of configuration that has the server ask it.
+    /// Returns the line of configuration that makes the server use it.
     pub fn line(&self) -> String {
         format!("dns.servers = [\"{}\"]", self.ip)
     }
@@ -183,12 +183,12 @@ impl NameServer {
 type Asked = Mutex<BTreeMap<(String, u16), usize>>;
 type Records = HashMap<String, Vec<Record>>;
 
-/// Sends each answer at its moment; they are given to it in that order.
+/// Sends each answer at its time; they are queued in this order.
 fn later(socket: UdpSocket) -> mpsc::Sender<(Instant, Vec<u8>, SocketAddr)> {
     let (sender, waiting) = mpsc::channel::<(Instant, Vec<u8>, SocketAddr)>();
     std::thread::spawn(move || {
         for (due, answer, to) in waiting {
-            // It is to be as slow as that.
+            // The simulated delay.
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             let _ = socket.send_to(&answer, to);
         }
@@ -226,14 +226,14 @@ fn answer(question: &[u8], names: &Records, asked: &Asked, lifetime: u32) -> Opt
     let fails = of_kind.iter().any(|record| matches!(record, Record::Fails(_)));
     let code: u8 = if fails { 2 } else { u8::from(of.is_empty()) * 3 };
     let records = if fails { Vec::new() } else { of_kind };
-    // A response, recursion wanted and available.
+    // A response, recursion desired and available.
     let mut bytes = [&question[..2], &[0x81, 0x80 | code, 0, 1]].concat();
     bytes.extend_from_slice(&(records.len() as u16).to_be_bytes());
     bytes.extend_from_slice(&[0; 4]);
     bytes.extend_from_slice(question.get(12..end)?);
     for record in records {
         let data = record.data(turn);
-        // The name that stands in the question, this type of the internet.
+        // A pointer to the name in the question, this type, class IN.
         bytes.extend_from_slice(&[0xc0, 12]);
         bytes.extend_from_slice(&kind.to_be_bytes());
         bytes.extend_from_slice(&[0, 1]);

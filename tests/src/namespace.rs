@@ -1,4 +1,4 @@
-//! Networks of the test's own: namespaces joined by cables, and routers that translate addresses.
+//! Networks of a test: namespaces joined by virtual cables, and routers that translate addresses.
 
 use std::fs::File;
 use std::io;
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::program::{self, IP, IPTABLES};
 
-/// A network namespace; gone when dropped, with the cables that end in it.
+/// Network namespace; the drop removes it with its cables.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
 }
 
-/// Whether networks can be made here.
+/// Tells whether networks can be created here.
 ///
 /// # Panics
 /// They cannot and `STROWGER_ALLOW_MISSING` is not 1.
@@ -42,7 +42,7 @@ pub fn possible() -> bool {
 }
 
 impl Namespace {
-    /// A new one with its loopback up.
+    /// Creates a namespace with its loopback up.
     ///
     /// # Panics
     /// The system refuses.
@@ -63,7 +63,7 @@ impl Namespace {
         must("ip", &all);
     }
 
-    /// Ids of the processes inside.
+    /// Returns the ids of the processes inside.
     ///
     /// # Panics
     /// The system refuses.
@@ -72,7 +72,7 @@ impl Namespace {
         String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| line.trim().parse().ok()).collect()
     }
 
-    /// Joins two by a cable: names of the ends and their addresses with prefix.
+    /// Joins two namespaces by a cable: names of the ends and their addresses with prefix.
     ///
     /// # Panics
     /// The system refuses.
@@ -84,7 +84,7 @@ impl Namespace {
         }
     }
 
-    /// Everything else goes by this neighbour.
+    /// Sets the default route to this neighbour.
     ///
     /// # Panics
     /// The system refuses.
@@ -92,8 +92,8 @@ impl Namespace {
         self.ip(&["route", "add", "default", "via", by]);
     }
 
-    /// Makes it a router that gives what leaves by `out` its own address, and lets nothing in that no host inside asked
-    /// for.
+    /// Makes it a router that translates the source of packets that leave by `out` to its own address, and rejects
+    /// incoming packets that no host inside requested.
     ///
     /// # Panics
     /// The system refuses.
@@ -121,32 +121,32 @@ impl Namespace {
         inside(&["iptables", "-A", "FORWARD", "-i", out, "-j", "DROP"]);
     }
 
-    /// The words that run a program inside.
+    /// Returns the words that run a program inside.
     pub fn words(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.name].map(String::from).to_vec()
     }
 
-    /// A connection whose near end lies inside.
+    /// Opens a connection from inside.
     ///
     /// # Errors
-    /// What the system says.
+    /// Error of the system.
     pub fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
         self.inside(|| TcpStream::connect(address))
     }
 
-    /// Makes sockets inside, where they stay wherever they are used.
+    /// Creates sockets inside; they keep this network wherever they are used.
     ///
     /// # Errors
-    /// What the system says.
+    /// Error of the system.
     ///
     /// # Panics
-    /// Making them panics.
+    /// `make` panics.
     pub fn inside<T: Send>(&self, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         let file = File::open(format!("/run/netns/{}", self.name))?;
         std::thread::scope(|scope| {
-            // A thread of its own, because entering holds for the thread.
+            // A separate thread, because entering a namespace affects the thread.
             let thread = scope.spawn(move || {
-                // SAFETY: the descriptor is open for the time of the call; only this thread's network changes.
+                // SAFETY: the descriptor is open during the call; only this thread's network changes.
                 match unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } {
                     0 => make(),
                     _ => Err(io::Error::last_os_error()),
@@ -156,7 +156,7 @@ impl Namespace {
         })
     }
 
-    /// A command that runs inside; the program and its arguments are still to be added.
+    /// Returns a command that runs inside; the caller adds the program and its arguments.
     pub fn command(&self) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]);

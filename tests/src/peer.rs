@@ -1,4 +1,4 @@
-//! A peer by hand that answers everything and remembers from where it came.
+//! Peer by hand that answers every request and records the senders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use crate::generator::reply;
 
-/// A datagram that is no message: a peer by hand sends it back.
+/// Datagram that is no message: a peer by hand sends it back.
 const READ: &[u8] = b"have you read all?";
 
-/// Waits until the peer by hand at this address, whose thread says [`sends_back`] first, has read all that came before:
-/// a program that ended may have sent it something a moment ago.
+/// Waits until the peer by hand at this address, whose thread calls [`sends_back`] first, has read all earlier
+/// datagrams: an ended program may have sent some a moment ago.
 ///
 /// # Panics
-/// It does not, within ten seconds.
+/// It does not within ten seconds.
 pub fn until_read(peer: SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("it can be set");
@@ -24,31 +24,31 @@ pub fn until_read(peer: SocketAddr) {
     socket.recv(&mut [0; READ.len()]).expect("the peer sends it back");
 }
 
-/// Whether this datagram only asks what was read, and goes back.
+/// Tells whether this is the datagram of [`until_read`], and sends it back.
 pub fn sends_back(socket: &UdpSocket, datagram: &[u8], from: SocketAddr) -> bool {
     datagram == READ && socket.send_to(datagram, from).is_ok()
 }
 
-/// What came: from where, and what it says of itself.
+/// Received message with its sender.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Who sent it.
+    /// Sender.
     pub from: SocketAddr,
-    /// All of it.
+    /// Whole message.
     pub text: String,
 }
 
 impl Seen {
-    /// The value of its first header field of this name.
+    /// Returns the value of the first header field with this name.
     pub fn header(&self, name: &str) -> &str {
         let line = self.text.lines().find(|l| l.starts_with(name) && l[name.len()..].starts_with(':'));
         line.map_or("", |l| l[name.len() + 1..].trim())
     }
 
-    /// The port that the message names as its own: in its Via, and in its Contact if there is one.
+    /// Returns the ports that the message names as its own: in its Via, and in its Contact if there is one.
     ///
     /// # Panics
-    /// It names none of 127.0.0.0/24.
+    /// It names no address of 127.0.0.0/24.
     pub fn named(&self) -> BTreeSet<u16> {
         let port = |value: &str| {
             let at = value.find("127.0.0.").expect("an address");
@@ -60,40 +60,40 @@ impl Seen {
     }
 }
 
-/// What a peer answers: nothing to an ACK.
+/// Returns the answer of a peer: none to an ACK.
 fn accepted(text: &str, own: SocketAddr) -> Option<String> {
     (!text.starts_with("ACK")).then(|| reply("200 OK", text, own))
 }
 
-/// A peer by hand that says 200 to everything and remembers what it saw.
+/// Peer by hand that answers 200 to everything and records messages.
 pub struct Peer {
-    /// Where it listens.
+    /// Address it listens on.
     pub address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
-    /// Those that were made to it.
+    /// Connections to it.
     pub connections: Arc<Connections>,
 }
 
 /// Counts of connections.
 #[derive(Debug, Default)]
 pub struct Connections {
-    /// Ever.
+    /// All connections so far.
     pub made: AtomicUsize,
-    /// Now.
+    /// Open connections.
     pub open: AtomicUsize,
-    /// At once.
+    /// Most simultaneous connections.
     pub most: AtomicUsize,
-    /// Ended by a word.
+    /// Connections closed normally.
     pub ended: AtomicUsize,
-    /// Ended by a reset.
+    /// Connections that were reset.
     pub reset: AtomicUsize,
 }
 
 impl Peer {
-    /// By UDP, on a port of 127.0.0.1.
+    /// Starts a peer by UDP, on a port of 127.0.0.1.
     ///
     /// # Panics
-    /// None is free.
+    /// No port is free.
     pub fn udp() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
         let address = socket.local_addr().expect("it is bound");
@@ -112,7 +112,7 @@ impl Peer {
         Self { address, seen, connections: Arc::default() }
     }
 
-    /// By TCP. `ends`: after so many messages of a connection it is closed; 0: never.
+    /// Starts a peer by TCP. `ends`: number of messages after which it closes a connection; 0: never.
     ///
     /// # Panics
     /// No port is free.
@@ -135,15 +135,15 @@ impl Peer {
         Self { address, seen, connections }
     }
 
-    /// What it saw so far.
+    /// Returns the messages so far.
     ///
     /// # Panics
-    /// Its thread did.
+    /// Its thread panicked.
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().expect("nobody panics with it").clone()
     }
 
-    /// The ports from which the calls came, by Call-ID.
+    /// Returns the ports from which the calls came, by Call-ID.
     pub fn ports(&self) -> BTreeMap<String, BTreeSet<u16>> {
         let mut ports: BTreeMap<String, BTreeSet<u16>> = BTreeMap::new();
         for seen in self.seen() {
@@ -154,14 +154,14 @@ impl Peer {
 }
 
 impl Connections {
-    /// One was made.
+    /// Counts a new connection.
     pub fn begin(&self) {
         self.made.fetch_add(1, SeqCst);
         let open = self.open.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(open, SeqCst);
     }
 
-    /// One has ended, by what was read last.
+    /// Counts the end of a connection, by its last read.
     pub fn end(&self, result: std::io::Result<usize>) {
         match result {
             Ok(_) => &self.ended,
@@ -170,7 +170,7 @@ impl Connections {
         .fetch_add(1, SeqCst);
     }
 
-    /// Connections made, still open, ended by a word, reset.
+    /// Returns the numbers of connections made, still open, closed normally, reset.
     pub fn counts(&self) -> [usize; 4] {
         [&self.made, &self.open, &self.ended, &self.reset].map(|n| n.load(SeqCst))
     }
@@ -202,7 +202,7 @@ fn serve(
             kept.lock().expect("nobody panics with it").push(Seen { from, text: message });
             number += 1;
             if number == ends {
-                // What is still on its way to the peer arrives.
+                // Lets packets in flight to the peer arrive.
                 std::thread::sleep(Duration::from_millis(100));
                 return;
             }

@@ -1,4 +1,4 @@
-//! A program that runs beside the test, as the laboratory starts them: what goes wrong with it ends the test.
+//! Program that runs in parallel to a test, started as the laboratory does: its failures end the test.
 
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use strowger_lab::process;
 use strowger_measure::process::{Memory, Usage};
 
-/// The process that started the tests may have had SIGCHLD ignored, which is inherited: then the kernel keeps nothing of a child that
-/// ended, and no process can learn how (wait(2), ECHILD). From here on children are waited for, however the tests were started.
+/// Resets SIGCHLD to its default. The process that started the tests may ignore SIGCHLD, which is inherited: then the
+/// kernel discards the status of an ended child, and no process can read it (wait(2), ECHILD).
 pub fn waits_for_children() {
     static ONCE: Once = Once::new();
-    // SAFETY: only an ignored signal becomes one that does nothing by default; there is no handler that could be lost.
+    // SAFETY: this only replaces an ignored signal by its default action; there is no handler to lose.
     ONCE.call_once(|| unsafe {
         if libc::signal(libc::SIGCHLD, libc::SIG_DFL) == libc::SIG_ERR {
             panic!("SIGCHLD can be set");
@@ -19,59 +19,58 @@ pub fn waits_for_children() {
     });
 }
 
-/// A running program. When it is dropped it is ended, together with what it started.
+/// Running program. The drop ends it, together with its children.
 #[derive(Debug)]
 pub struct Process(process::Process);
 
 impl Process {
-    /// Starts a program in a process group of its own; what it prints goes to `NAME.log` in the folder, after what is
-    /// there.
+    /// Starts a program in a process group of its own; appends its output to `NAME.log` in the folder.
     ///
-    /// # Panics
+    /// It cannot be started.
     /// It cannot be started.
     pub fn start(name: &str, folder: &Path, command: &mut Command) -> Self {
         waits_for_children();
         Self(process::Process::start(name, folder, command).unwrap_or_else(|error| panic!("{error}\n{command:?}")))
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Everything it printed so far.
+    /// Returns its whole output so far.
     pub fn log(&self) -> String {
         self.0.log()
     }
 
-    /// The last lines it printed.
+    /// Returns the last lines of its output.
     pub fn tail(&self) -> String {
         self.0.tail()
     }
 
-    /// Waits until it printed a text `times` times.
+    /// Waits until it has printed a text `times` times.
     ///
     /// # Panics
-    /// It ended before, or the time is over.
+    /// It ended before, or the limit has passed.
     pub fn wait_for(&mut self, text: &str, times: usize, limit: Duration) {
         let prints = |this: &process::Process| this.log().matches(text).count() >= times;
         self.0.comes_to(&format!("print {text:?}"), limit, prints).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Waits until it has bound this port: for datagrams, or to take connections.
+    /// Waits until it has bound this port: for datagrams or for connections.
     ///
     /// # Panics
-    /// It ended before, or has not in ten seconds.
+    /// It ended before, or has not bound it within ten seconds.
     pub fn listens(&mut self, port: u16) {
         self.0.listens(port, Duration::from_secs(10)).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// How it ended, if it did.
+    /// Returns its exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.0.ended()
     }
 
-    /// Whether it has ended; its id remains its own.
+    /// Tells whether it has ended; its id stays reserved.
     pub fn is_over(&self) -> bool {
         self.0.is_over()
     }
@@ -79,15 +78,15 @@ impl Process {
     /// Waits for its end.
     ///
     /// # Panics
-    /// It is still running after this time.
+    /// It is still running at the limit.
     pub fn end(&mut self, limit: Duration) -> ExitStatus {
         self.0.end(limit).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Sends it a signal. After SIGSTOP all its threads stand when this returns.
+    /// Sends it a signal. After SIGSTOP all its threads are stopped when this returns.
     ///
     /// # Panics
-    /// It goes on ten seconds after SIGSTOP.
+    /// It is still running ten seconds after SIGSTOP.
     pub fn signal(&self, signal: i32) {
         // SAFETY: the process was started here and not yet waited for, so the id is still its own.
         unsafe { libc::kill(self.id() as i32, signal) };
@@ -96,31 +95,31 @@ impl Process {
         }
     }
 
-    /// Stops it for so long (SIGSTOP), then lets it go on.
+    /// Stops it for this time (SIGSTOP), then continues it.
     pub fn stop_for(&self, length: Duration) {
         self.signal(libc::SIGSTOP);
-        // It stands for so long.
+        // The length of the stop.
         std::thread::sleep(length);
         self.signal(libc::SIGCONT);
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Sends `kill -9`, and waits until it is gone.
     pub fn kill(&mut self) {
         self.0.kill();
     }
 
-    /// Its share of the memory of the machine in bytes, with all it started.
+    /// Returns its proportional share of memory in bytes, including its children.
     pub fn pss(&self) -> u64 {
         Memory::of_tree(self.id()).pss
     }
 
-    /// Processor time that its threads which still run used so far, with all it started: to the nanosecond, where
-    /// [`Process::cpu`] counts hundredths of a second but forgets no thread.
+    /// Returns the processor time so far of its running threads and its children, in nanoseconds; [`Process::cpu`]
+    /// counts hundredths of a second but includes ended threads.
     pub fn run_time(&self) -> Duration {
         Usage::of_tree(self.id()).run_time
     }
 
-    /// Processor time that it used so far, in user and system mode, with all it started and that still runs.
+    /// Returns its processor time so far, in user and system mode, including its running children.
     pub fn cpu(&self) -> Duration {
         let usage = Usage::of_tree(self.id());
         usage.user + usage.system

@@ -1,4 +1,4 @@
-//! Programs by others that the tests need, and the Debian package of each.
+//! Programs of other projects that the tests need, with their Debian packages.
 
 use std::io::Write;
 
@@ -6,27 +6,27 @@ pub use strowger_lab::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, POSTGRES
 
 /// Traffic generator.
 pub const SIPP: Program = Program { name: "sipp", package: "sip-tester" };
-/// A command that sends one request.
+/// Command that sends one request.
 pub const SIPSAK: Program = Program { name: "sipsak", package: "sipsak" };
-/// A telephone.
+/// Phone.
 pub const BARESIP: Program = Program { name: "baresip", package: "baresip-core" };
-/// Another telephone.
+/// Another phone.
 pub const LINPHONE: Program = Program { name: "linphone-daemon", package: "linphone-cli" };
-/// A browser.
+/// Browser.
 pub const CHROMIUM: Program = Program { name: "chromium", package: "chromium" };
-/// Writes down the system calls of a process.
+/// Tracer of system calls.
 pub const STRACE: Program = Program { name: "strace", package: "strace" };
-/// Judges metrics as Prometheus reads them.
+/// Checker of metrics, as Prometheus reads them.
 pub const PROMTOOL: Program = Program { name: "promtool", package: "prometheus" };
-/// Makes networks.
+/// Network configuration.
 pub const IP: Program = Program { name: "ip", package: "iproute2" };
-/// Translates addresses.
+/// Address translation.
 pub const IPTABLES: Program = Program { name: "iptables", package: "iptables" };
 
-/// Environment variable that lets tests pass where a program or a right is missing; each says so loudly.
+/// Environment variable that lets tests pass without a program or a right; each prints a message.
 pub const ALLOW_MISSING: &str = "STROWGER_ALLOW_MISSING";
 
-/// Whether all of these are there.
+/// Tells whether all of these are installed.
 ///
 /// # Panics
 /// One is missing and `STROWGER_ALLOW_MISSING` is not 1; the message names the Debian packages.
@@ -41,14 +41,14 @@ pub fn have(programs: &[Program]) -> bool {
     false
 }
 
-/// Says loudly that a test, or a part of one, did not run.
+/// Prints a message that a test, or a part of one, did not run.
 pub fn skipped(reason: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    // Not eprintln: the harness of cargo hides what a passing test prints.
+    // Not `eprintln`: the test harness hides the output of a passing test.
     let _ = writeln!(std::io::stderr(), "\n*** SKIPPED {test}: {reason}\n");
 }
 
-/// Something that the test needs is not there: fails, or with `STROWGER_ALLOW_MISSING=1` says loudly what is skipped.
+/// Reports a missing requirement of the test: fails, or with `STROWGER_ALLOW_MISSING=1` prints what is skipped.
 ///
 /// # Panics
 /// `STROWGER_ALLOW_MISSING` is not 1.
@@ -58,7 +58,7 @@ pub fn lacking(reason: &str) {
     skipped(reason);
 }
 
-/// Whether this process may make networks and mounts.
+/// Tells whether this process may create networks and mounts.
 pub fn is_root() -> bool {
     // SAFETY: geteuid has no preconditions and cannot fail.
     unsafe { libc::geteuid() == 0 }

@@ -1,16 +1,16 @@
-//! Numbers from a seed: the same seed, the same numbers.
+//! Pseudorandom numbers: equal seeds give equal numbers.
 
 /// SplitMix64.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of this seed.
+    /// Creates the sequence of this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub const fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 up to, but without, `end`; 0 if that is 0.
+    /// Returns a number from 0 up to, but without, `end`; 0 if that is 0.
     pub const fn below(&mut self, end: usize) -> usize {
         if end == 0 { 0 } else { (self.number() % end as u64) as usize }
     }

@@ -1,7 +1,7 @@
-//! Servers that get their configuration by a reload: what a key does then is what it does from the start.
+//! Servers that get their configuration by a reload: a key must work as it does from the start.
 //!
-//! With `STROWGER_BY_RELOAD=1` each server of a test starts with the keys that need a restart alone, and is given the rest of its
-//! configuration while it runs (`make test-reload`).
+//! With `STROWGER_BY_RELOAD=1` each server of a test starts with only the keys that need a restart, and gets the rest
+//! of its configuration while it runs (`make test-reload`).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,12 +9,12 @@ use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
-/// Whether servers are to be started so.
+/// Tells whether servers are started this way.
 pub fn is_wanted() -> bool {
     std::env::var_os("STROWGER_BY_RELOAD").is_some_and(|value| value == "1")
 }
 
-/// Names of the keys that need a restart, with their tables, as the documents have them.
+/// Names of the keys that need a restart, with their tables, from the documents.
 static FIXED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
     let text = std::fs::read_to_string(file).expect("the documents are there");
@@ -30,7 +30,8 @@ static FIXED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     fixed
 });
 
-/// What a server needs to start: addresses, certificates, caches, and the keys that need a restart.
+/// Returns the part of a configuration that a start needs: addresses, certificates, caches, and the keys that need a
+/// restart.
 ///
 /// # Panics
 /// The text is no TOML.
@@ -54,7 +55,7 @@ pub fn first(text: &str) -> String {
     first.to_string()
 }
 
-/// Without it a listener for TLS does not start.
+/// Tells whether the key is a certificate, without which a TLS listener does not start.
 fn is_certificate(table: &str, key: &str) -> bool {
     table == "tls" && ["certificate", "key"].contains(&key)
 }

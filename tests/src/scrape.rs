@@ -1,4 +1,4 @@
-//! What the server under test shows by HTTP.
+//! HTTP pages of the server under test.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use crate::program::{PROMTOOL, have};
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// The whole answer to a request; empty if the connection was closed unanswered.
+/// Returns the whole answer to a request; empty if the connection was closed without one.
 ///
 /// # Panics
 /// No server listens.
@@ -26,10 +26,10 @@ fn get_over(mut stream: TcpStream, path: &str) -> String {
     String::from_utf8(answer).expect("it is text")
 }
 
-/// Asserts that promtool finds nothing to say of these metrics, if it is there.
+/// Asserts that promtool accepts these metrics, if it is installed.
 ///
 /// # Panics
-/// It finds something, or it is not there and may not be missing.
+/// It reports a problem, or it is missing and may not be.
 pub fn assert_clean(metrics: &str) {
     if !have(&[PROMTOOL]) {
         return;
@@ -47,7 +47,7 @@ pub fn assert_clean(metrics: &str) {
     assert!(said.status.success() && words.is_empty(), "{words}");
 }
 
-/// The values of all samples, by name and labels.
+/// Reads the values of all samples, by name and labels.
 ///
 /// # Panics
 /// No server answers.
@@ -55,10 +55,10 @@ pub fn scrape(address: SocketAddr) -> BTreeMap<String, f64> {
     over(TcpStream::connect(address).expect("the server listens"))
 }
 
-/// The same over this connection.
+/// Reads them over this connection.
 ///
 /// # Panics
-/// As [`scrape`].
+/// See [`scrape`].
 pub fn over(stream: TcpStream) -> BTreeMap<String, f64> {
     let body = text_over(stream);
     let samples = body.lines().filter(|line| !line.starts_with('#'));
@@ -69,7 +69,7 @@ pub fn over(stream: TcpStream) -> BTreeMap<String, f64> {
     samples.map(sample).collect()
 }
 
-/// The page of the metrics, without its head, over this connection.
+/// Returns the page of the metrics, without its head, over this connection.
 ///
 /// # Panics
 /// No server answers.

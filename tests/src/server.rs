@@ -1,4 +1,4 @@
-//! The server under test.
+//! Server under test.
 
 use crate::wait;
 use std::collections::BTreeMap;
@@ -19,15 +19,15 @@ use crate::process::Process;
 use crate::reload;
 use crate::wire::{Transport, Wire};
 
-/// How long a start may take.
+/// Time limit of a start.
 const START: Duration = Duration::from_secs(20);
 
-/// A server to be started: listeners on free ports, and lines of configuration.
+/// Settings of a server: listeners on free ports, and lines of configuration.
 #[derive(Debug, Default)]
 pub struct Setup {
     listen: Vec<(Transport, SocketAddr)>,
     lines: Vec<String>,
-    /// The listeners stand in the lines, as tables.
+    /// True: the lines contain the listeners, as tables.
     tables: bool,
     wrap: Vec<String>,
     environment: Vec<(String, String)>,
@@ -35,7 +35,7 @@ pub struct Setup {
     parent: Option<PathBuf>,
 }
 
-/// A running server with a folder of its own, in which its database lies too.
+/// Running server with a folder of its own, which contains its database.
 #[derive(Debug)]
 pub struct Server {
     process: Option<Process>,
@@ -48,75 +48,75 @@ pub struct Server {
 }
 
 impl Setup {
-    /// Listeners on 127.0.0.1 with free ports.
+    /// Creates listeners on 127.0.0.1 with free ports.
     pub fn on(transports: &[Transport]) -> Self {
         transports.iter().fold(Self::default(), |this, transport| this.listen(*transport, port::free_address()))
     }
 
-    /// These listeners, which the lines of configuration describe as `[[listener]]` tables.
+    /// Creates these listeners, which the lines of configuration describe as `[[listener]]` tables.
     pub fn tables(listen: &[(Transport, SocketAddr)]) -> Self {
         Self { listen: listen.to_vec(), tables: true, ..Self::default() }
     }
 
-    /// One more listener.
+    /// Adds a listener.
     pub fn listen(mut self, transport: Transport, address: SocketAddr) -> Self {
         self.listen.push((transport, address));
         self
     }
 
-    /// Lines of configuration with dotted keys, such as `ban.enabled = false`.
+    /// Adds lines of configuration with dotted keys, such as `ban.enabled = false`.
     pub fn with(mut self, lines: &str) -> Self {
         self.lines.push(lines.into());
         self
     }
 
-    /// A relay for everyone that has no users.
+    /// Makes it a relay for everyone, without users.
     pub fn relay(self) -> Self {
         self.with("domains = []\nproxy.relay_for = \"everyone\"").in_memory()
     }
 
-    /// A registrar of `example.org` and 127.0.0.1 that asks for no passwords, in which any peer may call.
+    /// Makes it a registrar of `example.org` and 127.0.0.1 without passwords, where any peer may call.
     pub fn open_registrar(self) -> Self {
         self.with(
             "domains = [\"example.org\", \"127.0.0.1\"]\nregistrar.authenticate = false\nauth.calls = false\nproxy.relay_for = \"everyone\"",
         )
     }
 
-    /// Nothing is kept on disk.
+    /// Stores nothing on disk.
     pub fn in_memory(self) -> Self {
         self.with("registrar.durability = \"none\"\nstore.database = \"memory\"")
     }
 
-    /// A program in front of the server's command line, such as strace.
+    /// Adds a program in front of the server's command line, such as strace.
     pub fn under(mut self, words: &[impl AsRef<str>]) -> Self {
         self.wrap.extend(words.iter().map(|word| word.as_ref().to_owned()));
         self
     }
 
-    /// Inside of a network of its own.
+    /// Runs it inside this network namespace.
     pub fn inside(self, namespace: &Namespace) -> Self {
         self.under(&namespace.words())
     }
 
-    /// An environment variable.
+    /// Adds an environment variable.
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Options of `strowger serve`.
+    /// Adds options of `strowger serve`.
     pub fn words(mut self, words: &[&str]) -> Self {
         self.words.extend(words.iter().map(|&word| word.to_owned()));
         self
     }
 
-    /// Its folder lies in this one, not in that for temporary files, which may be memory.
+    /// Puts its folder into this one, since the one for temporary files may be memory.
     pub fn in_folder(mut self, parent: &Path) -> Self {
         self.parent = Some(parent.to_owned());
         self
     }
 
-    /// Writes the configuration without starting; [`Server::start`] does.
+    /// Writes the configuration without starting; see [`Server::start`].
     ///
     /// # Panics
     /// The disk is full.
@@ -130,7 +130,7 @@ impl Setup {
         if !self.tables {
             let _ = writeln!(text, "listen = [{}]", listeners.join(", "));
         }
-        // Keys with dots stand before tables.
+        // Dotted keys must precede tables.
         let is_table = |lines: &&String| lines.lines().any(|line| line.trim_start().starts_with("[["));
         let (tables, keys): (Vec<&String>, Vec<&String>) = self.lines.iter().partition(is_table);
         let given = [keys, tables].concat().iter().map(|lines| lines.as_str()).collect::<Vec<_>>().join("\n");
@@ -159,7 +159,7 @@ impl Setup {
     /// Starts it and waits until it is ready.
     ///
     /// # Panics
-    /// It does not get ready.
+    /// It does not become ready.
     pub fn start(self) -> Server {
         let mut server = self.prepare();
         server.start();
@@ -171,7 +171,7 @@ impl Server {
     /// Starts it (again) and waits until it is ready.
     ///
     /// # Panics
-    /// It does not get ready.
+    /// It does not become ready.
     pub fn start(&mut self) {
         self.starts += 1;
         let starts = self.starts;
@@ -188,17 +188,17 @@ impl Server {
         assert!(!self.log().contains("key needs a restart"), "{}", self.log());
     }
 
-    /// Waits until a server that [`Server::try_start`] has begun is ready.
+    /// Waits until a server started by [`Server::try_start`] is ready.
     ///
     /// # Panics
-    /// It does not get ready.
+    /// It does not become ready.
     pub fn await_start(&mut self) {
         self.starts += 1;
         let starts = self.starts;
         self.process().wait_for("\nready", starts, START);
     }
 
-    /// Starts it, and waits for nothing: it may refuse.
+    /// Starts it without waiting: it may refuse.
     ///
     /// # Panics
     /// There is no such program.
@@ -217,7 +217,7 @@ impl Server {
         self.process.insert(Process::start("strowger", self.folder.path(), &mut command))
     }
 
-    /// The running process.
+    /// Returns the running process.
     ///
     /// # Panics
     /// It was not started.
@@ -236,30 +236,30 @@ impl Server {
         self.process = None;
     }
 
-    /// `kill -9`.
+    /// Kills it by `kill -9`.
     pub fn kill(&mut self) {
         self.process().kill();
         self.process = None;
     }
 
-    /// The address of its first listener with this transport.
+    /// Returns the address of its first listener with this transport.
     ///
     /// # Panics
-    /// It has none.
+    /// There is none.
     pub fn address(&self, transport: Transport) -> SocketAddr {
         let found = self.listen.iter().find(|(candidate, _)| *candidate == transport);
         found.map(|(_, address)| *address).unwrap_or_else(|| panic!("no listener for {}", transport.name()))
     }
 
-    /// The addresses of all its listeners, in their order.
+    /// Returns the addresses of all its listeners, in order.
     pub fn listeners(&self) -> Vec<SocketAddr> {
         self.listen.iter().map(|(_, address)| *address).collect()
     }
 
-    /// A client of this server.
+    /// Connects a client to this server.
     ///
     /// # Panics
-    /// The server does not take the connection.
+    /// The server does not accept the connection.
     pub fn connect(&self, transport: Transport) -> Wire {
         self.try_connect(transport).unwrap_or_else(|error| panic!("no connection by {}: {error}", transport.name()))
     }
@@ -270,41 +270,41 @@ impl Server {
         Wire::connect(transport, self.address(transport), authority)
     }
 
-    /// The authority that signed its certificate.
+    /// Returns the path of the authority that signed its certificate.
     pub fn authority(&self) -> PathBuf {
         self.folder.path().join("authority.pem")
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Its configuration file.
+    /// Returns the path of its configuration file.
     pub fn config(&self) -> PathBuf {
         self.folder.path().join("strowger.toml")
     }
 
-    /// Changes a text in its configuration, which counts at its next start.
+    /// Changes a text in its configuration, effective at its next start.
     ///
     /// # Panics
-    /// The text does not stand there.
+    /// The text is missing.
     pub fn rewrite(&self, from: &str, to: &str) {
         let text = std::fs::read_to_string(self.config()).expect("it was written");
         assert!(text.contains(from), "no {from} in {text}");
         std::fs::write(self.config(), text.replace(from, to)).expect("the folder can be written");
     }
 
-    /// What it printed since the first start.
+    /// Returns its output since the first start.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(self.folder.path().join("strowger.log")).unwrap_or_default())
             .into_owned()
     }
 
-    /// What it printed since the first start, once this is in it: its log is written beside its work.
+    /// Returns its output since the first start, once it contains this text: the log is written asynchronously.
     ///
     /// # Panics
-    /// It has not printed this in five seconds.
+    /// It has not printed the text within five seconds.
     pub fn log_with(&self, text: &str) -> String {
         let whole = || Some(self.log()).filter(|log| log.contains(text));
         wait::look(Duration::from_secs(5), whole).unwrap_or_else(|| panic!("no {text:?} in\n{}", self.log()))
@@ -318,7 +318,7 @@ impl Server {
         self.user(&["add", address], password);
     }
 
-    /// Gives a user another password with `strowger user passwd`.
+    /// Changes a user's password with `strowger user passwd`.
     ///
     /// # Panics
     /// The command refuses.
@@ -326,7 +326,7 @@ impl Server {
         self.user(&["passwd", address], password);
     }
 
-    /// An order of `strowger user` that wants a password; what it prints.
+    /// Runs a command of `strowger user` that needs a password; returns its output.
     ///
     /// # Panics
     /// The command refuses.
@@ -349,8 +349,8 @@ impl Server {
 
     /// Asserts that it still answers: OPTIONS to the server itself by this transport gets a 200.
     ///
-    /// A connection that the server closes is made again: those that the same source closed just before may still
-    /// count against it.
+    /// Reconnects if the server closes the connection: connections just closed from the same source may still count
+    /// against it.
     ///
     /// # Panics
     /// It does not answer within five seconds.
@@ -373,12 +373,12 @@ impl Server {
     }
 }
 
-/// 127.0.0.1 with a port.
+/// Returns 127.0.0.1 with a port.
 pub const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-/// How often each text came, for a table in a message.
+/// Counts equal items, for a table in a message.
 pub fn count<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeMap<T, usize> {
     items.into_iter().fold(BTreeMap::new(), |mut counts, item| {
         *counts.entry(item).or_default() += 1;

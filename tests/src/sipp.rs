@@ -14,24 +14,24 @@ use crate::process::Process;
 use crate::program::SIPP;
 use crate::server::loopback;
 
-/// What SIPp plays.
+/// SIPp scenario.
 #[derive(Debug, Clone, Copy)]
 pub enum Scenario {
-    /// One that is built in, such as `uac` and `uas`.
+    /// Built-in scenario, such as `uac` and `uas`.
     BuiltIn(&'static str),
-    /// One of `tests/scenarios`, without `.xml`.
+    /// Scenario of `tests/scenarios`, without `.xml`.
     Ours(&'static str),
 }
 
-/// The scenarios that SIPp brings, of who calls and who is called.
+/// SIPp's built-in scenarios, of caller and callee.
 pub const BUILT_IN: (Scenario, Scenario) = (Scenario::BuiltIn("uac"), Scenario::BuiltIn("uas"));
-/// The same of ours, whose calls go by what the server writes.
+/// Our scenarios of caller and callee, whose requests follow the server's header fields.
 pub const OURS: (Scenario, Scenario) = (Scenario::Ours("uac"), Scenario::Ours("uas"));
 
-/// How often figures are written.
+/// Interval of SIPp's statistics.
 const STATISTICS: &str = "200ms";
 
-/// One running SIPp.
+/// Running SIPp.
 #[derive(Debug)]
 pub struct Sipp {
     process: Process,
@@ -39,23 +39,23 @@ pub struct Sipp {
     port: u16,
 }
 
-/// Figures of its last line of statistics, all since its start.
+/// Figures of its last line of statistics, since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Calls begun.
     pub created: u64,
-    /// Calls that went through the scenario to its end.
+    /// Calls that completed the scenario.
     pub successful: u64,
-    /// Calls that did not.
+    /// Failed calls.
     pub failed: u64,
-    /// Messages sent again.
+    /// Retransmitted messages.
     pub retransmissions: u64,
-    /// Calls that failed because a message came that the scenario does not have there.
+    /// Calls that failed because of a message that the scenario does not expect there.
     pub unexpected: u64,
 }
 
 impl Counts {
-    /// Those in the last line of a file of statistics (`-stf`); none where there is no such file or line yet.
+    /// Reads the last line of a file of statistics (`-stf`); zeros if there is no such file or line yet.
     pub fn of(file: &Path) -> Self {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let mut lines = text.lines();
@@ -74,7 +74,7 @@ impl Counts {
 }
 
 impl Sipp {
-    /// Starts one on 127.0.0.1.
+    /// Starts it on 127.0.0.1.
     ///
     /// `transport` is SIPp's: `u1` UDP, `t1` TCP with one connection, `tn` with one for each call.
     ///
@@ -107,7 +107,7 @@ impl Sipp {
                 "-nostdin",
                 "-max_socket",
                 "1000",
-                // As much as the kernel gives: what it drops before SIPp is no loss of the server's.
+                // The largest buffer of the kernel: datagrams dropped before SIPp are no loss of the server's.
                 "-buff_size",
                 "4194304",
                 "-trace_stat",
@@ -123,29 +123,29 @@ impl Sipp {
         Self { process: Process::start(name, folder, &mut command), stat, port }
     }
 
-    /// A side that answers: runs until it is dropped.
+    /// Starts an answering side, which runs until the drop.
     ///
     /// # Panics
-    /// As [`Sipp::start`].
+    /// See [`Sipp::start`].
     pub fn answer(folder: &Path, scenario: Scenario, port: u16, transport: &str) -> Self {
         Self::answer_as("uas", folder, scenario, port, transport)
     }
 
-    /// The same under this name: two of one name would write the same files.
+    /// Starts one under this name: two with the same name would write the same files.
     ///
     /// # Panics
-    /// As [`Sipp::start`].
+    /// See [`Sipp::start`].
     pub fn answer_as(name: &str, folder: &Path, scenario: Scenario, port: u16, transport: &str) -> Self {
         let mut this = Self::start(name, folder, scenario, port, transport, &[]);
         this.process.listens(port);
         this
     }
 
-    /// A side that calls `target` through `proxy`: so many calls, or until it is ended, at so many a second. `way` is the transport parameter of
-    /// the Request-URI.
+    /// Starts a side that calls `target` through `proxy`: a number of calls, or until it is ended, at a rate per
+    /// second. `way` is the transport parameter of the Request-URI.
     ///
     /// # Panics
-    /// As [`Sipp::start`].
+    /// See [`Sipp::start`].
     #[expect(clippy::too_many_arguments, reason = "each is one of SIPp's own")]
     pub fn call(
         folder: &Path,
@@ -166,7 +166,7 @@ impl Sipp {
         Self::start("uac", folder, scenario, port, transport, &arguments)
     }
 
-    /// The process.
+    /// Returns its process.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
     }
@@ -180,7 +180,7 @@ impl Sipp {
         self.counts()
     }
 
-    /// Waits until this many calls have ended, or the time is over, and reads the figures.
+    /// Waits until this many calls have ended, or for the limit, and reads the figures.
     pub fn settle(&self, ended: u64, limit: Duration) -> Counts {
         wait::until(limit, || {
             let counts = self.counts();
@@ -189,12 +189,12 @@ impl Sipp {
         self.counts()
     }
 
-    /// Its figures as of at most [`STATISTICS`] ago.
+    /// Returns its figures, at most [`STATISTICS`] old.
     pub fn counts(&self) -> Counts {
         Counts::of(&self.stat)
     }
 
-    /// Datagrams that the kernel threw away because no program read the sockets of this port in time.
+    /// Returns the number of datagrams that the kernel dropped because the sockets of this port were not read in time.
     pub fn dropped(&self) -> u64 {
         let table = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
         let end = format!(":{:04X}", self.port);
@@ -203,7 +203,7 @@ impl Sipp {
         of_port.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum()
     }
 
-    /// The first lines of what went wrong.
+    /// Returns the first lines of its errors.
     pub fn errors(&self) -> String {
         let text = std::fs::read_to_string(self.stat.with_extension("errors")).unwrap_or_default();
         text.lines().take(60).collect::<Vec<_>>().join("\n")
@@ -213,15 +213,15 @@ impl Sipp {
 /// Calls from SIPp to SIPp through a server; every one must succeed on both sides.
 #[derive(Debug)]
 pub struct Calls {
-    /// Of who calls, and who is called.
+    /// Scenarios of caller and callee.
     pub scenarios: (Scenario, Scenario),
-    /// SIPp's transport of the two.
+    /// SIPp's transports of both.
     pub transports: (&'static str, &'static str),
     /// Transport parameter of the Request-URI.
     pub way: &'static str,
-    /// So many; none: until [`CallsUnderWay::end`].
+    /// Number of calls; `None`: until [`CallsUnderWay::end`].
     pub calls: Option<u32>,
-    /// In a second.
+    /// Calls per second.
     pub rate: u32,
 }
 
@@ -230,21 +230,21 @@ pub struct Calls {
 pub struct CallsUnderWay {
     wanted: Option<u32>,
     caller: Sipp,
-    /// Each with a share of the calls.
+    /// Answering sides, each with a share of the calls.
     answering: Vec<Sipp>,
     _folder: TempDir,
 }
 
 impl Calls {
-    /// Makes them all. `proxy`: where the caller sends; `target`: what it calls, or else the answering SIPp.
+    /// Makes all calls. `proxy`: first hop of the caller; `target`: callee, or else the answering SIPp.
     ///
     /// # Panics
-    /// One was lost, or SIPp does not run.
+    /// A call was lost, or SIPp does not run.
     pub fn run(&self, proxy: SocketAddr, target: Option<SocketAddr>, answer_port: u16) {
         self.start(proxy, target, answer_port).end();
     }
 
-    /// Begins with them.
+    /// Begins the calls.
     ///
     /// # Panics
     /// SIPp does not run.
@@ -252,8 +252,8 @@ impl Calls {
         self.start_at(proxy, target, &[answer_port])
     }
 
-    /// The same with an answering SIPp at each of these ports, among which the proxy divides the calls; the first is called where no target is
-    /// given.
+    /// Begins the calls with an answering SIPp at each of these ports, among which the proxy distributes them; without
+    /// a target the first is called.
     ///
     /// # Panics
     /// SIPp does not run, or no port is given.
@@ -273,27 +273,28 @@ impl Calls {
 }
 
 impl CallsUnderWay {
-    /// Waits until so many calls have begun.
+    /// Waits until this many calls have begun.
     ///
     /// # Panics
-    /// They have not in 20 seconds.
+    /// They have not within 20 seconds.
     pub fn reach(&self, calls: u64) {
         let are_so_many = wait::until(Duration::from_secs(20), || self.caller.counts().created >= calls);
         assert!(are_so_many, "{:?}\n{}", self.caller.counts(), self.caller.errors());
     }
 
-    /// How many calls each answering SIPp has had.
+    /// Returns how many calls each answering SIPp has had.
     pub fn shares(&self) -> Vec<u64> {
         self.answering.iter().map(|answering| answering.counts().created).collect()
     }
 
-    /// Waits until all have ended; where no number was given, no more begin. Each was successful. Returns how many there were.
+    /// Waits until all calls have ended; without a given number no more begin. Asserts that each was successful.
+    /// Returns their number.
     ///
     /// # Panics
-    /// One was not.
+    /// A call failed.
     pub fn end(mut self) -> u64 {
         if self.wanted.is_none() {
-            // No more calls; it ends with the last of those that are open.
+            // Stops new calls; SIPp ends with the last open one.
             self.caller.process().signal(libc::SIGUSR1);
         }
         let called = self.caller.end(Duration::from_secs(90));

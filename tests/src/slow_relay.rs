@@ -1,4 +1,5 @@
-//! A relay of TCP connections that delays replies, or passes no bytes while it is cut. It counts the reads that go to the server.
+//! Relay of TCP connections that delays replies, or passes no bytes while it is cut. It counts the pieces that it sends
+//! to the server.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,18 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// It listens on loopback until this process ends.
+/// Relay on loopback, until this process ends.
 #[derive(Debug)]
 pub struct SlowRelay {
     address: SocketAddr,
-    /// Milliseconds.
+    /// Delay in milliseconds.
     delay: Arc<AtomicU64>,
     sent: Arc<AtomicU64>,
     is_cut: Arc<AtomicBool>,
 }
 
 impl SlowRelay {
-    /// One to this server, as fast as the machine.
+    /// Starts a relay to this server, without a delay.
     ///
     /// # Panics
     /// No port is free.
@@ -39,7 +40,7 @@ impl SlowRelay {
                         hold(&is_cut);
                     });
                 });
-                // It is slow.
+                // The configured delay.
                 let wait = move || {
                     std::thread::sleep(Duration::from_millis(delay.load(Ordering::Relaxed)));
                     hold(&cut_again);
@@ -50,17 +51,18 @@ impl SlowRelay {
         Self { address, delay, sent, is_cut }
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How often something went to the server: questions, as far as they are sent one by one, and what opens connections.
+    /// Returns how many pieces went to the server: questions, as far as they are sent one by one, and handshakes of
+    /// connections.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Passes nothing on in either direction, and closes nothing, until it is mended: a network that is gone.
+    /// Passes nothing on in either direction, and closes nothing, until [`mend`](Self::mend): like a lost network.
     pub fn cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
     }
@@ -70,7 +72,7 @@ impl SlowRelay {
         self.is_cut.store(false, Ordering::Relaxed);
     }
 
-    /// What comes back waits for so long from now on.
+    /// Delays replies by this time from now on.
     pub fn slow_down(&self, delay: Duration) {
         let milliseconds = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         self.delay.store(milliseconds, Ordering::Relaxed);
@@ -79,12 +81,12 @@ impl SlowRelay {
 
 fn hold(is_cut: &AtomicBool) {
     while is_cut.load(Ordering::Relaxed) {
-        // Nothing tells when it is mended.
+        // Poll interval: nothing signals the end of the cut.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Passes bytes on until one end closes; `before` each piece.
+/// Passes bytes on until one end closes; calls `before` for each piece.
 fn pass(mut from: TcpStream, mut to: TcpStream, before: impl Fn()) {
     let mut bytes = [0; 65_536];
     while let Ok(length @ 1..) = from.read(&mut bytes) {

@@ -1,5 +1,5 @@
-//! Messages made to be two: what one reader takes for the end of a line, of a header or of a message, and another does
-//! not. Each has a request of its own in its body and a header line of its own in the text of others.
+//! Messages for request smuggling: readers may disagree about the end of a line, of a header or of a message. Each has
+//! a separate request in its body and a separate header line in the text of others.
 
 use std::fmt::Write;
 
@@ -7,64 +7,64 @@ use crate::random::Random;
 use crate::strict::Strict;
 use crate::text::unique;
 
-/// A message as it goes out.
+/// Message as sent.
 #[derive(Debug, Clone)]
 pub struct Sent {
-    /// That of its Via, which no mutation touches and no other message has.
+    /// Branch of its Via, which no mutation changes and no other message has.
     pub branch: String,
     pub bytes: Vec<u8>,
 }
 
-/// What a message says to a reader that takes CRLF and LF for line ends.
+/// Meaning of a message for a reader that accepts CRLF and LF as line ends.
 struct Meant {
     headers: Vec<(String, Vec<u8>)>,
     body: Vec<u8>,
 }
 
-/// What a body must not become.
+/// Request in the body of each message, which no reader may take for a message.
 const PASSENGER: &str = "INVITE sip:boss@example.org SIP/2.0\r\nVia: SIP/2.0/TCP 127.0.0.1:9;branch=z9hG4bKpassenger\r\n\
     Max-Forwards: 70\r\nFrom: <sip:passenger@example.net>;tag=p\r\nTo: <sip:boss@example.org>\r\nCall-ID: passenger\r\n\
     CSeq: 1 INVITE\r\nContact: <sip:passenger@127.0.0.1:9>\r\nContent-Length: 0\r\n\r\n";
 
-/// What may stand where CRLF should. The first ones are line ends to us.
+/// Replacements of CRLF. The first ones are line ends to us.
 const ENDS: [&str; 14] = [
     "\n", "\n", "\r\n\r\n", "\n\r\n", "\r", "\r\r\n", "\r\n\r", "\r\n\n", "\u{b}", "\u{c}", "\0", "\u{85}", "\u{2028}",
     "\u{1e}",
 ];
 
-/// An endless row of such messages from a seed.
+/// Endless sequence of such messages from a seed.
 #[derive(Debug)]
 pub struct Smuggler {
     random: Random,
     number: u64,
     word: String,
-    /// A stream: what would leave its sender out of step with the server is left out.
+    /// True for a stream: variants that would desynchronize the sender itself are left out.
     stream: bool,
 }
 
-/// A message before it is written.
+/// Message before it is written.
 struct Draft {
     lead: Vec<u8>,
-    /// Start line, header lines and the blank line; what ends each.
+    /// Start line, header lines and the blank line, each with its line end.
     lines: Vec<(Vec<u8>, Vec<u8>)>,
     body: Vec<u8>,
     tail: Vec<u8>,
 }
 
 impl Smuggler {
-    /// `stream`: they go over a stream.
+    /// Creates a sequence; `stream`: the messages are sent over a stream.
     pub fn new(seed: u64, stream: bool) -> Self {
         Self { random: Random::new(seed), number: 0, word: unique("smuggler"), stream }
     }
 
-    /// A MESSAGE for this user; `via` is the sent-by with its transport, such as `UDP 127.0.0.1:5060`.
+    /// Returns a MESSAGE for this user; `via` is the sent-by with its transport, such as `UDP 127.0.0.1:5060`.
     pub fn message(&mut self, uri: &str, via: &str) -> Sent {
         self.number += 1;
         let draft = self.draft(uri, via);
         self.mutated(draft)
     }
 
-    /// A 200 to such a message.
+    /// Returns a 200 to such a message.
     pub fn answer(&mut self, request: &Strict) -> Sent {
         self.number += 1;
         let draft = self.answer_draft(request);
@@ -89,14 +89,14 @@ impl Smuggler {
         Sent { branch: self.branch(), bytes }
     }
 
-    /// One that nothing was changed in; who answers it has read all before it.
+    /// Returns a message without mutations; its answer proves that all earlier messages were read.
     pub fn plain(&mut self, uri: &str, via: &str) -> Sent {
         self.number += 1;
         let draft = self.draft(uri, via);
         self.written(draft)
     }
 
-    /// An answer that nothing was changed in.
+    /// Returns an answer without mutations.
     pub fn plain_answer(&mut self, request: &Strict) -> Sent {
         self.number += 1;
         let draft = self.answer_draft(request);
@@ -139,7 +139,7 @@ impl Smuggler {
             body.len()
         );
         let mut lines: Vec<_> = text.lines().map(|line| (line.as_bytes().to_vec(), b"\r\n".to_vec())).collect();
-        // Content-Length anywhere behind the Vias.
+        // Content-Length at any position after the Vias.
         let vias = lines.iter().skip(1).take_while(|(line, _)| line.to_ascii_lowercase().starts_with(b"via")).count();
         let to = 1 + vias + self.random.below(lines.len() - 1 - vias);
         let last = lines.len() - 1;
@@ -220,7 +220,7 @@ impl Smuggler {
         }
     }
 
-    /// Another way to write Content-Length, or another length.
+    /// Writes Content-Length in another way, or with another length.
     fn length(&mut self, draft: &mut Draft) {
         let length = draft.body.len();
         let is = |line: &[u8]| line.to_ascii_lowercase().starts_with(b"content-length");
@@ -263,9 +263,9 @@ impl Smuggler {
 }
 
 impl Meant {
-    /// The message of a datagram by the rules that the server states: CRLF or LF ends a line, white space at the start of
-    /// a line goes on with the one before, a control octet is a space. None: it says nothing clear (a CR alone, two lengths
-    /// that differ), and no peer may get it.
+    /// Reads the message of a datagram by the documented rules of the server: CRLF or LF ends a line, white space at
+    /// the start of a line continues the previous one, a control octet is a space. `None`: it is ambiguous (a CR alone,
+    /// two different lengths), and no peer may get it.
     fn read(bytes: &[u8]) -> Option<Self> {
         let from = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n'))?;
         let mut rest = &bytes[from..];
@@ -319,11 +319,11 @@ impl Meant {
     }
 }
 
-/// Whether the message that was sent says what arrived: the same header fields in the same order, besides those that a
-/// proxy changes, and the same body.
+/// Compares a received message with the sent one: the same header fields in the same order, except those that a proxy
+/// changes, and the same body.
 ///
 /// # Errors
-/// What differs, or that it says nothing clear.
+/// The difference, or that the sent message is ambiguous.
 pub fn compare(sent: &[u8], got: &Strict) -> Result<(), String> {
     let meant = Meant::read(sent).ok_or_else(|| String::from("it says nothing clear"))?;
     let names = got.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), single_spaced(value)));
@@ -340,12 +340,12 @@ pub fn compare(sent: &[u8], got: &Strict) -> Result<(), String> {
     Ok(())
 }
 
-/// White space between words is one space (RFC 3261 section 7.3.1).
+/// Replaces white space between words by one space (RFC 3261 section 7.3.1).
 fn single_spaced(value: &[u8]) -> Vec<u8> {
     let words = value.split(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n')).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(&b' ')
 }
 
-/// What a proxy writes itself.
+/// Header fields that a proxy writes itself.
 const CHANGED: [&str; 7] =
     ["via", "max-forwards", "max-breadth", "route", "record-route", "content-length", "proxy-authorization"];

@@ -1,54 +1,55 @@
-//! Times that a test measures on a machine that does other work too.
+//! Measured times on a machine that does other work, too.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Share of the time counted against an upper bound while other work holds the machine: one in so many.
+/// Divisor of time during which other work holds the machine, for comparison with an upper bound.
 const STRETCH: u32 = 4;
 
 /// Length of a tick in `/proc/stat` (proc(5), `USER_HZ`), in milliseconds.
 const TICK: u64 = 10;
 
-/// A stopwatch that knows how long the machine was short of processors and disks.
+/// Stopwatch that knows how long tasks waited for processors and disks.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     begun: Instant,
     waited: Duration,
 }
 
-/// Time that something took.
+/// Measured time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Took {
     /// Time by the clock.
     pub elapsed: Duration,
-    /// The same, of which a quarter counts while a task waited for a processor or a disk, or a hypervisor gave processors to others.
+    /// Time with waits counted as a quarter: while a task waited for a processor or a disk, or a hypervisor gave
+    /// processors to others.
     pub fair: Duration,
 }
 
 impl Took {
-    /// Tells whether it took so long by the clock.
+    /// Tells whether it took at least this long by the clock.
     pub fn is_at_least(self, bound: Duration) -> bool {
         self.elapsed >= bound
     }
 
-    /// Tells whether it took less. On a machine with other work the bound is longer, four times at most.
+    /// Tells whether it took less. On a machine with other work the bound is effectively longer, four times at most.
     pub fn is_below(self, bound: Duration) -> bool {
         self.fair < bound
     }
 }
 
 impl Stopwatch {
-    /// Starts now.
+    /// Starts a stopwatch.
     pub fn start() -> Self {
         Self { begun: Instant::now(), waited: waited() }
     }
 
-    /// Time since the start, by the clock.
+    /// Returns the time since the start, by the clock.
     pub fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub fn took(&self) -> Took {
         let elapsed = self.elapsed();
         let waited = waited().saturating_sub(self.waited).min(elapsed);
@@ -56,7 +57,8 @@ impl Stopwatch {
     }
 }
 
-/// Time in which tasks of this machine waited, since its start. Where the kernel does not tell, it counts stolen time alone.
+/// Returns the time since boot in which tasks of this machine waited; only stolen time if the kernel does not report
+/// waits.
 fn waited() -> Duration {
     ["cpu", "io"]
         .map(|resource| pressure(&fs::read_to_string(format!("/proc/pressure/{resource}")).unwrap_or_default()))
@@ -65,14 +67,14 @@ fn waited() -> Duration {
         + stolen(&fs::read_to_string("/proc/stat").unwrap_or_default())
 }
 
-/// Time in which some task waited for a resource (Linux: Documentation/accounting/psi.rst).
+/// Reads the time in which some task waited for a resource (Linux: Documentation/accounting/psi.rst).
 fn pressure(text: &str) -> Duration {
     let some = text.lines().find(|line| line.starts_with("some "));
     let total = some.and_then(|line| line.split_once("total="));
     Duration::from_micros(total.and_then(|(_, number)| number.trim().parse().ok()).unwrap_or_default())
 }
 
-/// Time that the hypervisor gave to others, of one processor.
+/// Reads the time per processor that the hypervisor gave to others.
 fn stolen(text: &str) -> Duration {
     let processors = text.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count().max(1);
     let ticks = text.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse::<u64>().ok());
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn an_upper_bound_is_stretched_four_times_at_most() {
         let busy = Stopwatch { begun: Instant::now() - Duration::from_secs(4), waited: Duration::ZERO };
-        // Since its start this machine waited for longer than that, or it did not.
+        // Whether or not this machine has waited longer than that since boot.
         let took = busy.took();
         assert!(took.is_at_least(Duration::from_secs(4)));
         assert!(took.fair >= took.elapsed / STRETCH && took.fair <= took.elapsed);

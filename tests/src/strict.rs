@@ -1,14 +1,14 @@
-//! A reader of streams that takes RFC 3261 by the letter and forgives nothing: only CRLF ends a line, only Content-Length
-//! in plain digits ends a message (sections 7, 18.3, 25.1). It shares no code with the parser under test.
+//! Strict reader of streams according to RFC 3261: only CRLF ends a line, only Content-Length in plain digits ends a
+//! message (sections 7, 18.3, 25.1). It shares no code with the parser under test.
 
 use std::fmt;
 
-/// What came that such a reader does not take.
+/// Input that a strict reader rejects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The rule that is broken.
+    /// Violated rule.
     pub rule: &'static str,
-    /// The bytes from the start of the message on, as text.
+    /// Bytes from the start of the message on, as text.
     pub text: String,
 }
 
@@ -18,14 +18,14 @@ impl fmt::Display for Fault {
     }
 }
 
-/// One message.
+/// Parsed message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Strict {
-    /// The start line.
+    /// Start line.
     pub start: String,
-    /// Names and values in order, as they stand.
+    /// Names and values in order, unchanged.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// Exactly as many bytes as Content-Length says.
+    /// Body, with the length of Content-Length.
     pub body: Vec<u8>,
 }
 
@@ -40,44 +40,44 @@ impl fmt::Debug for Strict {
 }
 
 impl Strict {
-    /// The method of a request.
+    /// Returns the method of a request.
     pub fn method(&self) -> Option<&str> {
         (!self.start.starts_with("SIP/2.0 ")).then(|| self.start.split(' ').next().unwrap_or_default())
     }
 
-    /// The values of a header field by either of its names, in any case.
+    /// Returns the values of a header field by either of its names, in any case.
     pub fn all(&self, name: &str, compact: &str) -> Vec<&[u8]> {
         let is = |n: &str| n.eq_ignore_ascii_case(name) || n.eq_ignore_ascii_case(compact);
         self.headers.iter().filter(|(n, _)| is(n)).map(|(_, value)| &value[..]).collect()
     }
 
-    /// The first value of a header field, as text.
+    /// Returns the first value of a header field, as text.
     pub fn first(&self, name: &str, compact: &str) -> String {
         self.all(name, compact).first().map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
     }
 }
 
-/// Cuts a stream into messages.
+/// Splitter of a stream into messages.
 #[derive(Debug, Default)]
 pub struct Framer {
     bytes: Vec<u8>,
 }
 
 impl Framer {
-    /// More of the stream.
+    /// Adds bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Bytes that are no message yet.
+    /// Returns the bytes that are no message yet.
     pub fn rest(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The next message, if all of it is there. Between messages only CRLF may stand (RFC 5626 section 4.4.1).
+    /// Returns the next message, if it is complete. Between messages only CRLF is allowed (RFC 5626 section 4.4.1).
     ///
     /// # Errors
-    /// What stands first is no message; the stream cannot be read further.
+    /// The first bytes are no message; the stream cannot be read further.
     pub fn next_message(&mut self) -> Result<Option<Strict>, Fault> {
         while self.bytes.starts_with(b"\r\n") {
             self.bytes.drain(..2);
@@ -88,7 +88,7 @@ impl Framer {
     }
 }
 
-/// The bytes as one message and nothing else.
+/// Reads bytes that must be exactly one message.
 ///
 /// # Errors
 /// They are none, or more than one.
@@ -104,7 +104,7 @@ fn fault(rule: &'static str, bytes: &[u8]) -> Fault {
     Fault { rule, text: bytes[..bytes.len().min(3_000)].escape_ascii().to_string() }
 }
 
-/// The message that stands first and its length, once it is complete.
+/// Reads the first message and its length, once it is complete.
 fn read(bytes: &[u8]) -> Result<Option<(Strict, usize)>, Fault> {
     let wrong = |rule| Err(fault(rule, bytes));
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
@@ -144,7 +144,7 @@ fn read(bytes: &[u8]) -> Result<Option<(Strict, usize)>, Fault> {
         headers.push((name, line[colon + 1..].trim_ascii().to_vec()));
     }
     let mut message = Strict { start, headers, body: Vec::new() };
-    // The answer to a request that lacks some of them lacks them too.
+    // A request may lack some of them, and then so does its answer.
     let least = usize::from(message.method().is_some());
     for (name, compact) in [("From", "f"), ("To", "t"), ("Call-ID", "i"), ("CSeq", "CSeq")] {
         if !(least..=1).contains(&message.all(name, compact).len()) {

@@ -9,24 +9,24 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long a terminal is waited for.
+/// Time limit for the terminal.
 pub const SOON: Duration = Duration::from_secs(15);
 
-/// Text that this module writes behind the output of a program that has ended.
+/// Text that this module writes after the output of an ended program.
 const MARK: &str = "<end of output>";
 
-/// A program on a terminal of its own.
+/// Program on a terminal of its own.
 pub struct Terminal {
     child: Child,
     keyboard: File,
-    /// The program's side, kept open so that its settings can be asked for after its end.
+    /// Program's side, kept open so that its settings can be read after its end.
     line: OwnedFd,
     seen: Arc<Mutex<Vec<u8>>>,
     /// Settings before its start.
     pub before: Settings,
 }
 
-/// Canonical mode and echo of a terminal.
+/// Settings of a terminal: canonical mode and echo.
 pub type Settings = (bool, bool);
 
 impl Terminal {
@@ -37,17 +37,17 @@ impl Terminal {
     pub fn start(command: &mut Command) -> Self {
         let (mut own, mut line) = (-1, -1);
         let size = libc::winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: both numbers are written to, the size is read, nothing else is asked for.
+        // SAFETY: the function writes to both numbers and reads the size; the other pointers may be null.
         let opened = unsafe { libc::openpty(&mut own, &mut line, std::ptr::null_mut(), std::ptr::null(), &size) };
         assert_eq!(opened, 0, "this machine has terminals");
-        // SAFETY: openpty made both, and no other owner has them.
+        // SAFETY: openpty created both, and no other owner has them.
         let (own, line) = unsafe { (OwnedFd::from_raw_fd(own), OwnedFd::from_raw_fd(line)) };
         let again = || line.try_clone().expect("a descriptor is left");
         command.stdin(again()).stdout(again()).stderr(again()).env("TERM", "xterm");
         // SAFETY: between fork and exec only system calls are made.
         unsafe {
             command.pre_exec(|| {
-                // The tests themselves may have been started with signals ignored, by nohup or in the background.
+                // The tests themselves may run with ignored signals, after nohup or in the background.
                 for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP] {
                     libc::signal(signal, libc::SIG_DFL);
                 }
@@ -79,7 +79,7 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).expect("the terminal is there");
     }
 
-    /// All output so far.
+    /// Returns the output so far.
     ///
     /// # Panics
     /// The reader panicked.
@@ -87,7 +87,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.seen.lock().expect("nobody panics with it")).into_owned()
     }
 
-    /// The picture that was drawn last, whole.
+    /// Returns the last complete picture.
     pub fn picture(&self) -> String {
         let text = self.text();
         let end = text.rfind("\x1b[J").unwrap_or(0);
@@ -95,10 +95,10 @@ impl Terminal {
         text[begin..end].replace("\x1b[H", "").replace("\x1b[K", "")
     }
 
-    /// Waits until the picture says something.
+    /// Waits until the picture contains a text.
     ///
     /// # Panics
-    /// That does not happen in time.
+    /// It does not in time.
     pub fn shows(&self, what: &str) {
         let is_shown = wait::until(SOON, || self.picture().contains(what));
         assert!(is_shown, "{what:?} is not shown:\n{}", self.picture());
@@ -113,21 +113,21 @@ impl Terminal {
     /// Waits until the settings are these.
     ///
     /// # Panics
-    /// That does not happen in time.
+    /// They are not in time.
     pub fn is_set(&self, wanted: Settings) {
         let is_set = wait::until(SOON, || settings(&self.line) == wanted);
         assert!(is_set, "the terminal is not set to {wanted:?}:\n{}", self.text());
     }
 
-    /// Waits for the end; then the terminal is as it was.
+    /// Waits for the end; asserts that the terminal is restored.
     ///
     /// # Panics
-    /// That does not happen in time.
+    /// It does not end in time, or leaves the terminal changed.
     pub fn ends(&mut self) -> ExitStatus {
         let status = wait::look(SOON, || self.child.try_wait().expect("a child can be asked"));
         let status = status.unwrap_or_else(|| panic!("it does not end:\n{}", self.picture()));
         assert_eq!(settings(&self.line), self.before, "the terminal is not as it was");
-        // A mark behind the output of the child: where the reader has it, it has all of that output.
+        // A mark after the output of the child: once the reader has it, it has the whole output.
         let mut line = File::from(self.line.try_clone().expect("a descriptor is left"));
         line.write_all(MARK.as_bytes()).expect("the terminal is there");
         assert!(wait::until(SOON, || self.text().contains(MARK)), "the output ends");
@@ -135,12 +135,12 @@ impl Terminal {
         status
     }
 
-    /// The settings as they are now.
+    /// Returns the current settings.
     pub fn settings(&self) -> Settings {
         settings(&self.line)
     }
 
-    /// The alternate screen was left after it was last entered.
+    /// Tells whether the alternate screen was left after it was last entered.
     fn has_left_screen(&self) -> bool {
         let text = self.text();
         text.rfind("\x1b[?1049l") >= text.rfind("\x1b[?1049h")
@@ -155,7 +155,7 @@ impl Drop for Terminal {
 }
 
 fn settings(line: &OwnedFd) -> Settings {
-    // SAFETY: a terminal's settings are plain numbers, and it fills them in.
+    // SAFETY: a terminal's settings are plain numbers, and the call below fills them in.
     let mut termios: libc::termios = unsafe { std::mem::zeroed() };
     // SAFETY: the descriptor is open.
     assert_eq!(unsafe { libc::tcgetattr(line.as_raw_fd(), &mut termios) }, 0);

@@ -1,16 +1,16 @@
-//! Messages made and read by hand, without the parser under test.
+//! Messages written and read by hand, without the parser under test.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A text that no other call in this process gives, with a word in front.
+/// Returns a text that is unique in this process, with a word in front.
 pub fn unique(word: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("{word}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A request to be written. All fields can be changed before.
+/// Request to write. All fields can be changed before.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Method.
@@ -19,11 +19,11 @@ pub struct Request {
     pub uri: String,
     /// Transport and sent-by of Via.
     pub via: (String, SocketAddr),
-    /// Branch of Via, magic cookie included.
+    /// Branch of Via, including the magic cookie.
     pub branch: String,
-    /// From with tag.
+    /// Value of From, with tag.
     pub from: String,
-    /// To, in a dialog with tag.
+    /// Value of To, with tag in a dialog.
     pub to: String,
     /// Call-ID.
     pub call_id: String,
@@ -38,7 +38,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request outside of a dialog. `transport` is that of Via, `here` where answers are expected.
+    /// Creates a request outside of a dialog. `transport` is the transport of Via, `here` the address for answers.
     pub fn new(method: &str, uri: &str, transport: &str, here: SocketAddr) -> Self {
         Self {
             method: method.into(),
@@ -55,13 +55,13 @@ impl Request {
         }
     }
 
-    /// With a further header line.
+    /// Adds a header line.
     pub fn with(mut self, header: impl Into<String>) -> Self {
         self.headers.push(header.into());
         self
     }
 
-    /// A REGISTER of one contact.
+    /// Creates a REGISTER of one contact.
     pub fn register(user: &str, domain: &str, contact: &str, transport: &str, here: SocketAddr) -> Self {
         let aor = format!("sip:{user}@{domain}");
         let mut this = Self::new("REGISTER", &format!("sip:{domain}"), transport, here)
@@ -72,13 +72,13 @@ impl Request {
         this
     }
 
-    /// The CANCEL of this request (RFC 3261 section 9.1).
+    /// Returns the CANCEL of this request (RFC 3261 section 9.1).
     pub fn cancel(&self) -> Self {
         Self { method: "CANCEL".into(), headers: Vec::new(), body: Vec::new(), ..self.clone() }
     }
 
-    /// The ACK of a final response. That of a 200 is a transaction of its own, to the Contact of the response by its
-    /// Record-Route (RFC 3261 section 13.2.2.4); of others it belongs to the INVITE (section 17.1.1.3).
+    /// Returns the ACK of a final response. The ACK of a 200 is a separate transaction, to the Contact of the response
+    /// along its Record-Route (RFC 3261 section 13.2.2.4); other ACKs belong to the INVITE (section 17.1.1.3).
     pub fn ack(&self, response: &[u8]) -> Self {
         let mut this = Self { method: "ACK".into(), headers: Vec::new(), body: Vec::new(), ..self.clone() };
         this.to = field(response, "To").unwrap_or_default();
@@ -88,7 +88,7 @@ impl Request {
         this
     }
 
-    /// A later request of the dialog that a 200 to this INVITE opened.
+    /// Returns a later request of the dialog that a 200 to this INVITE opened.
     pub fn within(&self, method: &str, response: &[u8]) -> Self {
         let mut this = self.ack(response);
         this.method = method.into();
@@ -106,7 +106,7 @@ impl Request {
         self.headers.extend(routes.into_iter().map(|route| format!("Route: {route}")));
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let (transport, here) = &self.via;
         let mut text = format!("{} {} SIP/2.0\r\n", self.method, self.uri);
@@ -132,8 +132,8 @@ impl Request {
     }
 }
 
-/// The response of a user agent to a request: Via, Record-Route, From, To, Call-ID and CSeq as RFC 3261 section 8.2.6.2
-/// says, a tag for To if it has none, and further header lines.
+/// Returns the response of a user agent to a request: Via, Record-Route, From, To, Call-ID and CSeq by RFC 3261 section
+/// 8.2.6.2, a tag for To if it has none, and further header lines.
 pub fn respond(request: &[u8], status: u16, to_tag: &str, headers: &[String]) -> Vec<u8> {
     let mut text = format!("SIP/2.0 {status} As told\r\n");
     for line in lines(request) {
@@ -157,13 +157,13 @@ pub fn respond(request: &[u8], status: u16, to_tag: &str, headers: &[String]) ->
     text.into_bytes()
 }
 
-/// The status code, or `None` if it is not a response.
+/// Returns the status code, or `None` if it is not a response.
 pub fn status(message: &[u8]) -> Option<u16> {
     let rest = message.strip_prefix(b"SIP/2.0 ")?;
     std::str::from_utf8(rest.get(..3)?).ok()?.parse().ok()
 }
 
-/// The method, or `None` if it is not a request.
+/// Returns the method, or `None` if it is not a request.
 pub fn method(message: &[u8]) -> Option<String> {
     if status(message).is_some() {
         return None;
@@ -172,22 +172,22 @@ pub fn method(message: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(&message[..end]).into_owned())
 }
 
-/// The method of CSeq.
+/// Returns the method of CSeq.
 pub fn cseq_method(message: &[u8]) -> String {
     field(message, "CSeq").and_then(|cseq| cseq.split_whitespace().nth(1).map(String::from)).unwrap_or_default()
 }
 
-/// The Request-URI of a request.
+/// Returns the Request-URI of a request.
 pub fn request_uri(message: &[u8]) -> String {
     lines(message).first().and_then(|line| line.split(' ').nth(1)).unwrap_or_default().to_owned()
 }
 
-/// The first value of a header field.
+/// Returns the first value of a header field.
 pub fn field(message: &[u8], name: &str) -> Option<String> {
     fields(message, name).into_iter().next()
 }
 
-/// Each line's value of a header field; lists of values in one line come apart where they are name-addrs.
+/// Returns the value of each line of a header field; splits lists of name-addrs in one line.
 pub fn fields(message: &[u8], name: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in lines(message).iter().skip(1) {
@@ -201,7 +201,7 @@ pub fn fields(message: &[u8], name: &str) -> Vec<String> {
     found
 }
 
-/// The URI of a name-addr or addr-spec.
+/// Returns the URI of a name-addr or addr-spec.
 pub fn address(value: &str) -> String {
     match value.split_once('<') {
         Some((_, rest)) => rest.split('>').next().unwrap_or_default().into(),
@@ -209,7 +209,7 @@ pub fn address(value: &str) -> String {
     }
 }
 
-/// The value of a parameter.
+/// Returns the value of a parameter.
 pub fn parameter(value: &str, name: &str) -> Option<String> {
     value.split(';').skip(1).find_map(|parameter| {
         let (before, after) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -217,7 +217,7 @@ pub fn parameter(value: &str, name: &str) -> Option<String> {
     })
 }
 
-/// Start line and header lines, folded ones joined.
+/// Returns start line and header lines, with folded lines joined.
 fn lines(message: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(message);
     let head = text.split("\r\n\r\n").next().unwrap_or_default();

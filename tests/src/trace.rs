@@ -1,4 +1,4 @@
-//! The system calls of a server, as strace writes them down.
+//! System calls of a server, recorded by strace.
 
 use crate::wait;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::program::STRACE;
 
-/// A file that strace writes.
+/// Output file of strace.
 #[derive(Debug)]
 pub struct Trace {
     folder: TempDir,
@@ -25,30 +25,30 @@ impl Trace {
         self.folder.path().join("trace")
     }
 
-    /// The words that stand in front of a command line: of its system calls these are written, separated by commas, with so many
-    /// bytes of each text.
+    /// Returns the words in front of a command line that make strace record these system calls, separated by commas,
+    /// with this many bytes of each text.
     ///
-    /// # Panics
+    /// There is no strace.
     /// There is no strace.
     pub fn words(&self, calls: &str, bytes: usize) -> Vec<String> {
         self.words_with(&[], calls, bytes)
     }
 
-    /// [`Trace::words`] with these options of strace.
+    /// Returns [`Trace::words`] with these options of strace.
     ///
     /// # Panics
     /// There is no strace.
     pub fn words_with(&self, options: &[&str], calls: &str, bytes: usize) -> Vec<String> {
         let strace = STRACE.path().expect("strace is there").display().to_string();
         let (file, calls) = (self.file().display().to_string(), format!("trace={calls}"));
-        // -D: what is traced stays our child, strace becomes its grandchild.
+        // -D: the traced program stays our child, strace becomes its grandchild.
         let first = [&strace, "-D", "-f"].map(String::from);
         let last = ["-s", &bytes.to_string(), "-e", &calls, "-o", &file].map(String::from);
         first.into_iter().chain(options.iter().map(ToString::to_string)).chain(last).collect()
     }
 
-    /// The words that stand in front of a command line: strace does this to each of these system calls, such as `error=ENOMEM:when=1` or
-    /// `delay_enter=100000` (in microseconds).
+    /// Returns the words in front of a command line that make strace inject this into a system call, such as
+    /// `error=ENOMEM:when=1` or `delay_enter=100000` (in microseconds).
     ///
     /// # Panics
     /// There is no strace.
@@ -60,10 +60,11 @@ impl Trace {
         std::fs::read_to_string(self.file()).unwrap_or_default()
     }
 
-    /// Everything, once this process has ended: strace writes its last lines behind the end of what it traces.
+    /// Returns the whole trace once this process has ended: strace writes its last lines after the end of the traced
+    /// process.
     ///
     /// # Panics
-    /// It does not in ten seconds.
+    /// It does not within ten seconds.
     pub fn whole(&self, process: u32) -> String {
         let process = process.to_string();
         // `PID +++ exited with 0 +++`

@@ -1,4 +1,4 @@
-//! Whose turn it is: some tests measure and want the machine for themselves, others only work.
+//! Scheduling of tests: some measure and need the machine for themselves, others only work.
 
 use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,20 +6,21 @@ use std::thread;
 
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// A third of the share of others (sched(7)): work beside it is not held up, and it comes to its end beside work without an end.
+/// Niceness with a third of the share of others (sched(7)): other work is not delayed, and this work still completes
+/// beside endless work.
 const NICE: i32 = 5;
 
-/// For a test that measures: no other of its program runs meanwhile.
+/// Takes the machine for a test that measures: no other of its program runs meanwhile.
 pub fn alone() -> MutexGuard<'static, ()> {
-    // A test that failed leaves nothing behind that the next could be hurt by.
+    // A failed test leaves nothing behind that could harm the next.
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For a test that measures to the millisecond: no other of its program runs meanwhile. Others use the machine as well, so it may be disturbed:
-/// it has to hold once in four times. What the program under test does wrong spoils all of them.
+/// Runs a test that measures to the millisecond: no other of its program runs meanwhile. Other programs may disturb it,
+/// so it must pass once in four times. A fault of the program under test fails all of them.
 ///
 /// # Panics
-/// The test did, each time.
+/// The test failed each time.
 pub fn undisturbed(test: impl Fn() + RefUnwindSafe) {
     let _alone = alone();
     for _ in 0..3 {
@@ -30,11 +31,11 @@ pub fn undisturbed(test: impl Fn() + RefUnwindSafe) {
     test();
 }
 
-/// For one that works all the time: it and what it starts have the processor when the others wait (nice(2)), so that
-/// theirs come when they are due.
+/// Runs work that never pauses: it and its children get the processor only when others wait (nice(2)), so that their
+/// deadlines hold.
 ///
 /// # Panics
-/// The work did.
+/// The work panicked.
 pub fn in_background<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| {
         let nice = || {

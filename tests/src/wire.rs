@@ -1,4 +1,4 @@
-//! A client by hand over each transport: bytes out, messages in.
+//! Client by hand over each transport: sends bytes, receives messages.
 
 use crate::wait;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use socket2::{Domain, Socket, Type};
 use tokio_tungstenite::tungstenite::{self, ClientRequestBuilder, Message, WebSocket};
 
-/// How messages travel.
+/// Transport of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     Udp,
@@ -27,7 +27,7 @@ pub enum Transport {
 pub const TRANSPORTS: [Transport; 5] = [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws, Transport::Wss];
 
 impl Transport {
-    /// As in a configuration and in the transport parameter of a URI.
+    /// Returns its name in a configuration and in the transport parameter of a URI.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -38,7 +38,7 @@ impl Transport {
         }
     }
 
-    /// Whether it shows a certificate.
+    /// Tells whether it uses certificates.
     pub const fn is_secure(self) -> bool {
         matches!(self, Self::Tls | Self::Wss)
     }
@@ -72,7 +72,7 @@ enum Way {
     Ws(Box<WebSocket<Box<dyn Stream>>>),
 }
 
-/// A socket or connection with a server at its other end.
+/// Socket or connection to a server.
 pub struct Wire {
     transport: Transport,
     way: Way,
@@ -85,19 +85,19 @@ impl std::fmt::Debug for Wire {
     }
 }
 
-/// How long connecting and sending may take.
+/// Time limit of connecting and sending.
 const LIMIT: Duration = Duration::from_secs(10);
 
 impl Wire {
     /// Connects from a port that the system chooses.
     ///
     /// # Errors
-    /// What the system, TLS or the WebSocket handshake says. `authority` is needed for TLS and WSS.
+    /// Error of the system, of TLS or of the WebSocket handshake. `authority` is needed for TLS and WSS.
     pub fn connect(transport: Transport, server: SocketAddr, authority: Option<&Path>) -> io::Result<Self> {
         Self::connect_from(transport, SocketAddr::new(any_loopback(server), 0), server, authority)
     }
 
-    /// UDP from a port that the system chooses.
+    /// Opens UDP from a port that the system chooses.
     ///
     /// # Panics
     /// The system has no socket.
@@ -108,7 +108,7 @@ impl Wire {
     /// Connects from an address; port 0 lets the system choose.
     ///
     /// # Errors
-    /// As [`Wire::connect`].
+    /// See [`Wire::connect`].
     pub fn connect_from(
         transport: Transport,
         from: SocketAddr,
@@ -159,12 +159,12 @@ impl Wire {
         }
     }
 
-    /// Where messages of this client come from.
+    /// Returns the source address of this client's messages.
     pub const fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Its transport.
+    /// Returns its transport.
     pub const fn transport(&self) -> Transport {
         self.transport
     }
@@ -190,8 +190,7 @@ impl Wire {
         }
     }
 
-    /// The next message, or `None` when none has come in this time or the connection is closed. Keep-alives are passed
-    /// over.
+    /// Returns the next message, or `None` at the limit or when the connection is closed. Skips keep-alives.
     pub fn receive(&mut self, limit: Duration) -> Option<Vec<u8>> {
         let end = Instant::now() + limit;
         loop {
@@ -238,7 +237,7 @@ impl Wire {
         }
     }
 
-    /// What came, as it came: bytes of a stream, one datagram or one frame. `None` as for [`Wire::receive`].
+    /// Returns raw input: bytes of a stream, one datagram or one frame. `None` as for [`Wire::receive`].
     pub fn chunk(&mut self, limit: Duration) -> Option<Vec<u8>> {
         match &mut self.way {
             Way::Stream { stream, rest } => {
@@ -255,7 +254,7 @@ impl Wire {
         }
     }
 
-    /// Receives until a response with a final status comes; provisional ones and requests are passed over.
+    /// Receives until a final response comes; skips provisional responses and requests.
     pub fn final_response(&mut self, limit: Duration) -> Option<Vec<u8>> {
         let end = Instant::now() + limit;
         loop {
@@ -266,7 +265,7 @@ impl Wire {
         }
     }
 
-    /// Receives until a response comes that is more than 100.
+    /// Receives until a response above 100 comes.
     pub fn answer(&mut self, limit: Duration) -> Option<Vec<u8>> {
         let end = Instant::now() + limit;
         loop {
@@ -288,7 +287,7 @@ impl Wire {
         }
     }
 
-    /// Whether the peer closes the connection within this time; what it still sends is thrown away. Never for UDP.
+    /// Tells whether the peer closes the connection before the limit; discards its input. Never for UDP.
     pub fn closes(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         loop {
@@ -320,7 +319,7 @@ impl Wire {
         }
     }
 
-    /// Whether the peer has closed the connection, as far as is known now; what it sent is thrown away.
+    /// Tells whether the peer is known to have closed the connection; discards its input.
     pub fn is_closed(&mut self) -> bool {
         let Some(tcp) = self.tcp() else { return false };
         if tcp.set_nonblocking(true).is_err() {
@@ -331,7 +330,7 @@ impl Wire {
         closed || tcp.set_nonblocking(false).is_err()
     }
 
-    /// Whether anything has come that was not received yet, the end of a connection included.
+    /// Tells whether there is unread input, including the end of a connection.
     pub fn has_come(&self) -> bool {
         let is_empty = |peeked: io::Result<usize>| matches!(peeked, Err(error) if is_timeout(&error));
         match (&self.way, self.tcp()) {
@@ -355,13 +354,13 @@ impl Wire {
         }
     }
 
-    /// Throws away what has arrived.
+    /// Discards received messages.
     pub fn drain(&mut self) {
         while self.receive(Duration::from_millis(1)).is_some() {}
     }
 }
 
-/// A listener of the test's own for one connection that the server opens.
+/// Opens a listener of the test for one connection of the server.
 ///
 /// # Panics
 /// No port is free.
@@ -371,10 +370,10 @@ pub fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// The connection that a server opened to [`listen`].
+/// Accepts the connection of a server to [`listen`].
 ///
 /// # Panics
-/// None came in this time.
+/// None came before the limit.
 pub fn accept(listener: &TcpListener, limit: Duration) -> Wire {
     listener.set_nonblocking(true).expect("a socket can be set");
     let (stream, _) = wait::look(limit, || listener.accept().ok()).expect("the server connects");
@@ -395,7 +394,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Of a client that trusts this authority alone.
+/// Returns the TLS configuration of a client that trusts this authority alone.
 ///
 /// # Errors
 /// Its file cannot be read.
@@ -409,7 +408,7 @@ pub fn trusting(authority: &Path) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// The length of the message that stands first in a stream, once all of it is there (RFC 3261 section 18.3).
+/// Returns the length of the first message in a stream, once it is complete (RFC 3261 section 18.3).
 fn complete(stream: &[u8]) -> Option<usize> {
     let head = stream.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let length =

@@ -1,4 +1,4 @@
-//! Accounting: what is written down of calls, in each form, and that each row is written once, whatever is in the way.
+//! Accounting: the rows of calls, in each format, and exactly one copy of each row despite all failures.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use strowger_tests::wire::Transport::{Tcp, Udp};
 use strowger_tests::wire::Wire;
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long rows may take to be written.
+/// Time limit for rows to be written.
 const WRITTEN: Duration = Duration::from_secs(20);
 
 fn setup(to: &str, more: &str) -> Setup {
@@ -27,10 +27,10 @@ fn setup(to: &str, more: &str) -> Setup {
     Setup::on(&[Udp, Tcp]).open_registrar().with(&lines)
 }
 
-/// A row by the names of its columns; what is nothing is empty.
+/// Row by column names; null is an empty text.
 type Row = BTreeMap<String, String>;
 
-/// The rows of a table, in the order in which they were written.
+/// Returns the rows of a table, in the order of writing.
 pub(crate) fn rows(server: &Server, table: &str) -> Vec<Row> {
     let path = server.folder().join("rows");
     if path.is_file() {
@@ -43,7 +43,7 @@ pub(crate) fn rows(server: &Server, table: &str) -> Vec<Row> {
     files.sort();
     let read = |file: &PathBuf| {
         let text = std::fs::read_to_string(file).expect("it can be read");
-        // Without the line that is just being written.
+        // Without a line that is still being written.
         let text = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
         if file.extension().is_some_and(|form| form == "csv") { of_csv(text) } else { of_json(text) }
     };
@@ -84,7 +84,7 @@ fn of_json(text: &str) -> Vec<Row> {
     text.lines().map(row).collect()
 }
 
-/// RFC 4180.
+/// Reads RFC 4180.
 fn of_csv(text: &str) -> Vec<Row> {
     let mut records: Vec<Vec<String>> = vec![vec![String::new()]];
     let mut is_quoted = false;
@@ -117,7 +117,7 @@ fn of_csv(text: &str) -> Vec<Row> {
     records.into_iter().map(row).collect()
 }
 
-/// The rows, once there are so many.
+/// Returns the rows, once there are `count`.
 #[track_caller]
 fn comes_to(server: &Server, table: &str, count: usize) -> Vec<Row> {
     let mut all = Vec::new();
@@ -133,7 +133,7 @@ fn number(row: &Row, name: &str) -> u64 {
     row[name].parse().unwrap_or_else(|_| panic!("{name} in {row:?}"))
 }
 
-/// The callee answers the INVITE with this failure.
+/// Sends an INVITE that the callee answers with this failure.
 pub(crate) fn fails(caller: &mut Wire, callee: &mut Wire, code: u16) -> String {
     let call = invite("sip:bob@example.org", caller).with("User-Agent: a \"phone\", of a test");
     caller.send(&call.bytes()).expect("the server takes messages");
@@ -146,7 +146,7 @@ pub(crate) fn fails(caller: &mut Wire, callee: &mut Wire, code: u16) -> String {
     call.call_id
 }
 
-/// A call that is answered, and that the caller ends.
+/// Makes a call that is answered, and ended by the caller.
 fn completes(caller: &mut Wire, callee: &mut Wire) -> String {
     let call = invite("sip:bob@example.org", caller);
     let (mut end, _) = set_up(caller, callee, &call, true);
@@ -180,14 +180,14 @@ fn calls_are_written_in_each_form() {
         let busy = fails(&mut caller, &mut callee, 486);
         let failed = fails(&mut caller, &mut callee, 404);
         let cancelled = is_cancelled(&mut caller, &mut callee);
-        // Nothing is forwarded, and the caller is there: it has a connection.
+        // Nothing is forwarded, and the caller counts as present: it has a connection.
         let mut by_tcp = server.connect(Tcp);
         let call = invite("sip:carol@example.org", &by_tcp);
         let away = call.call_id.clone();
         let code = status(&exchange(&mut by_tcp, &call)).expect("a response");
         let cdrs = comes_to(&server, "cdr", 5);
         let events = comes_to(&server, "events", 6);
-        // Another process goes on in the same place, and knows bob still.
+        // Another process continues in the same place, and still knows bob.
         server.stop();
         server.start();
         fails(&mut caller, &mut callee, 603);
@@ -229,7 +229,7 @@ fn calls_are_written_in_each_form() {
     }
 }
 
-/// Nothing is written by default, and no file made.
+/// By default no row is written, and no file created.
 #[test]
 fn accounting_is_off_unless_it_is_asked_for() {
     let server = Setup::on(&[Udp]).open_registrar().start();
@@ -242,7 +242,7 @@ fn accounting_is_off_unless_it_is_asked_for() {
     assert_eq!(metric(&server, "strowger_accounting_written_total"), 0.0);
 }
 
-/// The database of the rows, which no other process can write.
+/// Opens the database of the rows and locks it against writes.
 fn hold(server: &Server) -> rusqlite::Connection {
     let database = rusqlite::Connection::open(server.folder().join("rows")).expect("it is there");
     database.busy_timeout(LIMIT).expect("a time");
@@ -256,7 +256,7 @@ pub(crate) fn in_the_spool(server: &Server, least: f64) {
     assert!(is_so, "{}", server.log());
 }
 
-/// The calls of these rows, which stand there once each, and in order.
+/// Asserts that these are the rows of these calls, once each, and in order.
 #[track_caller]
 fn are_of(rows: &[Row], calls: &[String]) {
     let told: Vec<&str> = rows.iter().map(|row| row["call_id"].as_str()).collect();
@@ -300,7 +300,7 @@ fn a_killed_server_leaves_its_spool_to_the_next() {
     server.log_with("rows of accounting that an earlier process left");
 }
 
-/// A server that ends in order writes what it has, and of calls that go on what it knows.
+/// A server that ends in order writes all its rows, and partial rows of open calls.
 #[test]
 fn a_server_that_ends_writes_all() {
     let mut server = setup("json", "").start();
@@ -316,7 +316,7 @@ fn a_server_that_ends_writes_all() {
     assert_eq!(open, ["answered", "shutdown", "", ""]);
 }
 
-/// A phone that rang, lost to another and is silent holds no record back: `kill -9` loses what has not been written yet.
+/// A phone that rang, lost to another and is silent delays no row: `kill -9` loses rows that have not been written yet.
 #[test]
 fn the_record_of_a_call_waits_for_no_phone_that_lost() {
     let mut server = setup("json", "proxy.fork = \"parallel\"").start();
@@ -342,9 +342,9 @@ fn a_full_disk_is_reported_and_calls_go_on() {
     let [mut caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
     register(&mut callee, "bob");
     limit_files(&mut server, 16 << 10);
-    // Two rows a call: the files of both tables are full, and then the spool.
+    // Two rows per call: the files of both tables are full, and then the spool.
     let mut calls: Vec<String> = (0..60).map(|_| fails(&mut caller, &mut callee, 486)).collect();
-    // Rows are written in groups, beside the calls.
+    // Rows are written in groups, asynchronously.
     server.log_with("rows of accounting cannot be written");
     server.log_with("the spool of accounting cannot be written: rows wait in memory");
     assert_eq!(metric(&server, "strowger_accounting_down"), 1.0);
@@ -370,7 +370,7 @@ fn old_rows_are_removed() {
     assert!(other.exists(), "it is none of ours");
 }
 
-/// A place that cannot be used is an error of the start, with the file.
+/// An unusable place is an error of the start, with the file.
 #[test]
 fn a_database_of_another_program_is_refused_at_the_start() {
     let mut server = setup("sqlite", "").prepare();
@@ -380,7 +380,7 @@ fn a_database_of_another_program_is_refused_at_the_start() {
     server.log_with("belongs to another program");
 }
 
-/// Each would cut off what the other one writes.
+/// Each would cut off rows of the other.
 #[test]
 fn two_servers_do_not_share_a_spool_or_a_folder() {
     let server = setup("json", "").start();
@@ -396,7 +396,7 @@ fn two_servers_do_not_share_a_spool_or_a_folder() {
     }
 }
 
-/// The other party of a call does not answer its BYE: that is an event too.
+/// The other party does not answer its BYE: that is an event, too.
 #[test]
 fn a_bye_that_fails_is_written() {
     let server = setup("json", "").start();

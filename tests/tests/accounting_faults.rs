@@ -1,5 +1,5 @@
-//! Rows of accounting in a database server that is frozen, slow, started again and stopped while calls go on, and at the end this program is killed:
-//! no call is lost, and each stands in the tables once, its events in their order.
+//! Accounting rows in a database server that is frozen, slow, restarted and stopped during calls; at the end the SIP
+//! server is killed: no call is lost, and each is in the tables once, with its events in order.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use super::accounting::in_the_spool;
 use super::control_stores::order;
 use super::sql_rows::db;
 
-/// From answer to BYE, in milliseconds, as `uac_held.xml` has it.
+/// Time from answer to BYE, in milliseconds, as in `uac_held.xml`.
 const HELD: u64 = 500;
-/// What a slow database takes for each answer.
+/// Delay of each answer of a slow database.
 const SLOW: Duration = Duration::from_millis(500);
-/// How long all rows that wait may take to be written.
+/// Time limit for all waiting rows to be written.
 const WRITTEN: Duration = Duration::from_secs(60);
-/// How long an answer may take.
+/// Time limit of an answer.
 const SOON: Duration = Duration::from_secs(20);
 
 fn setup(url: &str) -> Setup {
@@ -38,14 +38,14 @@ fn setup(url: &str) -> Setup {
     ))
 }
 
-/// One number that a statement returns.
+/// Returns the number that a statement selects.
 #[track_caller]
 fn number(database: &Database, statement: &str) -> u64 {
     let said = database.execute(statement);
     said.trim().parse().unwrap_or_else(|_| panic!("{statement}: {said:?}"))
 }
 
-/// Everything that waits is written.
+/// Waits until all rows are written.
 #[track_caller]
 fn are_written(database: &Database, server: &Server, calls: u64) {
     let waits = |of: &str| metric(server, &format!("strowger_accounting_{of}"));
@@ -57,7 +57,7 @@ fn are_written(database: &Database, server: &Server, calls: u64) {
     assert!(is_so && there == (calls, 2 * calls), "{there:?} rows of {calls} calls\n{}", server.log());
 }
 
-/// The tables hold so many calls, each once, with what must be true of it.
+/// Asserts that the tables have this many calls, each once, with consistent columns.
 #[track_caller]
 fn are_right(database: &Database, calls: u64) {
     let at_most = HELD + 5_000;
@@ -67,7 +67,7 @@ fn are_right(database: &Database, calls: u64) {
         ("moments in their order", "setup_at <= answer_at AND answer_at < end_at"),
         (
             "durations",
-            // The moments of a passing message and of its sender differ by what the machine takes.
+            // The times of a passing message and of its sender differ by delays of the machine.
             &format!("duration_ms = end_at - answer_at AND duration_ms BETWEEN {} AND {at_most}", HELD - 50),
         ),
     ] {
@@ -76,14 +76,15 @@ fn are_right(database: &Database, calls: u64) {
     }
     assert_eq!(number(database, "SELECT COUNT(DISTINCT call_id) FROM strowger_cdr"), calls);
     assert_eq!(number(database, "SELECT COUNT(DISTINCT identity) FROM strowger_events"), 2 * calls);
-    // The numbers of rows grow in the order in which they are written.
+    // Row numbers grow in the order of writing.
     let in_order = "SELECT COUNT(*) FROM (SELECT call_identity FROM strowger_events GROUP BY call_identity HAVING COUNT(*) = 2 \
                     AND MIN(CASE WHEN event = 'invite' THEN id END) < MIN(CASE WHEN event = 'bye' THEN id END)) in_order \
                     JOIN strowger_cdr ON identity = call_identity";
     assert_eq!(number(database, in_order), calls, "each call has its INVITE, then its BYE");
 }
 
-/// So many calls at this rate, and those that come while the database starts, during which the database is in every trouble, each for a part of the time.
+/// Makes this many calls at this rate, and more while the database starts, during which the database has every kind of
+/// trouble in turn.
 fn in_all_troubles(mut database: Database, calls: u32, rate: u32) {
     let relay = SlowRelay::to(database.server().address());
     let own = database.server().address().port().to_string();
@@ -113,7 +114,7 @@ fn in_all_troubles(mut database: Database, calls: u32, rate: u32) {
     assert_eq!(metric(&server, "strowger_accounting_down"), 1.0);
     reach(100);
     let calls = traffic.end();
-    // What is kept of the last calls is on disk; their rows may be on their way to the spool still.
+    // The stored states of the last calls are on disk; their rows may still be on their way to the spool.
     assert!(wait::until(WRITTEN, || metric(&server, "strowger_kept_calls_pending") == 0.0), "{}", server.log());
     assert_eq!(metric(&server, "strowger_accounting_dropped_total"), 0.0);
     server.kill();
@@ -151,7 +152,8 @@ fn calls_beside_a_postgresql_in_trouble_are_accounted_once_each() {
     postgresql(300, 100);
 }
 
-/// A row that the table refuses, and five good ones behind it; then the table is mended. `refuse` lets it refuse a Call-ID with an `x`.
+/// The table refuses one row and accepts five good ones after it; then the table is repaired. `refuse` makes it refuse
+/// a Call-ID with an `x`.
 fn one_row_is_refused(database: &Database, refuse: &str, mend: &str) {
     let mut server = Setup::on(&[Udp])
         .open_registrar()
@@ -185,14 +187,14 @@ fn one_row_is_refused(database: &Database, refuse: &str, mend: &str) {
     assert_eq!((waits(&server, "quarantined_total"), waits(&server, "spool_rows")), (1.0, 0.0));
     assert_eq!(waits(&server, "down"), 0.0);
     server.log_with("row of accounting refused by the database");
-    // A retry before the table is mended changes nothing, nor does a kill.
+    // Neither a retry before the repair nor a kill changes anything.
     let retry = |server: &Server| order(server, &["accounting", "retry"]);
     let (code, said) = retry(&server);
     assert!(code == Some(1) && said.contains(" 1 refused rows, ") && said.contains("last reason: "), "{said}");
     server.kill();
     server.start();
     assert_eq!((waits(&server, "quarantine_rows"), rows()), (1.0, 5));
-    // A column that is gone is no fault of a row.
+    // A missing column is no fault of a row.
     database.execute("ALTER TABLE strowger_cdr RENAME COLUMN codecs TO others");
     call("good-");
     in_the_spool(&server, 1.0);
@@ -222,7 +224,7 @@ fn a_row_that_postgresql_refuses_stops_no_other() {
     }
 }
 
-/// How many calls the long form makes at least, and how many a second: so that it takes twenty.
+/// Returns the smallest number of calls of the long variant, and their rate: it takes twenty seconds.
 fn many() -> (u32, u32) {
     let calls = std::env::var("STROWGER_ACCOUNTED_CALLS");
     let calls: u32 = calls.map_or(20_000, |text| text.parse().expect("STROWGER_ACCOUNTED_CALLS is a number"));

@@ -1,5 +1,5 @@
-//! Sockets that are bound to all addresses of the machine: answers leave from the one that the request came to (RFC 3581
-//! section 4), since a phone behind a translator gets them from no other.
+//! Sockets bound to all addresses of the machine: answers leave from the address that the request came to (RFC 3581
+//! section 4), since a phone behind NAT accepts them from no other.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn setup(all: SocketAddr, advertise: &str, lines: &str) -> Setup {
     Setup::tables(&[(Udp, all)]).open_registrar().in_memory().with(lines).with(&table)
 }
 
-/// A socket that hears this address alone.
+/// Opens a socket that receives only from this address.
 fn at(server: SocketAddr, from: Ipv4Addr) -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind((from, 0)).expect("loopback has a port");
     socket.connect(server).expect("loopback leads there");
@@ -58,7 +58,7 @@ fn answers_leave_from_the_address_that_the_request_came_to() {
             let there = SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), port);
             for _ in 0..4 {
                 let (socket, local) = at(there, Ipv4Addr::LOCALHOST);
-                // By no transaction, and by one.
+                // Without a transaction, and with one.
                 for uri in [format!("sip:127.0.0.1:{port}"), "sip:nobody@example.org".into()] {
                     socket.send(&Request::new("OPTIONS", &uri, "udp", local).bytes()).expect("loopback takes it");
                     assert!(answer(&socket).is_some(), "nothing from 127.0.0.{last}: {}", server.log());
@@ -68,7 +68,7 @@ fn answers_leave_from_the_address_that_the_request_came_to() {
     }
 }
 
-/// As do requests to a phone: its translator lets in what comes from where it sent to.
+/// Requests to a phone do so, too: its NAT accepts packets from the address it sent to.
 #[test]
 fn a_phone_is_called_from_the_address_at_which_it_registered() {
     let (_server, port) = start("");
@@ -85,7 +85,7 @@ fn a_phone_is_called_from_the_address_at_which_it_registered() {
     assert_eq!(answer(&caller), Some(200));
 }
 
-/// A peer that forges its source writes from anywhere.
+/// A peer may forge its source.
 #[test]
 fn a_datagram_that_proves_nothing_does_not_change_from_where_a_phone_is_called() {
     let (_server, port) = start("");
@@ -96,7 +96,7 @@ fn a_datagram_that_proves_nothing_does_not_change_from_where_a_phone_is_called()
     let register = Request::register("bob", "example.org", &format!("sip:bob@{local}"), "udp", local);
     phone.send_to(&register.bytes(), there).expect("loopback takes it");
     assert_eq!(answer(&phone), Some(200));
-    // Its own socket stands for the one who forges.
+    // The phone's own socket plays the forger.
     phone.send_to(b"\r\n\r\n", here).expect("loopback takes it");
     let options = Request::new("OPTIONS", "sip:example.org", "udp", local);
     phone.send_to(&options.bytes(), here).expect("loopback takes it");

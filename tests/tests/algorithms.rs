@@ -1,4 +1,4 @@
-//! Which algorithms of digest authentication are offered, and what that needs of the passwords that are stored.
+//! Algorithms of digest authentication: the offer, and the stored passwords it needs.
 
 use std::process::Command;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn register(wire: &Wire) -> Request {
     Request::register("bob", "example.org", "sip:bob@127.0.0.1", wire.transport().name(), wire.local())
 }
 
-/// Sends it; what is answered.
+/// Sends a request; returns the answer.
 fn ask(wire: &mut Wire, request: &Request) -> Vec<u8> {
     wire.send(&request.bytes()).expect("loopback takes it");
     wire.final_response(LIMIT).expect("an answer")
@@ -29,7 +29,7 @@ fn offered(refusal: &[u8]) -> Vec<String> {
     challenges(refusal).iter().filter_map(name).collect()
 }
 
-/// Registers bob, who answers with this algorithm whatever he is asked for.
+/// Registers bob, who answers with this algorithm whatever the challenge offers.
 fn registers(server: &Server, transport: Transport, algorithm: Algorithm) -> Option<u16> {
     let mut wire = server.connect(transport);
     let request = register(&wire);
@@ -47,7 +47,7 @@ fn md5_alone_is_offered_unless_the_configuration_says_otherwise() {
     assert_eq!(offered(&refusal), ["MD5"], "{}", String::from_utf8_lossy(&refusal));
 }
 
-/// Two ports of loopback, one for each listener.
+/// Starts a server with two ports of loopback, one for each listener.
 fn two_lists() -> Server {
     let (udp, tcp) = (strowger_tests::port::free_address(), strowger_tests::port::free_address());
     let table = |transport: &str, port: u16, lists: &str| {
@@ -96,7 +96,7 @@ fn another_list_needs_no_new_passwords() {
     assert_eq!(registers(&server, Udp, Algorithm::SHA_512_256), Some(200), "{}", server.log());
 }
 
-/// As older versions stored it, which kept MD5 only where it was offered.
+/// Deletes MD5 digests: older versions stored MD5 only if it was offered.
 fn forget_md5(server: &Server) {
     let database = rusqlite::Connection::open(server.folder().join("test.sqlite")).expect("it opens");
     let gone = database.execute("DELETE FROM credential WHERE username = 'bob' AND algorithm = 'MD5'", []);
@@ -118,7 +118,7 @@ fn users_whose_password_was_stored_without_md5_are_named() {
     let said = check(&server);
     assert!(said.contains("1 user of ") && said.contains("cannot register by MD5"), "{said}");
     assert!(said.contains("strowger user passwd USER@example.org"), "{said}");
-    // The log of a server that starts all the same has it too.
+    // The log of the started server has it, too.
     server.start();
     server.process().wait_for("cannot register by MD5", 1, LIMIT);
     assert_eq!(registers(&server, Udp, Algorithm::MD5), Some(401));

@@ -1,4 +1,4 @@
-//! Tests with the world that measure, or that judge programs which a busy machine spoils: each has the machine for itself
+//! System tests that measure, or judge programs that a busy machine disturbs: each has the machine for itself
 //! (`strowger_tests::alone`).
 
 mod cache_faults;

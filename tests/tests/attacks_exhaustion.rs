@@ -1,6 +1,6 @@
-//! Attacks that want to use up the server: its memory, its connections, its processor.
+//! Attacks on the resources of the server: its memory, its connections, its processor.
 //!
-//! All with the default limits, unless a case says otherwise.
+//! With the default limits, unless a case sets others.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ use strowger_tests::wire::Wire;
 const LIMIT: Duration = Duration::from_secs(10);
 const PASSWORD: &str = "a password";
 const LARGE: usize = 60_000;
-/// What one source may have the server hold.
+/// Memory bound of one source.
 const SHARE: u64 = 64 << 20;
 
 fn start(transports: &[Transport], lines: &str) -> Server {
@@ -34,7 +34,7 @@ fn from(server: &Server, transport: Transport, last: u8) -> Wire {
     Wire::connect_from(transport, address, server.address(transport), None).expect("loopback takes it")
 }
 
-/// Opens so many connections and writes this to each.
+/// Opens this many connections and writes these bytes to each.
 fn crowd(address: SocketAddr, most: usize, bytes: &[u8]) -> Vec<TcpStream> {
     let open = |_| {
         let mut stream = TcpStream::connect(address).ok()?;
@@ -45,7 +45,7 @@ fn crowd(address: SocketAddr, most: usize, bytes: &[u8]) -> Vec<TcpStream> {
     (0..most).filter_map(open).collect()
 }
 
-/// How many of them the server has closed, as soon as it is so many; what it sent is thrown away.
+/// Returns the number of connections closed by the server, as soon as it reaches `at_least`; discards input.
 fn closed(streams: &mut [TcpStream], at_least: usize) -> usize {
     let mut count = 0;
     wait::until(LIMIT, || {
@@ -72,7 +72,7 @@ fn half_message(bytes: usize) -> Vec<u8> {
     format!("OPTIONS sip:example.org SIP/2.0\r\nX: {}", "x".repeat(bytes)).into_bytes()
 }
 
-/// The opening handshake of WebSocket.
+/// Returns the opening handshake of WebSocket.
 fn upgrade(address: SocketAddr) -> Vec<u8> {
     let lines = [
         "GET / HTTP/1.1",
@@ -86,7 +86,7 @@ fn upgrade(address: SocketAddr) -> Vec<u8> {
     (lines.join("\r\n") + "\r\n\r\n").into_bytes()
 }
 
-/// A frame, masked with zeros.
+/// Returns a frame, masked with zeros.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first];
     match payload.len() {
@@ -104,7 +104,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 const TEXT: u8 = 1;
 const CONTINUATION: u8 = 0;
 
-/// A connection over which WebSocket is spoken by hand.
+/// Opens a WebSocket connection by hand.
 fn websocket(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_read_timeout(Some(LIMIT)).expect("a socket can be set");
@@ -115,14 +115,14 @@ fn websocket(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// What the server grew by while this was held.
+/// Returns the growth of the server's memory during the work.
 fn grew(server: &mut Server, work: impl FnOnce(&mut Server)) -> u64 {
     let before = server.process().pss();
     work(server);
     server.process().pss().saturating_sub(before)
 }
 
-// What the connections of one source hold.
+// Memory held by the connections of one source.
 
 #[test]
 fn half_messages_of_one_source_take_no_more_than_its_share() {
@@ -133,7 +133,7 @@ fn half_messages_of_one_source_take_no_more_than_its_share() {
         assert!(closed(&mut all, 500) >= 500, "a thousand of them fit into no share");
     });
     assert!(grew < SHARE, "{grew} bytes");
-    // Others are served meanwhile, and itself when it has let go.
+    // Others are served meanwhile, and the source itself after it has closed.
     server.assert_answers(Tcp);
     let mut other = from(&server, Tcp, 2);
     other.send(&Request::new("OPTIONS", "sip:example.org", "tcp", other.local()).bytes()).expect("loopback");
@@ -156,7 +156,7 @@ fn websocket_fragments_of_one_source_take_no_more_than_its_share() {
 fn half_tls_handshakes_of_one_source_take_no_more_than_its_share() {
     let mut server = start(&[Udp, Tls], "");
     let address = server.address(Tls);
-    // The beginning of a record of 16 KB, of a message of a handshake that is as long.
+    // The beginning of a record of 16 KB, with a handshake message of the same length.
     let mut record = vec![22, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 3];
     record.resize(16_000, 0);
     let grew = grew(&mut server, |_| {
@@ -168,7 +168,7 @@ fn half_tls_handshakes_of_one_source_take_no_more_than_its_share() {
 
 #[test]
 fn answers_that_one_source_does_not_read_take_no_more_than_its_share() {
-    // A second thread, which that many requests bring about, has memory of its own.
+    // A second thread, started by so many requests, would need memory of its own.
     let mut server = start(&[Udp, Tcp], "server.shards = 1");
     let address = server.address(Tcp);
     let local = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 5_060);
@@ -209,7 +209,7 @@ fn connections_from_one_ipv6_network_are_those_of_one_source() {
     assert!(served(&mut open("[2001:db8:1:3::1]:0".into())), "the network beside it");
 }
 
-/// The bound of bytes for all.
+/// Bound of bytes for all sources together.
 #[test]
 fn half_messages_of_many_sources_take_no_more_than_all_may() {
     let server = start(&[Udp, Tcp], "limits.connection_memory = \"1 MiB\"");
@@ -229,26 +229,26 @@ fn the_share_of_a_source_is_a_setting() {
     let mut all = crowd(server.address(Tcp), 40, &half_message(LARGE));
     let closed = closed(&mut all, 23);
     assert!((23..=30).contains(&closed), "{closed} of 40 were closed");
-    // Another source has its own.
+    // Another source has its own share.
     let mut other = from(&server, Tcp, 2);
     other.send(&half_message(LARGE)).expect("the server reads");
     assert!(!other.is_closed());
 }
 
-// Messages that never end.
+// Messages without an end.
 
 #[test]
 fn fragments_of_websocket_do_not_put_off_the_end_of_a_message() {
     let server = start(&[Udp, Ws], "limits.partial_message_timeout = \"500ms\"");
     let address = server.address(Ws);
-    // The first one full or empty, then one after the other, each with a byte or empty.
+    // The first fragment full or empty, then further ones, each with a byte or empty.
     for (first, further) in [(&b"x"[..], &b"x"[..]), (b"x", b""), (b"", b""), (b"", b"x")] {
         let mut stream = websocket(address);
         let since = Stopwatch::start();
         stream.write_all(&frame(TEXT, first)).expect("the server reads");
         while is_closed(&mut stream).is_none() {
             assert!(since.took().is_below(Duration::from_secs(5)), "{first:?} {further:?}: it is still open");
-            // Fragments that keep coming.
+            // Fragments at intervals.
             std::thread::sleep(Duration::from_millis(50));
             let _ = stream.write_all(&frame(CONTINUATION, further));
         }
@@ -265,7 +265,7 @@ fn a_header_that_comes_byte_by_byte_ends_in_time() {
     while is_closed(&mut stream).is_none() {
         assert!(since.took().is_below(Duration::from_secs(5)), "it is still open");
         let _ = stream.write_all(&[text.next().expect("a thousand bytes take longer")]);
-        // Bytes that keep coming.
+        // Bytes at intervals.
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -296,7 +296,7 @@ fn lengths_that_no_message_can_have_end_the_connection_at_once() {
         assert_eq!(closed(&mut streams, 1), 1, "{length}");
     }
     let mut streams = [websocket(server.address(Ws))];
-    // A frame that says to have 2^63 - 1 bytes.
+    // A frame that claims to have 2^63 - 1 bytes.
     let mut bytes = vec![0x80 | TEXT, 0x80 | 127];
     bytes.extend_from_slice(&(u64::MAX >> 1).to_be_bytes());
     bytes.extend_from_slice(&[0; 4]);
@@ -314,9 +314,9 @@ fn a_handshake_of_websocket_without_end_is_refused() {
     assert_eq!(closed(&mut streams, 20), 20);
 }
 
-// Requests that are kept.
+// Requests in memory.
 
-/// A phone that rings for ever.
+/// Registers a phone that rings for ever.
 fn ringing(server: &Server) -> Wire {
     let mut phone = server.connect(Tcp);
     account::register(&mut phone, "bob", PASSWORD);
@@ -349,7 +349,7 @@ fn large_requests_of_one_source_to_a_phone_that_rings_take_no_more_than_its_shar
     });
     assert!(refused > 200 && rang > 50, "{rang} rang, {refused} were refused");
     assert!(grew < SHARE, "{grew} bytes");
-    // Another source calls all the same.
+    // Another source can still call.
     let mut other = from(&server, Tcp, 2);
     other.send(&Request::new("INVITE", "sip:bob@example.org", "tcp", other.local()).bytes()).expect("loopback");
     let request = phone.request("INVITE", LIMIT).expect("it rings");
@@ -380,7 +380,7 @@ fn requests_of_many_sources_take_no_more_than_all_may() {
     }
 }
 
-/// A source gets its share back with each answer.
+/// Each answer returns memory to the share of the source.
 #[test]
 fn requests_that_are_answered_do_not_count_against_a_source() {
     let server = start(&[Udp, Tcp], "limits.request_memory_per_source = \"256 KiB\"");
@@ -394,7 +394,7 @@ fn requests_that_are_answered_do_not_count_against_a_source() {
     }
 }
 
-/// The largest ones are not kept whole; each can be cancelled all the same, and its end acknowledged.
+/// The largest requests are not stored whole; yet each can be cancelled, and its final response acknowledged.
 #[test]
 fn one_large_request_that_rings_takes_no_more_than_64_kb() {
     let mut server = start(&[Udp, Tcp], "");
@@ -408,7 +408,7 @@ fn one_large_request_that_rings_takes_no_more_than_64_kb() {
         assert_eq!(caller.answer(LIMIT).as_deref().and_then(status), Some(180));
         (invite, request)
     };
-    // What is paid once.
+    // Memory that is allocated once.
     (0..5).for_each(|_| drop(call(&mut callers[0])));
     let grew = grew(&mut server, |_| (0..300).for_each(|n| drop(call(&mut callers[n % 3]))));
     assert!(grew <= 300 * (64 << 10), "{grew} bytes of 300 requests");
@@ -417,12 +417,12 @@ fn one_large_request_that_rings_takes_no_more_than_64_kb() {
     assert!(phone.request("CANCEL", LIMIT).is_some());
     phone.send(&respond(&request, 487, "t", &[])).expect("loopback");
     assert!(phone.request("ACK", LIMIT).is_some());
-    // The first final response is that to the CANCEL.
+    // The first final response answers the CANCEL.
     let codes = [(); 2].map(|()| callers[0].final_response(LIMIT).as_deref().and_then(status));
     assert_eq!(codes, [Some(200), Some(487)]);
 }
 
-/// What the server answers itself copies From, To and Call-ID: their length is the sender's choice.
+/// Answers of the server itself copy From, To and Call-ID: the sender chooses their length.
 #[test]
 fn long_answers_to_one_source_take_no_more_than_its_share() {
     let mut server = start(&[Udp], "");
@@ -446,7 +446,7 @@ fn long_answers_to_one_source_take_no_more_than_its_share() {
     assert!(grew < SHARE, "{grew} bytes");
 }
 
-/// A phone that helps the attacker answers small requests at length.
+/// A phone in league with the attacker sends long answers to small requests.
 #[test]
 fn long_responses_of_a_phone_take_no_more_than_the_share_of_the_caller() {
     for (method, code) in [("INVITE", 183), ("INVITE", 486), ("MESSAGE", 200)] {
@@ -465,7 +465,7 @@ fn long_responses_of_a_phone_take_no_more_than_the_share_of_the_caller() {
             for request in &open {
                 let long = format!("X: {}", "x".repeat(58_000));
                 phone.send(&respond(request, code, "t", &[long])).expect("the server reads");
-                // It arrives, kept or not.
+                // It arrives, stored or not.
                 assert_eq!(caller.answer(LIMIT).as_deref().and_then(status), Some(code));
             }
         });
@@ -473,7 +473,7 @@ fn long_responses_of_a_phone_take_no_more_than_the_share_of_the_caller() {
     }
 }
 
-/// A large request rings fewer phones at once, the largest one alone.
+/// A large request rings fewer phones at once; the largest rings one at a time.
 #[test]
 fn a_large_request_to_many_phones_is_kept_as_often_as_may_be() {
     for (lines, bytes, rings) in [("", 1_000, 5), ("", 40_000, 1), ("limits.request_memory = \"512 KiB\"", 40_000, 5)] {
@@ -498,7 +498,7 @@ fn a_large_request_to_many_phones_is_kept_as_often_as_may_be() {
     }
 }
 
-/// Names that no name server knows the answer to: their requests wait for as long as a look-up may take.
+/// Names without an answer of a name server: their requests wait for the longest time of a look-up.
 #[test]
 fn requests_that_wait_for_names_take_no_more_than_their_bound() {
     let Some(names) = NameServer::start(&[("silent.test", Record::Silent(1)), ("silent.test", Record::Silent(28))])
@@ -509,7 +509,7 @@ fn requests_that_wait_for_names_take_no_more_than_their_bound() {
     for bound in ["limits.lookup_memory = \"1 MiB\"", "limits.request_memory_per_source = \"1 MiB\""] {
         let server = Setup::on(&[Udp, Tcp]).with(&lines).with(bound).in_memory().start();
         let mut caller = server.connect(Tcp);
-        // One shard runs until it is busy, and has the whole.
+        // One shard runs until it is overloaded, and has the whole bound.
         for _ in 0..40 {
             caller.send(&large("MESSAGE", "sip:x@silent.test:5060", &caller).bytes()).expect("the server reads");
         }
@@ -519,7 +519,7 @@ fn requests_that_wait_for_names_take_no_more_than_their_bound() {
     }
 }
 
-/// All of one call, behind the first one that waits.
+/// All messages belong to one call, behind the first one that waits.
 #[test]
 fn messages_that_wait_behind_another_of_their_call_take_no_more_than_their_bound() {
     let Some(names) = NameServer::start(&[("silent.test", Record::Silent(1)), ("silent.test", Record::Silent(28))])
@@ -545,7 +545,7 @@ fn messages_that_wait_behind_another_of_their_call_take_no_more_than_their_bound
     assert!(grew < SHARE, "{grew} bytes");
 }
 
-// Work.
+// Processor time.
 
 #[test]
 fn a_registration_of_thousands_of_contacts_is_refused() {

@@ -1,6 +1,6 @@
-//! Guesses at a password in disguises, each from a source of its own: what is judged is counted, so that after more guesses than a
-//! source has the right password opens nothing, and what is not counted is not judged. In the default configuration, but that
-//! loopback is not exempt from bans.
+//! Disguised guesses at a password, each from its own source: every judged guess is counted, so that after the limit of
+//! a source the right password opens nothing, and uncounted guesses are not judged. With the default configuration,
+//! except that loopback is not exempt from bans.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use strowger_tests::wire::Wire;
 const RIGHT: &str = "the right one";
 /// `ban.failures` by default.
 const FAILURES: usize = 10;
-/// How long an answer of a server that answers takes, on a busy machine.
+/// Time limit of an answer on a busy machine.
 const SHORT: Duration = Duration::from_millis(400);
 
 fn at(server: &Server, transport: Transport, source: [u8; 2]) -> Wire {
@@ -23,7 +23,7 @@ fn at(server: &Server, transport: Transport, source: [u8; 2]) -> Wire {
     Wire::connect_from(transport, from, server.address(transport), None).expect("loopback takes it")
 }
 
-/// What is answered to this very request; none if the source is banned.
+/// Returns the answer to this very request; `None` if the source is banned.
 fn ask(wire: &mut Wire, bytes: &[u8], branch: &str) -> Option<Vec<u8>> {
     wire.send(bytes).ok()?;
     loop {
@@ -34,13 +34,13 @@ fn ask(wire: &mut Wire, bytes: &[u8], branch: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// A guess as an attacker sends it.
+/// Guess of an attacker.
 struct Guess {
     transport: Transport,
     request: Request,
-    /// The credentials, given the challenge.
+    /// Changes the credentials, given the challenge.
     credentials: fn(&mut Answer),
-    /// The bytes as they leave.
+    /// Changes the bytes before they leave.
     bytes: fn(String) -> String,
 }
 
@@ -53,7 +53,7 @@ impl Guess {
     }
 }
 
-/// Whether this password opens it, from this wire.
+/// Tells whether this password is accepted on this wire.
 fn opens(wire: &mut Wire, guess: &Guess, user: &str, password: &str) -> Option<bool> {
     let mut request = guess.request.clone();
     (request.via.1, request.call_id, request.branch) = (wire.local(), unique("guess"), unique("z9hG4bK"));
@@ -181,7 +181,7 @@ const DISGUISES: &[Disguise] = &[
     }),
 ];
 
-/// A request of a user that is no REGISTER.
+/// Returns a request of a user that is no REGISTER.
 fn call(user: &str, method: &str, uri: &str) -> Request {
     let mut request = Request::new(method, uri, "udp", SocketAddr::from(([127, 0, 0, 1], 5060)));
     request.from = format!("<sip:{user}@example.org>;tag={}", unique("f"));
@@ -191,7 +191,7 @@ fn call(user: &str, method: &str, uri: &str) -> Request {
 #[test]
 fn no_disguise_has_more_guesses_than_a_source_has() {
     let server = Setup::on(&[Udp, Tcp]).with("domains = [\"example.org\"]\nban.exempt = []").start();
-    // A user for each: so many failures of one account would hide those of a source.
+    // A user for each: several failures of one account would hide those of a source.
     let users: Vec<String> = (0..DISGUISES.len()).map(|n| format!("u{n}")).collect();
     std::thread::scope(|scope| {
         for users in users.chunks(users.len().div_ceil(2)) {
@@ -199,7 +199,7 @@ fn no_disguise_has_more_guesses_than_a_source_has() {
             scope.spawn(move || users.iter().for_each(|user| server.add_user(&format!("{user}@example.org"), RIGHT)));
         }
     });
-    // They wait more than they work: for answers that a banned source does not get.
+    // They mostly wait for answers that a banned source does not get.
     let cases: Vec<_> = DISGUISES.iter().zip(&users).enumerate().collect();
     let (judged, faults) = std::thread::scope(|scope| {
         let parts: Vec<_> = cases.chunks(4).map(|part| scope.spawn(|| attack(&server, part))).collect();
@@ -215,7 +215,7 @@ fn no_disguise_has_more_guesses_than_a_source_has() {
     assert!(judged >= 15, "{judged} were judged");
 }
 
-/// How many of these disguises are judged at all, and what is wrong.
+/// Returns the number of judged disguises, and the faults found.
 fn attack(server: &Server, cases: &[(usize, (&Disguise, &String))]) -> (usize, Vec<String>) {
     let (mut judged, mut faults) = (0, Vec::new());
     for (n, ((name, make), user)) in cases {
@@ -245,7 +245,7 @@ fn attack(server: &Server, cases: &[(usize, (&Disguise, &String))]) -> (usize, V
     (judged, faults)
 }
 
-/// One password tried on many users is as many guesses of the source.
+/// One password tried on many users counts as many guesses of the source.
 #[test]
 fn one_password_for_many_users_is_many_guesses() {
     let server = Setup::on(&[Udp]).with("domains = [\"example.org\"]\nban.exempt = []").start();

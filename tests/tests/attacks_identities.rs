@@ -1,4 +1,4 @@
-//! Users who would be others: who register for them, or call under their names.
+//! Users who impersonate others: they register for them, or call under their names.
 
 use crate::attacks_passwords::{LIMIT, answer, at, code, invite, register, send, start, with_password};
 use std::net::UdpSocket;
@@ -6,13 +6,13 @@ use strowger_tests::text::{Request, method, request_uri, status, unique};
 use strowger_tests::wire::Transport::Udp;
 use strowger_tests::wire::Wire;
 
-/// The status of a REGISTER for this user with the right password of mallory.
+/// Returns the status of a REGISTER for this user with the right password of mallory.
 fn register_as_mallory(wire: &mut Wire, to: &str) -> Option<u16> {
     let request = Request { to: to.into(), ..register(wire, "mallory") };
     code(with_password(wire, &request, "mallory", "a secret"))
 }
 
-/// Also where it may call as another.
+/// Even if it may call under another name.
 #[test]
 fn a_user_registers_no_other() {
     for more in ["", "auth.user_must_match = false"] {
@@ -46,7 +46,7 @@ fn a_user_registers_for_others_where_the_setting_says_so() {
     assert_eq!(call_as_mallory(&mut wire, "<sip:alice@example.org>", &[], "sip:bob@example.org"), Some(403));
 }
 
-/// Calls bob with the right password of mallory; what is answered.
+/// Calls bob with the right password of mallory; returns the status.
 fn call_as_mallory(wire: &mut Wire, from: &str, more: &[&str], uri: &str) -> Option<u16> {
     let mut request = invite(wire, "mallory", uri);
     request.from = format!("{from};tag={}", unique("f"));
@@ -70,7 +70,7 @@ fn a_user_calls_as_no_other() {
     ] {
         assert_eq!(call_as_mallory(&mut wire, from, more, local), Some(403), "{from} {more:?}");
     }
-    // A number of nobody's, which the account may not show.
+    // An unassigned number, which the account may not use.
     let more = &["P-Preferred-Identity: <sip:mallory@example.org>"];
     assert_eq!(call_as_mallory(&mut wire, "<sip:+49301@192.0.2.1>", more, "sip:bob@192.0.2.1"), Some(403));
 }
@@ -105,14 +105,14 @@ fn callers_may_withhold_their_identity_and_gateways_show_another() {
             (method(&buffer[..length]).as_deref(), request_uri(&buffer[..length])),
             (Some("INVITE"), uri.clone())
         );
-        // The answer ends it, so that nothing comes again.
+        // The answer ends the INVITE, so that nothing is retransmitted.
         let busy = strowger_tests::text::respond(&buffer[..length], 486, "busy", &[]);
         gateway.send_to(&busy, server.address(Udp)).expect("loopback takes it");
         assert_eq!(wire.final_response(LIMIT).and_then(|response| status(&response)), Some(486));
         let mut ack = [0; 4_000];
         while gateway.recv(&mut ack).is_ok_and(|length| method(&ack[..length]).as_deref() != Some("ACK")) {}
     }
-    // Another number stays refused.
+    // Another number is still refused.
     assert_eq!(call_as_mallory(&mut wire, "<sip:+49302@192.0.2.1>", &[], &uri), Some(403));
     server.log_with("header=\"From\" names=+49302@192.0.2.1");
 }

@@ -1,5 +1,5 @@
-//! Input for the libraries on the network side that they would log: TLS, WebSocket, HTTP and the resolver. The log of the server has a bound for
-//! each source and kind of line, and libraries know of none.
+//! Input that network libraries would log: TLS, WebSocket, HTTP and the resolver. The server's log has a bound for each
+//! source and kind of line, which libraries do not observe.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -12,10 +12,10 @@ use strowger_tests::wire::Transport::{Tls, Udp, Ws, Wss};
 
 /// Attempts of each kind.
 const ATTEMPTS: usize = 400;
-/// Most lines of the whole test. The server's own lines are bounded by `log.refusals_per_minute`.
+/// Most lines of the whole test. `log.refusals_per_minute` bounds the server's own lines.
 const MOST_LINES: usize = 150;
 
-/// A ClientHello of TLS 1.2 with this server name (RFC 6066 section 3).
+/// Returns a ClientHello of TLS 1.2 with this server name (RFC 6066 section 3).
 fn client_hello(name: &[u8]) -> Vec<u8> {
     let length = |bytes: &[u8]| u16::try_from(bytes.len()).expect("a short part").to_be_bytes();
     let vector = |bytes: &[u8]| [&length(bytes), bytes].concat();
@@ -23,7 +23,7 @@ fn client_hello(name: &[u8]) -> Vec<u8> {
     let names = vector(&vector(&name));
     let extensions = [
         [&[0, 0], &*names].concat(),
-        // supported_groups, signature_algorithms.
+        // Extensions supported_groups, signature_algorithms.
         [&[0, 10], &*vector(&vector(&[0, 29, 0, 23]))].concat(),
         [&[0, 13], &*vector(&vector(&[4, 3, 8, 4, 4, 1]))].concat(),
     ]
@@ -39,11 +39,11 @@ fn throw(address: SocketAddr, bytes: &[u8]) {
     stream.set_read_timeout(Some(Duration::from_secs(2))).expect("a time");
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
-    // Until the server has read it, and has closed.
+    // Waits until the server has read it, and has closed.
     let _ = stream.read_to_end(&mut Vec::new());
 }
 
-/// A name server whose answers are none; `None` where port 53 may not be bound.
+/// Starts a name server with invalid answers; `None` if port 53 cannot be bound.
 fn wrong_names() -> Option<IpAddr> {
     let address = Ipv4Addr::new(127, 54, std::process::id() as u8, (std::process::id() >> 8) as u8);
     let socket = UdpSocket::bind((address, 53)).ok()?;
@@ -54,7 +54,7 @@ fn wrong_names() -> Option<IpAddr> {
             let wrong: [&[u8]; 5] = [
                 b"",
                 b"no answer",
-                // The answer to another question; one that is cut off; one whose name leads to itself.
+                // The answer to another question; a truncated answer; an answer whose name is a loop.
                 &[id, b"\x81\x80\0\x01\0\0\0\0\0\0\x05other\x04test\0\0\x01\0\x01"].concat(),
                 &[id, b"\x81\x80\0\x01\0\x09\0\0\0\0"].concat(),
                 &[id, b"\x81\x80\0\x01\0\x01\0\0\0\0\xc0\x0c\0\x01\0\x01\xc0\x0c\0\x01\0\x01\0\0\0\0\0\x04abcd"]
@@ -94,7 +94,7 @@ fn no_library_logs_what_peers_send() {
                 0 => throw(secure, &client_hello(&long)),
                 1 => throw(secure, &client_hello(b"")),
                 2 => throw(secure, b"OPTIONS sip:x SIP/2.0\r\n\r\n"),
-                // An alert before anything, and a record of no kind.
+                // An early alert, and a record of unknown type.
                 _ => throw(secure, b"\x15\x03\x03\0\x02\x02\x28\x63\x03\x03\0\x01\0"),
             }
         }

@@ -1,5 +1,5 @@
-//! Attempts to write something else into the log than what happened: lines of one's own, fields of one's own, what a terminal obeys,
-//! and more of it than fits.
+//! Attempts to forge or flood the log: additional lines, additional fields, terminal escape sequences, and more text
+//! than fits.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,13 +10,13 @@ use strowger_tests::text::unique;
 use strowger_tests::wire::Transport::{self, Tcp, Udp, Ws};
 use strowger_tests::wire::Wire;
 
-/// Bytes of a line, at most.
+/// Most bytes of a line.
 const LONGEST: usize = 2_048;
-/// `log.refusals_per_minute`, and what one source may have of it for each kind of line.
+/// `log.refusals_per_minute`, and the part of one source for each kind of line.
 const A_MINUTE: usize = 100;
 const OF_A_SOURCE: usize = A_MINUTE / 10;
 
-/// What an attacker would have stand in the log.
+/// Texts that an attacker wants in the log.
 const POISONS: [(&str, &[u8]); 30] = [
     ("a line feed in a fold", b"a\r\n 2026-01-01T00:00:00.000000Z ERROR FORGED source=6.6.6.6"),
     ("a bare line feed in a fold", b"a\n\tFORGED source=6.6.6.6"),
@@ -50,7 +50,7 @@ const POISONS: [(&str, &[u8]); 30] = [
     ("a shell's command", b"$(FORGED)`FORGED`;FORGED"),
 ];
 
-/// Places whose text may come into a line: `@` is the poison.
+/// Places whose text may be logged: `@` is the poison.
 const PLACES: [(&str, &str, &str); 16] = [
     ("the user in From", "REGISTER", "From: <sip:@@example.org>;tag=1\r\n"),
     ("the name in From", "REGISTER", "From: \"@\" <sip:bob@example.org>;tag=1\r\n"),
@@ -81,7 +81,7 @@ fn start(lines: &str) -> Server {
     server
 }
 
-/// A request that is refused in some way, with this method as well as these lines in place of the usual ones.
+/// Returns a request that is refused in some way, with this method and these lines in place of the usual ones.
 fn request(method: &[u8], uri: &[u8], lines: &[u8], wire: &Wire) -> Vec<u8> {
     let transport = wire.transport().name().to_uppercase();
     let mut bytes = [method, b" ", uri, b" SIP/2.0\r\n"].concat();
@@ -108,7 +108,7 @@ fn request(method: &[u8], uri: &[u8], lines: &[u8], wire: &Wire) -> Vec<u8> {
     [&bytes[..], b"\r\n"].concat()
 }
 
-/// `@` becomes the poison; `@@` the poison and an at sign.
+/// Replaces `@` by the poison, and `@@` by the poison and an at sign.
 fn fill(line: &str, poison: &[u8]) -> Vec<u8> {
     let mut filled = Vec::new();
     let mut parts = line.splitn(2, '@');
@@ -125,7 +125,7 @@ fn at(server: &Server, transport: Transport, host: [u8; 2]) -> Wire {
     Wire::connect_from(transport, from, server.address(transport), None).expect("loopback takes it")
 }
 
-/// The lines of the log since the server was ready; it is stopped.
+/// Stops the server; returns the lines of its log since it was ready.
 fn lines(server: &mut Server) -> Vec<String> {
     server.stop();
     let log = server.log();
@@ -133,11 +133,11 @@ fn lines(server: &mut Server) -> Vec<String> {
     log[from..].split('\n').filter(|line| !line.is_empty()).map(String::from).collect()
 }
 
-/// What is wrong with a line of the form `text`.
+/// Returns the fault of a line in the format `text`.
 fn fault_of_text(line: &str) -> Option<String> {
     let plain = line.bytes().all(|byte| (0x20..0x7f).contains(&byte));
     let stamped = line.len() > 28 && line.as_bytes()[4] == b'-' && line.as_bytes()[26] == b'Z';
-    // Without what stands in quotes, each field stands once.
+    // Outside of quotes, each field occurs once.
     let mut outside = String::new();
     let (mut quoted, mut escaped) = (false, false);
     for character in line.chars() {
@@ -162,7 +162,7 @@ fn fault_of_text(line: &str) -> Option<String> {
     }
 }
 
-/// The same of the form `json`.
+/// Returns the fault of a line in the format `json`.
 fn fault_of_json(line: &str) -> Option<String> {
     let Ok(serde_json::Value::Object(object)) = serde_json::from_str(line) else {
         return Some("is no object of JSON".into());
@@ -194,7 +194,7 @@ fn no_text_of_a_peer_becomes_a_line_or_a_field() {
                 wire.send(&bytes).expect("loopback takes it");
                 sent += 1;
             }
-            // The start line too.
+            // The start line, too.
             for (method, uri) in [
                 (&b"INVITE"[..], [b"sip:", poison, b"@example.org"].concat()),
                 (b"INVITE", [b"sip:nobody@example.org;x=", poison].concat()),
@@ -203,7 +203,7 @@ fn no_text_of_a_peer_becomes_a_line_or_a_field() {
             ] {
                 wire.send(&request(method, &uri, b"", &wire)).expect("loopback takes it");
             }
-            // A response to nothing, and what is no message.
+            // A response without a request, and input that is no message.
             wire.send(&[b"SIP/2.0 200 ", poison, b"\r\nCall-ID: x\r\n\r\n"].concat()).expect("loopback takes it");
             wire.send(poison).expect("loopback takes it");
             if stream.send(poison).is_err() {
@@ -211,7 +211,7 @@ fn no_text_of_a_peer_becomes_a_line_or_a_field() {
             }
             let mut garbage = server.connect(Tcp);
             garbage.send(&[poison, b"\r\n\r\n"].concat()).expect("it is connected");
-            // What was sent has been read when something is answered: no more waits than a socket holds.
+            // An answer proves that all earlier input has been read: no more is pending than a socket holds.
             let own = format!("OPTIONS sip:{} SIP/2.0\r\n", server.address(Udp));
             let ask = request(b"OPTIONS", b"sip:example.org", b"", &wire);
             let ask = [own.as_bytes(), &ask[ask.iter().position(|b| *b == b'\n').expect("a line") + 1..]].concat();
@@ -231,7 +231,7 @@ fn no_text_of_a_peer_becomes_a_line_or_a_field() {
     }
 }
 
-/// The lines about rules have values of the request, and those about plans its Request-URI and its callers.
+/// Lines about rules have values of the request; lines about plans have its Request-URI and its callers.
 const RULES: &str = r#"
 auth.calls = false
 proxy.relay_for = "everyone"
@@ -308,7 +308,7 @@ fn no_long_text_makes_a_long_line() {
     }
 }
 
-/// What one source, or many, can do to have more lines than the quota grants: to be another one each time.
+/// Attempts of one source, or many, to get more lines than the quota grants, by appearing as a new source each time.
 #[test]
 fn no_disguise_evades_the_quota() {
     let mut server = start("");
@@ -354,12 +354,12 @@ fn no_disguise_evades_the_quota() {
             wire.send(&message(n, wire)).expect("loopback takes it");
         }
     }
-    // Connections of it, each with what is no message.
+    // Connections of it, each with input that is no message.
     for n in 0..20u8 {
         at(&server, Tcp, [2, 1]).send(format!("nonsense {n}\r\n\r\n").as_bytes()).expect("it is connected");
     }
     server.assert_answers(Udp);
-    // The same from many.
+    // The same from many sources.
     for (kind, (_, message)) in disguises.iter().enumerate() {
         for n in 0..20 {
             let mut wire = at(&server, Udp, [3 + kind as u8, 1 + n]);

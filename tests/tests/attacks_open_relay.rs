@@ -1,5 +1,5 @@
-//! Attempts of a stranger, who has no password and is in no call, to have something sent to a third party. In the default
-//! configuration, where a stranger may call users of ours and nobody else.
+//! Attempts of a stranger, without a password and without a call, to make the server send to a third party. With the
+//! default configuration, where a stranger may call only users of the server.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use strowger_tests::text::{Request, status, unique};
 use strowger_tests::wire::Transport::{self, Tcp, Udp};
 use strowger_tests::wire::{Wire, listen};
 
-/// A name, the start line without the version, and header lines. What stands in braces is put in: `victim`, its `port`, `tcp`
-/// (a victim that listens), `server`, `own` (its port), `sender`.
+/// Name, start line without the version, and header lines. Placeholders in braces: `victim`, its `port`, `tcp` (a
+/// victim that listens), `server`, `own` (its port), `sender`.
 type Attack = (&'static str, &'static str, &'static str);
 
 const TARGETS: &[Attack] = &[
@@ -126,7 +126,7 @@ const SHAPES: &[Attack] = &[
     ("a call to be replaced", "INVITE sip:x@{victim}", "Replaces: x;to-tag=1;from-tag=2\r\n"),
 ];
 
-/// Who a stranger may say to be.
+/// Claimed identities of a stranger.
 const FROMS: &[&str] = &[
     "<sip:x@example.net>",
     "<sip:alice@example.org>",
@@ -176,7 +176,7 @@ impl Place {
         self.fill(&text, wire).into_bytes()
     }
 
-    /// Whatever was sent before has been worked on; who has heard of it says so.
+    /// Waits until all earlier requests have been processed, and records the parties that received any.
     fn judge(&mut self, wire: &mut Wire, name: &str, faults: &mut Vec<String>) {
         let uri = format!("sip:{}", self.server.address(Udp));
         let mut fence = Request::new("OPTIONS", &uri, wire.transport().name(), wire.local());
@@ -219,7 +219,7 @@ fn no_target_route_or_shape_of_a_strangers_request_leads_elsewhere() {
             }
         }
     }
-    // What waited for something is through, too.
+    // Delayed requests have been processed, too.
     if let Some(heard) = place.victim.receive(Duration::from_millis(100)) {
         faults.push(text(&heard));
     }
@@ -227,7 +227,7 @@ fn no_target_route_or_shape_of_a_strangers_request_leads_elsewhere() {
     place.server.assert_answers(Udp);
 }
 
-/// An answer goes where its Via says, but only if it answers something: no request is behind these.
+/// An answer follows its Via only if it matches a request: there is none here.
 #[test]
 fn answers_to_nothing_lead_nowhere() {
     let mut place = Place::new();
@@ -263,7 +263,7 @@ fn answers_to_nothing_lead_nowhere() {
     assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// Where an answer of ours goes is where the request came from, but for the port, which its Via may say.
+/// Our answers go to the source of the request; only the port may come from its Via.
 #[test]
 fn answers_go_back_to_the_source_whatever_the_via_says() {
     let mut place = Place::new();
@@ -312,14 +312,14 @@ fn at_another_address(server: &Server, transport: Transport) -> Wire {
     Wire::connect_from(transport, from, server.address(transport), None).expect("loopback takes it")
 }
 
-/// A user may call anybody, and that is all that its password opens: for others nothing, and nothing without it.
+/// A user may call anybody, and its password grants nothing else: nothing to others, and nothing without it.
 #[test]
 fn a_binding_leads_its_callers_only_where_its_user_said() {
     let mut place = Place::new();
     let mut bob = place.server.connect(Udp);
     register(&mut bob, "bob", "bob");
     let mut stranger = place.server.connect(Udp);
-    // Calls of bob are bob's, whatever else the request says of where it should go.
+    // Calls to bob reach bob, whatever other targets the request contains.
     let mut faults = Vec::new();
     for (name, uri, line) in [
         ("another port", "sip:bob@example.org:{port}", ""),
@@ -336,7 +336,7 @@ fn a_binding_leads_its_callers_only_where_its_user_said() {
         stranger.send(&bytes).expect("loopback takes it");
         place.judge(&mut stranger, name, &mut faults);
     }
-    // Bindings that a stranger would make.
+    // Bindings that a stranger tries to create.
     for (name, line) in [
         ("no credentials", "Contact: <sip:x@{victim}>\r\n"),
         ("two Contacts", "Contact: <sip:x@{victim}>, <sip:y@{victim}>\r\n"),

@@ -1,4 +1,4 @@
-//! Attacks on passwords: guessing them, using what was read on its way, and keeping others from theirs.
+//! Attacks on passwords: guessing, use of intercepted credentials, and denial of service to their owners.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -12,11 +12,12 @@ use strowger_tests::wire::Transport::{self, Tcp, Udp};
 use strowger_tests::wire::Wire;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
-/// How long a banned source is listened for.
+/// Time without an answer that proves a ban.
 const SHORT: Duration = Duration::from_millis(500);
 const RIGHT: &str = "his password";
 
-/// A server of example.org with a few users. Loopback is never banned by default, and all attackers here are on it.
+/// Starts a server of example.org with a few users. Loopback is never banned by default, but all attackers here are on
+/// it.
 pub(crate) fn start(transports: &[Transport], lines: &str) -> Server {
     let lines = format!("domains = [\"example.org\"]\nban.exempt = []\n{lines}");
     let server = Setup::on(transports).with(&lines).start();
@@ -26,7 +27,7 @@ pub(crate) fn start(transports: &[Transport], lines: &str) -> Server {
     server
 }
 
-/// A client at another address of loopback.
+/// Connects a client from another loopback address.
 pub(crate) fn at(server: &Server, transport: Transport, last: u8) -> Wire {
     let from = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)), 0);
     Wire::connect_from(transport, from, server.address(transport), None).expect("loopback takes it")
@@ -36,7 +37,7 @@ pub(crate) fn send(wire: &mut Wire, request: &Request) {
     wire.send(&request.bytes()).expect("loopback takes it");
 }
 
-/// What is answered, if anything is.
+/// Sends a request; returns the answer, if any.
 fn ask(wire: &mut Wire, request: &Request) -> Option<Vec<u8>> {
     ask_within(wire, request, LIMIT)
 }
@@ -45,7 +46,7 @@ fn ask_within(wire: &mut Wire, request: &Request, limit: Duration) -> Option<Vec
     send(wire, request);
     let end = Instant::now() + limit;
     loop {
-        // What was answered to another request may come again.
+        // An answer to another request may be retransmitted.
         let response = wire.final_response(end.saturating_duration_since(Instant::now()))?;
         if field(&response, "Via").is_some_and(|via| via.contains(&request.branch)) {
             return Some(response);
@@ -64,19 +65,19 @@ pub(crate) fn invite(wire: &Wire, user: &str, uri: &str) -> Request {
     request.with(format!("Contact: <sip:{user}@{}>", wire.local()))
 }
 
-/// Asks for a challenge and gives the answer of this user, to be changed or sent.
+/// Gets a challenge and returns this user's answer, to be changed or sent.
 pub(crate) fn answer(wire: &mut Wire, request: &Request, user: &str, password: &str) -> Answer {
     let refusal = ask(wire, request).expect("a challenge");
     Answer::to(&refusal, request, user, password)
 }
 
-/// The same request with this password, by a challenge of its own.
+/// Sends the same request with this password, with a challenge of its own.
 pub(crate) fn with_password(wire: &mut Wire, request: &Request, user: &str, password: &str) -> Option<Vec<u8>> {
     let answer = answer(wire, request, user, password);
     ask(wire, &answer.on(request))
 }
 
-/// One guess at bob's password; what is answered, if anything is.
+/// Makes one guess at bob's password; returns the status, if any.
 fn guess(wire: &mut Wire, password: &str) -> Option<u16> {
     let request = register(wire, "bob");
     let refusal = ask(wire, &request)?;
@@ -84,7 +85,7 @@ fn guess(wire: &mut Wire, password: &str) -> Option<u16> {
     ask(wire, &answer.on(&request)).and_then(|response| status(&response))
 }
 
-/// Guesses until nothing is answered any more, `most` times at most; how many there were.
+/// Guesses until no answer comes, `most` times at most; returns the number of answered guesses.
 fn guesses(wire: &mut Wire, most: usize) -> usize {
     let mut request = register(wire, "bob");
     for n in 0..most {
@@ -108,7 +109,7 @@ pub(crate) fn code(response: Option<Vec<u8>>) -> Option<u16> {
 fn a_password_is_not_judged_from_another_address_than_its_nonce_was_sent_to() {
     let server = start(&[Udp], "");
     let (mut gets, mut guesses) = (at(&server, Udp, 2), at(&server, Udp, 3));
-    // As many as would ban a source twice over, then the right one.
+    // Enough to ban a source twice, then the right one.
     for n in 0..=20 {
         let request = register(&gets, "bob");
         let password = if n == 20 { RIGHT } else { "a guess" };
@@ -117,7 +118,8 @@ fn a_password_is_not_judged_from_another_address_than_its_nonce_was_sent_to() {
         let response = ask(&mut guesses, &request).expect("an answer");
         assert_eq!((status(&response), is_stale(&response)), (Some(401), true), "guess {n}");
     }
-    // A phone that changed its network tries again with the nonce that it got there, as it does with any that is stale.
+    // After a change of its network a phone tries again with a nonce for its new address, as it does with any stale
+    // nonce.
     let request = register(&guesses, "bob");
     assert_eq!(code(with_password(&mut guesses, &request, "bob", RIGHT)), Some(200));
 }
@@ -127,7 +129,7 @@ fn nobody_is_banned_by_answers_to_nonces_of_others() {
     let server = start(&[Udp], "");
     let (mut attacker, mut victim) = (at(&server, Udp, 2), at(&server, Udp, 3));
     for _ in 0..30 {
-        // The attacker forges the victim's address: what is answered goes there.
+        // The attacker forges the victim's address, which gets the answers.
         let request = register(&attacker, "bob");
         let answer = answer(&mut attacker, &request, "bob", "a guess");
         send(&mut victim, &answer.on(&request));
@@ -203,11 +205,11 @@ fn many_credentials_in_one_request_are_one_guess() {
 #[test]
 fn an_account_that_many_sources_guess_hears_each_of_them_once_more() {
     let server = start(&[Udp], "ban.failures = 5\nban.account_failures = 20");
-    // Four sources guess as often as they may; nothing tells them of the others.
+    // Four sources guess up to their own limits, each unaware of the others.
     for last in 10..14 {
         assert_eq!(guesses(&mut at(&server, Udp, last), 10), 5);
     }
-    // From now on each has one guess: what follows is stale whatever the password is.
+    // From now on each source has one guess: later ones are stale, right or wrong.
     for last in 20..23 {
         let mut wire = at(&server, Udp, last);
         let request = register(&wire, "bob");
@@ -218,11 +220,11 @@ fn an_account_that_many_sources_guess_hears_each_of_them_once_more() {
             let refusal = with_password(&mut wire, &request, "bob", password).expect("an answer");
             assert_eq!((status(&refusal), is_stale(&refusal)), (Some(401), true), "{password}");
         }
-        // That source may still be another user.
+        // That source may still act as another user.
         let request = register(&wire, "alice");
         assert_eq!(code(with_password(&mut wire, &request, "alice", "her password")), Some(200));
     }
-    // Nobody is locked out: a source that has not failed is heard.
+    // A source without failures is served: the owner is not locked out.
     assert_eq!(guess(&mut at(&server, Udp, 30), RIGHT), Some(200));
     let said = server.log_with("is being guessed");
     assert_eq!(said.matches("the password of this user is being guessed user=bob").count(), 1, "{said}");
@@ -252,7 +254,7 @@ fn addresses_of_one_ipv6_network_are_one_source() {
         return;
     }
     let net = Namespace::new("six");
-    // Programs inside may take any address of 2001:db8::/32.
+    // Programs inside may use any address of 2001:db8::/32.
     let sysctl = net.command().args(["sysctl", "-q", "-w", "net.ipv6.ip_nonlocal_bind=1"]).status();
     assert!(sysctl.is_ok_and(|status| status.success()));
     net.ip(&["-6", "route", "add", "local", "2001:db8::/32", "dev", "lo"]);
@@ -263,7 +265,7 @@ fn addresses_of_one_ipv6_network_are_one_source() {
         let from: SocketAddr = text.parse().expect("an address");
         net.inside(|| Wire::connect_from(Udp, from, address, None)).expect("the route is there")
     };
-    // Each guess from another address of one /64.
+    // Each guess comes from another address of one /64.
     let judged = (1..30).take_while(|n| {
         let mut wire = from(&format!("[2001:db8:1:2::{n:x}]:0"));
         let request = register(&wire, "bob");
@@ -273,7 +275,7 @@ fn addresses_of_one_ipv6_network_are_one_source() {
     });
     assert_eq!(judged.count(), 10);
     assert_eq!(guess(&mut from("[2001:db8:1:3::1]:0"), RIGHT), Some(200), "the network beside it");
-    // A nonce belongs to the network too: privacy addresses change within it (RFC 8981).
+    // A nonce belongs to the network, too: privacy addresses change within it (RFC 8981).
     let (mut one, mut other) = (from("[2001:db8:1:4::1]:0"), from("[2001:db8:1:4::2]:0"));
     let request = register(&one, "bob");
     let answer = answer(&mut one, &request, "bob", RIGHT);
@@ -281,7 +283,7 @@ fn addresses_of_one_ipv6_network_are_one_source() {
     assert_eq!(code(ask(&mut other, &moved)), Some(200));
 }
 
-// What was read on its way.
+// Intercepted credentials.
 
 #[test]
 fn what_was_read_on_its_way_is_not_good_again_after_a_restart() {
@@ -299,13 +301,13 @@ fn what_was_read_on_its_way_is_not_good_again_after_a_restart() {
             server.kill()
         }
         server.start();
-        // The very same requests, only their transactions are others.
+        // The same requests, as new transactions.
         for (request, refused) in [(&registered, 401), (&called, 407)] {
             let again = Request { branch: unique("z9hG4bK"), cseq: request.cseq + 1, ..request.clone() };
             let response = ask(&mut wire, &again).expect("an answer");
             assert_eq!((status(&response), is_stale(&response)), (Some(refused), true), "{}", request.method);
         }
-        // A phone does as it does with any nonce that is stale.
+        // A phone reacts as to any stale nonce.
         assert_eq!(guess(&mut wire, RIGHT), Some(200));
     }
 }
@@ -317,7 +319,7 @@ fn credentials_lead_to_no_other_number() {
     gateway.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket can be set");
     let host = gateway.local_addr().expect("it is bound");
     let mut wire = at(&server, Udp, 2);
-    // Alice's credentials for a call to bob, read on their way and held back.
+    // Alice's credentials for a call to bob, intercepted and held back.
     let call = invite(&wire, "alice", "sip:bob@example.org");
     let credentials = answer(&mut wire, &call, "alice", "her password");
     for number in ["+19005551234", "bob"] {
@@ -328,7 +330,7 @@ fn credentials_lead_to_no_other_number() {
         assert_eq!(status(&response), Some(407), "{number}");
         assert!(gateway.recv(&mut [0; 2_000]).is_err(), "the call to {number} left");
     }
-    // Where they were meant to lead they lead, whatever parameters and port a proxy on the way has put there.
+    // They are valid for their target, with any parameters and port that a proxy on the way has added.
     let written = Request { uri: "sip:bob@EXAMPLE.org:5060;transport=udp".into(), ..credentials.on(&call) };
     let own_port = server.address(Udp).port();
     let written = Request { uri: written.uri.replace("5060", &own_port.to_string()), ..written };
@@ -344,7 +346,7 @@ fn credentials_of_one_method_are_good_for_no_other() {
     let credentials = answer(&mut wire, &call, "alice", "her password");
     let message = Request { method: "MESSAGE".into(), ..credentials.on(&call) };
     assert_eq!(code(ask(&mut wire, &message)), Some(407));
-    // Of a REGISTER, put where a proxy looks.
+    // Credentials of a REGISTER, in the header field of proxies.
     let request = register(&wire, "alice");
     let registers = answer(&mut wire, &request, "alice", "her password");
     let moved = Answer { header: "Proxy-Authorization", ..registers };
@@ -359,13 +361,13 @@ fn a_count_is_good_once_on_whatever_way_it_comes() {
     let credentials = answer(&mut udp, &call, "alice", "her password");
     assert_eq!(code(ask(&mut udp, &credentials.on(&call))), Some(404));
     for n in 0..16 {
-        // Another Call-ID is another shard's; another connection another source port.
+        // Another Call-ID belongs to another shard; another connection has another source port.
         let again = Request { call_id: unique("elsewhere"), ..credentials.on(&call) };
         let wire = if n % 2 == 0 { &mut udp } else { &mut tcp };
         let response = ask(wire, &again).expect("an answer");
         assert_eq!((status(&response), is_stale(&response)), (Some(407), true));
     }
-    // The counts of RFC 7616 section 3.4: over the highest there is none, and what lies far behind is unknown.
+    // The counts of RFC 7616 section 3.4: none is above the highest, and one far behind is unknown.
     for (nc, good) in [(u32::MAX, true), (u32::MAX, false), (0, false), (2, false), (u32::MAX - 1, true)] {
         let response = ask(&mut udp, &Answer { nc, ..credentials.clone() }.on(&call)).expect("an answer");
         assert_eq!(status(&response), Some(if good { 404 } else { 407 }), "nc {nc}");
@@ -449,7 +451,7 @@ fn an_old_nonce_tells_only_who_knows_the_password() {
     let mut wire = at(&server, Udp, 2);
     let request = register(&wire, "bob");
     let good = answer(&mut wire, &request, "bob", RIGHT);
-    // It is the server that counts the time of its nonces.
+    // The server measures the age of its nonces.
     std::thread::sleep(Duration::from_millis(6_100));
     for (password, stale) in [("a guess", false), (RIGHT, true)] {
         let response = ask(&mut wire, &Answer { password: password.into(), ..good.clone() }.on(&request));
@@ -479,7 +481,7 @@ fn credentials_end_with_their_password() {
     assert_eq!(guess(&mut wire, "his new password"), Some(200));
 }
 
-// Keeping others out, and telling too much.
+// Denial of service, and disclosure.
 
 #[test]
 fn one_account_cannot_use_up_the_nonces_of_others() {
@@ -517,7 +519,7 @@ fn the_log_says_what_the_peer_must_not_learn() {
         assert!(line.contains("authentication failed") && line.contains(&said), "{line}");
     }
     assert_eq!(answers[0], answers[1], "the peer learns nothing");
-    // A phone that is set up for another realm.
+    // A phone configured for another realm.
     let request = register(&wire, "bob");
     let good = answer(&mut wire, &request, "bob", RIGHT);
     assert_eq!(code(ask(&mut wire, &Answer { realm: "asterisk".into(), ..good }.on(&request))), Some(401));
@@ -543,7 +545,7 @@ fn credentials_for_this_server_go_no_further_however_malformed() {
         format!("digest {}", parameters.replace("response=\"r\"", "x=y")),
     ] {
         for name in ["Authorization", "Proxy-Authorization"] {
-            // A stranger, who needs no password to call a user.
+            // A stranger needs no password to call a user.
             let call =
                 Request::new("MESSAGE", "sip:bob@example.org", "udp", wire.local()).with(format!("{name}: {value}"));
             send(&mut wire, &call);
@@ -554,7 +556,7 @@ fn credentials_for_this_server_go_no_further_however_malformed() {
             assert_eq!(wire.final_response(LIMIT).and_then(|response| status(&response)), Some(200));
         }
     }
-    // What is another's goes on as it came.
+    // Credentials for another realm pass unchanged.
     let theirs = format!("Digest {}", parameters.replace("realm=\"example.org\"", "realm=\"example.net\""));
     let call = Request::new("MESSAGE", "sip:bob@example.org", "udp", wire.local())
         .with(format!("Proxy-Authorization: {theirs}"));
@@ -563,12 +565,12 @@ fn credentials_for_this_server_go_no_further_however_malformed() {
     assert_eq!(field(&got, "Proxy-Authorization"), Some(theirs));
 }
 
-/// Processor time of the server for one message, sent `times` times by UDP. Answers, if any come, are thrown away.
+/// Returns the server's processor time for one message, sent `times` times by UDP. Discards answers.
 fn cost(server: &mut Server, wire: &mut Wire, times: u32, message: impl Fn() -> Vec<u8>) -> Duration {
     let before = server.process().cpu();
     for _ in 0..times {
         wire.send(&message()).expect("loopback takes it");
-        // One at a time: what the socket cannot hold would cost nothing.
+        // One at a time: datagrams that the socket cannot hold would cost nothing.
         let _ = wire.receive(Duration::from_millis(20));
     }
     (server.process().cpu() - before) / times
@@ -589,6 +591,6 @@ fn a_long_user_agent_costs_no_more_than_another_long_line() {
     };
     let other = cost(&mut server, &mut wire, 200, with("X-Other"));
     let agent = cost(&mut server, &mut wire, 200, with("User-Agent"));
-    // The clock of processor time has steps of 10 ms, which are 50 us for each of 200.
+    // Processor time is measured in steps of 10 ms, which are 50 us for each of 200.
     assert!(agent < other * 3 / 2 + Duration::from_micros(200), "{agent:?} against {other:?}");
 }

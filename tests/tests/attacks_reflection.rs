@@ -1,5 +1,5 @@
-//! What a forged source can have sent to somebody else: for a UDP request that proved nothing one answer, of at most three times its
-//! size. And no ACK for an answer of ours goes on to anybody.
+//! Traffic that a forged source can direct at a victim: an unproven UDP request gets one answer, of at most three times
+//! its size. And no ACK for an answer of the server is forwarded.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use strowger_tests::wire::{Transport, Wire};
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// Within this time the first two repetitions by timer G would have come (500 ms and 1 s).
+/// The first two retransmissions by timer G would come within this time (500 ms and 1 s).
 const REPEATED: Duration = Duration::from_millis(1_700);
 
 fn start() -> Server {
@@ -23,7 +23,7 @@ fn start() -> Server {
     server
 }
 
-/// As short as a request can be.
+/// Returns the shortest possible request.
 fn shortest(method: &str, uri: &str, from: &str, lines: &str) -> Vec<u8> {
     let (branch, call) = (unique("z9hG4bK"), unique("c"));
     format!(
@@ -38,7 +38,7 @@ fn what_proved_nothing_gets_one_answer() {
     let server = start();
     let (local, remote) = ("sip:alice@example.org", "sip:x@example.net");
     let bob = "sip:bob@example.org";
-    // What a user from elsewhere wants of Bob, with these header fields.
+    // Requests of an external user to Bob, with these header fields.
     let of_bob = [
         ("a user who is not there", ""),
         ("no hops left", "Max-Forwards: 0\r\n"),
@@ -63,18 +63,18 @@ fn what_proved_nothing_gets_one_answer() {
         for (name, uri, from, lines) in &requests {
             add(format!("{method}, {name}"), shortest(method, uri, from, lines));
         }
-        // As if within a dialog: the answer bears the tag of somebody else.
+        // As if within a dialog: the answer has the tag of another user agent.
         let inside = String::from_utf8(shortest(method, "sip:bob@192.0.2.9", remote, "")).expect("text");
         let inside = inside.replace("\r\ni:", ";tag=2\r\ni:").into_bytes();
         add(format!("{method}, as if within a call"), inside);
     }
-    // The last one has a thousand letters that come back in the answer.
+    // The last one has a thousand letters that the answer copies.
     let long = shortest("INVITE", &format!("sip:{}@example.org", "x".repeat(1_000)), remote, "");
     add("a long user".into(), long);
     for (_, bytes, wire) in &mut cases {
         wire.send(bytes).expect("loopback takes it");
     }
-    // What timer G would send comes after its time only.
+    // Retransmissions by timer G would come only later.
     std::thread::sleep(REPEATED);
     for (name, bytes, wire) in &mut cases {
         let text = String::from_utf8_lossy(bytes);
@@ -92,7 +92,7 @@ fn what_proved_nothing_gets_one_answer() {
     }
 }
 
-/// What else makes a server say much, or often, to an address that its sender only names.
+/// Other ways to make a server send much, or often, to an address that its sender only claims.
 #[test]
 fn nothing_short_is_answered_at_length() {
     let server = start();
@@ -140,7 +140,7 @@ fn nothing_short_is_answered_at_length() {
         ("one octet", vec![b'X']),
     ];
     for (name, bytes) in &attacks {
-        // From an address that was never here, and three times: the server may not know its own answers.
+        // From an address without history, and three times: the server may fail to recognize its own answers.
         let mut wire = server.connect(Transport::Udp);
         for _ in 0..3 {
             wire.send(bytes).expect("loopback takes it");
@@ -164,7 +164,7 @@ fn nothing_short_is_answered_at_length() {
     }
 }
 
-/// Who has sent an INVITE of common length is answered, whatever the server says.
+/// An INVITE of usual length gets every answer of the server.
 #[test]
 fn common_requests_are_answered() {
     let server = start();
@@ -184,7 +184,7 @@ fn common_requests_are_answered() {
     }
 }
 
-/// A request that proved itself is answered as RFC 3261 section 17.2.1 says: until its ACK comes.
+/// A request with a proven source is answered by RFC 3261 section 17.2.1: until its ACK comes.
 #[test]
 fn what_proved_itself_is_answered_until_it_hears() {
     let server = start();
@@ -199,7 +199,7 @@ fn what_proved_itself_is_answered_until_it_hears() {
     }
 }
 
-/// The server cannot know whether the caller is at the address that it sent from, but its calls must work.
+/// The server cannot know whether the caller really is at its source address, but its calls must work.
 #[test]
 fn what_a_callee_answers_is_repeated_no_more_than_the_request_has_earned() {
     let server = start();
@@ -208,7 +208,8 @@ fn what_a_callee_answers_is_repeated_no_more_than_the_request_has_earned() {
     let long = [format!("X: {}", "x".repeat(58_000))];
     let lines = format!("m:<sip:x@a>\r\nSubject: {}\r\n", "of a common length ".repeat(40));
     let plain = |lines: &str| shortest("INVITE", "sip:bob@example.org", "sip:x@example.net", lines);
-    // The request, what bob's answer has besides, how many copies of the answer come, also when the request comes again.
+    // The request, additional header lines in bob's answer, the copies of the answer, and the copies after a
+    // retransmission.
     let cases = [
         ("a short one", plain(""), &[][..], 1..=2, 1),
         ("an accomplice", plain(""), &long[..], 1..=1, 0),
@@ -222,7 +223,7 @@ fn what_a_callee_answers_is_repeated_no_more_than_the_request_has_earned() {
         bob.send(&respond(&request, 486, "t", more)).expect("loopback");
         calls.push((name, bytes, caller, copies, again));
     }
-    // What timer G would send comes after its time only.
+    // Retransmissions by timer G would come only later.
     std::thread::sleep(REPEATED);
     for (name, bytes, mut caller, copies, again) in calls {
         let mut finals = Vec::new();
@@ -241,7 +242,7 @@ fn what_a_callee_answers_is_repeated_no_more_than_the_request_has_earned() {
     }
 }
 
-/// An ACK for a refusal of ours is ours, by whatever branch it comes; it is nothing to the user that was called.
+/// An ACK for a refusal of the server ends there, with any branch; the called user does not get it.
 #[test]
 fn an_ack_for_an_answer_of_ours_goes_no_further() {
     let server = start();
@@ -257,7 +258,7 @@ fn an_ack_for_an_answer_of_ours_goes_no_further() {
         let answer = exchange(&mut alice, &call);
         refused.push((call, answer));
     }
-    // The answers of long ago count too: nothing of them is kept.
+    // Old answers count, too: the server has no memory of them.
     for (call, answer) in &refused {
         for branch in [call.branch.clone(), unique("z9hG4bK"), "old".into()] {
             let mut ack = call.ack(answer);
@@ -265,7 +266,7 @@ fn an_ack_for_an_answer_of_ours_goes_no_further() {
             alice.send(&ack.bytes()).expect("loopback takes it");
         }
     }
-    // One with its transaction, acknowledged by another branch.
+    // An ACK to an existing transaction, with another branch.
     let mut call = invite("sip:bob@example.org", &alice);
     call.from = "<sip:alice@example.org>;tag=again".into();
     let call = challenged(&mut alice, &call, "alice", "wrong");
@@ -277,13 +278,13 @@ fn an_ack_for_an_answer_of_ours_goes_no_further() {
     let options = Request::new("OPTIONS", &format!("sip:{}", server.address(Transport::Udp)), "udp", alice.local());
     exchange(&mut alice, &options);
     assert!(bob.receive(Duration::from_millis(50)).is_none(), "bob heard of a call that was refused");
-    // The ACK of a call that he took reaches him.
+    // The ACK of an accepted call reaches him.
     let mut stranger = server.connect(Transport::Udp);
     let call = invite("sip:bob@example.org", &stranger);
     set_up(&mut stranger, &mut bob, &call, true);
 }
 
-/// Whether a user is known or was here lately is not told by what comes before the challenge.
+/// Messages before the challenge do not disclose whether a user exists or was recently present.
 #[test]
 fn nothing_comes_before_a_challenge() {
     let server = start();

@@ -1,5 +1,6 @@
-//! Whom a party of a call reaches by what we wrote into its messages: the other party of that call, and nobody else. In the
-//! default configuration, where a call may be begun by anybody to a user of ours, and by users of ours to anybody.
+//! Parties that a participant of a call can reach by the header fields of this server: the other party of that call,
+//! and no third one. With the default configuration, where anybody may call users of the server, and these may call
+//! anybody.
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
@@ -14,10 +15,10 @@ use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, address, field, request_uri, respond, status, unique};
 use strowger_tests::wire::{Transport, Wire, listen};
 
-/// Until when an answer must have come.
+/// Time limit of an answer.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Every method that may stand in a dialog.
+/// Every method that may occur in a dialog.
 const METHODS: [&str; 13] = [
     "INVITE",
     "BYE",
@@ -42,7 +43,7 @@ fn start(transports: &[Transport], lines: &str, users: &[&str]) -> Server {
     server
 }
 
-/// The request is refused: not forwarded, whatever is answered.
+/// Asserts that the request is refused: it is not forwarded. Returns the status.
 fn refused(wire: &mut Wire, request: &Request) -> u16 {
     wire.send(&request.bytes()).expect("loopback takes it");
     let status = loop {
@@ -58,21 +59,21 @@ fn refused(wire: &mut Wire, request: &Request) -> u16 {
     status
 }
 
-/// Whatever was sent before has been worked on.
+/// Waits until all earlier requests have been processed.
 fn settle(server: &Server, wire: &mut Wire) {
     let uri = format!("sip:{}", server.address(Transport::Udp));
     let answer = exchange(wire, &Request::new("OPTIONS", &uri, "udp", wire.local()));
     assert_eq!(status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
 }
 
-/// A datagram that was sent before is there.
+/// Asserts that no earlier datagram has arrived.
 fn hears_nothing(wire: &mut Wire) {
     if let Some(message) = wire.receive(Duration::from_millis(20)) {
         panic!("it heard {}", String::from_utf8_lossy(&message));
     }
 }
 
-/// A stranger who called a user and whose call rings or is answered: both ends of it.
+/// Makes a call of a stranger to a user, which rings or is answered. Returns both ends.
 fn strangers_call(server: &Server, user: &str, answers: bool) -> (Wire, Wire, End, End) {
     let (mut stranger, mut bob) = (server.connect(Transport::Udp), server.connect(Transport::Udp));
     register(&mut bob, user, user);
@@ -81,8 +82,8 @@ fn strangers_call(server: &Server, user: &str, answers: bool) -> (Wire, Wire, En
     (stranger, bob, one, other)
 }
 
-/// By the call of a stranger requests of no method lead elsewhere: not by the Request-URI, a Route behind ours, `maddr`, the port, the
-/// transport, the user, another scheme.
+/// Through the call of a stranger no method reaches another target: not by the Request-URI, a Route after ours,
+/// `maddr`, the port, the transport, the user, another scheme.
 #[test]
 fn a_strangers_call_leads_to_no_third_party() {
     let server = start(&[Transport::Udp], "", &["bob"]);
@@ -113,15 +114,15 @@ fn a_strangers_call_leads_to_no_third_party() {
         settle(&server, &mut stranger);
         hears_nothing(&mut victim);
         hears_nothing(&mut bob);
-        // The call itself goes on.
+        // The call itself still works.
         let bye = end.request("BYE");
         let (got, _) = arrives(&mut stranger, &mut bob, &bye, &[]);
         assert_eq!(request_uri(&got), party);
     }
 }
 
-/// What its messages say of where it is, leads the other party's telephone no further in than where they come from: not to the ports of
-/// this machine.
+/// The addresses in a stranger's messages lead the other party's phone no further into the network than their source:
+/// not to ports of this machine.
 #[test]
 fn a_strangers_call_leads_no_request_further_in() {
     if !namespace::possible() {
@@ -160,14 +161,14 @@ fn a_strangers_call_leads_no_request_further_in() {
         assert!(inner.accept().is_err(), "{lines:?}");
     }
     for line in [maddr, name] {
-        // Said within the call.
+        // Within the call.
         let call = invite("sip:bob@example.org", &stranger);
         let (mut one, mut other) = set_up(&mut stranger, &mut bob, &call, true);
         let update = one.request("UPDATE").with(line.clone());
         let (got, _) = arrives(&mut stranger, &mut bob, &update, &[]);
         let target = address(&field(&got, "Contact").expect("it was there"));
         assert_eq!(status(&exchange(&mut bob, &other.request_to("INFO", &target))), Some(500), "{line}");
-        // Said by who is called: the ACK asks for no password.
+        // From the callee: the ACK needs no password.
         let call = invite(&format!("sip:x@{}", stranger.local()), &bob);
         let call = Request { from: format!("<sip:bob@example.org>;tag={}", unique("f")), ..call };
         let call = challenged(&mut bob, &call, "bob", "bob");
@@ -182,7 +183,7 @@ fn a_strangers_call_leads_no_request_further_in() {
     }
 }
 
-/// Whatever tag it bears, an ACK from outside of a call reaches no telephone; that it was dropped, the log says.
+/// With any tag, an ACK outside of a call reaches no phone; the log reports the drop.
 #[test]
 fn an_ack_of_no_call_reaches_nobody() {
     let server = start(&[Transport::Udp], "", &["bob"]);
@@ -200,7 +201,7 @@ fn an_ack_of_no_call_reaches_nobody() {
     server.log_with("13.2.2.4");
 }
 
-/// Bytes of the sender's choice to a port of the inner network by TCP, and by what is answered whether one is open.
+/// A stranger could send bytes to an inner TCP port, and learn from the answer whether it is open.
 #[test]
 fn a_strangers_call_opens_no_connection() {
     let server = start(&[Transport::Udp, Transport::Tcp], "", &["bob"]);
@@ -243,7 +244,7 @@ fn another_party_in_to_changes_nothing() {
     hears_nothing(&mut gateway);
 }
 
-/// Whom a user of ours calls can reach that user by the call, and not the world in its name.
+/// A callee of our user can reach that user through the call, but not third parties in its name.
 #[test]
 fn whom_a_user_calls_gets_no_open_relay() {
     let mut server = start(&[Transport::Udp], "", &["alice", "bob"]);
@@ -275,7 +276,7 @@ fn whom_a_user_calls_gets_no_open_relay() {
         hears_nothing(&mut gateway);
     };
     attack(&server, &mut mallory);
-    // Nor when the server has been started again, nor when the user is gone.
+    // Not after a restart either, nor without the user.
     server.stop();
     server.start();
     attack(&server, &mut mallory);
@@ -288,15 +289,15 @@ fn whom_a_user_calls_gets_no_open_relay() {
     attack(&server, &mut mallory);
 }
 
-/// What a peer writes where we wrote a connection or an address is no index and no address: the server goes on, and nobody's connection
-/// gets what is meant for another.
+/// Forged connection numbers and addresses are not used as such: the server keeps working, and no connection gets
+/// messages meant for another.
 #[test]
 fn what_stands_in_a_contact_names_no_connection() {
     for shards in ["1", "\"auto\"", "2"] {
         let lines = format!("server.shards = {shards}");
         let mut server = start(&[Transport::Udp, Transport::Tcp], &lines, &["bob"]);
         let (mut stranger, mut bob) = (server.connect(Transport::Udp), server.connect(Transport::Tcp));
-        // Somebody's trunk, whose connection is open and who never registered.
+        // A trunk with an open connection that never registered.
         let mut trunk = server.connect(Transport::Tcp);
         let options = Request::new("OPTIONS", &format!("sip:{}", server.address(Transport::Tcp)), "tcp", trunk.local());
         trunk.send(&options.bytes()).expect("the server takes messages");
@@ -307,7 +308,7 @@ fn what_stands_in_a_contact_names_no_connection() {
         let sealed = end.uri.clone();
         let plain = format!("sip:callee@{};transport=tcp", bob.local());
         assert!(sealed.starts_with(&plain) && sealed.len() > plain.len(), "{sealed}");
-        // In the words of before: address, transport, node.process.shard.slot.generation.
+        // In the earlier format: address, transport, node.process.shard.slot.generation.
         let process = sealed.rsplit('~').next().and_then(|flow| flow.split('.').nth(1)).unwrap_or("1");
         let address = format!("{}~{}~1", bob.local().ip(), bob.local().port());
         let mut forged: Vec<String> = Vec::new();
@@ -317,7 +318,7 @@ fn what_stands_in_a_contact_names_no_connection() {
         for shard in [1, 2, 3, 7, 63, 64, 200, 255] {
             forged.push(format!("{plain};alias={address}~0.{process}.{shard:x}.0.1"));
         }
-        // In those of now: what we wrote, with each character changed.
+        // In the present format: our value, with each character changed.
         let value = sealed.rfind('=').expect("a value") + 1;
         for at in value..sealed.len() {
             for character in ["A", "z", "-"] {
@@ -346,7 +347,7 @@ fn what_stands_in_a_contact_names_no_connection() {
     }
 }
 
-/// What is believed of one call is not believed of another, nor in the other direction, nor for another party.
+/// A token of one call is invalid in another call, in the other direction, and for another party.
 #[test]
 fn route_tokens_are_not_exchanged() {
     let server = start(&[Transport::Udp], "", &["bob", "carol"]);
@@ -369,7 +370,7 @@ fn route_tokens_are_not_exchanged() {
         // Two in one Route.
         &|r| r.headers[0] = format!("Route: {}", there.replace(";d=", ";d=AAAA;d=")),
         &|r| r.headers[0] = format!("Route: {}", there.replace(";d=", ";D=x;d=")),
-        // Cut, longer, of no value.
+        // Truncated, longer, without a value.
         &|r| r.headers[0] = format!("Route: {}>", &there[..there.len() - 2]),
         &|r| r.headers[0] = format!("Route: {}A>", &there[..there.len() - 1]),
         &|r| {
@@ -386,7 +387,7 @@ fn route_tokens_are_not_exchanged() {
         let answer = refused(&mut stranger, &request);
         assert!(answer == 407 || answer == 400, "attack {n}: {answer}");
     }
-    // The strict router's form: our Route as Request-URI, the target as last Route.
+    // The form of a strict router: our Route as Request-URI, the target as last Route.
     let own = there.trim_matches(['<', '>']).to_owned();
     for target in ["<sip:+19005551234@127.0.0.9>".to_owned(), format!("<sip:x@{}>", second.local())] {
         let mut request = end.request_to("INFO", &own);
@@ -395,7 +396,7 @@ fn route_tokens_are_not_exchanged() {
     }
     hears_nothing(&mut bob);
     hears_nothing(&mut second);
-    // All of them are good where they belong.
+    // All of them are valid in their place.
     arrives(&mut stranger, &mut bob, &end.request("INFO"), &[]);
     arrives(&mut bob, &mut stranger, &back.request("INFO"), &[]);
     let mut request = end.request_to("INFO", &own);
@@ -405,7 +406,7 @@ fn route_tokens_are_not_exchanged() {
     refused(&mut second, &other.request("INFO"));
 }
 
-/// What is believed in a Request-URI and a Route of ours is believed nowhere else.
+/// Tokens are accepted only in a Request-URI and a Route of ours.
 #[test]
 fn route_tokens_and_seals_are_believed_in_their_place_alone() {
     let server = start(&[Transport::Udp, Transport::Tcp], "", &["bob", "carol"]);
@@ -414,7 +415,7 @@ fn route_tokens_and_seals_are_believed_in_their_place_alone() {
     let call = invite("sip:bob@example.org", &stranger);
     let (mut end, _) = set_up(&mut stranger, &mut bob, &call, true);
     let (route, sealed) = (end.routes[0].clone(), end.uri.clone());
-    // Out of the call: a request that begins something, by the route token and to the seal.
+    // Outside of the call: an initial request with the route token, and to the seal.
     for headers in [vec![], vec![format!("Route: {route}")]] {
         let mut fresh = invite(&sealed, &stranger);
         fresh.headers.extend(headers.clone());
@@ -423,7 +424,7 @@ fn route_tokens_and_seals_are_believed_in_their_place_alone() {
         fresh.branch.push('2');
         assert_eq!(refused(&mut stranger, &fresh), 407);
     }
-    // In another call: as its Contact, the seal leads its other party nowhere.
+    // In another call: as its Contact, the seal gives its other party no access.
     let mut third = server.connect(Transport::Udp);
     let mut carol = server.connect(Transport::Udp);
     register(&mut carol, "carol", "carol");
@@ -434,7 +435,7 @@ fn route_tokens_and_seals_are_believed_in_their_place_alone() {
     assert!(back.uri.contains("callee@"), "{}", back.uri);
     let bye = back.request("BYE");
     carol.send(&bye.bytes()).expect("loopback takes it");
-    // It is where that Contact says, by its words, and not over bob's connection.
+    // The BYE goes to the literal address of that Contact, not over bob's connection.
     assert!(bob.request("BYE", Duration::from_millis(200)).is_none());
     // In Path, Refer-To, Record-Route, Via it is text.
     let mut request = end.request("INFO");
@@ -449,28 +450,29 @@ fn route_tokens_and_seals_are_believed_in_their_place_alone() {
     assert_eq!(field(&got, "Contact"), Some(format!("<{sealed}>")));
 }
 
-/// After `proxy.route_lifetime` a call needs what a first request needs; one that is refreshed within it goes on.
+/// After `proxy.route_lifetime` requests of a call need the rights of an initial request; a call refreshed within this
+/// time continues.
 #[test]
 fn route_tokens_end() {
     let server = start(&[Transport::Udp], "proxy.route_lifetime = \"1s\"", &["bob", "carol"]);
     let (mut stranger, mut bob, mut end, mut back) = strangers_call(&server, "bob", true);
     let (mut other, _, mut silent, _) = strangers_call(&server, "carol", true);
     let began = Instant::now();
-    // The setting is a time: there is nothing to wait for but its end. A second counts when it is over.
+    // The end of the lifetime is the only event to wait for. A second counts when it is over.
     while began.elapsed() < Duration::from_millis(2_100) {
         let own = [contact("callee", &bob)];
         let update = end.request("UPDATE").with(contact("caller", &stranger));
         let (got, answer) = arrives(&mut stranger, &mut bob, &update, &own);
         back.uri = address(&field(&got, "Contact").expect("a Contact"));
         end.uri = address(&field(&answer, "Contact").expect("a Contact"));
-        // Some seven times within the two seconds.
+        // About seven times within the two seconds.
         std::thread::sleep(Duration::from_millis(300));
     }
     arrives(&mut stranger, &mut bob, &end.request("BYE"), &[]);
     assert_eq!(refused(&mut other, &silent.request("BYE")), 407);
 }
 
-/// Two servers with different secrets, and one that only pretends.
+/// Two servers with different secrets, and a fake one.
 #[test]
 fn a_route_token_of_another_server_opens_nothing() {
     let (one, two) = (start(&[Transport::Udp], "", &["bob"]), start(&[Transport::Udp], "", &["bob"]));

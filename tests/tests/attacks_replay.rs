@@ -1,4 +1,4 @@
-//! What was read on its way, sent again by somebody else: with credentials that were used, whatever else is changed. In the default
+//! Replay of intercepted requests by an attacker: with used credentials, and any other part changed. With the default
 //! configuration.
 
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ fn start() -> Server {
     server
 }
 
-/// What is answered to this very request.
+/// Returns the status of the answer to this very request.
 fn ask(wire: &mut Wire, request: &Request) -> Option<u16> {
     wire.send(&request.bytes()).expect("the server takes messages");
     loop {
@@ -32,7 +32,7 @@ fn ask(wire: &mut Wire, request: &Request) -> Option<u16> {
     }
 }
 
-/// The request with the credentials that it was answered 200 with, or whatever it was.
+/// Returns the request with credentials that the server has accepted, whatever the answer was.
 fn used(wire: &mut Wire, request: &Request, user: &str) -> Request {
     let challenge = exchange(wire, request);
     if request.method == "INVITE" {
@@ -45,7 +45,7 @@ fn used(wire: &mut Wire, request: &Request, user: &str) -> Request {
 
 type Change = (&'static str, fn(&mut Request));
 
-/// What an attacker changes; each is sent with a branch and Call-ID of its own, too.
+/// Changes of an attacker; each request also gets a branch and Call-ID of its own.
 const OF_REGISTER: &[Change] = &[
     ("nothing else", |_| ()),
     ("the Contact", |r| r.headers[0] = "Contact: <sip:mallory@127.0.0.66>".into()),
@@ -84,7 +84,7 @@ const OF_INVITE: &[Change] = &[
     ("an identity", |r| r.headers.push("P-Asserted-Identity: <sip:alice@example.org>".into())),
 ];
 
-/// From where it is sent again.
+/// Returns the sources of the replays.
 fn wires(server: &Server) -> Vec<Wire> {
     let from = |transport: Transport, host: u8| {
         let from = SocketAddr::from(([127, 0, 0, host], 0));
@@ -110,7 +110,7 @@ fn what_was_read_registers_and_calls_nobody() {
         for (name, change) in changes {
             for wire in &mut wires {
                 for (keeps_call, keeps_branch) in [(false, false), (true, false), (true, true)] {
-                    // What has the branch of an earlier attack by a stream is a copy of that one.
+                    // A replay by a stream with the branch of an earlier attack is a copy of it.
                     if keeps_branch && wire.transport() != Udp {
                         continue;
                     }
@@ -123,7 +123,7 @@ fn what_was_read_registers_and_calls_nobody() {
                     again.branch = if keeps_branch { again.branch } else { unique("z9hG4bK") };
                     let answer = ask(wire, &again);
                     let from = format!("{kind}, {name}, {wire:?}, {keeps_call} {keeps_branch}");
-                    // A datagram of the same source may be a copy of the one that was served: it gets that answer, and
+                    // A datagram of the same source may be a copy of the accepted request: it gets that answer, and
                     // changes nothing.
                     let is_copy = kind == "REGISTER"
                         && keeps_call
@@ -133,7 +133,7 @@ fn what_was_read_registers_and_calls_nobody() {
                         faults.push(format!("{from}: {answer:?}"));
                     }
                     if again.method == "INVITE" {
-                        // Whatever it was, no answer of it comes again.
+                        // No answer to it is retransmitted.
                         wire.drain();
                     }
                 }
@@ -141,7 +141,7 @@ fn what_was_read_registers_and_calls_nobody() {
         }
     }
     assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));
-    // Bob is where he was, and nowhere else.
+    // Bob's binding is unchanged, and the only one.
     let mut look = Request::register("bob", "example.org", &at, "udp", bob.local());
     look.headers.clear();
     let challenge = exchange(&mut bob, &look);

@@ -1,5 +1,5 @@
-//! What a party of a call does with the route token and the seal that it has, to reach somebody else, or what the other party did not agree
-//! to. In the default configuration: a stranger has called bob, and the call is answered.
+//! Abuse of a party's route token and seal, to reach a third party, or more of the other party than it has agreed to.
+//! With the default configuration: a stranger has called bob, and the call is answered.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use strowger_tests::wire::{Wire, listen};
 
 const HIDDEN: &str = "10.99.99.99:5060";
 
-/// What an attack has: the request as it would be right, and places.
+/// Input of an attack: the correct request, and targets.
 struct Bounds {
-    /// Whom nobody called.
+    /// Party that was not called.
     victim: String,
     port: String,
-    /// One that listens by TCP.
+    /// TCP listener.
     tcp: String,
     server: String,
-    /// What the caller knows of a second call of its own, and the other party of this one.
+    /// Dialog state of a second call of the caller, and of the other party of this one.
     other: End,
     back: End,
 }
@@ -36,7 +36,7 @@ fn route(request: &mut Request, change: impl FnOnce(&str) -> String) {
     request.headers[0] = format!("Route: {}", change(&value));
 }
 
-/// What stands before the seal, and its value.
+/// Splits a URI into the part before the seal, and its value.
 fn seal(uri: &str) -> (&str, &str) {
     uri.split_once(";x-strowger=").unwrap_or((uri, "AAAA"))
 }
@@ -45,7 +45,7 @@ fn token(route: &str) -> &str {
     route.split_once(";d=").expect("a route token").1.trim_end_matches('>')
 }
 
-/// They want a third party reached.
+/// Attacks that aim at a third party.
 const ELSEWHERE: &[Attack] = &[
     ("the target", |r, b| r.uri = format!("sip:x@{}", b.victim)),
     ("the target, with the seal", |r, b| r.uri = format!("sip:b@{};x-strowger={}", b.victim, seal(&r.uri).1)),
@@ -115,7 +115,7 @@ const ELSEWHERE: &[Attack] = &[
     }),
 ];
 
-/// They want bob, who is where his Contact says, reached without the route token of this call and direction.
+/// Attacks on bob, who is at the address of his Contact, without the route token of this call and direction.
 const MARKS: &[Attack] = &[
     ("no route token", |r, b| r.headers[0] = format!("Route: <sip:{};lr>", b.server)),
     ("an empty route token", |r, b| r.headers[0] = format!("Route: <sip:{};lr;d=>", b.server)),
@@ -151,13 +151,13 @@ const MARKS: &[Attack] = &[
     ("maddr", |r, _| r.uri.push_str(";maddr=127.0.0.1")),
 ];
 
-/// They want bob, who is behind NAT, reached without the seal of this call.
+/// Attacks on bob, who is behind NAT, without the seal of this call.
 const SEALS: &[Attack] = &[
     ("no seal", |r, _| r.uri = seal(&r.uri).0.into()),
     ("a seal with a character changed", |r, _| {
         let other = if r.uri.ends_with('A') { "B" } else { "A" };
         r.uri.replace_range(r.uri.len() - 1.., other);
-        // The last may bear bits of nothing.
+        // The last character may have unused bits.
         let at = r.uri.len() - 6;
         let other = if r.uri.as_bytes()[at] == b'A' { "B" } else { "A" };
         r.uri.replace_range(at..=at, other);
@@ -173,10 +173,10 @@ const SEALS: &[Attack] = &[
     ("sips before the seal", |r, _| r.uri = r.uri.replacen("sip:", "sips:", 1)),
 ];
 
-/// A caller and bob in a call, each with what it knows of it, and others.
+/// Call of a caller and bob, each with its dialog state, and others.
 struct Scene {
     server: Server,
-    /// The caller, then bob.
+    /// Caller, then bob.
     parties: [Wire; 2],
     ends: [End; 2],
     carol: Wire,
@@ -218,7 +218,7 @@ impl Scene {
         Self { server, parties: [caller, bob], ends: [end, back], carol, victim, listener, bounds }
     }
 
-    /// This party sends it; who has heard of it, and what.
+    /// Sends a request of this party; returns the parties that received anything, and the messages.
     fn heard(&mut self, party: usize, request: &Request) -> Vec<(&'static str, Vec<u8>)> {
         let [caller, bob] = &mut self.parties;
         let (sender, other) = if party == 0 { (caller, ("bob", bob)) } else { (bob, ("the caller", caller)) };
@@ -249,7 +249,7 @@ fn no_route_token_or_seal_leads_to_a_third_party() {
                 let mut request = scene.ends[party].request(method);
                 change(&mut request, &scene.bounds);
                 for (who, heard) in scene.heard(party, &request) {
-                    // The other party may hear of what leads to it all the same, as it wrote it.
+                    // The other party may receive requests to targets that it wrote itself.
                     if who != other || !request_uri(&heard).starts_with(&own) {
                         faults.push(format!("{name}, {method}: {who} heard {}", String::from_utf8_lossy(&heard)));
                     }
@@ -286,7 +286,7 @@ fn nothing_that_is_not_of_the_call_reaches_its_party() {
             }
         }
         assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));
-        // What is right gets through.
+        // The correct request gets through.
         let request = scene.ends[0].request("BYE");
         let [caller, bob] = &mut scene.parties;
         arrives(caller, bob, &request, &[]);

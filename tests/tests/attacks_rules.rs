@@ -1,4 +1,4 @@
-//! Callers who would pass the rules: by a way of their own, or by a call in the name of another.
+//! Callers that try to bypass the rules: by Routes of their own, or by a call in the name of another.
 
 use crate::rules::{LIMIT, gateway, start};
 use strowger_tests::call::{exchange, register};
@@ -53,7 +53,8 @@ fn no_route_of_a_caller_leads_past_a_rule_or_a_failure() {
     assert!(!elsewhere.has_come());
 }
 
-/// A call that counts or is accounted is one of its Call-ID and tag: another in its name would be in no count and in no row.
+/// A counted or accounted call is identified by its Call-ID and tag: a second call with both would be in no count and
+/// in no row.
 #[test]
 fn no_second_call_of_one_call_id_and_tag_escapes_limits_and_accounts() {
     for lines in [

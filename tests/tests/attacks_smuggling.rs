@@ -1,5 +1,5 @@
-//! Attempts to have one message read as two, or as another one, behind this server: a request in the body or a header line of
-//! another. What reaches a phone over a stream is read by a reader that forgives nothing; in the default configuration.
+//! Attempts to make this server's peers read one message as two, or as another: a request in the body or in a header
+//! line. A strict reader parses all stream input of the phone; with the default configuration.
 
 use std::time::Duration;
 
@@ -12,15 +12,16 @@ use strowger_tests::wire::Transport::{Tcp, Udp, Ws};
 use strowger_tests::wire::Wire;
 
 const SOON: Duration = Duration::from_secs(5);
-/// As its user's phone would have to be called by the operator.
+/// Request that would call bob as a local user.
 const SMUGGLED: &str = "INVITE sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/TCP 127.0.0.1;branch=z9hG4bKsmuggled\r\n\
     Max-Forwards: 70\r\nFrom: <sip:alice@example.org>;tag=s\r\nTo: <sip:bob@example.org>\r\nCall-ID: smuggled\r\n\
     CSeq: 1 INVITE\r\nContent-Length: 0\r\n\r\n";
 
-/// A MESSAGE whose lines end as an attack wants: `{length}` is the length of the smuggled request, `{smuggled}` that request.
+/// MESSAGE with the line ends of an attack: `{length}` is the length of the smuggled request, `{smuggled}` that
+/// request.
 struct Attack {
     name: &'static str,
-    /// In place of `Content-Length: {length}` and the empty line and the body.
+    /// Replacement of `Content-Length: {length}`, the empty line and the body.
     end: &'static str,
 }
 
@@ -110,7 +111,7 @@ fn start() -> Server {
     server
 }
 
-/// What a strict reader at the phone has read since; each must be a MESSAGE.
+/// Reads the phone's new input strictly; each message must be a MESSAGE.
 fn read(phone: &mut Wire, framer: &mut Framer, name: &str, faults: &mut Vec<String>) {
     while phone.has_come() {
         framer.push(&phone.chunk(SOON).unwrap_or_default());
@@ -118,7 +119,7 @@ fn read(phone: &mut Wire, framer: &mut Framer, name: &str, faults: &mut Vec<Stri
             match framer.next_message() {
                 Ok(None) => break,
                 Ok(Some(got)) if got.method() == Some("MESSAGE") && got.first("Call-ID", "i") != "smuggled" => (),
-                // The server's own.
+                // Sent by the server itself.
                 Ok(Some(got)) if got.method() == Some("OPTIONS") && got.first("Call-ID", "i").starts_with("ping-") => {}
                 Ok(Some(got)) => faults.push(format!("{name}: {got:?}")),
                 Err(fault) => {
@@ -135,7 +136,7 @@ fn read(phone: &mut Wire, framer: &mut Framer, name: &str, faults: &mut Vec<Stri
     }
 }
 
-/// Whatever was sent before has been worked on.
+/// Waits until all earlier requests have been processed.
 fn settle(server: &Server, wire: &mut Wire) {
     let uri = format!("sip:{}", server.address(Udp));
     assert_eq!(status(&exchange(wire, &Request::new("OPTIONS", &uri, "udp", wire.local()))), Some(200));
@@ -155,10 +156,10 @@ fn no_length_and_no_line_end_makes_two_messages_of_one() {
             let name = format!("{} by {}", attack.name, transport.name());
             let mut wire = server.connect(transport);
             let bytes = attack.bytes(&wire);
-            // By a stream a second request ends that which waits for its body.
+            // On a stream a second request ends one that waits for its body.
             wire.send(&bytes).expect("the server takes messages");
             if transport == Tcp {
-                // Nothing of a request that has not ended can be judged.
+                // An incomplete request cannot be judged.
                 let _ = wire.send(&attack.bytes(&wire));
                 settle_stream(&mut wire);
             }
@@ -170,12 +171,12 @@ fn no_length_and_no_line_end_makes_two_messages_of_one() {
     server.assert_answers(Udp);
 }
 
-/// The server has read what came by this connection: it has answered or closed it, or waits for more.
+/// Waits until the server has read the input of this connection: it has answered or closed, or waits for more.
 fn settle_stream(wire: &mut Wire) {
     wire.receive(Duration::from_millis(5));
 }
 
-/// Frames are messages: two in one, or one in two, are none (RFC 7118 section 4).
+/// A frame is a message: two in one, or one in two, are invalid (RFC 7118 section 4).
 #[test]
 fn a_frame_is_one_message() {
     let mut server = start();
@@ -206,14 +207,14 @@ fn a_frame_is_one_message() {
         }
         settle_stream(&mut wire);
         settle(&server, &mut fence);
-        // The smuggled one in a frame of its own is a request of a local user without a password.
+        // Alone in its frame, the smuggled request is one of a local user without a password.
         read(&mut phone, &mut framer, name, &mut faults);
     }
     assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));
     server.assert_answers(Udp);
 }
 
-/// What a phone on UDP answers, to a caller on a stream that reads strictly.
+/// Answers of a UDP phone, to a caller on a stream that reads strictly.
 #[test]
 fn no_answer_carries_another() {
     let server = start();
@@ -229,7 +230,7 @@ fn no_answer_carries_another() {
         let answer = String::from_utf8(strowger_tests::text::respond(&got, 200, "t", &[])).expect("text");
         let end = attack.end.replace("{length}", &SMUGGLED.len().to_string()).replace("{smuggled}", SMUGGLED);
         phone.send(answer.replace("Content-Length: 0\r\n\r\n", &end).as_bytes()).expect("loopback takes it");
-        // The right one ends the transaction, if the other was dropped.
+        // The right answer ends the transaction if the other was dropped.
         phone.send(answer.as_bytes()).expect("loopback takes it");
         let mut over = false;
         while !over {

@@ -1,5 +1,5 @@
-//! Attacks on names in certificates: who sits where a name leads to, but has not proved it, gets nothing that is meant for that
-//! name (RFC 5922 section 7, RFC 5923 section 9).
+//! Attacks on names in certificates: a peer at the address of a name gets no message for that name without a proof (RFC
+//! 5922 section 7, RFC 5923 section 9).
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A peer that speaks TLS at its address; it answers every request with 200 and remembers the Request-URIs.
+/// TLS peer; it answers every request with 200 and records the Request-URIs.
 struct Peer {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
@@ -54,7 +54,7 @@ impl Peer {
     }
 }
 
-/// Answers what comes until the connection ends.
+/// Answers requests until the connection ends.
 fn serve(mut stream: impl Read + Write, seen: &Mutex<Vec<String>>) {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 8_192]);
     loop {
@@ -74,7 +74,7 @@ fn serve(mut stream: impl Read + Write, seen: &Mutex<Vec<String>>) {
     }
 }
 
-/// A relay for everyone that trusts an authority, and names that lead to this machine.
+/// Relay for everyone that trusts an authority, and names that resolve to this machine.
 struct World {
     folder: TempDir,
     authority: Authority,
@@ -99,19 +99,19 @@ impl World {
         Some(Self { folder, authority, _names: names, server })
     }
 
-    /// Sends a MESSAGE to this URI; the final status.
+    /// Sends a MESSAGE to this URI; returns the final status.
     fn ask(&self, uri: &str) -> Option<u16> {
         let mut caller = self.server.connect(Udp);
         caller.send(&Request::new("MESSAGE", uri, "udp", caller.local()).bytes()).expect("loopback takes it");
         caller.final_response(LIMIT).as_deref().and_then(status)
     }
 
-    /// To `name` at the address of this peer.
+    /// Sends one to `name` at the address of this peer.
     fn ask_at(&self, name: &str, peer: &Peer) -> Option<u16> {
         self.ask(&format!("sips:secret@{name}:{}", peer.address.port()))
     }
 
-    /// A peer with this identity gets nothing that is meant for the bank, and the caller hears of it.
+    /// Asserts that a peer with this identity gets no message for the bank, and that the caller gets an error.
     fn refuses(&self, why: &str, identity: &Identity) {
         let peer = Peer::start(identity);
         let status = self.ask_at("bank.test", &peer);
@@ -142,13 +142,13 @@ fn a_certificate_that_does_not_prove_the_name_opens_nothing() {
         ("that has not begun", authority.sign_with(&["bank.test"], |own| own.not_before = date_time_ymd(2090, 1, 1))),
         ("of a SIP URI of another", authority.sign(&["sip:evil.test", "evil.test"])),
     ] {
-        // A wildcard of the level above is taken, as browsers and other servers do.
+        // A wildcard one level above is accepted, as in browsers and other servers.
         if why == "of all names there are" {
             continue;
         }
         world.refuses(why, &identity);
     }
-    // The bank itself, in any case of letters.
+    // The bank itself, in any letter case.
     let bank = Peer::start(&authority.sign(&["bank.test"]));
     assert_eq!(world.ask_at("Bank.TEST", &bank), Some(200), "{}", world.server.log());
     assert_eq!(bank.seen().len(), 1);
@@ -175,7 +175,7 @@ fn a_connection_that_was_made_for_one_name_carries_nothing_for_another() {
     assert!(evil.seen().iter().all(|uri| uri.contains("evil.test")), "{:?}", evil.seen());
 }
 
-/// While connections for both names are made at the same time.
+/// While connections for both names are opened at the same time.
 #[test]
 fn handshakes_for_two_names_at_one_address_are_not_mixed_up() {
     let Some(world) = World::new("server.shards = 3") else { return };
@@ -230,7 +230,7 @@ fn each_of_two_names_at_one_address_has_a_connection_of_its_own() {
     assert_eq!(seen, expected, "what each connection carried");
 }
 
-/// One certificate for both is as good as two.
+/// One certificate for both names is equivalent to two.
 #[test]
 fn a_certificate_of_both_names_serves_both() {
     let Some(world) = World::new("") else { return };
@@ -239,7 +239,7 @@ fn a_certificate_of_both_names_serves_both() {
     assert_eq!(world.ask_at("bank.test", &peer), Some(200));
 }
 
-/// RFC 5922 section 7.2: what is to be proved is the name that was asked for, not the one that DNS led to.
+/// RFC 5922 section 7.2: the certificate must prove the requested name, not the name that DNS led to.
 #[test]
 fn who_forges_dns_proves_only_the_name_that_he_has() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -263,7 +263,7 @@ fn who_forges_dns_proves_only_the_name_that_he_has() {
     assert!(seen.lock().expect("no thread panics with it").is_empty());
 }
 
-/// Connects by TLS, says by `;alias` that it is reached at this port, and waits for the answer.
+/// Connects by TLS, requests by `;alias` to be reached at this port, and waits for the answer.
 fn says_alias(world: &World, port: u16, identity: Option<&Identity>) -> StreamOwned<ClientConnection, TcpStream> {
     let own = world.folder.path();
     let mut roots = RootCertStore::empty();
@@ -293,7 +293,7 @@ fn says_alias(world: &World, port: u16, identity: Option<&Identity>) -> StreamOw
     stream
 }
 
-/// What comes by a connection in a while.
+/// Returns the input of a connection within a short time.
 fn hears(stream: &mut StreamOwned<ClientConnection, TcpStream>) -> String {
     stream.sock.set_read_timeout(Some(Duration::from_millis(300))).expect("a socket can be set");
     let mut buffer = [0; 4_096];
@@ -310,7 +310,7 @@ fn an_alias_of_a_client_that_proved_nothing_gets_nothing() {
     assert_eq!((hears(&mut thief).as_str(), bank.seen().len()), ("", 1));
 }
 
-/// Nor one over TCP, for what goes by TLS.
+/// Nor does an alias over TCP, for messages that require TLS.
 #[test]
 fn an_alias_over_tcp_gets_nothing_that_is_to_go_by_tls() {
     let Some(world) = World::new("") else { return };
@@ -324,7 +324,7 @@ fn an_alias_over_tcp_gets_nothing_that_is_to_go_by_tls() {
     assert!(thief.receive(Duration::from_millis(300)).is_none());
 }
 
-/// A certificate that is shown where none is asked for proves nothing; where one is asked for it proves its own name.
+/// An unrequested client certificate proves nothing; a requested one proves its own name.
 #[test]
 fn an_alias_of_a_client_with_another_name_gets_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -338,7 +338,7 @@ fn an_alias_of_a_client_with_another_name_gets_nothing() {
     }
 }
 
-/// A peer that proved its name once proves it again with each connection.
+/// A peer must prove its name with each connection.
 #[test]
 fn a_name_is_proved_by_each_connection_again() {
     let Some(world) = World::new("") else { return };
@@ -353,7 +353,7 @@ fn a_name_is_proved_by_each_connection_again() {
             let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
             let connection = ServerConnection::new(Arc::new(config.expect("a certificate"))).expect("a server");
             let mut stream = StreamOwned::new(connection, stream);
-            // One request a connection.
+            // One request per connection.
             let mut buffer = [0; 8_192];
             let Ok(n) = stream.read(&mut buffer) else { continue };
             remembers.lock().expect("no thread panics with it").push(request_uri(&buffer[..n]));
@@ -383,7 +383,7 @@ fn what_is_to_go_by_tls_does_not_go_by_tcp() {
     });
     assert!(world.ask(&format!("sips:secret@bank.test:{}", address.port())).is_some_and(|code| code >= 400));
     let said = said.join().expect("it was spoken to");
-    // A record of a handshake.
+    // A handshake record.
     assert_eq!(said.first(), Some(&22));
     assert!(!said.windows(6).any(|six| six == b"secret"));
 }

@@ -1,4 +1,4 @@
-//! The databases and caches that the laboratory starts: each takes what it is given, costs time, and ends with its value.
+//! Databases and caches of the laboratory: each accepts commands, costs time, and ends with its value.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use strowger_lab::backend::{self, MariaDb, PostgreSql, subscribers};
 use strowger_tests::program::{MARIADB, MARIADBD, MEMCACHED, POSTGRESQL, REDIS, have, lacking};
 use strowger_tests::{together, wait};
 
-/// Sends this and hears what is wanted, once the server does what it listens for.
+/// Sends a line and expects a reply, once the server accepts connections.
 fn say(address: SocketAddr, line: &str, wanted: &str) {
     let say = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(address)?;

@@ -1,4 +1,4 @@
-//! Tests with the world that measure no time: they run at once with one another.
+//! System tests that measure no time: they run in parallel.
 
 mod accounting;
 mod accounting_faults;

@@ -1,5 +1,5 @@
-//! Memcached and Redis that are stopped, frozen, slow and started again: each request has its stated answer in time, none that of another, and
-//! what was lost is found again without help.
+//! Memcached and Redis that are stopped, frozen, slow and restarted: each request has its specified answer in time,
+//! none has another's, and a lost server is found again automatically.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use strowger_tests::slow_relay::SlowRelay;
 use strowger_tests::undisturbed;
 
 const TIMEOUT: Duration = Duration::from_millis(200);
-/// How much later than its deadline an answer may come.
+/// Allowed delay of an answer beyond its deadline.
 const LATE: Duration = Duration::from_millis(100);
-/// An answer at once, on a machine that does other things too.
+/// Time limit of an immediate answer on a busy machine.
 const AT_ONCE: Duration = Duration::from_millis(50);
-/// Requests of a round.
+/// Requests per round.
 const ROUND: u64 = 20;
 
 struct Traffic {
@@ -30,7 +30,7 @@ struct Traffic {
     round: u64,
 }
 
-/// What came of the requests of some rounds.
+/// Outcomes of the requests of some rounds.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     found: u64,
@@ -48,18 +48,18 @@ impl Traffic {
         Self { cache: WaitingCache::new(Engine::Remote(remote.clone())), remote, round: 0 }
     }
 
-    /// Stores and fetches for so long, each key with a value of its own.
+    /// Stores and fetches for this time, each key with a value of its own.
     fn run(&mut self, time: Duration) -> Tally {
         let (start, mut tally) = (Instant::now(), Tally::default());
         while start.elapsed() < time {
             self.round(&mut tally);
-            // Some hundred rounds a second at most.
+            // Limits the rate to some hundred rounds per second.
             std::thread::sleep(Duration::from_millis(2));
         }
         tally
     }
 
-    /// The same until a whole round is answered as it should be; how long that took.
+    /// Runs rounds until all answers of a round are right; returns the time it took.
     fn until_well(&mut self, limit: Duration) -> Duration {
         let start = Instant::now();
         loop {
@@ -69,7 +69,7 @@ impl Traffic {
                 return start.elapsed();
             }
             assert!(start.elapsed() < limit, "{tally:?} {:?}", self.remote.remote_gauges());
-            // Not in a circle.
+            // Avoids a busy loop.
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -147,7 +147,7 @@ fn a_cache_server_that_is_frozen_is_waited_for_once_and_found_again() {
         let tally = traffic.run(Duration::from_secs(1));
         assert!(tally.unavailable > 0 && tally.found == 0, "{tally:?}");
         assert!(tally.longest < TIMEOUT + LATE, "{tally:?}");
-        // By now it is not waited for any more.
+        // By now requests fail at once.
         let tally = traffic.run(Duration::from_millis(300));
         assert!(tally.longest < AT_ONCE && tally.late == 0, "{tally:?}");
         server.thaw();
@@ -174,7 +174,7 @@ fn a_cache_server_that_is_slow_is_given_up_until_it_is_fast() {
     });
 }
 
-/// One that is slower than usual, and in time.
+/// A server that is slower than usual, but within the deadline.
 #[test]
 fn a_cache_server_within_its_time_is_used_however_slow() {
     each(|service, server| {

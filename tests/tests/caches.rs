@@ -1,5 +1,5 @@
-//! Caches of each engine answer alike: in this process, Memcached alone and of three servers, Redis alone, by TLS with a password, behind a
-//! Sentinel, and as a cluster.
+//! Caches of each engine behave alike: in this process, Memcached alone and with three servers, Redis alone, by TLS
+//! with a password, behind a Sentinel, and as a cluster.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,17 +21,17 @@ use strowger_tests::program::{MEMCACHED, REDIS, have};
 use strowger_tests::redis::say;
 use strowger_tests::{port, together, wait};
 
-/// The bound of keys and of values.
+/// Bounds of keys and of values.
 const KEY: usize = 1024;
 const VALUE: usize = 1_000_000;
-/// What these caches have for an answer at most: the machine is busy with other tests.
+/// Deadline of these caches: the machine is busy with other tests.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A cache as the test asks it.
+/// Cache under test.
 struct Asked {
     cache: WaitingCache,
     start: Instant,
-    /// Its counters go below zero.
+    /// True: its counters may be negative.
     counts_below_zero: bool,
 }
 
@@ -49,7 +49,7 @@ impl Asked {
         let counts_below_zero = settings.service != Service::Memcached;
         let remote = RemoteCache::start(settings).expect("a thread can be started");
         let mut this = Self { counts_below_zero, ..Self::of(Engine::Remote(Arc::new(remote))) };
-        // A group or a cluster may still be looking for itself.
+        // A group or a cluster may not have found its servers yet.
         let is_there =
             wait::until(Duration::from_secs(20), || this.ask(Request::Fetch { key: b"there" }) == Ok(Answer::Absent));
         assert!(is_there, "it is reached");
@@ -101,7 +101,7 @@ fn settings(service: Service, servers: &[SocketAddr]) -> RemoteSettings {
     RemoteSettings { timeout: TIMEOUT, key: KEY, value: VALUE, ..RemoteSettings::new(service, servers) }
 }
 
-/// All that each cache must do alike.
+/// Checks the common behaviour of all caches.
 fn conforms(mut cache: Asked) {
     each_request_has_its_answer(&mut cache);
     values_come_back_as_they_were(&mut cache);
@@ -124,7 +124,7 @@ fn each_request_has_its_answer(cache: &mut Asked) {
         (Request::Remove { key: b"key" }, Answer::Removed),
         (Request::Remove { key: b"key" }, Answer::Absent),
         (Request::Fetch { key: b"key" }, Answer::Absent),
-        // Of no life.
+        // Without a lifetime.
         (Request::Add { key: b"key", value: b"v", life: Life::NONE }, Answer::Stored),
         (Request::Fetch { key: b"key" }, Answer::Absent),
         (Request::Add { key: b"two", value: b"v", life: Life::NONE }, Answer::Present),
@@ -201,7 +201,7 @@ fn counters_count(cache: &mut Asked) {
         assert_eq!(cache.count(b"below", -1, Floor::None, life), Err(CacheError::Refused));
         assert_eq!(cache.count(b"below", 1, Floor::None, life), Ok(1));
     }
-    // A number that was stored is a counter, under any key, and another text is none.
+    // A stored number is a counter, under any key, and another text is not.
     for key in [&b"stored"[..], b"stored under a key with spaces"] {
         cache.store(key, b"41", life);
         assert_eq!(cache.count(key, 1, Floor::Zero, life), Ok(42));
@@ -210,7 +210,7 @@ fn counters_count(cache: &mut Asked) {
         assert_eq!(cache.count(key, 1, Floor::Zero, life), Err(CacheError::Refused));
         assert_eq!(cache.value(key), Some(b"text".into()));
     }
-    // One that is to live for no time is counted and not kept.
+    // A counter without a lifetime is counted and not stored.
     assert_eq!(cache.count(b"brief", 7, Floor::Zero, Life::NONE), Ok(7));
     assert_eq!(cache.count(b"brief", -7, Floor::Zero, Life::NONE), Ok(0));
     assert_eq!(cache.value(b"brief"), None);
@@ -251,7 +251,7 @@ fn requests_for_a_key_keep_their_order(cache: &mut Asked) {
     }
 }
 
-/// An entry is there until its life ends, and gone some time later: Memcached counts in seconds.
+/// An entry lives until its end, and disappears some time later: Memcached counts in seconds.
 fn lives_end(cache: &mut Asked) {
     let life = Life::ms(1_500);
     let start = Instant::now();
@@ -268,7 +268,7 @@ fn lives_end(cache: &mut Asked) {
     }
     let mut counted = 1;
     let is_gone = wait::until(Duration::from_secs(15), || {
-        // A counter keeps the end that it began with, however often it is counted.
+        // A counter keeps its original end, however often it is changed.
         let counter = cache.count(b"calls", 1, Floor::Zero, life).expect("a counter");
         let is_new = counter == 1;
         assert!(is_new || counter == counted + 1, "{counter} after {counted}");
@@ -276,12 +276,12 @@ fn lives_end(cache: &mut Asked) {
         is_new && keys[..3].iter().all(|key| cache.value(key).is_none())
     });
     assert!(is_gone, "{:?}", all(cache));
-    // Clocks of whole milliseconds: the one in which a life begins may be almost over.
+    // Clocks have whole milliseconds: the first one may be almost over.
     assert!(start.elapsed() > Duration::from_millis(1_499), "none ends early");
     assert_eq!(cache.value(b"long"), Some(b"value".into()));
 }
 
-/// Messages that were heard, and how often hearing began.
+/// Received messages, and the number of starts of the subscription.
 #[derive(Default)]
 struct Heard(Mutex<(Vec<Vec<u8>>, usize)>);
 
@@ -296,7 +296,7 @@ impl Subscriber for Heard {
     }
 }
 
-/// What one cache publishes, the other hears.
+/// Checks that one cache receives what the other publishes.
 fn messages_are_heard(publisher: &mut Asked, subscriber: &Asked) -> Arc<Heard> {
     let heard = Arc::new(Heard::default());
     subscriber.cache.engine().subscribe(b"news", heard.clone()).expect("it has channels");
@@ -312,7 +312,7 @@ fn messages_are_heard(publisher: &mut Asked, subscriber: &Asked) -> Arc<Heard> {
     heard
 }
 
-/// Caches without channels say so.
+/// Checks that a cache without channels refuses them.
 fn has_no_channels(cache: &mut Asked) {
     let heard = Arc::new(Heard::default());
     assert_eq!(cache.cache.engine().subscribe(b"news", heard), Err(CacheError::Refused));
@@ -347,7 +347,7 @@ fn memcached_of_three_servers_with_a_password() {
     let credentials = |password: &str| Some(Credentials { user: "strowger".into(), password: password.into() });
     let own = credentials("open-sesame");
     conforms(Asked::with(RemoteSettings { credentials: own, ..settings(Service::Memcached, &addresses) }));
-    // Each has its share.
+    // Each server has its share of the keys.
     let mut own = addresses.map(|address| {
         let credentials = credentials("open-sesame");
         Asked::with(RemoteSettings { credentials, ..settings(Service::Memcached, &[address]) })
@@ -365,7 +365,7 @@ fn memcached_of_three_servers_with_a_password() {
         let outcome = cache.ask_one(&Request::Fetch { key: b"long" }, 0, TIMEOUT * 2);
         assert_eq!(outcome.result, Err(CacheError::Unavailable));
     }
-    // One that Memcached cannot be shown.
+    // A password that Memcached's protocol cannot transmit.
     let settings = settings(Service::Memcached, &addresses);
     let refused = RemoteCache::start(RemoteSettings { credentials: credentials("open sesame"), ..settings });
     assert!(refused.is_err_and(|error| error.to_string().contains("space")));
@@ -375,12 +375,12 @@ fn redis() {
     let folder = folder();
     let mut server = backend::redis(folder.path()).expect("it starts");
     conforms(Asked::remote(Service::Redis { database: 3 }, &[server.address()]));
-    // Nothing is in another database.
+    // Another database has no entries.
     let mut other = Asked::remote(Service::Redis { database: 0 }, &[server.address()]);
     assert_eq!(other.value(b"long"), None);
     let subscriber = Asked::remote(Service::Redis { database: 0 }, &[server.address()]);
     let heard = messages_are_heard(&mut other, &subscriber);
-    // A server that comes back is heard again.
+    // The subscription resumes when the server returns.
     backend::stop_cache(&mut server).expect("it ends");
     server.start_again().expect("it starts");
     assert!(wait::until(Duration::from_secs(20), || heard.0.lock().expect("free").1 >= 2), "it begins again");
@@ -423,7 +423,7 @@ fn redis_by_tls_with_a_password() {
         ..settings(Service::Redis { database: 0 }, &[])
     };
     conforms(Asked::with(RemoteSettings { credentials: credentials("open sesame"), ..of("localhost") }));
-    // A wrong password, none, and a certificate of an authority that is not trusted.
+    // A wrong password, none, and a certificate of an untrusted authority.
     let other = tls::Client::default().load().expect("nothing to read");
     for settings in [
         RemoteSettings { credentials: credentials("sesame"), ..of("localhost") },
@@ -452,7 +452,7 @@ fn redis_behind_a_sentinel() {
     });
     assert!(is_followed);
     backend::stop_cache(&mut master).expect("it ends");
-    // The replica becomes the master, and is found by each connection: which one a key goes by, its hash says.
+    // The replica becomes the master, and each connection finds it: the hash of a key selects its connection.
     let is_found = wait::until(Duration::from_secs(30), || {
         (0..32_u8).all(|n| {
             let stored = cache.ask(Request::Store { key: &[b'@', n], value: b"value", life: Life::FOREVER });
@@ -492,21 +492,21 @@ fn redis_as_a_cluster() {
         addresses.iter().all(knows)
     });
     assert!(is_whole, "{:?}", say(addresses[0], &["CLUSTER INFO", "CLUSTER NODES"]));
-    // One of them is enough to find the others.
+    // One of them is sufficient to find the others.
     conforms(Asked::remote(Service::Cluster, &addresses[1..2]));
-    // A slot moves while it is asked for.
+    // A slot migrates while its keys are requested.
     let mut cache = Asked::remote(Service::Cluster, &addresses[..1]);
     let subscriber = Asked::remote(Service::Cluster, &addresses[2..]);
     messages_are_heard(&mut cache, &subscriber);
     cache.store(b"foo", b"value", Life::FOREVER);
     let id = |place: usize| say(addresses[place], &["CLUSTER MYID"])[0].lines().nth(1).expect("an id").to_owned();
     let (from, to) = (id(2), id(0));
-    // `foo` is in slot 12182, which the third has.
+    // `foo` is in slot 12182 of the third server.
     let said = say(addresses[0], &[&format!("CLUSTER SETSLOT 12182 IMPORTING {from}")]);
     let more = say(addresses[2], &[&format!("CLUSTER SETSLOT 12182 MIGRATING {to}")]);
     assert_eq!([said, more].concat(), ["+OK\r\n", "+OK\r\n"]);
     assert_eq!(cache.value(b"foo"), Some(b"value".into()));
-    // What is not there is asked of the other.
+    // A missing key is asked of the other server.
     assert_eq!(cache.value(b"{foo}2"), None);
     cache.store(b"{foo}2", b"two", Life::FOREVER);
     let moved = format!("MIGRATE 127.0.0.1 {} foo 0 5000", addresses[0].port());

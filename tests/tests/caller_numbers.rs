@@ -1,4 +1,4 @@
-//! A telephone by others behind the server, and a gateway of a carrier: caller numbers and emergency calls.
+//! Third-party phone behind the server, and a gateway of a carrier: caller numbers and emergency calls.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::rules::gateway;
 
 const SOON: Duration = Duration::from_secs(15);
 
-/// A server with this gateway, and the wire of the gateway.
+/// Starts a server with this gateway; returns the wire of the gateway, too.
 fn site(lines: &str) -> (Server, Wire) {
     let at = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 61)), port::free());
     let server = with_users(Setup::on(&[Udp]).with(&lines.replace("GATEWAY", &format!("sip:{at}"))));

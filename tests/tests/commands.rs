@@ -1,4 +1,4 @@
-//! The commands beside `serve` and `load`, as a user types them: what they say, what they write, how they end.
+//! Commands other than `serve` and `load`: their output, files and exit codes.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -38,7 +38,7 @@ fn init_writes_a_file_that_check_accepts_and_never_overwrites_it() {
     assert_eq!(run(&forced, folder.path()).status.code(), Some(0));
     assert_ne!(fs::read_to_string(&file).expect("it is there"), written, "a new file has a new secret");
 
-    // Without a terminal what is missing is named.
+    // Without a terminal a missing value is named.
     let output = run(&["init", "--output", "other.toml"], folder.path());
     assert_eq!(output.status.code(), Some(2));
     assert!(error_of(&output).contains("--domain"), "{}", error_of(&output));
@@ -56,7 +56,7 @@ fn users_are_added_changed_listed_and_removed() {
         let child = command.spawn().expect("the program runs");
         if let Some(password) = password {
             use std::io::Write;
-            // A program that refuses before it reads has closed the pipe already.
+            // A program that refuses early has closed the pipe already.
             let _ = writeln!(child.stdin.as_ref().expect("it is piped"), "{password}");
         }
         child.wait_with_output().expect("it ends")
@@ -89,7 +89,7 @@ fn users_are_added_changed_listed_and_removed() {
     assert_eq!(json[0]["realms"][0]["realm"], "example.org");
     assert_eq!(json.as_array().map(Vec::len), Some(1));
 
-    // No file of the folder holds a password.
+    // No file of the folder contains a password.
     for entry in fs::read_dir(folder.path()).expect("it is ours") {
         let bytes = fs::read(entry.expect("it can be read").path()).expect("it is ours");
         assert!(!bytes.windows(11).any(|window| window == b"open sesame"));
@@ -144,7 +144,7 @@ fn the_program_alone_prints_help_and_a_wrong_word_is_a_wrong_command_line() {
     for command in ["serve", "init", "user", "check", "parse", "demo", "completion"] {
         let help = text_of(&run(&[command, "--help"], folder.path()));
         assert!(help.contains("Usage: strowger "), "{help}");
-        // Those of `user` stand at its subcommands.
+        // The exit codes of `user` are at its subcommands.
         assert!(command == "user" || help.contains("Exit codes"), "{help}");
     }
     assert_eq!(run(&["sreve"], folder.path()).status.code(), Some(2));

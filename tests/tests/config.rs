@@ -11,7 +11,7 @@ mod mistakes;
 
 use self::mistakes::{FROM, TO, WRONG};
 
-/// A folder with two certificates, their keys, an encrypted key and a secret.
+/// Creates a folder with two certificates, their keys, an encrypted key and a secret.
 pub(crate) fn folder() -> TempDir {
     let folder = TempDir::new().expect("a temporary folder");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("it is ours");
@@ -46,7 +46,7 @@ fn add_user(address: &str, folder: &Path) -> Output {
     user("add", address, folder)
 }
 
-/// An order of `strowger user` about this user that wants a password, and gets some.
+/// Runs a command of `strowger user` about this user that needs a password.
 pub(crate) fn user(order: &str, address: &str, folder: &Path) -> Output {
     use std::io::Write;
     let mut command = Command::new(strowger());
@@ -78,7 +78,7 @@ fn each_mistake_is_reported_with_file_line_column_and_cure() {
         let line = text[..from].matches('\n').count() + 1;
         let column = text[line_start..from].chars().count() + 1;
         let whole_line = text[line_start..].lines().next().expect("the mark stands in a line");
-        // A secret is not shown.
+        // A secret is masked.
         let (whole_line, marked) =
             if whole_line.starts_with("secret =") { ("secret = ********", "********") } else { (whole_line, marked) };
         let caret = format!("| {}{}\n", " ".repeat(column - 1), "^".repeat(marked.chars().count()));
@@ -130,7 +130,7 @@ fn a_file_that_is_not_there_or_not_text_is_named() {
     assert!(error_of(&output).contains("binary.toml:2:3: error: the file is not UTF-8"), "{}", error_of(&output));
 }
 
-/// Without a file the socket is looked for beside the database of the defaults, in this folder.
+/// Without a file the command looks for the socket beside the default database, in this folder.
 #[test]
 fn a_command_that_reaches_no_server_says_how_one_is_named() {
     let output = run(&["status"], folder().path());
@@ -141,10 +141,10 @@ fn a_command_that_reaches_no_server_says_how_one_is_named() {
     }
 }
 
-/// A listener that the world reaches.
+/// Listener reachable from the Internet.
 const PUBLIC: &str = "[[listener]]\naddress = \"0.0.0.0\"\nadvertise = \"sip.example.org\"\n";
 
-/// No warning about what the error is about already.
+/// An error causes no additional warning about the same fact.
 #[test]
 fn one_mistake_is_reported_once() {
     use std::os::unix::fs::PermissionsExt;
@@ -256,7 +256,7 @@ fn a_certificate_that_peers_refuse_or_soon_will_is_told() {
     }
 }
 
-/// Digests of passwords hold the realm: they are of no use for another one.
+/// Digests of passwords include the realm: they are useless for another one.
 #[test]
 fn users_of_another_realm_are_told() {
     let folder = folder();
@@ -398,7 +398,7 @@ fn the_effective_configuration_is_a_file_that_gives_the_same() {
     let second = run(&["check", "again.toml", "--effective"], folder.path());
     assert_eq!(first, text_of(&second), "{}", error_of(&second));
     assert!(first.contains("ping_interval = \"never\"") && first.contains("shards = 2"), "{first}");
-    // The one of this folder, and none at all.
+    // The configuration of this folder, and an empty one.
     assert_eq!(text_of(&run(&["check", "--effective"], folder.path())), first);
     let defaults = text_of(&run(&["check", "/dev/null", "--effective"], folder.path()));
     assert!(!defaults.contains("shards = 2"), "{defaults}");
@@ -419,14 +419,14 @@ fn examples() -> Vec<PathBuf> {
 #[test]
 fn every_example_can_be_used() {
     let folder = folder();
-    // The files that tls.toml names by way of example.
+    // The files named as an example in tls.toml.
     fs::create_dir(folder.path().join("tls")).expect("it is ours");
     fs::copy(folder.path().join("a.pem"), folder.path().join("tls/fullchain.pem")).expect("it is there");
     fs::write(folder.path().join("tls/privkey.pem"), fs::read(folder.path().join("a.key")).expect("it is there"))
         .expect("it is ours");
     let examples = examples();
     assert!(examples.len() >= 6, "{examples:?}");
-    // Those of default-kamailio.toml.
+    // The files of default-kamailio.toml.
     fs::create_dir(folder.path().join("data")).expect("it is ours");
     for name in ["speeddial.csv", "aliases.csv"] {
         let data = examples[0].parent().expect("it lies in a folder").join("data").join(name);
@@ -436,7 +436,7 @@ fn every_example_can_be_used() {
         let output = check(&fs::read_to_string(&example).expect("it can be read"), folder.path());
         let error = error_of(&output);
         assert_eq!(output.status.code(), Some(0), "{}: {error}", example.display());
-        // The only thing to be told about an example is that the test's own key file is readable by everyone.
+        // The only warning about an example is that the test's own key file is readable by everyone.
         let told = error.lines().filter(|line| line.contains(": warning: "));
         for line in told {
             assert!(line.contains("everyone on this machine can read"), "{}: {line}", example.display());

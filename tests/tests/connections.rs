@@ -1,4 +1,4 @@
-//! Connections in number.
+//! Large numbers of connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
@@ -9,10 +9,10 @@ use strowger_tests::server::Setup;
 use strowger_tests::text::{self, Request};
 use strowger_tests::wire::Transport::{Tcp, Udp};
 
-/// Starts what follows with no more descriptors than this, although the system would allow more.
+/// Shell script that starts its arguments with this soft limit of descriptors, although the hard limit is higher.
 const FEW: &str = "ulimit -S -n 64 && exec \"$0\" \"$@\"";
 
-/// The same, and the system allows no more.
+/// Shell script with the same hard limit.
 const NONE: &str = "ulimit -n 64 && exec \"$0\" \"$@\"";
 
 #[test]
@@ -28,7 +28,7 @@ fn the_server_takes_more_connections_than_a_shell_grants_descriptors() {
     }
 }
 
-/// It is tried again ten times a second.
+/// The server tries again ten times a second.
 #[test]
 fn that_there_is_no_descriptor_left_is_said_now_and_then() {
     let server = Setup::on(&[Tcp]).open_registrar().in_memory().under(&["sh", "-c", NONE]).start();
@@ -40,10 +40,10 @@ fn that_there_is_no_descriptor_left_is_said_now_and_then() {
     assert_eq!(said(), 1, "{}", server.log());
 }
 
-/// How soon a caller hears of it; by the timers of a transaction it would be 32 s.
+/// Time limit for an error to reach a caller; the timers of a transaction would need 32 s.
 const SOON: Duration = Duration::from_secs(8);
 
-/// Ends a connection in one of the two ways: by FIN, or by RST.
+/// Ends a connection by FIN or by RST.
 fn end(stream: TcpStream, reset: bool) {
     if reset {
         socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a socket can be set");
@@ -51,7 +51,7 @@ fn end(stream: TcpStream, reset: bool) {
     drop(stream);
 }
 
-/// Accepts a connection and reads the request that comes by it.
+/// Accepts a connection and reads its request.
 fn accept(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
     listener.set_nonblocking(true).expect("a socket can be set");
     let (mut stream, _) = wait::look(SOON, || listener.accept().ok()).expect("a connection");
@@ -105,7 +105,7 @@ fn a_call_to_a_phone_whose_connection_ends_fails_at_once() {
     assert!(caller.final_response(SOON).as_deref().and_then(text::status).is_some_and(|code| code >= 400));
 }
 
-/// With the FIN right behind it: that a peer says no more does not mean that it no longer listens.
+/// The FIN follows at once: a peer that stops sending may still receive.
 #[test]
 fn a_request_with_the_end_of_the_connection_behind_it_is_answered() {
     let server = Setup::on(&[Udp, Tcp]).relay().start();
@@ -126,7 +126,8 @@ fn a_request_with_the_end_of_the_connection_behind_it_is_answered() {
     }
 }
 
-/// What was closed sends no FIN of another kind: only the reset that an answer meets tells (RFC 3261 section 18.2.2).
+/// The FIN of a closed socket looks the same: only the reset after an answer shows the difference (RFC 3261 section
+/// 18.2.2).
 #[test]
 fn a_response_to_a_peer_that_has_closed_its_connection_goes_where_it_listens() {
     let server = Setup::on(&[Udp, Tcp]).relay().start();
@@ -141,12 +142,12 @@ fn a_response_to_a_peer_that_has_closed_its_connection_goes_where_it_listens() {
         let mut buffer = [0; 8_192];
         let (n, from) = phone.recv_from(&mut buffer).expect("the request");
         if method == "INVITE" {
-            // The 100: with bytes unread the end would be a reset at once.
+            // Reads the 100: with unread bytes the close would be an immediate reset.
             assert!(stream.read(&mut [0; 8_192]).expect("an answer") > 0);
         }
         drop(stream);
         for status in statuses {
-            // Long enough for the end of the connection to be seen before.
+            // Long enough for the server to see the end of the connection before.
             std::thread::sleep(Duration::from_millis(200));
             phone.send_to(&text::respond(&buffer[..n], *status, "t", &[]), from).expect("loopback");
         }
@@ -164,11 +165,11 @@ fn has_status(bytes: &[u8], status: u16) -> bool {
     String::from_utf8_lossy(bytes).contains(&format!("SIP/2.0 {status} "))
 }
 
-/// Long enough for the end of the connection to be seen before.
+/// Answers late enough for the server to see the end of the connection before.
 fn answer_slowly(peer: &UdpSocket) {
     let mut buffer = [0; 8_192];
     let (n, from) = peer.recv_from(&mut buffer).expect("a request");
-    // What the peer needs for its answer.
+    // The delay of the answer.
     std::thread::sleep(Duration::from_millis(200));
     peer.send_to(&text::respond(&buffer[..n], 200, "t", &[]), from).expect("loopback");
 }

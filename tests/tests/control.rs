@@ -1,4 +1,4 @@
-//! Commands that reach the running server by its control socket.
+//! Commands to the running server through its control socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use strowger_tests::wire::Transport;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Exit code and what is said of an error.
+/// Returns exit code and error message of a failed command.
 fn failed(server: &Server, words: &[&str]) -> (Option<i32>, String) {
     let output = run(server, words);
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -52,12 +52,12 @@ fn status_shows_the_server_and_its_figures() {
     assert_eq!(status["shards"][0]["buckets"], 256);
     assert!(status["shards"][0]["longest_turn_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
 
-    // Where none is reached, the socket that was tried is named.
+    // Without a server, the error names the socket that was tried.
     server.stop();
     assert!(!socket(&server).exists());
     let (code, said) = failed(&server, &["status"]);
     assert_eq!((code, said.contains(&socket(&server).display().to_string())), (Some(3), true), "{said}");
-    // One that was killed leaves its socket, and the next takes its place.
+    // A killed server leaves its socket, and the next one replaces it.
     server.start();
     server.process().signal(libc::SIGKILL);
     server.process().end(SOON);
@@ -166,7 +166,7 @@ fn so_many_commands_are_connected_for_so_long() {
         assert_eq!(stream.read_to_end(&mut Vec::new()).expect("it is closed"), 0);
     }
     assert!(begun.elapsed() >= Duration::from_millis(900));
-    // What is no order is refused, however long it is.
+    // Invalid input is refused, however long it is.
     for line in [&b"status\n"[..], &[b'{'; 100_000]] {
         let stream = UnixStream::connect(&path).expect("it listens");
         stream.set_read_timeout(Some(SOON)).expect("a socket takes a time-out");
@@ -185,7 +185,7 @@ fn without_a_control_socket_commands_say_so() {
     assert_eq!((code, said.contains("has no control socket")), (Some(1), true), "{said}");
     let server = Setup::on(&[Transport::Udp]).open_registrar().with("control.socket = \"none\"").start();
     assert_eq!(failed(&server, &["status"]).0, Some(1));
-    // A path that a key names must be there; one that no key names is done without.
+    // A path in the configuration must be usable; the default path is optional.
     let mut server = Setup::on(&[Transport::Udp]).relay().with("control.socket = \"missing/orders\"").prepare();
     assert_eq!(server.try_start().end(SOON).code(), Some(1));
     let log = server.log();

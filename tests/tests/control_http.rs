@@ -1,4 +1,4 @@
-//! Orders by HTTP, and the data sets that they and the commands show.
+//! Commands by HTTP, and display of data sets by HTTP and by commands.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,14 +18,14 @@ use strowger_tests::wire::Wire;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// What a server says by HTTP.
+/// HTTP answer of a server.
 struct Answer {
     status: u16,
     head: String,
     body: Value,
 }
 
-/// Sends a request with these header lines, and Host if none of them is.
+/// Sends a request with these header lines, and with Host if it is not among them.
 fn send(address: SocketAddr, method: &str, path: &str, lines: &[&str]) -> Answer {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_read_timeout(Some(SOON)).expect("a socket takes a time-out");
@@ -50,7 +50,7 @@ fn get(address: SocketAddr, path: &str) -> Value {
     body
 }
 
-/// A server that takes orders there.
+/// Starts a server that accepts commands at the returned address.
 fn start(lines: &str) -> (Server, SocketAddr) {
     let address = free_address();
     let server =
@@ -110,7 +110,7 @@ fn orders_are_taken_by_http_as_json() {
     let refused = send(address, "POST", "/v1/reload", &[]);
     assert_eq!((refused.status, refused.body["faults"].as_array().map(Vec::len)), (422, Some(1)), "{}", refused.body);
 
-    // What is no order is said why.
+    // Invalid requests get a reason.
     for (method, path, status) in [
         ("GET", "/v1/no", 404),
         ("POST", "/v1/calls", 405),
@@ -121,7 +121,7 @@ fn orders_are_taken_by_http_as_json() {
         assert!(answer.status == status && answer.body["error"].is_string(), "{path}: {}", answer.body);
         assert_eq!(answer.head.contains("\r\nallow: get"), status == 405, "{}", answer.head);
     }
-    // The document of the orders is the one of the sources.
+    // The schema of the commands equals the one in the sources.
     let written =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json")).expect("it is there");
     assert_eq!(get(address, "/openapi.json"), serde_json::from_str::<Value>(&written).expect("it is JSON"));
@@ -153,13 +153,13 @@ fn without_the_secret_no_order_is_taken() {
         }
     }
     let shown = format!("authorization: bearer {SECRET}");
-    // By whatever name it is reached.
+    // Reached by any host name.
     let answer = send(address, "GET", "/v1/status", &[&shown, "Host: sip.example.org"]);
     assert_eq!((answer.status, &answer.body["state"]), (200, &json!("ready")));
     server.stop();
     let log = server.log();
     assert!(log.contains("order by HTTP refused") && !log.contains("horse"), "{log}");
-    // Beyond this machine it is demanded.
+    // On an external address it is mandatory.
     let lines = "listen = [\"udp:127.0.0.1:5060\"]\ncontrol.listen = \"0.0.0.0:9061\"\n";
     std::fs::write(server.config(), lines).expect("it can be written");
     let checked = Command::new(strowger()).arg("check").arg(server.config()).output().expect("it runs");
@@ -181,12 +181,12 @@ fn a_reload_does_not_open_orders_to_the_network() {
     let reason = format!("error: until a restart, {listen} lets any host give orders");
     assert!(refused.status.code() == Some(1) && said.contains(&reason), "{said}");
     assert_eq!(send(([127, 0, 0, 1], port).into(), "GET", "/v1/status", &[]).status, 401);
-    // Where the server starts with it, it is right.
+    // At a start with it, it is correct.
     let checked = Command::new(strowger()).arg("check").arg(server.config()).output().expect("it runs");
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
-/// What a page in a browser of this machine could send (DNS rebinding, a form of another site).
+/// Requests of a web page in a browser of this machine (DNS rebinding, a form of another site).
 #[test]
 fn a_page_of_the_web_gives_no_orders() {
     let (mut server, address) = start("");
@@ -218,7 +218,7 @@ fn data_sets_are_listed_shown_and_searched() {
     );
     assert_eq!(sets[0]["entries"], json!(ENTRIES + 1));
     assert_eq!(said(&server, &["sets", "list"])[0], sets[0]);
-    // Page by page all of it, each entry once and in order.
+    // All entries, page by page, each once and in order.
     let (mut keys, mut from) = (Vec::new(), String::new());
     loop {
         let page = get(address, &format!("/v1/sets/carriers?most=1000{from}"));
@@ -232,7 +232,7 @@ fn data_sets_are_listed_shown_and_searched() {
     assert_eq!(said(&server, &["sets", "show", "carriers"]).as_array().map(Vec::len), Some(ENTRIES + 1));
     let some = said(&server, &["sets", "show", "carriers", "--beginning", "490000", "--limit", "4"]);
     assert_eq!(some[3], json!({ "key": "4900003", "value": "carrier3" }));
-    // The longest prefix, the smallest network is the one that counts.
+    // The longest prefix or smallest network comes first.
     let found = get(address, "/v1/sets/carriers/search?key=490000812345");
     let [first, second] =
         [("4900008", "carrier1"), ("49", "west")].map(|(key, value)| json!({ "key": key, "value": value }));
@@ -243,7 +243,7 @@ fn data_sets_are_listed_shown_and_searched() {
     assert_eq!((missing.status.code(), &*missing.stdout), (Some(1), &b"198.51.100.1 is not in peers\n"[..]));
     assert_eq!(send(address, "GET", "/v1/sets/nothing", &[]).status, 404);
     assert_eq!(run(&server, &["sets", "show", "nothing"]).status.code(), Some(1));
-    // Read again they are others.
+    // After a reload the entries are others.
     std::fs::write(&file, "prefix,carrier\n44,north\n44,south\n").expect("it can be written");
     let refused = send(address, "POST", "/v1/sets/carriers/reload", &[]);
     assert_eq!((refused.status, &refused.body["faults"][0]["line"]), (422, &json!(3)), "{}", refused.body);
@@ -255,7 +255,7 @@ fn data_sets_are_listed_shown_and_searched() {
     assert_eq!(get(address, "/v1/sets/carriers")["entries"], json!([{ "key": "44", "value": "north" }]));
 }
 
-/// A command removes one contact, an order by HTTP the others. A restart brings none back.
+/// A command removes one contact, HTTP commands the others. A restart restores none.
 #[test]
 fn registrations_are_removed() {
     let (mut server, address) = start("");

@@ -1,4 +1,4 @@
-//! Orders about what the server counts, keeps and has still to write: limits of calls, caches, accounting.
+//! Commands about counted, cached and waiting data: limits of calls, caches, accounting.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use strowger_tests::wire::Wire;
 
 const SOON: Duration = Duration::from_secs(15);
 
-/// Exit code and all that is said.
+/// Returns exit code and all output.
 pub(crate) fn order(server: &Server, words: &[&str]) -> (Option<i32>, String) {
     let output = run(server, words);
     let text = [output.stdout, output.stderr].concat();
@@ -68,7 +68,7 @@ fn limits_show_what_counts_under_them() {
     assert!(text.contains("\nper-callee ") && text.contains("\n  bob@example.org "), "{text}");
     let (code, text) = order(&server, &["limits", "no"]);
     assert!(code == Some(1) && text.contains("no [[call_limit]] of the configuration has the name no"), "{text}");
-    // Under a limit that the configuration has no more calls count until they end.
+    // Calls of a limit that is no longer configured count until they end.
     server.rewrite(", \"per-callee\"]", "]");
     server.rewrite("name = \"per-callee\"", "name = \"another\"");
     done(&server, &["reload"]);
@@ -113,7 +113,7 @@ fn what_is_kept_of_a_user_is_shown_without_secrets_and_dropped() {
         all.iter().filter(|row| row["place"] == "memory" && row["question"] == "credential").count()
     };
     assert_eq!(of_memory(&kept), 1, "{kept}");
-    // The answer leaves before the cache has it.
+    // The server answers before the cache has it.
     let is_there =
         |kept: &Value| kept["kept"].as_array().is_some_and(|all| all.iter().any(|row| row["place"] == second));
     assert!(wait::until(SOON, || is_there(&said(&server, &["caches", "user", "alice@example.org"]))));
@@ -128,7 +128,7 @@ fn what_is_kept_of_a_user_is_shown_without_secrets_and_dropped() {
     assert_eq!(said(&server, &["caches", "drop", "alice@example.org"])["dropped"].as_u64().map(|n| n > 0), Some(true));
     assert_eq!(of(&["user", "alice@example.org"]).0, Some(1));
     assert_eq!(of(&["get", second, "--key", key]).0, Some(1));
-    // It is read again, and all of it dropped.
+    // It is read again, and then everything is dropped.
     account::register(&mut wire, "alice", "open sesame");
     assert_eq!(of_memory(&said(&server, &["caches", "user", "alice@example.org"])), 1);
     assert!(wait::until(SOON, || of(&["get", second, "--key", key]).0 == Some(0)));
@@ -142,7 +142,7 @@ fn what_is_kept_of_a_user_is_shown_without_secrets_and_dropped() {
     server.log_with("what caches hold of subscribers dropped by command");
     assert!(!server.log().contains("sesame"));
 
-    // A server that is frozen is asked, and nothing comes.
+    // A frozen server does not answer.
     let Some(mut redis) = redis else { return };
     let state = || said(&server, &["caches", "list"])["caches"][1]["state"].as_str().unwrap_or_default().to_owned();
     assert_eq!(state(), "works");
@@ -161,7 +161,7 @@ fn what_is_kept_of_a_user_is_shown_without_secrets_and_dropped() {
     redis.thaw();
     assert!(wait::until(SOON, || state() == "works"), "{}", done(&server, &["caches", "list"]));
 
-    // One that is gone is said to be.
+    // A server that is gone is reported.
     backend::stop_cache(&mut redis).expect("it ends");
     let is_down =
         || said(&server, &["caches", "list"])["caches"][1]["state"] == "no server is reached: requests fail at once";
@@ -172,13 +172,13 @@ fn what_is_kept_of_a_user_is_shown_without_secrets_and_dropped() {
     assert!(kept["error"].is_string(), "{kept}");
 }
 
-/// What is said of a user of whom nothing is kept, as JSON.
+/// Returns the JSON about a user without any stored data.
 fn said_of_failure(server: &Server) -> Value {
     let output = run(server, &["caches", "user", "zoe@example.org", "--json"]);
     serde_json::from_slice(&output.stdout).expect("it is JSON")
 }
 
-/// A call that its callee declines, so that it has rows.
+/// Makes a call that its callee declines, so that it has rows.
 fn fails(caller: &mut Wire, callee: &mut Wire) {
     let call = invite("sip:bob@example.org", caller);
     caller.send(&call.bytes()).expect("loopback");
@@ -213,7 +213,7 @@ fn the_spool_of_accounting_is_shown_and_written_now() {
     assert!(code == Some(1) && text.contains("3 rows, "), "{text}");
     assert!(text.starts_with("accounting: not written") && text.contains("last error"), "{text}");
     database.execute_batch("ROLLBACK").expect("it was begun");
-    // Not before an hour by itself.
+    // The next regular attempt would be an hour later.
     assert_eq!(state()["spool"]["rows"], 3);
     assert_eq!(order(&server, &["accounting", "flush"]).0, Some(0));
     assert_eq!((&state()["works"], &state()["spool"]["rows"]), (&json!(true), &json!(0)));

@@ -1,5 +1,5 @@
-//! Credentials that stand in a cache alone, as in the study of caches: a REGISTER that was verified stores them, and what else the user
-//! sends is verified from there, by each server that shares the cache.
+//! Credentials in a cache alone, as in the study of caches: a verified REGISTER stores them, and each server that
+//! shares the cache verifies the user's other requests with them.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -18,13 +18,13 @@ use strowger_tests::text::{Request, status};
 use strowger_tests::wait;
 use strowger_tests::wire::Transport::Tcp;
 
-/// Seconds that an entry of a Redis has left; -2: there is none.
+/// Returns the remaining seconds of an entry in Redis; -2: no entry.
 fn left(redis: SocketAddr) -> i64 {
     let said = say(redis, &[&format!("TTL {ALICE}")]).remove(0);
     said.trim_matches([':', '\r', '\n']).parse().expect("a number")
 }
 
-/// Each has a database of its own, and Alice is in that of the first alone.
+/// Each server has a database of its own, and Alice is in the first alone.
 #[test]
 fn a_phone_that_registered_at_one_server_is_verified_at_the_other() {
     if !have(&[REDIS, MEMCACHED]) {
@@ -41,7 +41,7 @@ fn a_phone_that_registered_at_one_server_is_verified_at_the_other() {
         assert_eq!(message(&second, "another password"), CHALLENGED);
         assert_eq!(register(&second, PASSWORD), 401, "by its database she is no user there");
         assert_eq!(message(&second, PASSWORD), VERIFIED, "what fails takes nothing away");
-        // Another device stays when this one goes, and then that goes too.
+        // Another device stays when this one leaves, and then leaves, too.
         let another = |seconds: u32| {
             move |here: SocketAddr| {
                 let contact = "sip:alice@127.0.0.2";
@@ -70,17 +70,17 @@ fn credentials_live_as_long_as_the_registration_and_change_with_it() {
     assert!((590..=600).contains(&left(redis.address())), "{}", left(redis.address()));
     let value = say(redis.address(), &[&format!("GET {ALICE}")]).remove(0);
     assert!(!value.contains(PASSWORD));
-    // A new password: the entry is that of the last registration that was verified.
+    // After a new password the entry is that of the last verified registration.
     server.set_password("alice@example.org", "a new one");
     assert!(wait::until(SOON, || register(&server, "a new one") == 200));
     assert_eq!((message(&server, "a new one"), message(&server, PASSWORD)), (VERIFIED, CHALLENGED));
     assert_eq!(register(&server, PASSWORD), 401);
     assert_eq!(message(&server, "a new one"), VERIFIED);
-    // It ends with the registration, without a word of the phone.
+    // It ends with the registration, without a request of the phone.
     assert_eq!(timed(&server, registers(1), "a new one").0, 200);
     assert!(wait::until(SOON, || message(&server, "a new one") == CHALLENGED));
     assert_eq!(left(redis.address()), -2);
-    // One that is no user any more is none here either.
+    // A removed user loses the entry, too.
     assert_eq!(register(&server, "a new one"), 200);
     let removed = Command::new(strowger())
         .args(["user", "remove", "alice@example.org", "--config"])
@@ -102,7 +102,7 @@ fn credentials_in_a_folder_outlive_a_kill() {
     assert_eq!(message(&server, PASSWORD), VERIFIED, "the 200 to her REGISTER said so");
 }
 
-/// What must count at once: the operator drops what verifies her.
+/// An operator's change takes effect at once: the command drops her credentials.
 #[test]
 fn an_operator_sees_and_drops_the_credentials_of_a_registered_user() {
     let has_redis = have(&[REDIS]);
@@ -135,7 +135,7 @@ fn an_operator_sees_and_drops_the_credentials_of_a_registered_user() {
         assert_eq!(message(&server, PASSWORD), CHALLENGED);
         assert_eq!(register(&server, PASSWORD), 200);
         assert_eq!(message(&server, PASSWORD), VERIFIED, "the database knows her");
-        // All: what nothing else could verify stays.
+        // Credentials that only the cache has stay with `--all`.
         assert_eq!(order(&["drop", "--all"]).0, Some(0));
         assert_eq!(message(&server, PASSWORD), VERIFIED);
         let Some(redis) = redis.as_ref().filter(|_| cache.contains("redis")) else { continue };
@@ -146,7 +146,7 @@ fn an_operator_sees_and_drops_the_credentials_of_a_registered_user() {
     }
 }
 
-/// A stranger asks for this many users who do not exist: three times as many as 1 MiB has room for.
+/// Number of made-up users requested by a stranger: three times as many as fit into 1 MiB.
 const UNKNOWN: usize = 15_000;
 
 fn asks_for_unknown_users(server: &Server) {
@@ -176,7 +176,7 @@ fn write_as(server: &Server, user: &str) -> u16 {
     status(&ask(&authorized(&request, &challenge, user, PASSWORD)).0).expect("a response")
 }
 
-/// One cache for both uses, of which `check` warns.
+/// One cache for both purposes, about which `check` warns.
 #[test]
 fn unknown_users_evict_no_registered_one() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,4 +1,4 @@
-//! A cache of credentials that is frozen, slow or gone: each request has its stated answer in time.
+//! Cache of credentials that is frozen, slow or gone: each request has its specified answer in time.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use strowger_tests::server::Server;
 use strowger_tests::slow_relay::SlowRelay;
 use strowger_tests::{undisturbed, wait};
 
-/// How much later than the time of the cache an answer may come.
+/// Allowed delay of an answer beyond the deadline of the cache.
 const LATE: Duration = Duration::from_millis(100);
-/// Longer than the time of the cache.
+/// Longer than the deadline of the cache.
 const SLOW: Duration = Duration::from_millis(500);
-/// Within it.
+/// Shorter than the deadline.
 const SLOWER: Duration = Duration::from_millis(150);
 
-/// A REGISTER has this answer, and a message 500, no later than the cache had time for its own.
+/// Asserts that a REGISTER gets this answer, and a message 500, within the deadline of the cache.
 fn states_in_time(server: &Server, registered: u16, what: &str) {
     let [(first, after), (second, later)] = [timed(server, registers(600), PASSWORD), timed(server, writes, PASSWORD)];
     assert_eq!((first, second), (registered, 500), "{what}");
@@ -33,7 +33,8 @@ fn is_well(server: &Server) -> bool {
     register(server, PASSWORD) == 200 && message(server, PASSWORD) == VERIFIED
 }
 
-/// What the cache does not say in time has its stated answer, and when it answers again all is well.
+/// Without an answer of the cache in time each request gets its specified answer, and after its recovery service is
+/// normal.
 fn has_its_stated_answers(engine: &str, start: fn(&Path) -> Result<Backend, Error>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut far = start(folder.path()).expect("it starts");
@@ -65,7 +66,7 @@ fn has_its_stated_answers(engine: &str, start: fn(&Path) -> Result<Backend, Erro
         let is_stated = || register(&server, PASSWORD) == registered && message(&server, PASSWORD) == 500;
         assert!(wait::until(SOON, is_stated), "{}", what("gone"));
         far.start_again().expect("it starts");
-        // It has lost what it had.
+        // It has lost its entries.
         assert!(wait::until(SOON, || message(&server, PASSWORD) == CHALLENGED), "{}", what("empty"));
         assert!(wait::until(SOON, || is_well(&server)), "{}", what("there again"));
     }
@@ -85,7 +86,7 @@ fn a_memcached_that_is_frozen_slow_or_gone_has_its_stated_answers() {
     }
 }
 
-/// Its words are in the log once, and no user is challenged as if it were not registered.
+/// Its error is in the log once, and no user is challenged as unregistered.
 #[test]
 fn a_redis_that_refuses_has_its_stated_answers_and_its_words_are_logged() {
     if !have(&[REDIS]) {

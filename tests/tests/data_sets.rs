@@ -1,5 +1,5 @@
-//! Data sets that are read again while the server runs: by command, by themselves, from files and databases; and what becomes of them where
-//! that fails.
+//! Data sets that are reloaded while the server runs: by command, automatically, from files and databases; and the
+//! effects of failures.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use strowger_tests::wire::Wire;
 
 const SOON: Duration = Duration::from_secs(15);
 
-/// A set of prefixes with these lines, and rules that show what is in it.
+/// Returns a setup with a set of prefixes with these lines, and rules that show its entries.
 fn setup(lines: &str) -> Setup {
     let rules = r#"
         [[rule]]
@@ -35,19 +35,19 @@ fn setup(lines: &str) -> Setup {
     Setup::on(&[Udp]).open_registrar().with("server.software = \"first\"").with(&format!("{set}\n{rules}"))
 }
 
-/// What becomes of a request to this number: 503 where its carrier is closed, 604 without one, else 480.
+/// Returns the status of a request to this number: 503 if its carrier is closed, 604 without one, else 480.
 fn ask(wire: &mut Wire, number: &str) -> Option<u16> {
     status(&exchange(wire, &Request::new("OPTIONS", &format!("sip:{number}@example.org"), "udp", wire.local())))
 }
 
-/// Exit code and all that is said.
+/// Returns exit code and all output.
 fn order(server: &Server, words: &[&str]) -> (Option<i32>, String) {
     let output = run(server, words);
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Replaces a file at one moment.
+/// Replaces a file atomically.
 fn replace(file: &Path, text: &str) {
     let draft = file.with_extension("new");
     std::fs::write(&draft, text).expect("the folder can be written");
@@ -65,7 +65,7 @@ fn a_set_is_read_again_without_the_rest_of_the_configuration() {
     let mut wire = server.connect(Udp);
     assert_eq!(["49301", "4940", "33"].map(|number| ask(&mut wire, number)), [Some(503), Some(480), Some(604)]);
 
-    // The rest of the configuration may be wrong: it is not read.
+    // Other parts of the configuration may be wrong: they are not read.
     server.rewrite("\"first\"", "nothing");
     std::fs::write(&file, "prefix,carrier\n33,closed\n").expect("it can be written");
     let text = done(&server, &["sets", "reload", "carriers"]);
@@ -73,7 +73,7 @@ fn a_set_is_read_again_without_the_rest_of_the_configuration() {
     assert_eq!(["49301", "33"].map(|number| ask(&mut wire, number)), [Some(604), Some(503)]);
     assert_eq!(done(&server, &["sets", "reload"]), format!("carriers: as before, from {}\n", file.display()));
 
-    // A wrong one is refused whole, with its place and its cure.
+    // A wrong set is refused as a whole, with place and cure.
     std::fs::write(&file, "prefix,carrier\n44,west\n33,a\n33,b\n").expect("it can be written");
     let (code, text) = order(&server, &["sets", "reload", "carriers"]);
     assert!(code == Some(1) && text.contains("prefixes.csv:4: error: 33 has another value at line 3"), "{text}");
@@ -110,7 +110,7 @@ fn a_set_is_read_again_by_itself() {
     replace(&file, "prefix,carrier\n49,closed\n");
     assert!(comes_to("491", 503), "{}", server.log());
     server.log_with("data set read again set=carriers entries=1 before=1");
-    // A wrong one stays out, and is said once.
+    // A wrong set is ignored, and logged once.
     replace(&file, "prefix,carrier\n49\n");
     server.log_with("data set not read: it stays as it was");
     assert!(comes_to("491", 503));
@@ -130,7 +130,7 @@ fn a_set_may_be_in_a_file_of_sqlite() {
         "database = \"sqlite:{}\"\nquery = \"SELECT prefix, carrier FROM carriers\"\nrefresh = \"1s\"",
         path.display()
     );
-    // What was never read is not nothing.
+    // A set that was never read is not treated as empty.
     let mut server = setup(&lines).prepare();
     assert_eq!(server.try_start().end(SOON).code(), Some(1));
     let log = server.log();
@@ -146,13 +146,13 @@ fn a_set_may_be_in_a_file_of_sqlite() {
     assert_eq!(["491", "331"].map(|number| ask(&mut wire, number)), [Some(503), Some(604)]);
     database.execute_batch("INSERT INTO carriers VALUES (33, NULL)").expect("a row");
     assert!(wait::until(SOON, || ask(&mut wire, "331") == Some(480)), "{}", server.log());
-    // What would be decided is decided by the same data.
+    // A simulated decision uses the same data.
     let words = ["explain", "--from", "a@example.org", "--to", "491@example.org"];
     let text = done(&server, &words);
     assert!(text.contains("carriers[number] is 'closed'"), "{text}");
 }
 
-/// The same of a database server, which is frozen and thawed here.
+/// Tests the same with a database server, which is frozen and thawed here.
 pub(crate) fn of_server(url: &str, certificate: &Certificate, backend: &Backend, execute: &dyn Fn(&str)) {
     let numbers = match url.starts_with("mysql") {
         true => "SELECT seq, NULL FROM seq_100000_to_199999",
@@ -176,7 +176,7 @@ pub(crate) fn of_server(url: &str, certificate: &Certificate, backend: &Backend,
     execute("INSERT INTO carriers VALUES (33, 'closed')");
     done(&server, &["sets", "reload", "carriers"]);
     assert_eq!(answers(["491", "331"]), [Some(503), Some(503)]);
-    // A server that says nothing: the rest of the configuration counts, and the set stays as it was.
+    // With a silent server the rest of the configuration takes effect, and the set stays unchanged.
     execute("DELETE FROM carriers WHERE prefix = 33");
     server.rewrite("\"first\"", "\"second\"");
     backend.freeze();
@@ -191,7 +191,7 @@ pub(crate) fn of_server(url: &str, certificate: &Certificate, backend: &Backend,
     backend.thaw();
     done(&server, &["sets", "reload"]);
     assert_eq!(answers(["491", "331"]), [Some(503), Some(604)]);
-    // One whose certificate is of an authority that is not trusted is as one that is gone.
+    // A server with a certificate of an untrusted authority counts as unreachable.
     let folder = tempfile::tempdir().expect("a folder");
     let foreign = Certificate::in_folder(folder.path(), &["db.example"]);
     let [own, other] = [&certificate.authority, &foreign.authority].map(|file| format!("{file:?}"));
@@ -199,7 +199,7 @@ pub(crate) fn of_server(url: &str, certificate: &Certificate, backend: &Backend,
     let (code, text) = order(&server, &["reload"]);
     assert!(code == Some(0) && text.contains("certificate") && text.contains("was read before"), "{text}");
     server.rewrite(&other, &own);
-    // One that refuses is no outage: what was asked is wrong.
+    // A refusal is no outage: the query is wrong.
     server.rewrite("FROM carriers", "FROM nothing");
     let (code, text) = order(&server, &["reload"]);
     assert!(code == Some(1) && text.contains("set 'carriers'") && text.contains("nothing"), "{text}");

@@ -1,5 +1,5 @@
-//! A database file that another process holds so that nothing can be read from it: the calls of users who are known go on, and others get
-//! their answer in time. Tests begin in the order of their names: these, of a minute each, among the first.
+//! Database file locked by another process so that nothing can be read: calls of known users continue, and others get
+//! their answer in time. Tests start in the order of their names: these, of a minute each, are among the first.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ use strowger_tests::wire::Wire;
 const STEP: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_millis(500);
 const STALE_WAIT: Duration = Duration::from_millis(200);
-/// What a step may take beside that, where other tests have the processor.
+/// Additional time of a step while other tests use the processor.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// A call with credentials, answered by `callee`: what came of it, and how long that took.
+/// Makes a call with credentials, answered by `callee`; returns the status, and the time it took.
 fn call(caller: &mut Wire, callee: &mut Wire, user: &str, to: &str) -> (Option<u16>, Took) {
     let mut invite = Request::new("INVITE", &format!("sip:{to}@example.org"), "tcp", caller.local())
         .with(format!("Contact: <sip:{user}@{};transport=tcp>", caller.local()));
@@ -33,7 +33,7 @@ fn call(caller: &mut Wire, callee: &mut Wire, user: &str, to: &str) -> (Option<u
     let start = Stopwatch::start();
     caller.send(&invite.bytes()).expect("the server takes messages");
     loop {
-        // Its ACKs come to it too.
+        // It gets the ACKs, too.
         if let Some(got) = callee.receive(Duration::from_millis(1))
             && method(&got).as_deref() == Some("INVITE")
         {
@@ -63,7 +63,7 @@ fn a_frozen_database_is_no_outage_for_users_who_are_known() {
     assert_eq!(call(&mut caller, &mut phone, "bob", "alice").0, Some(486));
 
     let frozen = FrozenDatabase::of(&server);
-    // The first waits for the moment that the database has; from then on it is known to be silent.
+    // The first call waits for `stale_wait`; from then on the database counts as silent.
     let (answer, took) = call(&mut caller, &mut phone, "bob", "alice");
     assert_eq!(answer, Some(486));
     assert!(took.is_below(STALE_WAIT + PATIENCE), "the first call waited for {took:?}");
@@ -72,7 +72,7 @@ fn a_frozen_database_is_no_outage_for_users_who_are_known() {
         let (answer, took) = call(&mut caller, &mut phone, "bob", "alice");
         assert_eq!(answer, Some(486), "call {n}");
         late.push(took);
-        // Not asked before the outage.
+        // A user not asked for before the outage.
         let (answer, took) = call(&mut caller, &mut phone, "carol", "alice");
         assert_eq!(answer, Some(500));
         assert!(took.is_below(DEADLINE + PATIENCE), "an unknown user waited for {took:?}");
@@ -88,29 +88,29 @@ fn a_frozen_database_is_no_outage_for_users_who_are_known() {
     let back = Stopwatch::start();
     while call(&mut caller, &mut phone, "dave", "alice").0 != Some(486) {
         assert!(back.took().is_below(STEP), "it never recovers");
-        // No busy loop beside other tests.
+        // Poll interval.
         std::thread::sleep(Duration::from_millis(20));
     }
-    // SQLite looks again after up to a third of a second.
+    // SQLite tries again after up to a third of a second.
     assert!(back.took().is_below(Duration::from_millis(1500)), "back after {:?}", back.took());
     server.process().wait_for("the database answers again", 1, STEP);
     assert_eq!(call(&mut caller, &mut phone, "carol", "alice").0, Some(486));
 }
 
-/// How long an outage lasts.
+/// Length of an outage.
 const OUTAGE: Duration = Duration::from_secs(60);
-/// Within which a slow database has to be waited for.
+/// Delay of a slow database.
 const SLOW: Duration = Duration::from_millis(500);
 /// `store.lookup_timeout`.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
-/// Between two calls of a caller.
+/// Pause between two calls of a caller.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Calls of one kind: what came of each, and how long that took.
+/// Calls of one kind: status and time of each.
 struct Calls(Vec<(Option<u16>, Took)>);
 
 impl Calls {
-    /// Calls this phone by these users in turn, until it is over.
+    /// Calls this phone as these users in turn, until the end.
     fn until(
         over: &AtomicBool,
         [caller, callee]: &mut [Wire; 2],
@@ -120,7 +120,7 @@ impl Calls {
         let mut calls = Vec::new();
         while !over.load(Relaxed) {
             calls.push(call(caller, callee, &next(), phone));
-            // Until the next call.
+            // The pause until the next call.
             std::thread::sleep(PAUSE);
         }
         Self(calls)
@@ -132,7 +132,7 @@ impl Calls {
         assert!(self.0.len() > 10, "{}", self.0.len());
     }
 
-    /// This share of the calls, in per cent, was answered in this time.
+    /// Asserts that this percentage of the calls was answered within the limit.
     #[track_caller]
     fn were_answered_in(&self, limit: Duration, share: usize) {
         let mut took: Vec<Took> = self.0.iter().map(|call| call.1).collect();
@@ -142,8 +142,8 @@ impl Calls {
     }
 }
 
-/// A minute of calls by default settings, in which `disturb` does something to the database: those of users who are known, and those
-/// of users who were never asked for. Then both are known again at once.
+/// Makes calls for a minute with default settings while `disturb` acts on the database: calls of known users, and of
+/// users never asked for. Afterwards both kinds work at once.
 fn outage(disturb: impl FnOnce(&Server) + Send) -> (Calls, Calls) {
     let server = Setup::on(&[Tcp]).with("domains = [\"example.org\"]\nlog.refusals_per_minute = 10000").start();
     // More users than call in a minute.
@@ -173,7 +173,7 @@ fn outage(disturb: impl FnOnce(&Server) + Send) -> (Calls, Calls) {
     let (back, mut users) = (Stopwatch::start(), (700..800).map(|n| format!("u{n}")));
     while call(caller, callee, &users.next().expect("there are enough"), "carol").0 != Some(486) {
         assert!(back.took().is_below(Duration::from_millis(1500)), "it does not recover");
-        // No busy loop beside other tests.
+        // Poll interval.
         std::thread::sleep(Duration::from_millis(20));
     }
     (known, unknown)
@@ -184,7 +184,7 @@ fn a_minute_without_a_database_is_none_for_users_who_are_known() {
     let (known, unknown) = in_background(|| {
         outage(|server| {
             let frozen = FrozenDatabase::of(server);
-            // The outage.
+            // The length of the outage.
             std::thread::sleep(OUTAGE);
             drop(frozen);
         })
@@ -192,7 +192,7 @@ fn a_minute_without_a_database_is_none_for_users_who_are_known() {
     known.all_are(486);
     known.were_answered_in(Duration::from_millis(50), 50);
     known.were_answered_in(STALE_WAIT + PATIENCE, 99);
-    // The first calls met a database that still answered.
+    // The first calls came while the database still answered.
     let unknown = Calls(unknown.0.into_iter().skip_while(|call| call.0 == Some(486)).collect());
     unknown.all_are(500);
     unknown.were_answered_in(LOOKUP_TIMEOUT + Duration::from_millis(100), 95);
@@ -206,10 +206,10 @@ fn a_minute_with_a_slow_database_holds_up_users_who_are_not_known_alone() {
             let end = Instant::now() + OUTAGE;
             while Instant::now() < end {
                 let frozen = FrozenDatabase::of(server);
-                // So long it cannot be read.
+                // The time without reads.
                 std::thread::sleep(SLOW);
                 drop(frozen);
-                // SQLite looks again a few times a second.
+                // SQLite tries again a few times a second.
                 std::thread::sleep(SLOW);
             }
         })
@@ -221,7 +221,7 @@ fn a_minute_with_a_slow_database_holds_up_users_who_are_not_known_alone() {
     unknown.were_answered_in(LOOKUP_TIMEOUT + Duration::from_millis(100), 100);
 }
 
-/// The server goes on with the file that it has open, and says that the one of its name is another.
+/// The server continues with its open file, and reports that the name belongs to another file.
 #[test]
 fn a_database_that_is_replaced_is_read_on() {
     let server = Setup::on(&[Tcp])

@@ -1,4 +1,4 @@
-//! `strowger demo` as a newcomer runs it: the first impression must be a good one.
+//! `strowger demo` as a newcomer runs it: the first impression must be good.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use strowger_tests::binary;
 use strowger_tests::program::{self, CHROMIUM};
 
 fn demo(arguments: &[&str]) -> Output {
-    // Its page goes with the test.
+    // The test removes its page.
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let mut command = Command::new(binary::strowger());
     let output = command.arg("demo").args(arguments).env("TMPDIR", folder.path()).output().expect("the program starts");
@@ -33,7 +33,8 @@ fn a_call_is_drawn_and_measured() {
         assert!(line.contains("REGISTER → 401 → REGISTER with credentials → 200"), "{line}");
     }
 
-    // Every message of the call, in an order that any network keeps; a slow machine may add retransmissions between them.
+    // Every message of the call, in an order that any network preserves; a slow machine may add retransmissions between
+    // them.
     let ladder = [
         "│── INVITE 1 ",
         "│◀─ 407 INVITE 1 ",
@@ -101,14 +102,14 @@ fn one_json_object_says_the_same() {
     assert_eq!(document["load"]["calls"], 20);
     assert_eq!(document["load"]["failures"], 0);
 
-    // What a proxy changes on the way (RFC 3261 section 16.6), seen at the callee.
+    // Changes of a proxy (RFC 3261 section 16.6), seen at the callee.
     let call = document["call"].as_array().expect("messages");
     let invites: Vec<&Value> = call.iter().filter(|message| message["method"] == "INVITE").collect();
     let first = invites.iter().find(|message| message["from"] == "alice").expect("an INVITE of the caller");
     let last = invites.iter().find(|message| message["to"] == "bob").expect("an INVITE to the callee");
     assert_eq!((&first["via"], &first["record_route"], &first["max_forwards"]), (&1.into(), &0.into(), &70.into()));
     assert_eq!((&last["via"], &last["record_route"], &last["max_forwards"]), (&2.into(), &1.into(), &69.into()));
-    // The password, in whatever form, is for the server alone (section 22.3).
+    // The password, in any form, is for the server alone (section 22.3).
     assert_eq!(last["credentials"], false);
 }
 
@@ -119,7 +120,7 @@ fn without_load_there_is_no_table() {
     assert!(!text.contains("call setup"), "{text}");
 }
 
-/// As a server does by default: what the demo says of memory is what is used.
+/// As in a server by default: the reported memory is the memory in use.
 #[test]
 fn no_huge_pages_are_taken() {
     let mut child = Command::new(binary::strowger())

@@ -1,4 +1,5 @@
-//! Devices of one user: which binding is whose, and which of them a call reaches. In the default configuration.
+//! Devices of one user: assignment of bindings to devices, and the devices that a call reaches. With the default
+//! configuration.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use strowger_tests::wire::Transport::{self, Tcp, Udp};
 use strowger_tests::wire::Wire;
 
 const SOON: Duration = Duration::from_secs(5);
-/// Long enough for a message that was sent before another that has come.
+/// Longer than the delay of a message sent before another one that has arrived.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 fn start(transports: &[Transport]) -> Server {
@@ -21,7 +22,7 @@ fn start(transports: &[Transport]) -> Server {
     server
 }
 
-/// Bob's device registers with this Contact; the answer.
+/// Registers bob's device with this Contact; returns the answer.
 fn register(wire: &mut Wire, contact: &str, lines: &[&str]) -> Vec<u8> {
     let mut request = Request::register("bob", "example.org", "", wire.transport().name(), wire.local());
     request.headers[0] = format!("Contact: {contact}");
@@ -30,7 +31,7 @@ fn register(wire: &mut Wire, contact: &str, lines: &[&str]) -> Vec<u8> {
     exchange(wire, &request)
 }
 
-/// What a device at `local` with this instance puts into its Contact.
+/// Returns the Contact of a device at `local` with these parameters.
 fn contact(local: SocketAddr, transport: Transport, parameters: &str) -> String {
     format!("<sip:bob@{local};transport={}>;expires=600{parameters}", transport.name())
 }
@@ -42,14 +43,14 @@ fn a_phone_that_starts_again_and_again_registers_each_time() {
     let mut last = Vec::new();
     for _ in 0..14 {
         let mut wire = server.connect(Udp);
-        // Nothing says that the ports before are gone.
+        // Nothing shows that the earlier ports are gone.
         let local = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), wire.local().port());
         last = register(&mut wire, &contact(local, Udp, instance), &[]);
         assert_eq!(status(&last), Some(200), "{}", String::from_utf8_lossy(&last));
         assert!(fields(&last, "Contact").iter().any(|bound| bound.contains(&local.to_string())));
     }
     assert_eq!(fields(&last, "Contact").len(), 10, "as many as registrar.max_contacts");
-    // Another device of the same user takes the place of none.
+    // Another device of the same user replaces none.
     let mut wire = server.connect(Udp);
     let other = ";+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-000000000002>\"";
     let contact = contact(wire.local(), Udp, other);
@@ -79,7 +80,7 @@ fn phones_with_one_private_address_behind_two_routers_ring_both() {
         phone.send(&respond(&got, 486, "bob", &[])).expect("the server takes messages");
     }
     assert_eq!(caller.final_response(SOON).map(|answer| status(&answer)), Some(Some(486)));
-    // One of them says goodbye.
+    // One of them unregisters.
     let instance = ";+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-000000000001>\"";
     let gone = contact(private, Udp, instance).replace("expires=600", "expires=0");
     let answer = register(&mut phones[1], &gone, &[]);

@@ -1,4 +1,4 @@
-//! Tracked calls: a server that ends those that last too long, and takes no more than it may.
+//! Tracked calls: the server ends calls that last too long, and bounds their number.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn start(lines: &str) -> Server {
     Setup::on(&ALL).with(open).with(lines).start()
 }
 
-/// The BYE that this server sends by itself, answered.
+/// Receives and answers the BYE that this server sends by itself.
 fn bye(wire: &mut Wire) -> Vec<u8> {
     let bye = wire.request("BYE", LIMIT).expect("the server ends the call");
     wire.send(&respond(&bye, 200, "", &[])).expect("the server takes messages");
@@ -31,7 +31,7 @@ fn tag(message: &[u8], name: &str) -> Option<String> {
     parameter(&field(message, name)?, "tag")
 }
 
-/// Phones of every transport, each reached over the connection that it has made.
+/// Phones of every transport, each reached over its own connection.
 #[test]
 fn a_call_that_lasts_too_long_is_ended_on_both_sides() {
     let server = start("dialogs.lifetime = \"2s\"");
@@ -42,7 +42,7 @@ fn a_call_that_lasts_too_long_is_ended_on_both_sides() {
         register(&mut callee, &user);
         let invite = invite(&format!("sip:{user}@example.org"), &caller);
         let (mut end, other) = set_up(&mut caller, &mut callee, &invite, true);
-        // The caller has said more than its INVITE: the next CSeq is higher.
+        // The caller has sent more than its INVITE: the next CSeq is higher.
         arrives(&mut caller, &mut callee, &end.request("INFO"), &[]);
         (caller, callee, end, other)
     });
@@ -88,10 +88,10 @@ fn calls_are_listed_shown_and_ended() {
     let text = done(&server, &["calls", "show", id]);
     assert!(text.contains("sip:bob@example.org") && text.contains("answered 0 s ago"), "{text}");
 
-    // Both parties of what was answered get a BYE.
+    // Both parties of an answered call get a BYE.
     assert_eq!(json(&server, &["calls", "end", id]), json!({"ended": id}));
     bye(&mut caller);
-    // One that is refused comes again.
+    // A refused BYE is sent again.
     let first = callee.request("BYE", LIMIT).expect("the server ends the call");
     callee.send(&respond(&first, 500, "", &[])).expect("the server takes messages");
     assert_eq!(json(&server, &["calls", "show", id])["state"], json!("ending"));
@@ -103,7 +103,7 @@ fn calls_are_listed_shown_and_ended() {
         let text = String::from_utf8_lossy(&gone.stderr).into_owned();
         assert!(gone.status.code() == Some(1) && text.contains("no tracked call has the id"), "{text}");
     }
-    // What rings is cancelled, and its caller hears so.
+    // A ringing call is cancelled, and its caller gets an answer.
     let left = list(&[]);
     assert!(run(&server, &["calls", "end", left[0]["id"].as_str().expect("a text")]).status.success());
     let cancel = ringing.request("CANCEL", LIMIT).expect("it is cancelled");
@@ -113,7 +113,7 @@ fn calls_are_listed_shown_and_ended() {
     assert_eq!(done(&server, &["calls", "list"]), "no tracked calls\n");
 }
 
-/// RFC 4028 section 8: asked for, written into the answer of a phone that knows no timers, refused where it is too short.
+/// RFC 4028 section 8: requested, added to the answer of a phone without timers, refused if too short.
 #[test]
 fn sessions_have_the_timer_that_the_settings_say() {
     let server = start("dialogs.session_expires = \"10m\"\ndialogs.min_session_expires = \"2m\"");
@@ -139,7 +139,7 @@ fn sessions_have_the_timer_that_the_settings_say() {
     }
 }
 
-/// By default nothing is kept of a call once its transactions have ended.
+/// By default no state of a call remains after its transactions.
 #[test]
 fn calls_are_tracked_where_the_configuration_says_so() {
     let server = Setup::on(&[Udp]).open_registrar().start();
@@ -163,7 +163,8 @@ fn calls_beyond_the_bound_are_refused_until_others_end() {
     set_up(&mut caller, &mut callee, &third, true);
 }
 
-/// Both phones ring, and the first takes the call: the caller's end. The other one gets its CANCEL, and says nothing else unless `says_so`.
+/// Both phones ring, and the first takes the call. Returns the caller's end. The other phone gets its CANCEL, and
+/// answers only if `says_so`.
 pub(crate) fn taken(caller: &mut Wire, phones: &mut [Wire; 2], call: &Request, says_so: bool) -> End {
     caller.send(&call.bytes()).expect("the server takes messages");
     let [first, other] = phones;
@@ -189,7 +190,7 @@ pub(crate) fn taken(caller: &mut Wire, phones: &mut [Wire; 2], call: &Request, s
     end
 }
 
-/// What rang beside the phone that answered ends with its CANCEL, and with the call at the latest.
+/// Dialogs of a phone that rang in parallel end with its CANCEL, and with the call at the latest.
 #[test]
 fn a_phone_that_rang_and_lost_holds_no_call() {
     let server = start(

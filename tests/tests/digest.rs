@@ -1,7 +1,7 @@
 //! Digest authentication from both ends: known answers, then a user agent and servers that judge it.
 //!
-//! `STROWGER_CORPORA` (default `../shared/corpora` beside the workspace) holds more known answers than this file; where
-//! it is missing the test says so and passes on its own.
+//! `STROWGER_CORPORA` (default `../shared/corpora` beside the workspace) has more known answers than this file; without
+//! it the test prints a message and passes on its own.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use strowger_core::digest::{
 const REALM: &[u8] = b"example.org";
 const SOURCE: &[u8] = &[127, 0, 0, 2];
 
-/// The clock that nobody sets reads as much as the other one.
+/// Returns equal values for both clocks.
 fn at(seconds: u64) -> Now {
     Now { mono: seconds * 1_000, wall: seconds * 1_000 }
 }
 
-/// Long before anything else happens.
+/// Long before all other events.
 const STARTED: Now = Now { mono: 100_000, wall: 100_000 };
 
-/// user, realm, password, method, uri, nonce, nc, cnonce, body.
+/// User, realm, password, method, uri, nonce, nc, cnonce, body.
 type Inputs<'a> = [&'a str; 9];
 
 fn compute(algorithm: Algorithm, qop: Option<Qop>, inputs: Inputs<'_>) -> String {
@@ -71,7 +71,8 @@ fn known_answers_of_the_rfcs() {
 
 #[test]
 fn known_answers_computed_by_other_tools() {
-    // Each by chains of `md5sum`, `sha256sum` and `openssl dgst -sha512-256` over the strings of RFC 7616 section 3.4.
+    // Computed by chains of `md5sum`, `sha256sum` and `openssl dgst -sha512-256` over the strings of RFC 7616 section
+    // 3.4.
     let bob = [
         "bob",
         "biloxi.com",
@@ -131,7 +132,7 @@ fn known_answers_of_the_corpus() {
     let mut tried = 0;
     for case in &cases {
         let name = case["name"].as_str().expect("every case has a name");
-        // Where the RFC's own example is known not to match a recomputation, there is nothing to be gated.
+        // An example whose recomputation is known to differ is skipped.
         if case["match"] == Value::Bool(false) {
             continue;
         }
@@ -167,7 +168,7 @@ fn known_answers_of_the_corpus() {
     assert_eq!(tried, 25, "known answers that match");
 }
 
-/// A user agent that knows one password and counts its uses of a nonce.
+/// User agent that knows one password and counts its uses of a nonce.
 struct Phone {
     user: &'static str,
     password: &'static str,
@@ -180,7 +181,7 @@ impl Phone {
         Self { user, password, challenge: String::new(), nc: 0 }
     }
 
-    /// Takes the strongest of the challenges written by a server.
+    /// Takes the strongest challenge of a server.
     fn take(&mut self, lines: &[u8]) {
         let lines = std::str::from_utf8(lines).expect("ASCII");
         let values: Vec<&str> =
@@ -215,7 +216,7 @@ impl Phone {
     }
 }
 
-/// Offered where a test says nothing else.
+/// Offered algorithms unless a test sets others.
 const OFFERED: &[Algorithm] = &[Algorithm::MD5, Algorithm::SHA_256];
 
 const ATTEMPT: SignedRequest<'_> = SignedRequest {
@@ -297,7 +298,7 @@ fn the_strongest_algorithm_offered_is_answered() {
     let read = Credentials::parse(&header).expect("valid");
     assert_eq!(read.algorithm(), Some(Algorithm::SHA_256));
     assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::Ok);
-    // A subscriber of whom only the MD5 value is stored fails with SHA-256 like a wrong password.
+    // A subscriber with an MD5 value only fails with SHA-256, as with a wrong password.
     let old: Ha1Set = [Ha1::new(Hash::Md5, b"bob", REALM, b"zanzibar")].into_iter().collect();
     let header = phone.answer();
     assert_eq!(judge(&server, 1_000, &header, Some(&old)), Verdict::WrongPassword);
@@ -334,7 +335,7 @@ fn a_nonce_that_went_to_another_address_is_not_judged_by_udp() {
         let by_udp = server.verify(at(1_000), REALM, &elsewhere, &read, Some(&ha1));
         assert_eq!(by_udp, Verdict::Stale(Staleness::OtherSource));
         assert!(by_udp.stale());
-        // A handshake proves where the source is: a phone may have moved from one network to another.
+        // A handshake proves the source: a phone may have moved from one network to another.
         let proven = SignedRequest { source_is_proven: true, ..elsewhere };
         assert_eq!(server.verify(at(1_000), REALM, &proven, &read, Some(&ha1)), by_tcp);
     }
@@ -435,7 +436,7 @@ fn shards_share_one_table() {
             .collect();
         shards.into_iter().map(|shard| shard.join().expect("no shard panics")).sum()
     });
-    // A thread far behind the others finds its counts out of the window, so some may pass nowhere, but none twice.
+    // A thread far behind the others finds its counts outside of the window, so some may pass nowhere, but none twice.
     assert!((1..=500).contains(&settled), "{settled}");
     assert_eq!(judge(&server, 1_000, &phone.answer_with(500), Some(&ha1)), Verdict::Replay);
     assert_eq!(judge(&server, 1_000, &phone.answer_with(501), Some(&ha1)), Verdict::Ok);
@@ -450,11 +451,11 @@ fn servers_with_one_secret_accept_each_others_nonces() {
     let (mut phone, ha1) = bob();
     phone.take(&challenge(&first, 1_000, 1));
     let header = phone.answer();
-    // The clock of the second is behind by no more than the skew allowed.
+    // The clock of the second server is behind by no more than the allowed skew.
     assert_eq!(judge(&second, 990, &header, Some(&ha1)), Verdict::Ok);
     assert_eq!(judge(&second, 1_000, &header, Some(&ha1)), Verdict::Replay);
     assert_eq!(judge(&stranger, 1_000, &header, Some(&ha1)), Verdict::ForgedNonce);
-    // Tables are not shared between servers: documented, and over with the nonce's life.
+    // Tables are not shared between servers: this is documented, and ends with the nonce's lifetime.
     assert_eq!(judge(&first, 1_000, &header, Some(&ha1)), Verdict::Ok);
 }
 
@@ -465,17 +466,17 @@ fn nonces_from_before_the_start_are_stale() {
     phone.take(&challenge(&first, 1_000, 1));
     let header = phone.answer();
     assert_eq!(judge(&first, 1_000, &header, Some(&ha1)), Verdict::Ok);
-    // The process ends and begins again within the second. It does not know that the count was used.
+    // The process restarts within the second. It does not know that the count was used.
     let settings = DigestSettings { clock_skew: 2, ..DigestSettings::default() };
     let again = Authenticator::new(settings.clone(), b"one secret", 2, at(1_000));
     let stale = Verdict::Stale(Staleness::BeforeStart);
     assert_eq!(judge(&again, 1_001, &header, Some(&ha1)), stale);
     assert_eq!(judge(&again, 1_001, &header, None), stale, "and says nothing of the password");
-    // Its own are good from the first moment.
+    // Its own nonces are valid from the start.
     phone.take(&challenge(&again, 1_000, 1));
     let header = phone.answer();
     assert_eq!(judge(&again, 1_000, &header, Some(&ha1)), Verdict::Ok);
-    // So are those of another server with the secret, once its clock may not be behind the start any more.
+    // So are nonces of another server with the secret, once its clock cannot be behind the start any more.
     for (issued, verdict) in [(1_002, stale), (1_003, Verdict::Ok)] {
         phone.take(&challenge(&first, issued, 2));
         let header = phone.answer();
@@ -548,13 +549,13 @@ fn a_full_table_makes_new_nonces_stale() {
         verdicts.push(judge(&server, 1_000, &phone.answer(), Some(&ha1)));
     }
     assert_eq!(verdicts, [Verdict::Ok, Verdict::Ok, Verdict::Stale(Staleness::TableFull)]);
-    // One user holds no more than are left free; others find room.
+    // One user may use only a part of the table; others find space.
     let ann = Ha1Set::of_password(b"ann", REALM, b"her own");
     let mut other = Phone::new("ann", "her own");
     other.take(&challenge(&server, 1_000, 4));
     assert_eq!(judge(&server, 1_000, &other.answer(), Some(&ann)), Verdict::Ok);
     assert_eq!(server.used().entries(), server.used().capacity());
-    // Room comes back with time.
+    // Space is freed with time.
     phone.take(&challenge(&server, 2_000, 4));
     assert_eq!(judge(&server, 2_000, &phone.answer(), Some(&ha1)), Verdict::Ok);
 }
@@ -621,7 +622,7 @@ fn no_changed_header_passes_a_second_time_or_panics() {
     phone.take(&challenge(&server, 1_000, 1));
     let good = phone.answer();
     assert_eq!(judge(&server, 1_000, &good, Some(&ha1)), Verdict::Ok);
-    // xorshift64: a failure is found again.
+    // xorshift64: a failure can be reproduced.
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut below = |bound: usize| {
         state ^= state << 13;
@@ -650,7 +651,7 @@ fn no_changed_header_passes_a_second_time_or_panics() {
     }
 }
 
-/// What a judgement costs: `cargo test --release -p strowger-tests --test digest -- --ignored --nocapture cost`.
+/// Measures a judgement: `cargo test --release -p strowger-tests --test digest -- --ignored --nocapture cost`.
 #[test]
 #[ignore = "a measurement, for release builds"]
 fn cost_of_a_judgement() {

@@ -1,4 +1,4 @@
-//! Checks of the documents: words, log events, keys, rows and places that they name.
+//! Checks of the documents: words, log events, keys, rows and places in them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The Rust files below these folders, with their text.
+/// Returns the Rust files below these folders, with their text.
 fn sources(folders: &[&str]) -> Vec<(PathBuf, String)> {
     let mut left: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
     let mut files = Vec::new();
@@ -30,7 +30,7 @@ fn sources(folders: &[&str]) -> Vec<(PathBuf, String)> {
     files
 }
 
-/// Every test of the project as `file::name`.
+/// Returns every test of the project as `file::name`.
 fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (path, text) in sources(&["crates", "tests"]) {
@@ -44,7 +44,7 @@ fn tests() -> BTreeSet<String> {
                 names.insert(format!("{file}::{name}"));
                 is_test = false;
             }
-            // A case that a test runs beside others of its kind (`strowger_tests::together`).
+            // A case that a test runs with others of its kind (`strowger_tests::together`).
             if let Some((name, function)) = line.strip_prefix("(\"").and_then(|rest| rest.split_once("\", "))
                 && function.strip_suffix("),") == Some(name)
             {
@@ -55,7 +55,7 @@ fn tests() -> BTreeSet<String> {
     names
 }
 
-/// Words that name no actor, where a sentence should: the peer, the caller, the server.
+/// Words that hide the actor of a sentence: the peer, the caller, the server.
 const WITHOUT_ACTOR: [&str; 11] = [
     "whoever",
     "whomever",
@@ -70,17 +70,17 @@ const WITHOUT_ACTOR: [&str; 11] = [
     "is told",
 ];
 
-/// The crates whose comments and tests are plain in these too.
+/// Crates whose comments and tests must avoid further words.
 const PLAIN: [&str; 11] =
     ["message", "core", "store", "records", "metrics", "server", "rules", "cache", "backend", "files", "report"];
 const NOT_PLAIN: [&str; 4] = ["whatever", "anyone", "no one", "was told"];
 
-/// Those of [`WITHOUT_ACTOR`] in this line. Names of tests and values of settings stand between backticks.
+/// Returns the words of [`WITHOUT_ACTOR`] in this line. Names of tests and values of settings are between backticks.
 fn without_actor(line: &str) -> impl Iterator<Item = &'static str> + use<> {
     of(&WITHOUT_ACTOR, line)
 }
 
-/// Which of these words stand in a line of prose.
+/// Returns the words of a list in a line of prose.
 fn of(list: &'static [&'static str], line: &str) -> impl Iterator<Item = &'static str> + use<> {
     let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
     let words: Vec<&str> = prose.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
@@ -139,7 +139,7 @@ fn libraries_are_written_plainly() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Tests wait for things, not for time: one that sleeps says why, on the line or on one of the three before.
+/// Tests wait for events, not for time: a sleep has its reason on its line or on one of the three before.
 #[test]
 fn each_sleep_of_a_test_has_its_reason() {
     let mut found = Vec::new();
@@ -159,7 +159,7 @@ fn each_sleep_of_a_test_has_its_reason() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// The last text among the arguments of a call.
+/// Returns the last text among the arguments of a call.
 fn last_text(call: &str) -> &str {
     let (mut depth, mut text) = (0, "");
     for (n, part) in call.split('"').enumerate() {
@@ -177,7 +177,7 @@ fn last_text(call: &str) -> &str {
     text
 }
 
-/// What a server logs of this level, each up to its first value.
+/// Returns the log messages of these levels, each up to its first value.
 fn events(levels: &[&str]) -> BTreeSet<String> {
     let mut events = BTreeSet::new();
     for (path, text) in sources(&["crates"]) {
@@ -197,7 +197,7 @@ fn events(levels: &[&str]) -> BTreeSet<String> {
     events
 }
 
-/// Each warning and error is explained, each event that is explained there is, and so is each key.
+/// Each warning and error is explained, each explained event exists, and so does each key.
 #[test]
 fn the_log_is_explained() {
     let text = fs::read_to_string(root().join("docs/troubleshooting.md")).expect("it is there");
@@ -219,7 +219,7 @@ fn the_log_is_explained() {
     keys_exist(&text);
 }
 
-/// Each key of the configuration that this text names exists.
+/// Asserts that each key of the configuration in this text exists.
 fn keys_exist(text: &str) {
     let keys = fs::read_to_string(root().join("docs/configuration.md")).expect("it is there");
     let tables: Vec<&str> = keys.lines().filter_map(|line| line.strip_prefix("## `[")?.strip_suffix("]`")).collect();
@@ -238,7 +238,7 @@ fn keys_exist(text: &str) {
     assert!(named > 5, "{named}");
 }
 
-/// What is to be watched is logged, and what has to be set for that exists.
+/// Each event to watch is logged, and the settings for it exist.
 #[test]
 fn what_is_watched_in_production_is_counted() {
     let text = fs::read_to_string(root().join("docs/running.md")).expect("it is there");
@@ -259,7 +259,7 @@ fn what_is_watched_in_production_is_counted() {
     keys_exist(&text);
 }
 
-/// Every other way to make a file leaves its mode to the umask.
+/// Every other way to create a file leaves its mode to the umask.
 #[test]
 fn files_of_the_server_are_made_in_one_place() {
     let crates = ["node", "server", "store", "cache", "backend", "files", "records", "net", "dns", "config", "rules"]
@@ -309,7 +309,7 @@ fn unsafe_code_stands_where_the_security_policy_says() {
     assert_eq!(elsewhere, ["crates/message/src/scan.rs", "crates/strowger/src/allocator.rs"]);
 }
 
-/// The page of rules has each field of the table that conditions are compiled by.
+/// The page of rules has each field of the table for conditions.
 #[test]
 fn every_field_of_a_condition_is_in_the_page_of_rules() {
     let text = fs::read_to_string(root().join("docs/rules.md")).expect("it is there");
@@ -324,8 +324,8 @@ fn every_field_of_a_condition_is_in_the_page_of_rules() {
     }
 }
 
-/// Each line of the tables of the scripts has a test by its number, each other line the test that it names, and each part of the files a
-/// test that takes it out.
+/// Each line of the tables of the scripts has a test by its number, each other line the test that it names, and each
+/// part of the files a test that removes it.
 #[test]
 fn each_line_of_the_scripts_has_its_test() {
     let tests = tests();

@@ -1,4 +1,4 @@
-//! Several domains on one server, each with a realm: users of one name are as many users as there are domains.
+//! Several domains on one server, each with a realm: equal names in different domains are different users.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,13 +17,13 @@ use strowger_tests::wire::Wire;
 use crate::config::{check, error_of, folder, run, text_of, user};
 
 const SOON: Duration = Duration::from_secs(5);
-/// In which something would have come.
+/// Time in which a message would have come.
 const NEVER: Duration = Duration::from_millis(300);
 
-/// The realm of one is its name, that of the other is not.
+/// The realm of one domain is its name, that of the other is not.
 const TABLES: &str = "[[domain]]\nname = \"a.example\"\n[[domain]]\nname = \"b.example\"\nrealm = \"office\"\n";
 
-/// Both domains, with an `alice` in each.
+/// Starts both domains, with an `alice` in each.
 fn start(lines: &str) -> Server {
     let server = Setup::on(&[Udp]).with(lines).with(TABLES).start();
     for (domain, realm) in [("a.example", "a.example"), ("b.example", "office")] {
@@ -43,7 +43,7 @@ fn invite(wire: &Wire, from: &str, to: &str) -> Request {
     request.with(format!("Contact: <sip:alice@{}>", wire.local()))
 }
 
-/// The answer to a request that gets this domain's password when it is challenged.
+/// Returns the answer to a request that uses this domain's password when challenged.
 fn with_password_of(domain: &str, wire: &mut Wire, request: &Request) -> Vec<u8> {
     let refusal = exchange(wire, request);
     acknowledge(wire, request, &refusal);
@@ -53,7 +53,7 @@ fn with_password_of(domain: &str, wire: &mut Wire, request: &Request) -> Vec<u8>
     answer
 }
 
-/// That of an answer which is no 2xx to an INVITE.
+/// Sends the ACK of a negative answer to an INVITE.
 fn acknowledge(wire: &mut Wire, request: &Request, answer: &[u8]) {
     if request.method == "INVITE" && code(answer) >= 300 {
         wire.send(&request.ack(answer).bytes()).expect("loopback takes it");
@@ -64,7 +64,7 @@ fn code(answer: &[u8]) -> u16 {
     status(answer).expect("a response")
 }
 
-/// The one realm of a challenge.
+/// Returns the only realm of a challenge.
 fn realm(refusal: &[u8]) -> String {
     let challenges = challenges(refusal);
     let [challenge] = &challenges[..] else { panic!("not one challenge: {challenges:?}") };
@@ -91,7 +91,7 @@ fn alice_of_each_domain_registers_and_calls_the_other() {
         let refusal = exchange(caller, &request);
         assert_eq!(realm(&refusal), if *from == "a.example" { "a.example" } else { "office" });
         acknowledge(caller, &request, &refusal);
-        // What it keeps of the other domain is of no use to it, and no one else's either.
+        // Credentials of the other domain are useless to it, and so are those of other users.
         let other = format!(
             "Proxy-Authorization: Digest username=\"alice\", realm=\"{}\", nonce=\"n\", uri=\"sip:x\", response=\"0123456789abcdef0123456789abcdef\"",
             if *from == "a.example" { "office" } else { "a.example" }
@@ -119,7 +119,7 @@ fn alice_of_each_domain_registers_and_calls_the_other() {
     }
 }
 
-/// Calls count under a limit, and have a row of accounting, for the user who has shown its password: by name and domain.
+/// Limits and accounting rows identify the authenticated user: by name and domain.
 #[test]
 fn calls_count_for_the_user_of_one_domain() {
     let rules = "accounting.cdr = true\naccounting.to = \"json\"\naccounting.path = \"rows\"\n\
@@ -133,7 +133,8 @@ fn calls_count_for_the_user_of_one_domain() {
         let request = invite(&caller, domain, "a.example");
         let refusal = exchange(&mut caller, &request);
         acknowledge(&mut caller, &request, &refusal);
-        // Credentials for a realm in which the call is not judged say nothing of the caller, not even where they stand first.
+        // Credentials for a realm that does not apply to the call do not identify the caller, not even as the first
+        // ones.
         let other = if domain == "a.example" { "office" } else { "a.example" };
         let claim = format!(
             "Proxy-Authorization: Digest username=\"carol\", realm=\"{other}\", nonce=\"n\", uri=\"sip:x\", response=\"0123456789abcdef0123456789abcdef\""
@@ -167,7 +168,7 @@ fn calls_count_for_the_user_of_one_domain() {
     }
 }
 
-/// Neither where the user in From and To must be the one who has shown its password, nor where it need not.
+/// Whether or not the user in From and To must be the authenticated one.
 #[test]
 fn a_password_of_one_domain_proves_nothing_in_the_other() {
     for must_match in [true, false] {
@@ -179,10 +180,10 @@ fn a_password_of_one_domain_proves_nothing_in_the_other() {
         for (own, claimed) in [("a.example", "b.example"), ("b.example", "a.example")] {
             for request in [register(&other, claimed), invite(&other, claimed, "b.example")] {
                 let refused = if request.method == "REGISTER" { 401 } else { 407 };
-                // Her password, in the realm that she is asked for.
+                // Her password, in the requested realm.
                 let answer = with_password_of(own, &mut other, &request);
                 assert_eq!(code(&answer), refused, "{must_match} {own} {}", String::from_utf8_lossy(&answer));
-                // Her realm, with a nonce that was made for it.
+                // Her realm, with a nonce made for it.
                 let mine = Request { call_id: unique("mine"), ..register(&other, own) };
                 let challenge = exchange(&mut other, &mine);
                 let mut answer = Answer::to(&challenge, &request, "alice", &format!("password of {own}"));
@@ -200,7 +201,7 @@ fn a_password_of_one_domain_proves_nothing_in_the_other() {
     }
 }
 
-/// From does not say whose user a caller is that withholds its identity: P-Preferred-Identity does.
+/// For a caller that withholds its identity P-Preferred-Identity names the domain of the user, not From.
 #[test]
 fn a_caller_that_withholds_its_identity_shows_the_password_of_its_domain() {
     let server = start("proxy.relay_for = \"authenticated\"");
@@ -218,7 +219,7 @@ fn a_caller_that_withholds_its_identity_shows_the_password_of_its_domain() {
     assert!(!String::from_utf8_lossy(&got).contains("alice@b.example"), "{}", String::from_utf8_lossy(&got));
 }
 
-/// Many sources guess at the password of one alice; a source that failed there is heard as the other.
+/// Many sources guess at the password of one alice; a source that failed there is served as the other.
 #[test]
 fn guesses_at_one_alice_keep_the_other_from_nothing() {
     let server = start("ban.exempt = []\nban.account_failures = 3");
@@ -236,7 +237,7 @@ fn guesses_at_one_alice_keep_the_other_from_nothing() {
     }
     let said = server.log_with("is being guessed");
     assert!(said.contains("is being guessed user=alice realm=a.example"), "{said}");
-    // This source failed after that was noticed.
+    // This source failed after the attack was noticed.
     let mut last = at(5);
     assert_eq!(registers(&mut last, "a.example", "password of a.example"), 401);
     assert_eq!(registers(&mut last, "b.example", "password of b.example"), 200);
@@ -244,7 +245,7 @@ fn guesses_at_one_alice_keep_the_other_from_nothing() {
     assert!(said.contains("user=alice realm=a.example"), "{said}");
 }
 
-/// What an order of `strowger user` says under this configuration, and its errors.
+/// Runs a command of `strowger user` with this configuration; returns its output or its error.
 fn set(order: &str, address: &str, text: &str, folder: &Path) -> Result<(String, String), String> {
     fs::write(folder.join("strowger.toml"), text).expect("it is ours");
     let output = user(order, address, folder);
@@ -276,20 +277,20 @@ fn the_commands_for_users_go_by_the_realm_of_each_domain() {
     let done = |order, address: &str, text| set(order, address, text, folder).unwrap_or_else(|error| panic!("{error}"));
     let refused = |order, address: &str, text| set(order, address, text, folder).expect_err("it is refused");
     assert_eq!(done("add", "alice@a.example", &shared).0, "added alice@a.example in the realm \"shared\"");
-    // One realm has one alice; the cure is a realm of its own.
+    // One realm has one alice; the cure is a separate realm.
     let error = refused("add", "alice@b.example", &shared);
     assert!(error.contains("the realm \"shared\" has alice@a.example already"), "{error}");
     assert!(error.contains("[[domain]] with name = \"b.example\" in strowger.toml"), "{error}");
     assert_eq!(done("add", "alice@b.example", &one_apart).0, "added alice@b.example in the realm \"b.example\"");
     assert_eq!(list(folder), ["alice@a.example in shared", "alice@b.example in b.example"]);
 
-    // The realm of a.example becomes another one: its password fits no more, that of b.example does.
+    // The realm of a.example changes: its password is useless then, that of b.example is not.
     let error = error_of(&check(&apart, folder));
     assert_eq!(error.matches(": warning: ").count(), 1, "{error}");
     let message = "1 user of a.example in users.sqlite cannot register: set for the realm \"shared\", no password fits \"a.example\"";
     assert!(error.contains(message), "{error}");
     assert!(error.contains("write realm = \"shared\" in its [[domain]] table, or set each password again"), "{error}");
-    // What is stored of her is not removed while it is the only thing.
+    // Her only stored password is not removed.
     let error = refused("add", "alice@c.example", &apart);
     assert!(error.contains("the only password of alice@a.example is still one of the realm \"shared\""), "{error}");
     assert!(error.contains("strowger user passwd alice@a.example"), "{error}");
@@ -302,14 +303,14 @@ fn the_commands_for_users_go_by_the_realm_of_each_domain() {
     let all = ["alice@a.example in a.example", "alice@b.example in b.example", "alice@c.example in shared"];
     assert_eq!(list(folder), all);
 
-    // A domain that is gone.
+    // A removed domain.
     let error = error_of(&check(&base("\"c.example\"", &table("a.example")), folder));
     assert_eq!(error.matches(": warning: ").count(), 1, "{error}");
     assert!(error.contains("1 user of b.example in users.sqlite can neither register nor call"), "{error}");
     assert!(error.contains("[[domain]] with name = \"b.example\" and realm = \"b.example\""), "{error}");
 }
 
-/// The server says at its start what `check` says.
+/// The server warns at its start as `check` does.
 #[test]
 fn a_start_warns_of_each_domain_whose_passwords_do_not_fit() {
     let server = Setup::on(&[Udp]).with("domains = [\"a.example\", \"b.example\"]\nrealm = \"shared\"").prepare();

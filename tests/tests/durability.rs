@@ -1,5 +1,5 @@
-//! What a 200 to REGISTER promises: the binding survives `kill -9`, or a power cut where that is asked for; and where it
-//! cannot be kept there is no 200.
+//! Guarantee of a 200 to REGISTER: the binding survives `kill -9`, or a power cut if configured; without storage there
+//! is no 200.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -18,7 +18,7 @@ use strowger_tests::text::{self, Request};
 use strowger_tests::trace::Trace;
 use strowger_tests::wire::Transport::Udp;
 
-/// On a disk: the folder for temporary files may be memory.
+/// Returns a folder on a disk: the folder for temporary files may be memory.
 fn disk() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
@@ -31,7 +31,7 @@ fn user(n: usize) -> String {
     format!("user{n}")
 }
 
-/// REGISTER of user `n`; the Call-ID says whose it is.
+/// Returns the REGISTER of user `n`; the Call-ID identifies the user.
 fn register(n: usize, here: SocketAddr) -> Vec<u8> {
     let name = user(n);
     let mut request = Request::register(&name, "example.org", &format!("sip:{name}@{here}"), "udp", here);
@@ -43,14 +43,14 @@ fn whose(answer: &[u8]) -> Option<usize> {
     text::field(answer, "Call-ID")?.strip_suffix("-of-many")?.parse().ok()
 }
 
-/// What came of registrations at a rate: the status of each that was answered, and how long that took.
+/// Results of registrations at a rate: the status of each answered one, and the delay of its answer.
 struct Outcome {
     statuses: HashMap<usize, u16>,
     delays: Vec<Duration>,
 }
 
-/// Registers users from `first` on at a rate, for a time or until `stop`, then waits `more` for answers. Nothing is sent
-/// again, so each answer belongs to one moment.
+/// Registers users from `first` on at a rate, for a time or until `stop`, then waits `more` for answers. Nothing is
+/// retransmitted, so each answer belongs to one request.
 fn storm(server: SocketAddr, first: usize, rate: usize, time: Duration, more: Duration, stop: &AtomicBool) -> Outcome {
     let socket = UdpSocket::bind(loopback(0)).expect("loopback has a port");
     let here = socket.local_addr().expect("it is bound");
@@ -64,7 +64,7 @@ fn storm(server: SocketAddr, first: usize, rate: usize, time: Duration, more: Du
             let (mut received, mut buffer) = (Vec::new(), vec![0; 65_536]);
             let mut last = Instant::now();
             while sending.load(Ordering::Relaxed) || last.elapsed() < more {
-                // An error is a datagram sent after the server was killed: its port is closed.
+                // An error comes from a datagram after the kill of the server: its port is closed.
                 if let Ok(length) = receiver.recv(&mut buffer) {
                     last = Instant::now();
                     received.push((last, buffer[..length].to_vec()));
@@ -81,7 +81,7 @@ fn storm(server: SocketAddr, first: usize, rate: usize, time: Duration, more: Du
                 sent_at.push(Instant::now());
                 let _ = socket.send_to(&message, server);
             }
-            // As fast as the storm shall be.
+            // The interval of the registrations.
             std::thread::sleep(Duration::from_millis(1));
         }
         sending.store(false, Ordering::Relaxed);
@@ -99,7 +99,7 @@ fn storm(server: SocketAddr, first: usize, rate: usize, time: Duration, more: Du
     outcome
 }
 
-/// Which of these users the server knows: it is asked for the bindings of each (RFC 3261 section 10.2.3), 64 at a time.
+/// Returns the users that the server knows: queries the bindings of each (RFC 3261 section 10.2.3), 64 at a time.
 fn known(server: SocketAddr, users: &[usize]) -> HashSet<usize> {
     let socket = UdpSocket::bind(loopback(0)).expect("loopback has a port");
     socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket can be set");
@@ -165,7 +165,7 @@ fn no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second(
     let address = server.address(Udp);
     let stop = AtomicBool::new(false);
     let mut all = Vec::new();
-    // Several deaths: each in another moment of a commit.
+    // Several kills: each at another moment of a commit.
     for round in 0..3 {
         stop.store(false, Ordering::Relaxed);
         let outcome = std::thread::scope(|scope| {
@@ -176,7 +176,7 @@ fn no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second(
             // Each round kills at another moment of the load.
             std::thread::sleep(Duration::from_millis(1_500 + 37 * round as u64));
             server.kill();
-            // Load goes on a little after the death.
+            // The load continues a little after the kill.
             std::thread::sleep(Duration::from_millis(50));
             stop.store(true, Ordering::Relaxed);
             load.join().expect("the load does not panic")
@@ -188,7 +188,7 @@ fn no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second(
         server.start();
         assert_none_lost(&server, &all);
     }
-    // And one that was registered before all deaths is really reached.
+    // And one user registered before all kills is really reached.
     let mut telephone = server.connect(Udp);
     let mut caller = server.connect(Udp);
     let contact = format!("sip:phone@{}", telephone.local());
@@ -203,7 +203,7 @@ fn no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second(
         .expect("a telephone registered before the death is called after it");
 }
 
-/// p99 of a write of one page and its way to the disk, alone.
+/// Returns the p99 of a write of one page with its sync to disk, alone.
 fn bare_sync(folder: &Path) -> Duration {
     let file = folder.join("bare");
     let out = File::create(&file).expect("the folder can be written");
@@ -219,7 +219,7 @@ fn bare_sync(folder: &Path) -> Duration {
     percentile(&mut times, 99)
 }
 
-/// The median of three: a machine that stands still for a moment spoils one.
+/// The median of three: a stall of the machine spoils one.
 #[test]
 fn surviving_a_power_cut_takes_at_most_20_ms_or_what_the_disk_takes() {
     const RATE: usize = 5_000;
@@ -236,7 +236,7 @@ fn surviving_a_power_cut_takes_at_most_20_ms_or_what_the_disk_takes() {
         bare = bare.max(bare_sync(server.folder()));
         let wrong = outcome.statuses.values().filter(|status| **status != 200).count();
         assert_eq!(wrong, 0, "registrations were refused");
-        // By UDP, and nothing is sent again: one in a hundred may be lost.
+        // By UDP without retransmissions one in a hundred may be lost.
         let (answered, asked) = (outcome.delays.len(), RATE * SECONDS);
         assert!(answered > asked * 99 / 100, "only {answered} of {asked} registrations were answered");
         let (p50, p99) = (percentile(&mut outcome.delays, 50), percentile(&mut outcome.delays, 99));
@@ -250,14 +250,14 @@ fn surviving_a_power_cut_takes_at_most_20_ms_or_what_the_disk_takes() {
     assert!(p99 < limit, "the 200 came after {highest:?} (p99); at most {limit:?}; a bare sync took {bare:?} (p99)");
 }
 
-/// One line of the trace that matters here.
+/// Relevant line of the trace.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 enum Step {
     /// A REGISTER was read.
     Read,
-    /// A sync came back.
+    /// A sync returned.
     Synced,
-    /// A 200 to a REGISTER is on its way.
+    /// A 200 to a REGISTER is being sent.
     Answered,
 }
 
@@ -294,11 +294,11 @@ fn a_trace_shows_that_the_sync_returned_before_the_200() {
     let mut wire = server.connect(Udp);
     let count = 20;
     for n in 0..count {
-        // One at a time: the order in the trace is the order of cause and effect.
+        // One at a time: so the order in the trace is the causal order.
         wire.send(&register(n, wire.local())).expect("loopback takes datagrams");
         let answer = wire.final_response(Duration::from_secs(10)).expect("it is answered");
         assert_eq!(text::status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
-        // What is synced behind an answer does not count for the next one.
+        // A sync after one answer must not count for the next one.
         std::thread::sleep(Duration::from_millis(20));
     }
     let id = server.process().id();
@@ -328,7 +328,7 @@ fn a_trace_is_read_as_it_is_meant() {
     assert_eq!(steps(trace), [Step::Read, Step::Synced, Step::Answered]);
 }
 
-/// Registers until the answer is 500, then asserts that each 200 was right and that the log says what is wrong.
+/// Registers until the answer is 500, then asserts that each 200 was right and that the log has the cause.
 fn fill(mut server: Server, word: &str) {
     let address = server.address(Udp);
     let mut statuses: HashMap<usize, u16> = HashMap::new();

@@ -1,4 +1,4 @@
-//! What the log says at the default level: registrations and calls that succeed, and why requests are refused.
+//! Log at the default level: successful registrations and calls, and reasons of refusals.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -18,7 +18,7 @@ type Account = (&'static str, &'static str);
 const ALICE: Account = ("alice", "wonderland");
 const BOB: Account = ("bob", "builder");
 
-/// A server of example.org with two users.
+/// Starts a server of example.org with two users.
 fn start(lines: &str) -> Server {
     let server =
         Setup::on(&[Transport::Udp, Transport::Tcp]).with(&format!("domains = [\"example.org\"]\n{lines}")).start();
@@ -54,16 +54,16 @@ fn register(wire: &mut Wire, (user, password): Account, expires: u32) {
     assert_eq!(text::status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
 }
 
-/// The telephones of alice and bob.
+/// Phones of alice and bob.
 struct Phones {
     caller: Wire,
     callee: Wire,
 }
 
-/// A call of alice to bob, as far as it went.
+/// Call of alice to bob, in its present state.
 struct Call {
     invite: Request,
-    /// The INVITE as it came to the callee.
+    /// INVITE as received by the callee.
     got: Vec<u8>,
     ok: Vec<u8>,
 }
@@ -75,14 +75,14 @@ impl Call {
 }
 
 impl Phones {
-    /// Bob's registers.
+    /// Creates both phones, and registers bob's.
     fn at(server: &Server) -> Self {
         let mut this = Self { caller: server.connect(Transport::Udp), callee: server.connect(Transport::Udp) };
         register(&mut this.callee, BOB, 600);
         this
     }
 
-    /// Alice calls, and Bob's rings.
+    /// Alice calls, and bob's phone rings.
     fn ring(&mut self) -> Call {
         let invite = self.invite();
         self.ring_by(&invite)
@@ -104,7 +104,7 @@ impl Phones {
         Call { invite, got, ok: Vec::new() }
     }
 
-    /// Bob's gives this answer, and Alice's gets it.
+    /// Bob's phone sends this answer, and alice's gets it.
     fn answer(&mut self, call: &mut Call, status: u16) {
         let contact = format!("Contact: <sip:bob@{}>", self.callee.local());
         self.answer_by(call, status, &respond(&call.got, status, "callee", &[contact]));
@@ -146,7 +146,7 @@ fn registrations_are_logged() {
         register(&mut wire, BOB, 600);
         let made = line(&server, &[" registered aor=bob@example.org"]);
         assert!(has_all(&made) && made.contains("expires=600") && made.contains("call_id=call-"), "{made}");
-        // Once more, which is no news.
+        // A refresh is not logged.
         register(&mut wire, BOB, 600);
         register(&mut wire, BOB, 0);
         let removed = line(&server, &[" unregistered aor=bob@example.org"]);
@@ -189,7 +189,7 @@ fn calls_are_logged_from_beginning_to_end() {
     let ended = line(&server, &["call ended", parties, "by=caller", &call.id()]);
     assert!(ended.contains("code=200") && ended.contains("seconds=0."), "{ended}");
 
-    // The other one hangs up.
+    // The other party hangs up.
     let call = phones.call();
     let mut bye = Request::new("BYE", &format!("sip:alice@{}", phones.caller.local()), "udp", phones.callee.local());
     (bye.from, bye.to) = (format!("{};tag=callee", call.invite.to), call.invite.from.clone());
@@ -214,7 +214,7 @@ fn calls_that_come_to_nothing_are_logged_with_their_code() {
     line(&server, &["call cancelled", "code=487", &call.id()]);
     assert_eq!(count(&server, "call ended"), 0, "{}", server.log());
 
-    // Bob's phone is gone: Alice hears that he is not available (RFC 3261 section 21.4.18), and the log says what she hears.
+    // Bob's phone is gone: alice's gets 480 (RFC 3261 section 21.4.18), and the log has this code.
     let invite = phones.invite();
     let Phones { mut caller, callee } = phones;
     drop(callee);
@@ -226,7 +226,7 @@ fn calls_that_come_to_nothing_are_logged_with_their_code() {
     line(&server, &["call failed", "code=480", &format!("call_id={}", invite.call_id)]);
 }
 
-/// A phone whose port is closed is found out by the ICMP error, one by TCP by the refused connection.
+/// The ICMP error shows that the port of a phone is closed; by TCP it is the refused connection.
 #[test]
 fn forwarding_that_fails_names_the_address_and_the_error() {
     let server = start("proxy.relay_for = \"everyone\"\nauth.calls = false");
@@ -243,7 +243,7 @@ fn forwarding_that_fails_names_the_address_and_the_error() {
     line(&server, &["connection not made", "Connection refused"]);
 }
 
-/// On an address of its own, where no other test listens.
+/// Returns a port of a separate address, where no other test listens.
 fn closed_port() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.231:0").expect("loopback has ports");
     socket.local_addr().expect("it is bound")
@@ -275,7 +275,7 @@ fn a_refusal_names_its_reason() {
     let reason = "the domain is not one of this server's: enter one of `domains` in the phone";
     assert!(found.contains(reason) && !found.contains("setting"), "{found}");
 
-    // What is not as the RFC has it, with all that can be read of it.
+    // A malformed request, with all its readable parts.
     let request = Request::register("bob", "example.org", "sip:bob@127.0.0.1", "udp", wire.local());
     let bytes = String::from_utf8(request.bytes()).expect("it is text").replace("1 REGISTER", "1 INVITE");
     wire.send(bytes.as_bytes()).expect("loopback takes it");
@@ -284,11 +284,11 @@ fn a_refusal_names_its_reason() {
     let id = format!("call_id={}", request.call_id);
     let found = line(&server, &["request refused status=400", "method=REGISTER", "from=sip:bob@example.org", &id]);
     assert!(found.contains("reason=\"CSeq method differs from the request's\""), "{found}");
-    // Challenges are part of what succeeds.
+    // Challenges belong to successful requests.
     assert_eq!(count(&server, "challenged"), 0, "{}", server.log());
 }
 
-/// The list of calls has no open end, and the refusals are no overload.
+/// The list of calls has no open end, and the refusals do not count as overload.
 #[test]
 fn what_a_shutdown_refuses_and_leaves_open_is_logged() {
     let mut server = start("");
@@ -301,7 +301,7 @@ fn what_a_shutdown_refuses_and_leaves_open_is_logged() {
     let late = Request::new("INVITE", "sip:bob@example.org", "udp", wire.local());
     let register = Request::register("bob", "example.org", "sip:bob@127.0.0.1", "udp", wire.local());
     for request in [late, register] {
-        // That signals are heard does not say that the shards are told.
+        // The log line about the signal comes before the shards stop accepting.
         let answer = exchange(&mut wire, &request);
         assert_eq!(text::status(&answer), Some(503), "{}", String::from_utf8_lossy(&answer));
         let id = format!("call_id={}", request.call_id);
@@ -330,11 +330,11 @@ fn lines_about_what_succeeds_are_bounded_and_can_be_left_out() {
         let mut phones = Phones::at(&server);
         let call = phones.call();
         phones.hang_up(&call);
-        // It would be called too.
+        // It would be called, too.
         register(&mut phones.callee, BOB, 0);
     }
     server.stop();
-    // A sixth of a minute's at once.
+    // The quota grants a sixth of a minute's lines at once.
     assert_eq!(
         ["call begun", "call answered", "call ended"].map(|words| count(&server, words)),
         [2; 3],
@@ -384,7 +384,7 @@ fn the_table_of_logged_calls_is_bounded() {
     line(&server, &["statistics at the end", "calls_forgotten=1"]);
 }
 
-/// Calls move to another shard while they go on, and what the log knows of them with them.
+/// Calls move to another shard while they last, and their log state moves with them.
 #[test]
 fn a_call_that_moves_to_another_shard_is_logged_to_its_end() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
@@ -402,13 +402,13 @@ fn a_call_that_moves_to_another_shard_is_logged_to_its_end() {
     }
 }
 
-/// What its parties write later changes nothing in the log.
+/// Later messages of the parties change nothing in the log.
 #[test]
 fn no_peer_evades_or_forges_the_log_of_calls() {
     let server = start("");
     let mut phones = Phones::at(&server);
     let first = phones.call();
-    // The same Call-ID again, of another tag and of the same.
+    // The same Call-ID again, with another tag and with the same.
     for same_tag in [false, true] {
         let mut invite = phones.invite();
         (invite.call_id, invite.cseq) = (first.invite.call_id.clone(), first.invite.cseq + 10);
@@ -420,7 +420,7 @@ fn no_peer_evades_or_forges_the_log_of_calls() {
     }
     let are_said = || (count(&server, "call begun"), count(&server, "call failed")) == (3, 2);
     assert!(wait::until(SOON, are_said), "{}", server.log());
-    // A BYE of the same call that goes elsewhere.
+    // A BYE of the same call to another target.
     let mut bye = first.invite.within("BYE", &first.ok);
     bye.headers.retain(|header| !header.starts_with("Route"));
     (bye.uri, bye.cseq) = ("sip:bob@example.org".into(), bye.cseq + 20);
@@ -433,7 +433,7 @@ fn no_peer_evades_or_forges_the_log_of_calls() {
     phones.hang_up(&first);
     line(&server, &["call ended", "by=caller", &first.id()]);
 
-    // Whom the callee says to be.
+    // The claimed identity of the callee.
     let mut call = phones.ring();
     let contact = format!("Contact: <sip:bob@{}>", phones.callee.local());
     let honest = String::from_utf8(respond(&call.got, 200, "callee", &[contact])).expect("text");

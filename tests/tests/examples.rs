@@ -1,4 +1,4 @@
-//! Every configuration of `examples/`: it is right, and a server with it starts and answers.
+//! Every configuration of `examples/` is valid, and a server with it starts and answers.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,7 +32,7 @@ fn examples() -> Vec<PathBuf> {
     files
 }
 
-/// The example as it stands, with the certificates and the data that it names beside it.
+/// Writes the example unchanged, with the certificates and data files that it names.
 fn laid_out(file: &Path, text: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let certificate = Certificate::in_folder(folder.path(), &["sip.example.org"]);
@@ -62,7 +62,7 @@ fn every_example_is_right() {
     }
 }
 
-/// The configurations that this document shows, each with the line where it begins.
+/// Returns the configurations in this document, each with the line where it begins.
 fn shown_in(text: &str) -> Vec<(usize, String)> {
     let mut blocks: Vec<(usize, String)> = Vec::new();
     let mut is_inside = false;
@@ -83,7 +83,8 @@ fn shown_in(text: &str) -> Vec<(usize, String)> {
     blocks
 }
 
-/// A reader copies them: each is taken as it stands, beside the domain, the certificates and the files that it leaves to the reader.
+/// Readers copy them: each is used unchanged, except the domain, the certificates and the files that it leaves to the
+/// reader.
 #[test]
 fn every_example_of_a_document_is_right() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -100,7 +101,7 @@ fn every_example_of_a_document_is_right() {
         let text = std::fs::read_to_string(&file).expect("a document can be read");
         for (line, block) in shown_in(&text) {
             seen += 1;
-            // Experiments of the laboratory have a check of their own.
+            // Experiments of the laboratory have a separate check.
             let is_experiment = block.contains("[[system]]");
             let mut config = String::new();
             for line in block.lines() {
@@ -119,7 +120,7 @@ fn every_example_of_a_document_is_right() {
             if !is_experiment && !block.contains("certificate") {
                 config += &format!("[tls]\ncertificate = {:?}\nkey = {:?}\n", certificate.chain, certificate.key);
             }
-            // The folder of a server that is installed.
+            // The folder of an installed server.
             let config = config.replace("/var/lib/strowger", &folder.path().display().to_string());
             let at = folder.path().join("strowger.toml");
             std::fs::write(&at, config).expect("it can be written");
@@ -134,7 +135,7 @@ fn every_example_of_a_document_is_right() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A database server with the subscribers that examples name; none where it is not installed.
+/// Starts a database server with the subscribers of the examples; `None` if it is not installed.
 fn subscribers() -> Option<(MariaDb, TempDir)> {
     if !have(&[MARIADBD, MARIADB]) {
         return None;
@@ -149,7 +150,7 @@ fn subscribers() -> Option<(MariaDb, TempDir)> {
     Some((database, folder))
 }
 
-/// An example as a server of this machine alone; each of `changes` stands there in place of what the example names.
+/// Starts an example as a server of this machine alone; `changes` replace parts of its text.
 fn on_loopback(name: &str, changes: &[(&str, &str)]) -> Server {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
     let mut text = std::fs::read_to_string(&file).expect("an example can be read");
@@ -160,16 +161,16 @@ fn on_loopback(name: &str, changes: &[(&str, &str)]) -> Server {
     let at = port::free_address();
     let text =
         text.replace("\"0.0.0.0\"", "\"127.0.0.1\"").replace("\nport = 5060\n", &format!("\nport = {}\n", at.port()));
-    // The file says all itself.
+    // The file has all settings itself.
     Setup::tables(&[(Transport::Udp, at)]).with("# store.database, log.level").with(&text).start()
 }
 
-/// A gateway at this address of the loopback network, on a free port.
+/// Returns the address of a gateway on loopback, with a free port.
 fn beside(last: u8) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), port::free())
 }
 
-/// A phone of the user alice of a domain that has registered, and its contact.
+/// Registers a phone of the user alice of a domain; returns it with its contact.
 fn phone_of_alice(server: &Server, domain: &str) -> (Wire, String) {
     server.add_user(&format!("alice@{domain}"), "secret");
     let mut phone = server.connect(Transport::Udp);
@@ -195,7 +196,7 @@ fn the_trunk_has_two_gateways_and_bounds_its_calls() {
     );
     let mut gateways = at.map(|at| gateway(&server, at));
     let (mut phone, contact) = phone_of_alice(&server, "office.example.org");
-    // Out: one call to each gateway, which has room for one, and none for a third.
+    // Outgoing: one call to each gateway, which accepts one, and no third one.
     let mut rings = Vec::new();
     for n in 0..3 {
         let mut call = invite("sip:0049301234@office.example.org", &phone);
@@ -214,7 +215,7 @@ fn the_trunk_has_two_gateways_and_bounds_its_calls() {
         gateways[place].send(&text::respond(&got, 180, "g", &[])).expect("loopback");
         rings.push((call, got));
     }
-    // An emergency call needs no room and no password.
+    // An emergency call needs no channel and no password.
     let mut call = invite("sip:112@office.example.org", &phone);
     call.from = "<sip:alice@office.example.org>;tag=2".into();
     phone.send(&call.bytes()).expect("loopback");
@@ -227,7 +228,7 @@ fn the_trunk_has_two_gateways_and_bounds_its_calls() {
     phone.send(&call.ack(&answer).bytes()).expect("loopback");
     let limits = done(&server, &["limits"]);
     assert!(limits.contains("trunk") && limits.contains("channels"), "{limits}");
-    // One has ended: there is room, and where the first gateway fails the second has it.
+    // After the end of one there is a free channel, and when the first gateway fails the second is used.
     for (place, (call, got)) in rings.iter().enumerate() {
         gateways[place].send(&text::respond(got, 486, "g", &[])).expect("loopback");
         let answer = phone.final_response(LIMIT).expect("an answer");
@@ -246,7 +247,7 @@ fn the_trunk_has_two_gateways_and_bounds_its_calls() {
     let answer = phone.final_response(LIMIT).expect("an answer");
     assert_eq!(text::status(&answer), Some(404));
     phone.send(&call.ack(&answer).bytes()).expect("loopback");
-    // In: to the user of the number, and nowhere else.
+    // Incoming: to the user of the number, and to no other target.
     let call = invite("sip:+49301234560@office.example.org", &gateways[0]);
     gateways[0].send(&call.bytes()).expect("loopback");
     let got = phone.request("INVITE", LIMIT).expect("it rings");
@@ -257,7 +258,7 @@ fn the_trunk_has_two_gateways_and_bounds_its_calls() {
     let call = invite("sip:+49999@office.example.org", &gateways[0]);
     gateways[0].send(&call.bytes()).expect("loopback");
     assert_eq!(gateways[0].final_response(LIMIT).as_deref().and_then(text::status), Some(404));
-    // Who has shown no password calls nowhere.
+    // An unauthenticated caller cannot call out.
     let mut stranger = server.connect(Transport::Udp);
     let call = invite("sip:0049301234@office.example.org", &stranger);
     stranger.send(&call.bytes()).expect("loopback");
@@ -292,7 +293,7 @@ fn the_load_balancer_takes_turns_and_leaves_out_what_is_silent() {
     };
     let turns: Vec<usize> = (0..6).map(|_| takes(&mut servers)).collect();
     assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
-    // The first says nothing any more: one call waits for it, the others go past.
+    // The first becomes silent: one call waits for it, the others bypass it.
     let [silent, rest @ ..] = &mut servers;
     let turns: Vec<usize> = (0..6).map(|_| takes(rest)).collect();
     assert_eq!(turns, [0, 0, 1, 0, 0, 1]);
@@ -301,7 +302,7 @@ fn the_load_balancer_takes_turns_and_leaves_out_what_is_silent() {
         asked.insert(text::field(&got, "Call-ID"));
     }
     assert_eq!(asked.len(), 1, "{asked:?}");
-    // Others get no further.
+    // Other callers are refused.
     let mut stranger =
         Wire::connect_from(Transport::Udp, beside(9), server.address(Transport::Udp), None).expect("loopback");
     let call = invite("sip:4930@example.net", &stranger);
@@ -342,7 +343,7 @@ fn a_server_starts_with_every_example() {
     let mut database = None;
     for file in examples() {
         let text = std::fs::read_to_string(&file).expect("an example can be read");
-        // The same ports for all would meet; one free port for each that the example names.
+        // Fixed ports would collide; each port in the example is replaced by a free one.
         let mut ports: BTreeMap<u16, u16> = BTreeMap::new();
         for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
             let quoted = line.split('"').filter_map(|part| part.rsplit_once(':')?.1.parse().ok());
@@ -360,14 +361,15 @@ fn a_server_starts_with_every_example() {
                     line = format!("port = {to}");
                 }
             }
-            // Only this machine is meant to reach it.
+            // Reachable only from this machine.
             line.replace("\"0.0.0.0\"", "\"127.0.0.1\"") + "\n"
         });
         let mut text = lines.collect::<String>();
         if text.lines().any(|line| line.starts_with("subscribers = ")) {
             database = database.or_else(subscribers);
             let Some((database, _)) = &database else { continue };
-            // In another place than the examples have it, on a port that was taken for one of the server's.
+            // The test's database listens elsewhere than the one in the example, on a port that was taken for one of
+            // the server's.
             let urls = |line: &str| match line.split_once(" = \"mysql://") {
                 Some((key, _)) => format!("{key} = \"{}\"\n", database.url()),
                 None => format!("{line}\n"),
@@ -397,7 +399,7 @@ fn a_server_starts_with_every_example() {
                 let uri = format!("sip:127.0.0.1:{port};transport={}", transport.name());
                 wire.send(&Request::new("OPTIONS", &uri, transport.name(), wire.local()).bytes()).expect("it reads");
                 let answer = wire.final_response(Duration::from_secs(5)).expect("it answers");
-                // Where a rule says so, a request without a user is refused, an OPTIONS too.
+                // If a rule says so, a request without a user is refused, an OPTIONS too.
                 let refused = text.contains("when = \"not exists request.user\"\nanswer = 484");
                 let expected = if refused { 484 } else { 200 };
                 assert_eq!(text::status(&answer), Some(expected), "{}", String::from_utf8_lossy(&answer));

@@ -1,4 +1,4 @@
-//! `strowger explain`: what a configuration makes of a request, for people and for programs.
+//! `strowger explain`: the decisions of a configuration about a request, for people and for programs.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -40,7 +40,7 @@ track = true
 on_failure = ["voicemail"]
 "#;
 
-/// Two gateways by turns, with all that a rule may say of a call.
+/// Two gateways in turn, with all settings that a rule may have for a call.
 const GATEWAYS: &str = r#"
 listen = ["udp:0.0.0.0:5060"]
 domains = ["example.org"]
@@ -146,7 +146,8 @@ fn the_path_of_decisions_and_the_plan_are_printed() {
     );
 }
 
-/// The new number, the limits, accounting, edits, time-outs, what follows on which failure; and what decides where a limit is full.
+/// The new number, limits, accounting, edits, time-outs, continuation after each failure; and the decision at a full
+/// limit.
 #[test]
 fn all_that_rules_say_of_a_call_is_printed() {
     let words = ["--from", "alice@example.net", "--to", "sip:00441@example.org"];
@@ -189,7 +190,7 @@ fn all_that_rules_say_of_a_call_is_printed() {
     assert_eq!(case["outcome"]["to"][0]["uri"], "sip:203.0.113.85");
 }
 
-/// Which group led to which target, and what becomes of the call where the group is full.
+/// The group of each target, and the handling of the call when the group is full.
 #[test]
 fn groups_of_gateways_are_printed() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/trunk.toml");
@@ -216,11 +217,11 @@ fn groups_of_gateways_are_printed() {
     assert_eq!(outcome["limits"][0]["of_place"], true);
 }
 
-/// The server is in the path of what can make a dialog, and of nothing else.
+/// The server stays in the path of requests that can create a dialog, and of no others.
 #[test]
 fn the_method_decides_whether_the_server_stays_in_the_path() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/default-opensips.toml");
-    // From this machine alone no way leads to the next hop.
+    // From loopback addresses there is no route to the next hop.
     let example = std::fs::read_to_string(example).expect("it is there").replace("127.0.0.1", "192.0.2.1");
     let methods = ["INVITE", "SUBSCRIBE", "REFER", "NOTIFY", "MESSAGE", "OPTIONS", "PUBLISH", "INFO", "UPDATE"];
     let stays = |method: &&str| {
@@ -262,7 +263,7 @@ fn what_is_no_request_is_refused_with_a_reason() {
     refused(&[&parties[..], &["--method", "ACK"]].concat(), 1, "an ACK or a CANCEL goes where its INVITE went");
 }
 
-/// The database is not asked: the server answers 404 where there is no such user.
+/// The database is not asked: the server answers 404 if the user does not exist.
 #[test]
 fn a_user_who_is_taken_to_exist_is_named() {
     let config = "listen = [\"udp:0.0.0.0:5060\"]\ndomains = [\"example.org\", \"192.0.2.1\"]\n";

@@ -1,5 +1,6 @@
-//! Each database and cache server stopped, frozen, slow and started again, under traffic of two kinds: calls of a trunk, which need nothing of
-//! it, and users who show passwords. The trunk's calls take as long as before; each user has the stated answer in time.
+//! Each database and cache server stopped, frozen, slow and restarted, under traffic of two kinds: calls of a trunk,
+//! which do not need it, and users with passwords. Calls of the trunk take no longer than before; each user gets the
+//! specified answer in time.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,23 +23,23 @@ use strowger_tests::wire::Wire;
 use strowger_tests::{alone, port, undisturbed};
 use tempfile::TempDir;
 
-/// Users of a database, none of whom comes twice; each has its name as password.
+/// Users of a database, each of whom registers once; passwords equal names.
 const USERS: usize = 20_000;
-/// Those who come at once.
+/// Users that register at once.
 const AT_ONCE: usize = 4;
-/// Length of a phase, in which the server beside is well, or is not; in the long form.
+/// Length of a phase with or without the fault, in the long variant.
 const PHASE: Duration = Duration::from_secs(3);
-/// In the short one, in which all of them work at once. What a shard waits for is longer than what that does to it.
+/// Length in the short variant, where all run at once. A wait of a shard would exceed the effects of that.
 const SHORT_PHASE: Duration = Duration::from_millis(2500);
 const SHORT_LATE: Duration = Duration::from_millis(500);
-/// Between two calls of the trunk.
+/// Pause between two calls of the trunk.
 const PAUSE: Duration = Duration::from_millis(4);
-/// What a slow server takes for each answer.
+/// Delay of each answer of a slow server.
 const SLOW: Duration = Duration::from_millis(500);
-/// `store.lookup_timeout` and a cache's `timeout`, as they are by default.
+/// Default values of `store.lookup_timeout` and of a cache's `timeout`.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 const CACHE_TIMEOUT: Duration = Duration::from_millis(200);
-/// What may be added to them.
+/// Tolerance of these deadlines.
 const LATE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ enum Fault {
     StartedAgain,
 }
 
-/// A server beside ours.
+/// Database or cache server.
 enum Beside {
     MariaDb(MariaDb),
     PostgreSql(PostgreSql),
@@ -124,7 +125,7 @@ impl Beside {
         .expect("it starts");
     }
 
-    /// A server of ours that asks this one by way of the relay for each user.
+    /// Returns the setup of a SIP server that asks this one through the relay about each user.
     fn prepare(&self, relay: &SlowRelay, callee: SocketAddr) -> Setup {
         let (own, by_relay) = (self.server().address().to_string(), relay.address().to_string());
         let mut lines =
@@ -166,7 +167,7 @@ fn start(setup: Setup, is_cache: bool) -> Server {
     server
 }
 
-/// When something began, and how long it took.
+/// Begin and duration of an operation.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     began: Instant,
@@ -174,7 +175,7 @@ struct Sample {
     status: Option<u16>,
 }
 
-/// A call of the trunk, whose callee is busy.
+/// Makes a call of the trunk, whose callee is busy.
 fn trunk_call(trunk: &mut Wire, callee: &mut Wire) -> Sample {
     let invite = Request::new("INVITE", "sip:100@example.org", "udp", trunk.local())
         .with(format!("Contact: <sip:{}>", trunk.local()));
@@ -193,7 +194,7 @@ fn trunk_call(trunk: &mut Wire, callee: &mut Wire) -> Sample {
     Sample { began, took, status: status(&answer) }
 }
 
-/// A REGISTER of the next user, by a password: how long that took after the challenge.
+/// Registers the next user with a password; returns the time after the challenge.
 fn user_registers(wire: &mut Wire, next: &AtomicUsize) -> Sample {
     let user = format!("user{}", next.fetch_add(1, Relaxed) % USERS);
     let contact = format!("sip:{user}@{};transport=tcp", wire.local());
@@ -204,7 +205,7 @@ fn user_registers(wire: &mut Wire, next: &AtomicUsize) -> Sample {
     Sample { began, took: began.elapsed(), status: status(&answer) }
 }
 
-/// Both kinds of traffic until `work` has come to its end.
+/// Runs both kinds of traffic until `work` ends.
 fn under_traffic<T>(server: &Server, callee: &mut Wire, next: &AtomicUsize, work: impl FnOnce() -> T) -> (T, Traffic) {
     let over = AtomicBool::new(false);
     let trunk = SocketAddr::new(Ipv4Addr::new(127, 0, 0, 8).into(), 0);
@@ -214,7 +215,7 @@ fn under_traffic<T>(server: &Server, callee: &mut Wire, next: &AtomicUsize, work
             let mut samples = Vec::new();
             while !over.load(Relaxed) {
                 samples.push(trunk_call(&mut trunk, callee));
-                // Until the next call.
+                // The pause until the next call.
                 thread::sleep(PAUSE);
             }
             samples
@@ -225,7 +226,7 @@ fn under_traffic<T>(server: &Server, callee: &mut Wire, next: &AtomicUsize, work
                     let (mut wire, mut samples) = (server.connect(Tcp), Vec::new());
                     while !over.load(Relaxed) {
                         samples.push(user_registers(&mut wire, next));
-                        // Users come at their own rate, not as fast as they are answered.
+                        // Users arrive at their own rate, not as fast as they are answered.
                         thread::sleep(PAUSE * 5);
                     }
                     samples
@@ -245,11 +246,11 @@ struct Traffic {
     users: Vec<Sample>,
 }
 
-/// From when to when something was so.
+/// Begin and end of a phase.
 type Span = (Instant, Instant);
 
 impl Sample {
-    /// It began and ended in this time.
+    /// Tells whether it began and ended in this phase.
     fn is_within(&self, (from, to): &Span) -> bool {
         *from <= self.began && self.began + self.took <= *to
     }
@@ -266,7 +267,8 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted[(sorted.len() - 1) * percent / 100]
 }
 
-/// One engine in one fault: well and not well in turn. `is_alone`: nothing else is measured meanwhile.
+/// Tests one engine with one fault: without and with the fault in turn. `is_alone`: no other measurement runs
+/// meanwhile.
 fn fault(name: &str, fault: Fault, is_alone: bool) {
     let phase = if is_alone { PHASE } else { SHORT_PHASE };
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -279,11 +281,11 @@ fn fault(name: &str, fault: Fault, is_alone: bool) {
     let next = AtomicUsize::new(0);
     let is_cache = beside.is_cache();
     let (([before, after], ill, asked), traffic) = under_traffic(&server, &mut callee, &next, || {
-        // Until what is loaded once is loaded.
+        // Time for initial loading.
         thread::sleep(phase / 3);
         let well = || {
             let (asked, began) = (relay.sent(), Instant::now());
-            // A phase in which it is well.
+            // A phase without the fault.
             thread::sleep(phase);
             (relay.sent() - asked, (began, Instant::now()))
         };
@@ -294,12 +296,12 @@ fn fault(name: &str, fault: Fault, is_alone: bool) {
             Fault::Frozen => beside.server().freeze(),
             Fault::Slow => relay.slow_down(SLOW),
         }
-        // Work of a server that starts or ends is of the machine, and only a restart counts it.
+        // The work of a starting or ending server loads the machine, and only a restart includes it.
         let from = if fault == Fault::StartedAgain { began } else { Instant::now() };
         if fault == Fault::StartedAgain {
             beside.start_again();
         }
-        // A phase in which it is not.
+        // A phase with the fault.
         thread::sleep(phase.saturating_sub(from.elapsed()));
         let ill = (from, Instant::now());
         match fault {
@@ -336,7 +338,8 @@ fn fault(name: &str, fault: Fault, is_alone: bool) {
     if is_alone && fault != Fault::StartedAgain {
         assert!(p50.1 < p50.0.mul_f64(1.1), "{name} {fault:?}: calls of the trunk wait");
     }
-    // A cache that is away is not waited for longer than it has, and the database knows the user; without the database none is known.
+    // An unreachable cache delays an answer by its deadline at most, and the database knows the user; without the
+    // database no user is known.
     let (deadline, stated) = if is_cache { (CACHE_TIMEOUT, 200) } else { (LOOKUP_TIMEOUT, 500) };
     let slowest = traffic.users.iter().map(|user| user.took).max().expect("users came");
     let late = if is_alone { LATE } else { SHORT_LATE };
@@ -360,7 +363,7 @@ fn each_fault(name: &'static str) {
     }
 }
 
-/// The short form: each is frozen once.
+/// Short variant: each is frozen once.
 #[test]
 fn a_frozen_server_beside_holds_up_no_trunk() {
     let engines = [
@@ -411,7 +414,7 @@ fn memcached_in_trouble_is_no_trouble_of_trunks() {
     }
 }
 
-/// What a shard may ask of the kernel: nothing of it waits, but for the call that waits for everything, and locks that are soon free.
+/// System calls of a shard: none of them blocks, except the wait for events, and locks that are soon released.
 const OF_SHARDS: [&str; 39] = [
     "epoll_wait",
     "epoll_pwait",
@@ -454,32 +457,32 @@ const OF_SHARDS: [&str; 39] = [
     "sigaltstack",
 ];
 
-/// None of them takes as long as this; what it waits for would.
+/// Each of them takes less than this; a blocking call would take longer.
 const LONGEST_CALL: f64 = 0.1;
 
-/// A system call that has returned.
+/// Completed system call.
 #[derive(Debug)]
 struct Call<'a> {
     name: &'a str,
-    /// Its first argument and what follows it, as far as strace writes that.
+    /// First argument and the rest, as far as strace writes it.
     text: &'a str,
     seconds: f64,
 }
 
 impl Call<'_> {
-    /// It is about a file of a disk, for which the kernel waits though it is asked not to.
+    /// Tells whether it concerns a file on a disk, for which the kernel blocks even without being asked to.
     fn is_of_file(&self) -> bool {
         let descriptor = self.text.trim_start_matches(|c: char| c.is_ascii_digit());
         descriptor.starts_with("</") && !descriptor.starts_with("</dev/") && !descriptor.starts_with("</proc/")
     }
 
-    /// It is there to wait.
+    /// Tells whether its purpose is to wait.
     fn is_wait(&self) -> bool {
         self.name.starts_with("epoll_wait") || self.name.starts_with("epoll_pwait")
     }
 }
 
-/// The system calls of threads with this name, from the moment on when they first wait; without those of their end.
+/// Returns the system calls of threads with this name from their first wait on, without those of their end.
 fn calls_of_threads<'a>(trace: &'a str, name: &str) -> Vec<Call<'a>> {
     let mut threads: Vec<(&str, bool)> = Vec::new();
     let mut calls = Vec::new();
@@ -490,7 +493,8 @@ fn calls_of_threads<'a>(trace: &'a str, name: &str) -> Vec<Call<'a>> {
             threads.push((thread, false));
         }
         let Some(known) = threads.iter_mut().find(|(known, _)| *known == thread) else { continue };
-        // `NAME(...) = 1 <0.000010>`, or `<... NAME resumed>...) = 1 <0.000010>` where another thread came between.
+        // `NAME(...) = 1 <0.000010>`, or `<... NAME resumed>...) = 1 <0.000010>` after an interruption by another
+        // thread.
         let parts = match rest.strip_prefix("<... ") {
             Some(rest) => rest.split_once(" resumed>"),
             None => rest.split_once('('),
@@ -510,7 +514,7 @@ fn shards_of(name: &str) {
     let beside = Beside::start(name, &folder);
     let relay = SlowRelay::to(beside.server().address());
     let (at, trace) = (port::free_address(), Trace::default());
-    // The paths of descriptors, and how long each call took.
+    // With the paths of descriptors, and the duration of each call.
     let setup = beside.prepare(&relay, at).under(&trace.words_with(&["-y", "-T"], "all", 32));
     let mut server = start(setup, beside.is_cache());
     let mut callee = Wire::connect_from(Udp, at, server.address(Udp), None).expect("the port is free");
@@ -519,7 +523,7 @@ fn shards_of(name: &str) {
     let ((), traffic) = under_traffic(&server, &mut callee, &next, || {
         for begin in [None, Some(Backend::freeze as fn(&Backend)), Some(Backend::thaw)] {
             begin.iter().for_each(|begin| begin(beside.server()));
-            // Well, frozen, and well again.
+            // Without the fault, frozen, and without it again.
             thread::sleep(step);
         }
     });
@@ -538,7 +542,7 @@ fn shards_of(name: &str) {
     assert!(waits.is_empty(), "{name}: a shard waits in {waits:?}");
 }
 
-/// The short form.
+/// Short variant.
 #[test]
 fn no_shard_waits_for_a_frozen_database() {
     if have(&[STRACE, MARIADBD, MARIADB]) {

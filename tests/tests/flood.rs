@@ -1,7 +1,7 @@
-//! Random and mutated messages in great number: the server lives, carries a call afterwards, and its memory is back where
-//! it was.
+//! Random and mutated messages in large numbers: the server survives, carries a call afterwards, and its memory returns
+//! to the initial amount.
 //!
-//! `STROWGER_FLOOD_PERCENT` (default 100) scales the numbers, `STROWGER_FLOOD_SEED` names the row of messages.
+//! `STROWGER_FLOOD_PERCENT` (default 100) scales the numbers, `STROWGER_FLOOD_SEED` is the seed of the messages.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,12 +18,12 @@ use strowger_tests::{call, corpora, in_background};
 const BY_UDP: usize = 1_000_000;
 const BY_EACH_STREAM: usize = 100_000;
 
-/// Messages written to a stream at once.
+/// Messages per write to a stream.
 const PIECE: usize = 4;
 
-/// Bytes that a flood may leave behind: tables of a shard that the load called for, and what the allocator holds in pages that
-/// are partly in use, of 2 MB each where the kernel gives such. Measured are 10 to 12 MB, with pages of 4 KB 2 to 5, for which a
-/// relayed call costs a sixth more processor time.
+/// Bytes that a flood may leave: tables of additional shards, and partly used pages of the allocator, of 2 MB each if
+/// the kernel provides them. Measured are 10 to 12 MB, with pages of 4 KB 2 to 5, at the price of a sixth more
+/// processor time per relayed call.
 const GROWTH: u64 = 24 << 20;
 
 fn number(name: &str, default: u64) -> u64 {
@@ -40,17 +40,17 @@ fn start(bans: bool) -> Server {
         .open_registrar()
         .in_memory()
         .with(bans)
-        // What 32 seconds are elsewhere is 1.28 here, and bindings end as soon as they may.
+        // Timers of 32 seconds take 1.28 here, and bindings end as early as allowed.
         .with("timers.t1 = \"20ms\"\ntimers.t2 = \"160ms\"\ntimers.t4 = \"200ms\"\ntimers.timer_d = \"1s\"\ntimers.timer_c = \"2s\"")
         .with("registrar.min_expires = \"1s\"\nregistrar.max_expires = \"2s\"\nregistrar.default_expires = \"2s\"")
         .with("nat.ping_interval = \"never\"\nlimits.partial_message_timeout = \"500ms\"\nproxy.fork_timeout = \"1s\"")
-        // A name server that is not there, and connections that nobody takes: nothing leaves this machine.
+        // An absent name server, and connections that no program accepts: nothing leaves this machine.
         .with("dns.servers = [\"127.0.0.254\"]\ndns.timeout = \"50ms\"\ndns.attempts = 1\nlimits.connect_timeout = \"200ms\"")
         .with("log.level = \"error\"")
         .start()
 }
 
-/// An address of loopback that is not 127.0.0.1, so that no ban meets who watches.
+/// Returns an address of loopback other than 127.0.0.1, so that no ban affects the observer.
 fn source(random: &mut Random) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, 1 + random.below(200) as u8, random.below(256) as u8, 1 + random.below(250) as u8))
 }
@@ -69,7 +69,7 @@ fn further() -> Vec<Vec<u8>> {
     messages
 }
 
-/// Waits until the server has read what was sent before: an OPTIONS comes back.
+/// Waits until the server has read all earlier input: an OPTIONS is answered.
 fn wait_for(server: &mut Server, probe: &mut Wire) {
     let uri = format!("sip:{}", server.address(Udp));
     for _ in 0..50 {
@@ -94,7 +94,7 @@ fn by_udp(server: &mut Server, probe: &mut Wire, mutations: &mut Mutations, coun
             wire = Some(Wire::connect_from(Udp, from, target, None).expect("loopback has many addresses"));
         }
         let message = mutations.message();
-        // An empty datagram is no message, and one port may be refused for what it sent before.
+        // An empty datagram is no message, and one port may be refused for its earlier messages.
         let _ = wire.as_mut().expect("there is one from the first on").send(&message);
         if n % 128 == 127 {
             wait_for(server, probe);
@@ -135,8 +135,8 @@ fn by_stream(
             }
             continue;
         };
-        // A message that makes the rest of a stream unreadable ends the connection, and what follows in the same piece is
-        // lost with it: so pieces are small, and the server has read each before the next.
+        // A message that makes the rest of a stream unreadable ends the connection, and the rest of its piece is lost:
+        // so pieces are small, and the server has read each before the next.
         let gone = if matches!(transport, Ws | Wss) {
             sent += 1;
             open.send(&mutations.message()).is_err()
@@ -162,7 +162,7 @@ fn flood(bans: bool) {
     let mut probe = server.connect(Udp);
     call::through(&server, Udp);
 
-    // What a server that has worked for a while holds.
+    // The memory of a server that has worked for a while.
     by_udp(&mut server, &mut probe, &mut mutations, scaled(BY_UDP / 20));
     for transport in [Tcp, Tls, Ws, Wss] {
         by_stream(&mut server, &mut probe, &mut mutations, transport, scaled(BY_EACH_STREAM / 20));
@@ -195,7 +195,7 @@ fn flood(bans: bool) {
     );
 }
 
-/// Until the last timer has fired and the last binding has ended.
+/// Waits until the last timer has fired and the last binding has ended.
 fn rest(server: &mut Server) {
     std::thread::sleep(Duration::from_secs(6));
     let ended = server.process().ended();

@@ -1,4 +1,4 @@
-//! Contacts that lead back to this server: calls are forwarded by them, and no request becomes many.
+//! Contacts that lead back to this server: they forward calls, and no request multiplies.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use strowger_tests::wire::Wire;
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A registrar that asks for no passwords; that strangers may call its users is its default.
+/// Starts a registrar without passwords; by default external callers may call its users.
 fn start(lines: &str) -> Server {
     let lines = format!("domains = [\"example.org\"]\nregistrar.authenticate = false\nlog.level = \"error\"\n{lines}");
     Setup::on(&[Udp]).with(&lines).in_memory().start()
 }
 
-/// Registers these contacts, as they stand in the header field; the status.
+/// Registers these contacts, verbatim in the header field; returns the status.
 fn register(wire: &mut Wire, user: &str, contacts: &str) -> Option<u16> {
     let mut request = Request::register(user, "example.org", "sip:x", "udp", wire.local());
     request.headers = vec![format!("Contact: {contacts}"), "Expires: 600".into()];
@@ -26,7 +26,7 @@ fn register(wire: &mut Wire, user: &str, contacts: &str) -> Option<u16> {
     wire.final_response(LIMIT).as_deref().and_then(status)
 }
 
-/// A phone of this user.
+/// Registers a phone of this user.
 fn phone(server: &Server, user: &str) -> Wire {
     let mut wire = server.connect(Udp);
     let contact = format!("<sip:{user}@{}>", wire.local());
@@ -34,7 +34,7 @@ fn phone(server: &Server, user: &str) -> Wire {
     wire
 }
 
-/// Asks this user; the wire that it waits at.
+/// Sends a request to this user; returns the wire that gets the answer.
 fn ask(server: &Server, user: &str) -> Wire {
     let mut wire = server.connect(Udp);
     let request = Request::new("MESSAGE", &format!("sip:{user}@example.org"), "udp", wire.local());
@@ -52,7 +52,7 @@ fn a_contact_that_is_a_user_of_ours_stands_for_its_phones() {
     let server = start("");
     let mut admin = server.connect(Udp);
     let [mut bob, mut carol, mut desk] = ["bob", "carol", "alice"].map(|user| phone(&server, user));
-    // Alice has a desk phone, and forwards to Bob and, after him, to Carol by way of a group.
+    // Alice has a desk phone, and forwards to bob and, after him, to carol through a group.
     assert_eq!(register(&mut admin, "alice", "<sip:bob@example.org>;q=0.5, <sip:group@EXAMPLE.org>;q=0.4"), Some(200));
     assert_eq!(register(&mut admin, "group", "<sip:carol@example.org>"), Some(200));
     let mut caller = ask(&server, "alice");
@@ -65,8 +65,8 @@ fn a_contact_that_is_a_user_of_ours_stands_for_its_phones() {
     assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(200));
 }
 
-/// An edge in front of a registrar, both with one secret, so that each can go on with the calls of the other: what passes both
-/// unchanged is no loop (RFC 3261 section 16.3 item 4).
+/// An edge in front of a registrar, both with one secret, so that each can continue calls of the other: an unchanged
+/// request through both is no loop (RFC 3261 section 16.3 item 4).
 #[test]
 fn what_passes_two_servers_with_one_secret_is_no_loop() {
     const SECRET: &str = "auth.secret = \"one secret, two servers\"";
@@ -93,7 +93,7 @@ fn contacts_that_lead_round_end_in_482() {
     assert_eq!(register(&mut admin, "bob", "<sip:carol@example.org>, <sip:alice@example.org>;q=0.5"), Some(200));
     assert_eq!(register(&mut admin, "carol", "<sip:alice@example.org>"), Some(200));
     assert_eq!(ask(&server, "alice").final_response(LIMIT).as_deref().and_then(status), Some(482));
-    // A phone among them is found all the same, once.
+    // A phone among them is found nevertheless, once.
     let mut dave = phone(&server, "dave");
     assert_eq!(register(&mut admin, "carol", "<sip:dave@example.org>;q=0.1"), Some(200));
     let mut caller = ask(&server, "alice");
@@ -111,15 +111,15 @@ fn a_contact_that_names_this_server_is_refused() {
         format!("<sip:{own}>"),
         format!("<sip:m@elsewhere.test:{};maddr=127.0.0.1>", own.port()),
         String::from("<sip:example.org>"),
-        // Nobody forwards to himself.
+        // No user may forward to itself.
         String::from("<sip:m@example.org;x=1>"),
     ] {
         assert_eq!(register(&mut admin, "m", &contact), Some(403), "{contact}");
     }
-    // To a phone on this machine it may lead.
+    // A phone on this machine is allowed.
     let here = admin.local();
     assert_eq!(register(&mut admin, "m", &format!("<sip:m@{here}>")), Some(200));
-    // A Path brings each contact where it leads.
+    // A Path determines the target of each contact.
     for (path, code) in [
         (format!("<sip:{own};lr>"), 403),
         (String::from("<sip:m@example.org;lr>, <sip:127.0.0.9;lr>"), 403),
@@ -135,7 +135,8 @@ fn a_contact_that_names_this_server_is_refused() {
     }
 }
 
-/// By a name that the server knows for its own only once it is looked up, requests come straight back to it: with its own Via on top.
+/// The server recognizes a name as its own only after the look-up, so requests come straight back to it: with its own
+/// Via on top.
 #[test]
 fn what_comes_straight_back_costs_a_bounded_number_of_branches() {
     let lines = "domains = [\"example.org\", \"localhost\"]\nregistrar.authenticate = false\nproxy.max_branches = 20";
@@ -153,12 +154,11 @@ fn what_comes_straight_back_costs_a_bounded_number_of_branches() {
     let log = server.log();
     let forwarded =
         log.rsplit_once(" forwarded=").and_then(|(_, rest)| rest.split(' ').next()?.trim().parse::<u32>().ok());
-    // Each is a request, and sends on at least one.
+    // Each is a request, and forwards at least one.
     assert!(forwarded.is_some_and(|count| count > 1 && count <= 21), "{forwarded:?} in {log}");
 }
 
-/// What stands in front of the server at another address, as its own name does that no resolver here knows: all that comes
-/// goes back there.
+/// Reflector at an address that the server does not know as its own: it returns all messages to the server.
 struct Reflector {
     address: SocketAddr,
     requests: Arc<AtomicUsize>,
@@ -176,7 +176,7 @@ impl Reflector {
                 let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
                 let Some((start, rest)) = text.split_once("\r\n") else { continue };
                 let back = if start.starts_with("SIP/2.0") {
-                    // Its own Via goes.
+                    // Removes its own Via.
                     format!("{start}\r\n{}", rest.split_once("\r\n").map_or("", |(_, rest)| rest))
                 } else {
                     let number = counter.fetch_add(1, Ordering::SeqCst);
@@ -190,7 +190,7 @@ impl Reflector {
     }
 }
 
-/// Each contact leads the request back to all of them: every order of them could be walked.
+/// Each contact leads the request back to all of them, so every order of them is possible.
 #[test]
 fn one_request_costs_a_bounded_number_of_branches() {
     for (most, lines) in [(64, ""), (20, "proxy.max_branches = 20")] {
@@ -206,7 +206,7 @@ fn one_request_costs_a_bounded_number_of_branches() {
             let answer = ask(&server, &user).final_response(LIMIT);
             let requests = reflector.requests.load(Ordering::SeqCst);
             assert!((count..=most).contains(&requests), "{requests} requests by {count} contacts");
-            // What was left ran out, or nothing but loops remained.
+            // The branches ran out, or only loops remained.
             let answer = answer.as_deref().and_then(status);
             assert!(matches!(answer, Some(440 | 482)), "{answer:?} after {:?}", begun.elapsed());
         }

@@ -1,9 +1,9 @@
-//! A minute of fuzzing on stable: seeds that are mutated by a seeded generator, thrown at the same functions that
-//! cargo-fuzz runs (`make fuzz`).
+//! A minute of fuzzing on stable: seeds mutated by a seeded generator, as input of the same functions that cargo-fuzz
+//! runs (`make fuzz`).
 //!
-//! `STROWGER_FUZZ_SECONDS` (default 9) is the processor time of each function, `STROWGER_FUZZ_SEED` the generator's seed
-//! (default: a fixed one; `random` draws one). No panic, no hang, memory bounded by the input: an input that breaks
-//! one of these is written to a file, and its seed printed.
+//! `STROWGER_FUZZ_SECONDS` (default 9) is the processor time of each function, `STROWGER_FUZZ_SEED` the generator's
+//! seed (default: a fixed one; `random` draws one). No panic, no hang, memory bounded by the input: an input that
+//! violates one of these is written to a file, and its seed printed.
 
 use std::alloc::System;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,15 +16,15 @@ use strowger_tests::in_background;
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);
 
-/// An input takes no more processor time than this.
+/// Longest processor time of an input.
 const SLOW: Duration = Duration::from_secs(5);
-/// Bytes held at once for an input: so many, and so many for each of its bytes.
+/// Most bytes held for an input: a constant, and a factor of its length.
 const HELD_ALWAYS: usize = 1 << 20;
 const HELD_EACH: usize = 1 << 10;
-/// The longest input.
+/// Longest input.
 const LONGEST: usize = 20_000;
 
-/// xorshift64*: the same inputs for the same seed on every machine.
+/// xorshift64*: equal seeds give equal inputs on every machine.
 struct Random(u64);
 
 impl Random {
@@ -46,7 +46,7 @@ impl Random {
     }
 }
 
-/// What turns up in SIP and SDP, and what is made to break readers of them.
+/// Words of SIP and SDP, and words that are difficult for parsers.
 const WORDS: &[&[u8]] = &[
     b"\r\n",
     b"\n",
@@ -212,7 +212,7 @@ fn try_all(name: &str, seeds: &[Vec<u8>], function: fn(&[u8])) {
     println!("{name}: {inputs} inputs in {:.1} s, seed {seed}", (now - start).as_secs_f64());
 }
 
-/// Processor time of this thread: however busy the machine is, as many inputs are tried.
+/// Returns the processor time of this thread: on a busy machine the number of inputs is the same.
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes to our own variable.
@@ -225,7 +225,7 @@ fn corpora() -> PathBuf {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora"), PathBuf::from)
 }
 
-/// The words above and those of the corpora's dictionary.
+/// Returns the words above and those of the corpora's dictionary.
 fn words() -> Vec<Vec<u8>> {
     let mut words: Vec<_> = WORDS.iter().map(|w| w.to_vec()).collect();
     let dictionary = std::fs::read_to_string(corpora().join("fuzz-seeds/sip.dict")).unwrap_or_default();
@@ -233,7 +233,7 @@ fn words() -> Vec<Vec<u8>> {
     words
 }
 
-/// All files of these folders, those that are there.
+/// Returns all files of these folders, as far as they exist.
 fn files(folders: &[PathBuf]) -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     for folder in folders {
@@ -242,7 +242,7 @@ fn files(folders: &[PathBuf]) -> Vec<Vec<u8>> {
             continue;
         };
         let mut paths: Vec<_> = entries.map(|e| e.expect("readable").path()).filter(|p| p.is_file()).collect();
-        // The order in which a folder is read differs from machine to machine.
+        // The order of the entries in a folder differs between machines.
         paths.sort();
         files.extend(
             paths
@@ -268,7 +268,7 @@ fn messages() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Single values of header fields, for the views.
+/// Returns single values of header fields, for the views.
 fn values() -> Vec<Vec<u8>> {
     let mut seeds: Vec<Vec<u8>> = Vec::new();
     for message in messages() {
@@ -298,7 +298,7 @@ fn views() {
 
 #[test]
 fn framing() {
-    // Four bytes say how the stream is cut; then several messages and keep-alives in a row.
+    // Four bytes describe the pieces of the stream; then several messages and keep-alives follow.
     let seeds: Vec<_> = messages()
         .chunks(3)
         .enumerate()
@@ -336,7 +336,8 @@ fn transaction() {
     run("transaction", &seeds, strowger_core::fuzz::transaction);
 }
 
-/// Scripts that change requests with true route tokens and seals: what is taken for a request of a call reaches its parties alone.
+/// Scripts that change requests with valid route tokens and seals: each request accepted as part of a call reaches its
+/// parties alone.
 #[test]
 fn dialog() {
     let mut random = Random(0xd1a1);
@@ -352,7 +353,7 @@ fn dialog() {
 
 /// Requests within calls, each changed in up to seven ways, through the whole service: shards, sockets and connections.
 ///
-/// `STROWGER_FUZZ_CALLS` (default 1000000) is how many.
+/// `STROWGER_FUZZ_CALLS` (default 1000000) is their number.
 #[test]
 fn calls() {
     in_background(many_calls);
@@ -367,7 +368,7 @@ fn many_calls() {
     while sent < wanted {
         let mut data = Vec::new();
         for _ in 0..100 {
-            // The stream is left out of step by most changes: few come by it.
+            // Most changes desynchronize the stream: few requests use it.
             let often = if random.below(100) == 0 { 250 + random.below(6) } else { 1 + random.below(4) } as u8;
             data.extend([random.below(kinds) as u8, often]);
             data.extend((0..4 * usize::from(often % 8)).map(|_| (random.next() >> 32) as u8));

@@ -1,5 +1,5 @@
-//! Calls that go on: what either party sends to the other within a call arrives, wherever the other is by then, whoever began
-//! the call, and whatever stands between. In the default configuration unless a test says why not.
+//! Continuing calls: requests of either party within a call reach the other, wherever it is by then, whoever began the
+//! call, and whatever proxies are in between. With the default configuration unless a test has another.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use strowger_tests::wire::{Transport, Wire, accept, listen};
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// A Contact that means nothing to anybody but its device.
+/// Contact that only its device understands.
 const HIDDEN: &str = "10.99.99.99:5060";
 
 fn start(transports: &[Transport], lines: &str) -> Server {
@@ -23,7 +23,7 @@ fn start(transports: &[Transport], lines: &str) -> Server {
     server
 }
 
-/// Alice, with her password, calls bob, both registered at these Contacts; each end of the call as answered.
+/// Alice, with her password, calls bob, both registered at these Contacts; returns both ends of the answered call.
 fn users_call(alice: &mut Wire, bob: &mut Wire, at: (&str, &str)) -> (End, End) {
     register_at(alice, "alice", "alice", at.0);
     register_at(bob, "bob", "bob", at.1);
@@ -39,7 +39,7 @@ fn contact_uri(user: &str, wire: &Wire, hidden: bool) -> String {
     format!("sip:{user}@{place};transport={}", wire.transport().name())
 }
 
-/// Everything that phones say in a call goes both ways, and each sees its own Contact as it wrote it.
+/// All requests of phones in a call go both ways, and each party sees its own Contact unchanged.
 fn talk(one: (&mut Wire, &mut End, &str), other: (&mut Wire, &mut End, &str)) {
     let (alice, alice_end, alice_at) = one;
     let (bob, bob_end, bob_at) = other;
@@ -58,7 +58,7 @@ fn talk(one: (&mut Wire, &mut End, &str), other: (&mut Wire, &mut End, &str)) {
     }
 }
 
-/// RFC 3261 section 12.2: some requests, and the answers to them, renew the target.
+/// RFC 3261 section 12.2: some requests, and the answers to them, refresh the target.
 fn renew(sender: &mut End, receiver: &mut End, method: &str, answer: &[u8], request: &[u8]) {
     if !matches!(method, "INVITE" | "UPDATE" | "REFER" | "NOTIFY") {
         return;
@@ -99,14 +99,14 @@ fn calls_of_users_go_on_from_both_sides() {
     }
 }
 
-/// Anybody may call a user, from a trunk for one; either side may hold, fax, and hang up, without a password.
+/// Any external caller may call a user, such as a trunk; either side may hold, fax, and hang up, without a password.
 #[test]
 fn a_strangers_call_goes_on_from_both_sides() {
     let server = start(&[Transport::Udp, Transport::Tcp], "");
     for way in [Transport::Udp, Transport::Tcp] {
         let (mut trunk, mut bob) = (server.connect(way), server.connect(Transport::Udp));
         register(&mut bob, "bob", "bob");
-        // The telephone answers with another Contact than it registered.
+        // The phone answers with another Contact than it registered.
         let (a, b) = (contact_uri("+1900", &trunk, false), format!("sip:line2@{}", bob.local()));
         let call =
             Request::new("INVITE", "sip:bob@example.org", way.name(), trunk.local()).with(format!("Contact: <{a}>"));
@@ -128,7 +128,7 @@ fn a_party_that_moves_is_reached_where_it_is_then() {
     register(&mut bob, "bob", "bob");
     let call = invite("sip:bob@example.org", &stranger);
     let (mut one, mut other) = set_up(&mut stranger, &mut bob, &call, true);
-    // The caller moves, to another transport too; then who was called moves in the answer.
+    // The caller moves, to another transport too; then the callee moves in its answer.
     for way in [Transport::Udp, Transport::Tcp, Transport::Udp] {
         let mut moved = server.connect(way);
         one.via = (way.name().to_uppercase(), moved.local());
@@ -145,10 +145,10 @@ fn a_party_that_moves_is_reached_where_it_is_then() {
     }
 }
 
-/// A trunk that listens where its Contact says, and closes the connection that its call came by.
+/// A trunk that listens at the address of its Contact, and closes the connection of its call.
 #[test]
 fn a_party_whose_connection_is_gone_is_reached_where_it_listens() {
-    // The server closes it itself in the second round: the setting is the time after which it does.
+    // In the second round the server closes it itself, after the time of the setting.
     for lines in ["", "limits.idle_connection_timeout = \"1s\""] {
         let server = start(&[Transport::Udp, Transport::Tcp], lines);
         let (mut trunk, mut bob) = (server.connect(Transport::Tcp), server.connect(Transport::Udp));
@@ -159,7 +159,7 @@ fn a_party_whose_connection_is_gone_is_reached_where_it_listens() {
         let (_, mut other) = set_up(&mut trunk, &mut bob, &call, true);
         if lines.is_empty() {
             drop(trunk);
-            // The server has seen its end.
+            // The server has seen the end of the connection.
             let options =
                 Request::new("OPTIONS", &format!("sip:{}", server.address(Transport::Udp)), "udp", bob.local());
             exchange(&mut bob, &options);
@@ -175,7 +175,7 @@ fn a_party_whose_connection_is_gone_is_reached_where_it_listens() {
     }
 }
 
-/// A telephone or browser that connects anew and registers again, after a gap in its network or a restart of the server.
+/// A phone or browser that reconnects and registers again, after a gap in its network or a restart of the server.
 #[test]
 fn a_party_that_connects_anew_goes_on() {
     let mut server = start(&[Transport::Udp, Transport::Tcp, Transport::Ws], "");
@@ -212,7 +212,7 @@ fn a_party_that_connects_anew_goes_on() {
     }
 }
 
-/// A gateway that listens on another port than it sends from, and knows it: it asks for no `rport`.
+/// A gateway that listens on another port than it sends from, and sends no `rport`.
 #[test]
 fn a_device_that_sends_from_another_port_is_reached_where_it_listens() {
     let server = start(&[Transport::Udp], "registrar.authenticate = false");
@@ -224,7 +224,7 @@ fn a_device_that_sends_from_another_port_is_reached_where_it_listens() {
     let register = Request::register("bob", "example.org", &format!("sip:bob@{there}"), "udp", there);
     sends.send(plain(&register).as_bytes()).expect("loopback takes it");
     assert_eq!(listens.final_response(SOON).as_deref().and_then(status), Some(200), "by its Via");
-    // It is called, and answers from the port that it sends from.
+    // It is called, and answers from its sending port.
     let call = invite("sip:bob@example.org", &caller);
     caller.send(&call.bytes()).expect("loopback takes it");
     let got = listens.request("INVITE", SOON).expect("the INVITE arrives where it listens");
@@ -256,7 +256,7 @@ fn register_open(wire: &mut Wire, user: &str) {
     assert_eq!(status(&exchange(wire, &request)), Some(200));
 }
 
-/// RFC 5589 section 7: the target of the transfer is named by its Contact, as the transferor knows it.
+/// RFC 5589 section 7: the target of the transfer is its Contact, as the transferor knows it.
 #[test]
 fn an_attended_transfer_reaches_its_target() {
     let server = start(&[Transport::Udp, Transport::Tcp], "");
@@ -265,7 +265,7 @@ fn an_attended_transfer_reaches_its_target() {
         let mut carol = server.connect(Transport::Udp);
         let (a, b) = (contact_uri("a", &alice, true), contact_uri("b", &bob, false));
         let (_, other) = users_call(&mut alice, &mut bob, (&a, &b));
-        // Bob says to carol: Refer-To with the Contact of alice. Her telephone calls it, with her password.
+        // Bob sends a Refer-To with the Contact of alice to carol. Her phone calls it, with her password.
         let refer_to = other.uri;
         assert!(refer_to.starts_with("sip:a@10.99.99.99"), "{refer_to}");
         let mut call = invite(&refer_to, &carol).with("Replaces: x;to-tag=a;from-tag=b");
@@ -279,7 +279,7 @@ fn an_attended_transfer_reaches_its_target() {
         let (mut one, mut other) = (End::caller(&call, &answer), End::called(&got, "alice2", &alice));
         arrives(&mut carol, &mut alice, &one.request("INFO"), &[]);
         arrives(&mut alice, &mut carol, &other.request("BYE"), &[]);
-        // Who may not relay does not get there.
+        // A caller without the right to relay cannot use it.
         let mut stranger = server.connect(Transport::Udp);
         let call = invite(&refer_to, &stranger);
         assert_eq!(status(&exchange(&mut stranger, &call)), Some(407));
@@ -287,7 +287,7 @@ fn an_attended_transfer_reaches_its_target() {
     }
 }
 
-/// A telephone that registers through a proxy that adds no Path is where its Contact says, not where that proxy is.
+/// A phone that registers through a proxy without Path is at the address of its Contact, not at the proxy's.
 #[test]
 fn who_registers_through_a_proxy_is_where_its_contact_says() {
     let server = start(&[Transport::Udp, Transport::Tcp], "registrar.authenticate = false");
@@ -306,7 +306,7 @@ fn who_registers_through_a_proxy_is_where_its_contact_says() {
     }
 }
 
-/// What keeps the connection of another proxy open reaches the telephone behind it by its Path.
+/// Pings that keep the connection of another proxy open reach the phone behind it by its Path.
 #[test]
 fn pings_follow_the_path() {
     // The setting is the time to wait for.
@@ -325,7 +325,8 @@ fn pings_follow_the_path() {
     assert_eq!(fields(&ping, "Route"), [path]);
 }
 
-/// Parameters of others in a Contact are theirs: one of Kamailio's has the name that ours had, and other numbers.
+/// Contact parameters of other programs pass unchanged: one of Kamailio's has the former name of ours, and other
+/// numbers.
 #[test]
 fn a_parameter_of_another_proxy_passes() {
     let server = start(&[Transport::Udp, Transport::Tcp], "");
@@ -339,7 +340,7 @@ fn a_parameter_of_another_proxy_passes() {
     assert_eq!(request_uri(&got), at);
 }
 
-/// Both telephones of a user ring, each in an early dialog of its own (RFC 3262); one answers.
+/// Both phones of a user ring, each in an early dialog of its own (RFC 3262); one answers.
 #[test]
 fn early_dialogs_of_a_fork_go_on_apart() {
     let server = start(&[Transport::Udp], "");
@@ -375,7 +376,7 @@ fn early_dialogs_of_a_fork_go_on_apart() {
     arrives(&mut caller, &mut two, &end.request("BYE"), &[]);
 }
 
-/// A 180 that says nothing of where its telephone is; the 200 does.
+/// The 180 has no Contact; the 200 has one.
 #[test]
 fn a_call_that_rang_without_a_contact_goes_on() {
     let server = start(&[Transport::Udp], "");
@@ -393,7 +394,7 @@ fn a_call_that_rang_without_a_contact_goes_on() {
     arrives(&mut bob, &mut caller, &other.request("BYE"), &[]);
 }
 
-/// A call through two servers with secrets of their own, with a telephone behind NAT at each end, on a stream at one.
+/// A call through two servers with different secrets, with a phone behind NAT at each end, one of them on a stream.
 #[test]
 fn two_servers_in_a_row_carry_a_call() {
     let open = "registrar.authenticate = false\nauth.calls = false\n";
@@ -420,7 +421,8 @@ fn two_servers_in_a_row_carry_a_call() {
     }
 }
 
-/// An edge proxy with Path that record-routes stands before the telephone, a carrier's proxy that does before the caller.
+/// An edge proxy with Path and Record-Route in front of the phone, a carrier's proxy with Record-Route in front of the
+/// caller.
 #[test]
 fn other_proxies_on_both_sides_stay_on_the_way() {
     let server = start(&[Transport::Udp], "registrar.authenticate = false");
@@ -433,7 +435,7 @@ fn other_proxies_on_both_sides_stay_on_the_way() {
     let inner = "Via: SIP/2.0/UDP 10.9.9.9;branch=z9hG4bKinner\r\nMax-Forwards";
     edge.send(text.replacen("Max-Forwards", inner, 1).as_bytes()).expect("loopback takes it");
     assert_eq!(edge.final_response(SOON).as_deref().and_then(status), Some(200));
-    // The carrier's proxy forwards a call of somebody behind it.
+    // The carrier's proxy forwards a call of one of its users.
     let beyond = format!("<sip:{};lr;ftag=1>", carrier.local());
     let call = Request::new("INVITE", "sip:bob@example.org", "udp", carrier.local())
         .with("Via: SIP/2.0/UDP 198.51.100.9;branch=z9hG4bKbeyond")
@@ -446,7 +448,7 @@ fn other_proxies_on_both_sides_stay_on_the_way() {
     answer = answer.replacen("Record-Route:", &format!("Record-Route: {path}\r\nRecord-Route:"), 1);
     edge.send(answer.as_bytes()).expect("loopback takes it");
     let ok = carrier.final_response(SOON).expect("it is answered");
-    // What each of the two proxies sends on, its own Route taken off.
+    // Each of the two proxies forwards requests without its own Route.
     let mut one = End::caller(&call, &ok);
     assert_eq!(one.routes.remove(0), beyond);
     let mut other = End::called(&got, "bob", &edge);
@@ -463,7 +465,7 @@ fn other_proxies_on_both_sides_stay_on_the_way() {
         assert!(request_uri(&got).starts_with("sip:+190"), "{}", request_uri(&got));
         renew(&mut other, &mut one, method, &answer, &got);
     }
-    // Each of them trusts this server: nobody is reached through it but the party.
+    // Each of them trusts this server: through it only the party can be reached.
     for (wire, end) in [(&mut carrier, &mut one), (&mut edge, &mut other)] {
         let request = end.request_to("INVITE", "sip:+19005551234@gateway.example");
         let answer = exchange(wire, &request);

@@ -1,4 +1,4 @@
-//! Programs by others through the running server: SIPp, sipsak, baresip and Kamailio.
+//! Third-party programs through the running server: SIPp, sipsak, baresip and Kamailio.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -52,7 +52,7 @@ fn sipp_calls_sipp_by_tcp() {
     }
 }
 
-/// sipsak writes four digits of a port into its requests, however many there are.
+/// Returns a short port: sipsak always writes four digits of a port into its requests.
 fn sipsak_port() -> SocketAddr {
     loopback(port::short())
 }
@@ -103,7 +103,7 @@ fn sipsak_registers_with_its_password_and_not_with_another() {
     assert_ne!(code, Some(0), "{text}");
 }
 
-/// Two telephones that register with digest; one calls the other, talks, hangs up.
+/// Two phones register with digest; one calls the other, talks, hangs up.
 fn telephones(server: SocketAddr, base: &Phone<'_>, ends: [(SocketAddr, Option<&Namespace>); 2]) {
     let [alice_end, bob_end] = ends;
     let alice = Phone {
@@ -130,12 +130,12 @@ fn telephones(server: SocketAddr, base: &Phone<'_>, ends: [(SocketAddr, Option<&
     alice.order("dial", "sip:bob@example.org");
     alice.expect("CALL_ESTABLISHED", SOON);
     bob.expect("CALL_ESTABLISHED", SOON);
-    // They talk: both send sound.
+    // The time of the talk: both send sound.
     std::thread::sleep(Duration::from_millis(500));
     alice.order("hangup", "");
     bob.expect("CALL_CLOSED", SOON);
 
-    // And the other way: the one that was called ends the call.
+    // And the other way: the callee ends the call.
     alice.order("dial", "sip:bob@example.org");
     alice.expect("CALL_ESTABLISHED", SOON);
     bob.expect("CALL_ESTABLISHED", SOON);
@@ -186,8 +186,7 @@ fn baresip_calls_baresip_with_digest_by_tls() {
     telephones(server.address(Tls), &base, [(end(), None), (end(), None)]);
 }
 
-/// A server between two routers that translate addresses, each with a telephone behind it; both telephones have the
-/// same private address.
+/// A server between two NAT routers, each with a phone behind it; both phones have the same private address.
 fn behind_nat(transport: &str) {
     if !have(&[BARESIP]) || !namespace::possible() {
         return;
@@ -195,7 +194,7 @@ fn behind_nat(transport: &str) {
     let street = Namespace::new("s");
     let routers = [Namespace::new("ra"), Namespace::new("rb")];
     let homes = [Namespace::new("a"), Namespace::new("b")];
-    // The server has an address of its own that both routers reach.
+    // The server has a separate address that both routers reach.
     street.ip(&["address", "add", "100.64.0.1/32", "dev", "lo"]);
     for (index, (router, home)) in routers.iter().zip(&homes).enumerate() {
         let (inner, outer) = (format!("100.64.{}.1/30", index + 1), format!("100.64.{}.2/30", index + 1));
@@ -235,7 +234,7 @@ fn kamailio(server: &Server, config: &str, ports: &[(&str, u16)], values: &[(&st
     Kamailio::start(folder, config, &values)
 }
 
-/// One that sends every call to one next hop.
+/// Starts one that sends every call to one next hop.
 fn peer(server: &Server, ports: &[(&str, u16); 3], next: &str) -> Kamailio {
     kamailio(server, "peer", ports, &[("NEXT", next)])
 }
@@ -271,7 +270,7 @@ fn kamailio_is_reached_by_websocket() {
     if !have(&[SIPP, KAMAILIO]) {
         return;
     }
-    // The certificate is Kamailio's, so the server has a TLS listener too.
+    // Kamailio needs the certificate, so the server has a TLS listener, too.
     let server = Setup::on(&[Udp, Ws, Tls]).relay().start();
     let (uas, ws) = (port::free(), port::free());
     let _peer =
@@ -280,7 +279,7 @@ fn kamailio_is_reached_by_websocket() {
     calls.run(server.address(Udp), Some(loopback(ws)), uas);
 }
 
-/// Two telephones behind a Kamailio that passes their requests on to the server, which asks for their passwords.
+/// Two phones behind a Kamailio that forwards their requests to the server, which challenges them.
 fn behind_kamailio(way: Transport, path: &str) {
     if !have(&[BARESIP, KAMAILIO]) {
         return;
@@ -304,14 +303,14 @@ fn telephones_behind_kamailio_with_path_call_each_other() {
     behind_kamailio(Tcp, "1");
 }
 
-/// The registrar reaches them at their Contact then (RFC 3261 section 10.3), not at Kamailio's address.
+/// Then the registrar reaches them at their Contact (RFC 3261 section 10.3), not at Kamailio's address.
 #[test]
 fn telephones_behind_kamailio_without_path_call_each_other() {
     behind_kamailio(Udp, "0");
     behind_kamailio(Tcp, "0");
 }
 
-/// Calls out by a trunk with a password, calls in without one; either side ends them.
+/// Outgoing calls by a trunk with a password, incoming ones without; either side ends them.
 #[test]
 fn kamailio_is_a_trunk_by_udp_tcp_and_tls() {
     if !have(&[KAMAILIO]) {

@@ -1,4 +1,5 @@
-//! Calls that go on over a restart, however the process before ended: they are ended by their parties, counted, and written down once.
+//! Calls that continue over a restart, whatever ended the earlier process: their parties end them, limits count them,
+//! and each has one accounting row.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,15 +19,15 @@ use strowger_tests::wire::Transport::{Tcp, Udp};
 use strowger_tests::wire::Wire;
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long writing may take.
+/// Time limit of writing.
 const WRITTEN: Duration = Duration::from_secs(20);
-/// Time until a request is sent again by UDP (RFC 3261 section 17.1.1.1).
+/// Time until a UDP retransmission (RFC 3261 section 17.1.1.1).
 const T1: Duration = Duration::from_millis(500);
 
 const KEPT: &str = "dialogs.folder = \"calls\"\ndialogs.group_interval = \"10ms\"\naccounting.cdr = true\n\
                     accounting.path = \"rows\"\naccounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\n";
 
-/// The same in a SQLite file.
+/// Returns the same settings with a SQLite file.
 fn in_a_file() -> String {
     KEPT.replace("folder = \"calls\"", "database = \"sqlite:calls.sqlite\"")
 }
@@ -35,21 +36,21 @@ fn setup(more: &str) -> Setup {
     Setup::on(&[Udp, Tcp]).open_registrar().with(KEPT).with(more)
 }
 
-/// Milliseconds since 1970.
+/// Returns milliseconds since 1970.
 fn wall() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }
 
-/// Two phones, and calls between them that have been answered.
+/// Two phones, and answered calls between them.
 pub(crate) struct Pair {
     caller: Wire,
     callee: Wire,
     user: String,
-    /// Whose BYE ends it, and when it was answered.
+    /// Party whose BYE ends it, and time of the answer.
     calls: Vec<(End, bool, u64)>,
 }
 
-/// When a call was answered, and ended.
+/// Times of a call's answer and end.
 pub(crate) type Times = HashMap<String, (u64, u64)>;
 
 impl Pair {
@@ -83,8 +84,8 @@ impl Pair {
     }
 }
 
-/// Ends a call by a BYE, as telephones do by UDP: it is sent again until its answer comes (RFC 3261 section 17.1.2.2), for what is waiting at a
-/// socket can be too much for it while a server that took over calls asks for each of them.
+/// Ends a call by a BYE, retransmitted by UDP until its answer comes (RFC 3261 section 17.1.2.2): sockets may overflow
+/// while a server that took over calls sends a request for each.
 fn hang_up(from: &mut Wire, to: &mut Wire, bye: &Request) {
     let (limit, mut arrived) = (Instant::now() + LIMIT, false);
     while Instant::now() < limit {
@@ -110,7 +111,7 @@ fn hang_up(from: &mut Wire, to: &mut Wire, bye: &Request) {
     panic!("BYE of {} is not answered", bye.call_id);
 }
 
-/// All that is kept of so many calls is written.
+/// Waits until the states of this many calls are written.
 #[track_caller]
 pub(crate) fn keeps(server: &Server, calls: usize) {
     let is_so = wait::until(WRITTEN, || {
@@ -119,7 +120,7 @@ pub(crate) fn keeps(server: &Server, calls: usize) {
     assert!(is_so, "{}", server.log());
 }
 
-/// No call is known any more.
+/// Waits until no call is known any more.
 #[track_caller]
 pub(crate) fn is_empty(server: &Server) {
     let names = ["strowger_calls_tracked", "strowger_dialogs_confirmed", "strowger_kept_calls"];
@@ -127,7 +128,7 @@ pub(crate) fn is_empty(server: &Server) {
     assert!(is_so, "{:?}\n{}", names.map(|name| metric(server, name)), server.log());
 }
 
-/// Call-ID, milliseconds of answer and end, and who ended it, of each row.
+/// Returns Call-ID, milliseconds of answer and end, and the ending party of each row.
 fn rows(server: &Server) -> Vec<(String, u64, u64, String)> {
     let database = rusqlite::Connection::open(server.folder().join("rows")).expect("it can be opened");
     database.busy_timeout(LIMIT).expect("a time");
@@ -139,7 +140,7 @@ fn rows(server: &Server) -> Vec<(String, u64, u64, String)> {
     all.query_map([], read).expect("it can be read").map(|row| row.expect("a row")).collect()
 }
 
-/// Each of these calls has one row, with its moments.
+/// Asserts that each of these calls has one row, with its times.
 #[track_caller]
 pub(crate) fn are_written(server: &Server, calls: &Times) {
     let mut all = Vec::new();
@@ -187,7 +188,7 @@ fn outlive_a_kill(kept: &str) {
     assert!(began.took().is_below(Duration::from_secs(5)), "{:?}", began.took());
     server.log_with(&format!("calls={CALLS}"));
     assert_eq!(metric(&server, "strowger_dialogs_confirmed"), CALLS as f64);
-    // The limit counts them still.
+    // The limit still counts them.
     let more = invite("sip:bob@example.org", &pair.caller);
     pair.caller.send(&more.bytes()).expect("the server takes messages");
     let refused = pair.caller.final_response(LIMIT).expect("it is answered");
@@ -200,10 +201,10 @@ fn outlive_a_kill(kept: &str) {
     is_empty(&server);
     let shown = done(&server, &["status"]);
     assert!(shown.lines().any(|line| line.contains("kept calls") && line.contains("0 kept")), "{shown}");
-    // There is room under the limit again, and the next kill finds nothing.
+    // The limit has room again, and the next kill finds no calls.
     pair.call(1);
     times.extend(pair.end(1));
-    // The refused one proved nothing, and has no row.
+    // The refused call was unauthenticated, and has no row.
     are_written(&server, &times);
     keeps(&server, 0);
     server.kill();
@@ -218,7 +219,8 @@ fn a_call_that_ended_just_before_a_kill_ends_in_the_next_process() {
     }
 }
 
-/// The BYE of a call is answered, and the process is killed before it has written that. The next one asks both parties.
+/// The BYE of a call is answered, and the process is killed before it has written the end. The next process asks both
+/// parties.
 fn end_just_before_a_kill(kept: &str) {
     let kept = kept.replace("dialogs.group_interval = \"10ms\"", "dialogs.group_interval = \"2s\"");
     let limited =
@@ -248,7 +250,7 @@ fn end_just_before_a_kill(kept: &str) {
     }));
     let [(_, _, end, by)] = &all[..] else { panic!("{all:?}") };
     assert!(by == "lost" && *end < began + 30_000, "{by} {end} {began}");
-    // There is room under the limit again.
+    // The limit has room again.
     pair.call(1);
     pair.end(1);
 }
@@ -272,7 +274,7 @@ fn a_shutdown_leaves_calls_to_the_next_process() {
 #[test]
 fn calls_that_end_just_before_a_kill_have_their_rows_once() {
     for interval in ["60s", "1ms"] {
-        // The second has written them, and must not do so again.
+        // The second process has written them, and must not do so again.
         let lines =
             KEPT.replace("accounting.group_interval = \"10ms\"", &format!("accounting.group_interval = {interval:?}"));
         for to in ["sqlite", "json"] {
@@ -306,7 +308,7 @@ fn calls_that_end_just_before_a_kill_have_their_rows_once() {
     }
 }
 
-/// The spool has rows when the process is killed that the last words of their calls have still.
+/// At the kill, the spool has rows that the last words of their calls also contain.
 #[test]
 fn rows_that_the_spool_has_are_written_once() {
     let mut server = setup("accounting.to = \"json\"\naccounting.retry_interval = \"1h\"").start();
@@ -326,7 +328,7 @@ fn rows_that_the_spool_has_are_written_once() {
     assert_eq!(lines_of(&folder).len(), 10, "{}", server.log());
 }
 
-/// The lines of all files of a folder.
+/// Returns the lines of all files of a folder.
 fn lines_of(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).map(|entries| entries.map(|entry| entry.expect("an entry").path()).collect());
     let files: Vec<PathBuf> = files.unwrap_or_default();
@@ -430,7 +432,7 @@ fn two_processes_do_not_share_a_folder() {
     other.log_with("another process keeps its state here");
 }
 
-/// Another program may hold the file for a while, and another server may not have it.
+/// Another program may lock the file for a while, and a second server is refused.
 #[test]
 fn a_sqlite_file_that_is_locked_holds_up_no_call() {
     let mut server =
@@ -482,7 +484,7 @@ fn the_sqlite_file_of_calls_can_be_made_before() {
     keeps(&server, 0);
 }
 
-/// It is not begun with no calls on a file that has them and cannot be read.
+/// The server does not start without its calls if their file is unreadable.
 #[test]
 fn a_damaged_sqlite_file_is_an_error_of_the_start() {
     let mut server = Setup::on(&[Udp]).open_registrar().with(&in_a_file()).start();
@@ -500,7 +502,7 @@ fn a_damaged_sqlite_file_is_an_error_of_the_start() {
     assert_eq!(metric(&server, "strowger_calls_tracked"), 0.0);
 }
 
-/// What was written for one secret means nothing for another: that is said.
+/// States written with one secret are unusable with another: this is logged.
 #[test]
 fn calls_of_another_secret_are_reported() {
     let mut server = setup("auth.secret = \"one secret of many letters\"").start();
@@ -514,7 +516,7 @@ fn calls_of_another_secret_are_reported() {
     assert_eq!(metric(&server, "strowger_calls_tracked"), 3.0);
 }
 
-/// Acceptance at its full size, with the figures that it asks for.
+/// Acceptance test at full size, with the required figures.
 #[test]
 #[ignore = "takes minutes; make test-dialogs"]
 fn a_hundred_thousand_calls_outlive_a_kill() {
@@ -524,8 +526,8 @@ fn a_hundred_thousand_calls_outlive_a_kill() {
     }
 }
 
-/// Bound of the memory of a call, in bytes of PSS. Pages that transactions of the same time have left half empty are a third of it on a
-/// slow machine; benches/src/bin/memory_calls.rs measures a call by itself.
+/// Bound of the memory of a call, in bytes of PSS. A third of it on a slow machine are half-empty pages of earlier
+/// transactions; benches/src/bin/memory_calls.rs measures a call by itself.
 const MEMORY: f64 = 1_280.0;
 
 fn many_outlive_a_kill(kept: &str) {
@@ -547,7 +549,7 @@ fn many_outlive_a_kill(kept: &str) {
             Times::new()
         }
     };
-    // Warm: what the first calls need for ever.
+    // Warm-up: memory that the first calls allocate permanently.
     each(&mut pairs, &call(50));
     let mut times = each(&mut pairs, &|pair| pair.end(50));
     let rest = |server: &mut Server| {

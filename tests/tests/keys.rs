@@ -1,4 +1,5 @@
-//! Every key of the configuration has a test of its effect: the table says which, and what was missing elsewhere stands below.
+//! Every key of the configuration has a test of its effect: the table names it, and the tests below complete the
+//! others.
 
 mod caches;
 mod forwarding;
@@ -21,15 +22,15 @@ use strowger_tests::wire::Transport::{Tcp, Udp};
 use strowger_tests::wire::Wire;
 
 const SOON: Duration = Duration::from_secs(5);
-/// In which something would have come.
+/// Time in which a message would have come.
 const NEVER: Duration = Duration::from_millis(200);
 
-/// A registrar without passwords, in memory.
+/// Starts a registrar without passwords, in memory.
 fn open(lines: &str) -> Server {
     Setup::on(&[Udp, Tcp]).open_registrar().in_memory().with(lines).start()
 }
 
-/// A request of this method to `uri` from the other end of this wire.
+/// Returns a request with this method to `uri` from this wire.
 fn request(wire: &Wire, method: &str, uri: &str) -> Request {
     let transport = wire.transport().name();
     let contact = format!("Contact: <sip:tester@{};transport={transport}>", wire.local());
@@ -40,7 +41,7 @@ fn send(wire: &mut Wire, request: &Request) {
     wire.send(&request.bytes()).expect("the server takes messages");
 }
 
-/// A caller and Bob, whom an INVITE has reached; what it was when it did.
+/// Sends an INVITE from a caller to bob; returns both wires, and the INVITE as received.
 fn calls_bob(server: &Server) -> (Wire, Wire, Vec<u8>) {
     let (mut caller, mut bob) = (server.connect(Udp), server.connect(Udp));
     register(&mut bob, "bob");
@@ -50,7 +51,7 @@ fn calls_bob(server: &Server) -> (Wire, Wire, Vec<u8>) {
     (caller, bob, got)
 }
 
-/// The same, and Bob's phone rings.
+/// Does the same, and bob's phone rings.
 fn rings_bob(server: &Server) -> (Wire, Wire, Vec<u8>) {
     let (mut caller, mut bob, got) = calls_bob(server);
     bob.send(&respond(&got, 180, "bob", &[])).expect("loopback takes it");
@@ -58,7 +59,7 @@ fn rings_bob(server: &Server) -> (Wire, Wire, Vec<u8>) {
     (caller, bob, got)
 }
 
-/// The final response to a request that is sent once.
+/// Returns the final response to a request without retransmissions.
 fn ask(wire: &mut Wire, request: &Request) -> Vec<u8> {
     send(wire, request);
     loop {

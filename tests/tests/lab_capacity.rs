@@ -1,4 +1,4 @@
-//! `strowger lab capacity` as its user runs it: the limit that it finds, and its sentences where something stands in the way.
+//! `strowger lab capacity` as a user runs it: the limit that it finds, and its messages about obstacles.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
 use strowger_tests::{alone, binary, port, undisturbed};
 
-/// A measurement that has ended.
+/// Finished measurement.
 struct Ran {
     code: i32,
     json: Value,
@@ -29,7 +29,7 @@ fn capacity(target: &str, words: &[&str]) -> Ran {
     Ran { code: output.status.code().unwrap_or(-1), json, said }
 }
 
-/// A server that takes so many requests of a method a second, and refuses the others.
+/// Starts a server that accepts this many requests of a method per second, and refuses the others.
 fn limited(method: &'static str, rate: f64) -> SocketAddr {
     let bucket = Mutex::new((Instant::now(), 0.0));
     peer(move |_, request| {
@@ -45,7 +45,7 @@ fn limited(method: &'static str, rate: f64) -> SocketAddr {
     })
 }
 
-/// The limit lies within a tenth of the rate, the server is the cause, and the sentence says so.
+/// Asserts that the limit is within a tenth of the rate, that the server is the cause, and that the message says so.
 #[track_caller]
 fn finds(ran: &Ran, rate: f64, unit: &str) {
     assert_eq!(ran.code, 0, "{}", ran.said);
@@ -76,13 +76,13 @@ fn the_limit_of_a_server_is_found() {
 /// Configuration of a registrar whose domain is its address.
 const REGISTRAR: &str = "domains = [\"127.0.0.1\"]\nban.enabled = false";
 
-/// OPTIONS by a connection, registrations with passwords, and calls whose both ends are here.
+/// OPTIONS by a connection, registrations with passwords, and calls with both ends in this process.
 #[test]
 fn each_transport_and_each_kind_of_work_is_measured() {
     let _alone = alone();
     let registrar = Setup::on(&[Transport::Udp, Transport::Tcp, Transport::Tls]);
     let registrar = registrar.with(REGISTRAR).start();
-    // A trial has the contacts of the trial before it, also by connections.
+    // A trial registers the same contacts as the one before, also by connections.
     let few = [Transport::Udp, Transport::Tcp, Transport::Tls]
         .map(|transport| Setup::on(&[transport]).with(&format!("{REGISTRAR}\nregistrar.max_contacts = 1")).start());
     let relay = Setup::on(&[Transport::Udp, Transport::Tcp]).relay().start();
@@ -128,7 +128,7 @@ fn an_obstacle_has_its_sentence() {
     let challenge = peer(|_, _| Some("401 Unauthorized"));
     let refusal = peer(|_, _| Some("404 Not Found"));
     let ban = peer(|number, _| (number < 4).then_some("200 OK"));
-    // Answers the pre-flight, and not for long.
+    // Answers the pre-flight, and then only for a short time.
     let late = peer(|number, _| (number < 30).then_some("200 OK"));
     let refusing = peer(|number, _| Some(if number < 60 { "200 OK" } else { "403 Forbidden" }));
     let dead = format!("127.0.0.1:{}", port::free());

@@ -1,4 +1,4 @@
-//! Comparison of real runs: none is claimed to be worse than one of the same build, and a slower server is.
+//! Comparison of real runs: no difference is claimed between runs of one build, and a slower server is detected.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use strowger_lab::system::SystemFolder;
 use strowger_tests::{alone, binary};
 use tempfile::TempDir;
 
-/// Repetitions by which the order of the values of thirty figures shows a difference of 30 %.
+/// Repetitions that reveal a difference of 30 % in the order of the values of thirty figures.
 const EXPERIMENT: &str = r#"
 title = "CPU of a relayed call"
 [call]
@@ -29,7 +29,7 @@ form = "table"
 y = ["server.cpu.call"]
 "#;
 
-/// Program that runs another one and uses as much processor time beside it as its first argument says, as a share of that of the other.
+/// Program that runs another one and uses additional processor time: its first argument is the share of the other's.
 const SLOWED: &str = "import glob, subprocess, sys, time
 child = subprocess.Popen(sys.argv[2:])
 def used():
@@ -57,19 +57,19 @@ impl Place {
     fn run<'n>(&self, name: &'n str, system: &Path) -> &'n str {
         let system = format!("strowger={}", system.display());
         let output = self.lab(&["run", "mine.toml", "--profile", "standard", "--out", name, "--system", &system]);
-        // A busy machine may leave a trial invalid: it is no part of the comparison then.
+        // A busy machine may leave a trial invalid: it is excluded from the comparison then.
         assert!(matches!(output.status.code(), Some(0 | 4)), "{}", said(&output));
         name
     }
 
-    /// Exit code and text of a comparison.
+    /// Returns exit code and text of a comparison.
     fn compare(&self, before: &str, after: &str) -> (Option<i32>, String) {
         let output = self.lab(&["compare", before, after]);
         println!("{}", said(&output));
         (output.status.code(), said(&output))
     }
 
-    /// Folder of a system that is Strowger and uses 30 % more processor time.
+    /// Returns the folder of a system that is Strowger and uses 30 % more processor time.
     fn slowed(&self) -> PathBuf {
         let folder = self.0.path().join("slowed");
         let strowger = SystemFolder::open("strowger", None).expect("it is shipped");
@@ -92,7 +92,7 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Two runs of one build differ by chance in one of twenty comparisons at most: two pairs in a row do not.
+/// By chance two runs of one build differ in one of twenty comparisons at most: two pairs in a row do not.
 #[test]
 #[ignore = "takes minutes; make test-long"]
 fn equal_builds_do_not_differ_and_a_slower_server_is_claimed() {

@@ -1,4 +1,4 @@
-//! Experiments over connections as their user runs them: a bare echo, our server and Kamailio, by TCP and by TLS.
+//! Experiments over connections as users run them: a bare echo, our server and Kamailio, by TCP and by TLS.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,7 @@ fn run(folder: &Path, name: &str, changes: &[(&str, &str)], systems: &[&str]) ->
     recorded.rows.iter().filter(|row| row.system.name != FLOOR).cloned().collect()
 }
 
-/// Figures above 0 of each row, and no failed attempt. A busy machine may disturb a trial; nothing else may.
+/// Asserts figures above 0 in each row, and no failed attempt. Only a busy machine may disturb a trial.
 #[track_caller]
 fn assert_measured(rows: &[Row], systems: &[&str], figures: &[&str]) {
     let found: Vec<&str> =
@@ -59,7 +59,7 @@ fn connections_are_measured_by_transaction_by_dialog_and_idle() {
         ("only = { lifetime = [\"tcp-transaction\"] }", "only = { lifetime = [\"tls-transaction\"] }"),
         ("[250]", "[100]"),
     ];
-    // Memory is read once a second, and less often where that takes long.
+    // Memory is read once a second, and less often if that takes long.
     let longer = [("window = \"1s\"", "window = \"3s\"")];
     std::thread::scope(|scope| {
         let tls = scope.spawn(|| run(folder.path(), "connections", &tls, servers));
@@ -70,7 +70,7 @@ fn connections_are_measured_by_transaction_by_dialog_and_idle() {
         assert_measured(&tls, servers, &["connect.rate", "rrd.p50", "server.cpu.call", "server.pss"]);
         assert_measured(&calls, servers, &["connect.rate", "srd.p50", "response.p50", "server.cpu.call"]);
         assert_measured(&idle, &["echo", "strowger"], &["server.pss", "rrd.p50", "rrd.p99"]);
-        // A connection of the echo takes less than the pages that its start left free.
+        // A connection of the echo takes less than the free pages left by its start.
         let entry = |row: &Row| row.figures.value("server.entry").unwrap_or_else(|| panic!("{}", row.to_line()));
         let [echo, ours] = ["echo", "strowger"].map(|name| idle.iter().find(|row| row.system.name == name).map(entry));
         assert!(ours.is_some_and(|bytes| (200.0..4_000.0).contains(&bytes)), "{ours:?} bytes a connection");

@@ -1,4 +1,4 @@
-//! Events within the trials of `strowger lab run`: a server that is killed and starts again, or does not.
+//! Events within the trials of `strowger lab run`: a server is killed and restarts, or does not.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -81,13 +81,14 @@ fn phones_return_to_a_server_that_starts_again() {
     assert!(!row.validity.fails(Check::Restart) && !row.validity.fails(Check::Rate), "{}", row.to_line());
     let values = |name: &str| -> Vec<f64> { row.series.values(name).iter().flatten().copied().collect() };
     let registered = values("registered");
-    // In the second after the kill nobody answers; then all return.
+    // In the second after the kill there are no answers; then all phones return.
     assert!(registered.len() == 5 && registered[0] == 100.0 && registered[1] < 10.0, "{registered:?}");
     assert_eq!(registered[4], 100.0, "{registered:?}");
     let figure = |name: &str| row.figures.value(name).unwrap_or_else(|| panic!("{name} of {}", row.to_line()));
     assert!((1.0..4.0).contains(&figure("registered.after")), "{}", row.to_line());
     assert!(figure("registered.after.95") <= figure("registered.after"));
-    // 50 registrations fall due in the first second, and 200 in each of the four others. In one second there is no server.
+    // 50 registrations fall due in the first second, and 200 in each of the four others. In one second there is no
+    // server.
     assert!((figure("attempts") - 850.0).abs() <= 9.0 && figure("failed") >= 150.0, "{}", row.to_line());
     let (server, machine) = (values("server.cpu"), values("machine.cpu"));
     assert!(server.len() == 5 && machine.len() == 5, "{}", row.to_line());

@@ -1,4 +1,5 @@
-//! Experiments over several hosts: each is a network namespace with an sshd of its own, on a bridge with the laboratory. Callers are on two.
+//! Experiments over several hosts: each is a network namespace with an sshd of its own, on a bridge with the
+//! laboratory. Callers run on two.
 
 mod network;
 
@@ -25,7 +26,7 @@ at = "2s"
 do = "start"
 "#;
 
-/// A busy machine may disturb a trial; nothing else may. Most calls go through.
+/// Only a busy machine may disturb a trial. Most calls succeed.
 fn assert_sound(row: &Row) {
     let value = |figure| row.figures.value(figure).unwrap_or_else(|| panic!("{figure} of {}", row.to_line()));
     assert!(value("failed") < value("attempts") / 2.0, "{}", row.to_line());
@@ -132,7 +133,8 @@ fn a_server_that_runs_is_sampled_by_its_login(network: &Network) {
     assert!(network.is_quiet(), "{:?}", network.left());
 }
 
-/// A short measurement of the capacity of a server whose host is north: standard error, and the result as JSON.
+/// Makes a short measurement of the capacity of a server on the host north: returns standard error, and the result as
+/// JSON.
 fn capacity(network: &Network, target: &str) -> (String, Value) {
     let mut command = network.laboratory.command();
     command.arg(strowger()).args(["lab", "capacity", target, "--server", "north", "--json", "-"]);
@@ -218,7 +220,7 @@ fn a_clock_that_is_off_is_refused(network: &Network) {
     assert!(network.is_quiet(), "{:?}", network.left());
 }
 
-/// The run ends, names the host and the reason, and its rows are a valid part.
+/// Asserts that the run ends, names the host and the reason, and has valid rows as far as it got.
 fn assert_ends(network: &Network, lab: &mut Process, out: &str, host: &str, reason: &str) {
     let status = lab.end(LIMIT).expect("it ends");
     let log = lab.log();
@@ -254,7 +256,7 @@ fn a_cut_link_ends_the_run(network: &Network) {
     east.ip(&["link", "set", "eth0", "up"]);
 }
 
-/// While callers call, nothing is asked of the server's host.
+/// While callers call, the server's host gets no requests.
 fn a_cut_link_to_the_server_ends_the_run(network: &Network) {
     let mut lab = network.calling("cut-server", &["west"], &["--answerer", "east", "--server", "north"]);
     let north = &network.machine("north").namespace;

@@ -1,4 +1,4 @@
-//! `strowger lab run`: real processes, from the plan to the reports, and what ends a run before.
+//! `strowger lab run`: real processes, from the plan to the reports, and early ends of a run.
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use strowger_tests::limits::SmallDisk;
 use strowger_tests::together;
 use tempfile::TempDir;
 
-/// Time in which a run of these tests ends, on a busy machine.
+/// Time limit of a run on a busy machine.
 const LIMIT: Duration = Duration::from_secs(180);
 
 const EXPERIMENT: &str = r#"
@@ -55,7 +55,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Command that runs the experiment in the profile smoke.
+    /// Returns the command that runs the experiment in the profile smoke.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(strowger());
         command.args(["lab", "run", "mine.toml", "--profile", "smoke"]).args(words);
@@ -67,13 +67,13 @@ impl Place {
         self.command(words).output().expect("it runs")
     }
 
-    /// Rows so far of a run that may be under way.
+    /// Returns the rows so far of a run that may be in progress.
     fn rows(&self, run: &str) -> Vec<Row> {
         let text = std::fs::read_to_string(self.path(run).join(ROWS)).unwrap_or_default();
         read(ROWS, complete(&text)).unwrap_or_else(|report| panic!("{report}"))
     }
 
-    /// Makes a system of a script of Python, whose mark is its port, and gives the word of `--system`.
+    /// Makes a system of a Python script, identified by its port, and returns the word of `--system`.
     fn system(&self, script: &str) -> String {
         let folder = self.path("own");
         std::fs::create_dir(&folder).expect("a folder");
@@ -85,7 +85,7 @@ impl Place {
         format!("strowger={}", folder.display())
     }
 
-    /// Tells whether no process that the laboratory started is left.
+    /// Tells whether all processes that the laboratory started have ended.
     fn is_quiet(&self) -> bool {
         let folder = self.0.path().display().to_string();
         let processes = std::fs::read_dir("/proc").expect("it is there").flatten();
@@ -138,7 +138,7 @@ fn a_run_has_rows_of_system_and_floor_and_reports() {
         }
         assert_eq!(row.figures.value("failed"), Some(0.0), "{}", row.to_line());
         assert!(row.figures.largest("server.thread/").is_some(), "{}", row.to_line());
-        // A busy machine may disturb a trial; nothing else may.
+        // Only a busy machine may disturb a trial.
         if let Validity::Reasons(reasons) = &row.validity {
             let of_system = |check| matches!(check, Check::Ends | Check::Accounting | Check::Restart);
             assert!(!reasons.iter().any(|reason| of_system(reason.check)), "{reasons:?}");
@@ -158,7 +158,7 @@ fn a_run_has_rows_of_system_and_floor_and_reports() {
     assert!(self::said(&again).contains("is not empty"), "{}", self::said(&again));
 }
 
-/// A report that is made later has the loads and repetitions of the command line, and a run with others is not resumed.
+/// A later report has the loads and repetitions of the command line, and a run with others cannot be resumed.
 fn values_of_the_command_line_are_those_of_the_run() {
     let place = Place::new(50);
     let words = ["--load", "60", "--window", "500ms", "--repetitions", "1"];
@@ -182,7 +182,8 @@ fn values_of_the_command_line_are_those_of_the_run() {
     assert!(said(&output).contains(sentence), "{}", said(&output));
 }
 
-/// The load, the times and the workers come to it, its figures into the rows; where it fails, the trial says so.
+/// The command gets the load, the times and the workers, and its figures go into the rows; if it fails, the trial
+/// reports it.
 fn a_command_of_a_system_measures() {
     let place = Place::new(50);
     let folder = place.path("measuring");
@@ -190,7 +191,7 @@ fn a_command_of_a_system_measures() {
     let driver = "title = \"A stub\"\nprogram = \"python3\"\nversion = [\"@PROGRAM@\", \"--version\"]\n\
                   measure = [\"@PROGRAM@\", \"@FOLDER@/measure.py\", \"@LOAD@\", \"@WARM_UP@\", \"@WINDOW@\"]\n\
                   [[scenario]]\nname = \"relay\"\nfiles = [\"measure.py\"]\n";
-    // The script takes the time that a trial has.
+    // The script takes the time of a trial.
     let script = "import json,sys,time\nload,warm_up,window=map(float,sys.argv[1:])\ntime.sleep(warm_up+window)\n\
                   print(json.dumps({'rate.achieved':load*window,'attempts':load,'failed':0,'echo.ratio':warm_up*100}))\n";
     std::fs::write(folder.join("driver.toml"), driver).expect("it is written");
@@ -271,7 +272,7 @@ fn a_server_that_dies_is_named() {
     );
 }
 
-/// The root of the system runs on.
+/// The root process of the system continues.
 fn a_worker_that_is_started_again_is_named() {
     let place = Place::new(50);
     let script = "import os, socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
@@ -305,7 +306,7 @@ fn a_taken_port_is_named() {
 
 fn a_full_disk_is_named() {
     let place = Place::new(50);
-    // Room for the rows of the floor, and for little more.
+    // Space for the rows of the floor, and for little more.
     let Some(disk) = SmallDisk::mount("256k") else { return };
     let out = disk.folder().join("run");
     let lab = Process::start("lab", place.0.path(), &mut place.command(&["--out", &out.display().to_string()]));

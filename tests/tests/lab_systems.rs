@@ -1,4 +1,4 @@
-//! Systems of the laboratory as they are shipped: every configuration is right, and a call or a registration goes through each.
+//! Shipped systems of the laboratory: every configuration is valid, and a call or a registration passes through each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, UdpSocket};
@@ -18,22 +18,22 @@ use strowger_tests::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, REDIS, hav
 use strowger_tests::text::{field, respond};
 use tempfile::TempDir;
 
-/// Time in which a program of these tests ends.
+/// Time limit of a program of these tests.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Users that register: the first one calls the second one.
+/// Number of registering users: the first one calls the second one.
 const USERS: u32 = 2;
 
 /// Requirements of experiments: driver, scenario and document, with the backends and whether users register.
 type Asked = BTreeMap<(String, String, String), (Vec<String>, bool)>;
 
-/// The system of a shipped experiment, ours with the program of these tests.
+/// Opens the system of a shipped experiment, ours with the program of these tests.
 fn open(driver: &str) -> SystemFolder {
     let own = strowger().to_str().filter(|_| driver.starts_with("strowger") || driver == "echo");
     SystemFolder::open(driver, own).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Requirements of all shipped experiments.
+/// Returns the requirements of all shipped experiments.
 fn asked() -> Asked {
     let mut asked = Asked::new();
     for (name, _) in SHIPPED {
@@ -88,7 +88,7 @@ fn every_configuration_of_a_system_is_right() {
     assert!(seen > 40, "{seen}");
 }
 
-/// A program that answers calls, and its address.
+/// Starts a program that answers calls, and returns its address, too.
 fn answering(folder: &Path, name: &str) -> (Process, SocketAddr) {
     let at = port::free_address();
     let mut command = Command::new(strowger());
@@ -98,7 +98,7 @@ fn answering(folder: &Path, name: &str) -> (Process, SocketAddr) {
     (process, at)
 }
 
-/// Has the generator make so many calls of a document, one after the other, and returns how many succeeded.
+/// Makes this many calls of a document with the generator, one by one, and returns how many succeeded.
 fn make(folder: &Path, target: SocketAddr, document: &str, answer: SocketAddr, users: u32, calls: u32) -> u64 {
     let parties = Parties { users, answer, hold: Duration::from_millis(100) };
     let text = document::text(document, &parties).unwrap_or_else(|error| panic!("{error}"));
@@ -130,7 +130,7 @@ fn goes_through(with_backends: bool) {
     for ((driver, scenario, document), (beside, has_users)) in asked() {
         let system = open(&driver);
         let needs = &system.scenario(&scenario).expect("a test of the laboratory looks for it").needs;
-        // A system that measures by itself has no server to call.
+        // A system with its own measurement has no server to call.
         if needs.is_empty() == with_backends || !system.driver().measure.is_empty() {
             continue;
         }
@@ -157,14 +157,14 @@ fn goes_through(with_backends: bool) {
     assert!(seen > 10, "{seen}");
 }
 
-/// A registration of all users where there are some, and a call of the first one: of a system of several servers at the last one.
+/// Registers all users if there are some, and makes a call of the first one, at the last server of the system.
 fn call(folder: &Path, running: &mut RunningSystem, document: &str, answer: SocketAddr, has_users: bool, place: &str) {
     let users = if has_users { USERS } else { 0 };
     if has_users {
         let registered = make(folder, running.address(), document::REGISTER, answer, users, USERS);
         assert_eq!(registered, u64::from(USERS), "{place}: registrations\n{}", running.tail());
     }
-    // Credentials at once need a nonce that the caller was given before.
+    // Credentials in the first request need an earlier nonce.
     let document = if document == "credentials" { "challenge" } else { document };
     let last = *running.addresses().last().expect("it has a server");
     let made = make(folder, last, document, answer, users, 1);
@@ -185,7 +185,7 @@ fn a_call_goes_through_each_system_with_its_backends() {
     }
 }
 
-/// The machine may be busy: its findings are what they are, each with its cure, and the exit code follows the worst.
+/// On a busy machine the findings vary: each has its cure, and the exit code follows the worst.
 #[test]
 fn the_doctor_examines_this_machine() {
     let output = Command::new(strowger()).args(["lab", "doctor", "--json"]).output().expect("the program runs");
@@ -205,7 +205,7 @@ fn the_doctor_examines_this_machine() {
     assert!(text.starts_with("programs\n") && !text.contains("\ngenerator\n"), "{text}");
 }
 
-/// A registrar that answers the first request of each user of `busy` with this code, and all others with 200.
+/// Starts a registrar that answers the first request of each user of `busy` with this code, and all others with 200.
 fn registrar(busy: &[u32], code: u16) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("it is bound");
@@ -222,7 +222,7 @@ fn registrar(busy: &[u32], code: u16) -> SocketAddr {
     address
 }
 
-/// A system that is too slow for the rate of registrations is given a lower one; one that refuses users is not asked again.
+/// A system too slow for the rate of registrations gets a lower one; a system that refuses users is not asked again.
 #[test]
 fn users_without_a_registration_are_registered_again() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -21,7 +21,7 @@ const AT_ONCE: Duration = Duration::from_millis(250);
 /// Wait for TCP before the fallback to UDP.
 const WAIT: Duration = Duration::from_millis(300);
 
-/// A peer that answers by UDP.
+/// Peer that answers by UDP.
 struct Peer {
     socket: UdpSocket,
 }
@@ -76,7 +76,7 @@ impl Deaf {
         self.listener.local_addr().expect("it is bound")
     }
 
-    /// Accepts the waiting connections, and then that of the server.
+    /// Accepts the waiting connections, and then the server's.
     fn opens(self) -> TcpStream {
         let own: Vec<SocketAddr> = self.waiting.iter().filter_map(|stream| stream.local_addr().ok()).collect();
         loop {
@@ -121,7 +121,7 @@ fn a_peer_that_drops_syns_costs_a_moment_once() {
     }
     assert!(peer.takes(Duration::from_millis(600)).is_none(), "nothing came twice");
     assert_eq!([metric(&server, "strowger_udp_only_peers"), metric(&server, "strowger_targets_aside")], [1.0, 0.0]);
-    // The connection is made at last. Nothing is left to be said by it: the request went by UDP.
+    // The connection opens at last, without any data: the request went by UDP.
     let mut late = deaf.opens();
     late.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket can be set");
     let read = late.read(&mut [0; 100]);

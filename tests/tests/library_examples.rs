@@ -1,4 +1,4 @@
-//! The examples of the library: one calls the other, straight and through the third.
+//! Examples of the library: one calls the other, directly and through the third.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ mod uac;
 #[path = "../../examples/library/uas.rs"]
 mod uas;
 
-/// The folder in which the examples are: that of the environment variable `STROWGER_EXAMPLES`, or else that of this test,
-/// where they are built first.
+/// Returns the folder of the built examples: the value of the environment variable `STROWGER_EXAMPLES`, or the folder
+/// of this test, where they are built on the first call.
 fn examples() -> PathBuf {
     if let Some(folder) = std::env::var_os("STROWGER_EXAMPLES") {
         return folder.into();
@@ -63,7 +63,7 @@ fn a_call_goes_straight_and_through_the_proxy() {
         let status = uac.end(Duration::from_secs(40));
         assert!(status.success(), "{name}: {}\n{}", uac.tail(), uas.tail());
     }
-    // The answer to the last BYE left before its caller ended, the line about it at that same moment.
+    // The answer to the last BYE left before its caller ended; the log line about it may come at the same time.
     let mut uas = uas;
     uas.wait_for("ended: Remote", 2, Duration::from_secs(5));
     let log = uas.log();
@@ -84,7 +84,7 @@ fn a_call_to_nobody_fails() {
     assert!(uac.log().contains("refused: 404"), "{}", uac.tail());
 }
 
-/// Telephones ask now and then whether the other one is still there (RFC 4028 section 8).
+/// Phones check repeatedly whether the other one still exists (RFC 4028 section 8).
 #[test]
 fn the_caller_answers_a_new_offer_within_its_call() {
     let examples = examples();
@@ -124,7 +124,7 @@ fn the_caller_answers_a_new_offer_within_its_call() {
     assert!(ok.contains("branch=z9hG4bKagain") && ok.contains("\r\n\r\nv=0"), "{ok}");
 }
 
-/// Calls that ring, talk and end while each side's shards become four and one again.
+/// Calls that ring, talk and end while the number of shards of each side changes between four and one.
 #[test]
 fn calls_go_on_while_shards_come_and_go() {
     const CALLS: usize = 100;
@@ -145,7 +145,7 @@ fn calls_go_on_while_shards_come_and_go() {
         settle(callee.handle(), shards);
     };
     let end = |calls: usize, meanwhile: &dyn Fn()| {
-        // After thirty idle seconds one shard is left, to which every answer comes.
+        // After thirty idle seconds one shard is left, which gets every answer.
         let patience = Instant::now() + Duration::from_secs(20);
         let mut left = calls;
         while left > 0 {
@@ -164,7 +164,8 @@ fn calls_go_on_while_shards_come_and_go() {
         dial();
         share(shards);
     }
-    // These have Call-IDs of the buckets that are left to the first shard: from another one their answers would not come back to it.
+    // These Call-IDs belong to buckets that stay with the first shard: answers to another shard would not come back to
+    // it.
     dial();
     end(5 * CALLS, &|| ());
     dial();
@@ -174,7 +175,7 @@ fn calls_go_on_while_shards_come_and_go() {
     }
 }
 
-/// Has so many shards work, and waits until each bucket is where it belongs.
+/// Changes the number of shards, and waits until each bucket is at its shard.
 fn settle<S: Service + 'static>(handle: &Handle<S>, shards: usize) {
     handle.set_shards(shards).expect("the shards start");
     assert!(wait::until(Duration::from_secs(20), || handle.is_settled()), "buckets rest");

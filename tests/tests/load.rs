@@ -1,4 +1,4 @@
-//! `strowger load` as its user runs it: what it makes, and what it says of it.
+//! `strowger load` as a user runs it: its traffic, and its messages.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, TcpStream, UdpSocket};
@@ -20,7 +20,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
 }
 
-/// The report is what its schema says.
+/// Asserts that the report matches its schema.
 #[track_caller]
 pub(crate) fn as_published(report: &Value) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/load-report.schema.json");
@@ -29,7 +29,7 @@ pub(crate) fn as_published(report: &Value) {
     assert_eq!(schema::problems(&schema, report), Vec::<String>::new());
 }
 
-/// What does not measure: these cases bear company.
+/// Cases without measurements: they may run in parallel.
 #[test]
 fn cases_that_bear_company() {
     together(&[
@@ -132,12 +132,12 @@ fn each_transport_and_family() {
             let ran = load(&[&target, "-r", "200", "-m", "20", "--hold", "10ms"]);
             ran.all_successful(20);
             ran.ended_with(0);
-            // INVITE, ACK, BYE; two responses and what rings.
+            // INVITE, ACK, BYE; two responses and the ringing.
             assert!(ran.count("counters", "messages.sent") >= 60, "{target}: {}", ran.said);
             assert_eq!(ran.json["run"]["transport"], transport.to_uppercase());
             let there = uas.report();
             assert_eq!(there.count("counters", "incoming.completed"), 20, "{target}: {}", there.said);
-            // The session lasts as long at the one side as at the other (RFC 6076 section 4.5).
+            // The session has the same length on both sides (RFC 6076 section 4.5).
             let (here, there) = (ran.delay("sdt.originating", "p50"), there.delay("sdt.terminating", "p50"));
             assert!(here >= 9_000.0 && (here - there).abs() < 20_000.0, "{target}: {here} {there}");
         }
@@ -205,7 +205,7 @@ fn users_register_and_receive() {
 fn requirements_stand_below_the_verdict_and_have_an_exit_code() {
     let uas = answers(&[]);
     let address = uas.address.to_string();
-    // What is judged here is the server; how late a busy machine lets the generator be is another matter.
+    // Only the server is judged here, not the lateness of the generator on a busy machine.
     let wide = ["--max-lag", "1min", "--max-stall", "1min"];
     let schedule = [&[address.as_str(), "-r", "100", "-m", "50", "--hold", "0"][..], &wide].concat();
     let met = ["--require", "srd.p95<1s", "--require", "calls.successful==50", "--require", "ser>=100%"];
@@ -219,7 +219,7 @@ fn requirements_stand_below_the_verdict_and_have_an_exit_code() {
     let text = String::from_utf8_lossy(&bad.stdout).into_owned();
     assert_eq!(bad.status.code(), Some(3), "{text}");
     assert!(text.contains("\n✗ srd.p50<1us "), "{text}");
-    // Every measure can be required: each family once.
+    // Every measure can be required: one of each family.
     let every =
         ["calls.failed.connect==0", "responses.invite.200==50", "responses.5xx<1", "sent.bye=50", "duration<1min"];
     let every = every.iter().chain(&["rate.bytes.sent>1kB", "concurrency.max>=1", "lag.p99.9<1min", "srd.stddev<1s"]);
@@ -311,7 +311,7 @@ fn a_document_and_its_data() {
     ran.all_successful(20);
     assert_eq!(ran.json["timers"]["asked"]["count"], 20, "{}", ran.said);
 
-    // The data are missing: not named, named and not there; the document is broken.
+    // The data are missing: not named, or named and absent; or the document is broken.
     let (code, said) = refused(&base);
     assert!(code == 2 && said.contains("injection file"), "{code}: {said}");
     let (code, said) = refused(&[&base[..], &["--inf", "/nowhere/data.csv"]].concat());
@@ -387,7 +387,7 @@ fn a_limit_does_not_lower_the_wish() {
 fn a_duration_bounds_a_run_with_a_limit() {
     let uas = answers(&[]);
     let begun = std::time::Instant::now();
-    // Five at once of 100 ms each: fifty a second of the two hundred that are wanted.
+    // Five at once of 100 ms each: fifty per second of the two hundred intended.
     let ran =
         load(&[&uas.address.to_string(), "-r", "200", "-l", "5", "-d", "1s", "--hold", "100ms", "--no-preflight"]);
     assert!(begun.elapsed().as_secs_f64() < 3.0, "{:?}: {}", begun.elapsed(), ran.said);

@@ -1,4 +1,4 @@
-//! `strowger load --abort-on`: a run ends once it has lost a requirement.
+//! `strowger load --abort-on`: a run ends once a requirement cannot be met any more.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ fn a_share_is_judged_by_the_last_seconds() {
     {
         assert!(ran.said.contains(part), "{part}: {}", ran.said);
     }
-    // A report from the log says the same without being asked.
+    // A report from the log has the same result without the option.
     let again = output(&["report", &log, "--json", "-", "--max-lag", "1min"]);
     assert_eq!(again.status.code(), Some(ran.code), "{}", String::from_utf8_lossy(&again.stderr));
     let json = serde_json::from_slice(&again.stdout).expect("it is JSON");
@@ -62,7 +62,7 @@ fn a_count_ends_a_run() {
         "{}",
         ran.said
     );
-    // What is never lost ends nothing, and is required all the same.
+    // A requirement that cannot be lost early ends nothing, and is required nevertheless.
     let ran = load(&[
         &target,
         "-w",

@@ -1,5 +1,5 @@
-//! Every measure of the catalogue is really counted: for each there is a run that drives it off zero, and a requirement that the run
-//! breaks. The list of measures is the program's own, so that one without such a run is found.
+//! Every measure of the catalogue is really counted: for each there is a run that makes it nonzero, and a requirement
+//! that the run violates. The list of measures is the program's own, so that a measure without such a run is detected.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -45,7 +45,7 @@ fn every_measure_is_driven_off_zero_and_breaks_a_requirement() {
         let requirement = format!("{exact}==0");
         let ended = output(&["report", &text(log), "--require", &requirement, "--quiet"]);
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        // Where the generator itself was held up, that comes first.
+        // Delays of the generator itself take precedence.
         assert!([Some(3), Some(4)].contains(&ended.status.code()), "{requirement}: {:?}\n{said}", ended.status);
         assert!(said.contains(&format!("✗ {requirement}")), "{said}");
     });
@@ -53,12 +53,12 @@ fn every_measure_is_driven_off_zero_and_breaks_a_requirement() {
     assert!(missing.is_empty(), "no run drives these off zero: {missing:?}");
 }
 
-/// The name of a line of `strowger load measures`.
+/// Returns the name in a line of `strowger load measures`.
 fn name(line: &str) -> String {
     line.split([' ', ',']).next().unwrap_or_default().to_owned()
 }
 
-/// One measure of a family; of a delay the greatest.
+/// Returns one measure of a family; for a delay the maximum.
 fn concrete(name: &str) -> String {
     match name {
         "timer.NAME.p95" => "timer.asked.max".into(),
@@ -71,7 +71,7 @@ fn concrete(name: &str) -> String {
     }
 }
 
-/// A figure of a report by the name of its measure.
+/// Returns a figure of a report by the name of its measure.
 fn value(json: &Value, name: &str) -> Option<f64> {
     let number = |value: &Value| value.as_f64();
     let rows = |of: &str, what: &dyn Fn(&Value) -> bool, field: &str| -> Option<f64> {
@@ -102,7 +102,7 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The same work for each, a few at a time.
+/// Does the same work for each, a few at a time.
 fn in_turns<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -118,7 +118,7 @@ fn in_turns<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R
     done.into_inner().expect("nobody panics with it")
 }
 
-/// What the peer does, by the user that is called or registers.
+/// Returns the reaction of the peer, by the user that is called or registers.
 fn answered(user: &str, method: &str, number: usize) -> &'static [&'static str] {
     match (user, method) {
         ("silent", _) | ("no-bye", "BYE") => &[],
@@ -136,7 +136,7 @@ fn answered(user: &str, method: &str, number: usize) -> &'static [&'static str] 
     }
 }
 
-/// A peer that answers as its caller wishes, with a description of where it wants media, which come back.
+/// Starts a peer that answers by the name of the user, with SDP for its media address, and echoes media.
 fn peer() -> SocketAddr {
     let media = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     let port = media.local_addr().expect("it is bound").port();
@@ -163,7 +163,7 @@ fn peer() -> SocketAddr {
             let say = |text: &str| drop(socket.send_to(text.as_bytes(), from));
             if method == "ACK" {
                 if user == "chatty" {
-                    // Within the call, of no call, and what is no request of the scenario.
+                    // Within the call, outside of any call, and requests that the scenario does not have.
                     let (call, to) = (header("Call-ID:"), header("To:").replace("To:", "From:"));
                     let caller = header("From:").replace("From:", "To:");
                     let via = format!("Via: SIP/2.0/UDP {own};branch=z9hG4bKchatty");
@@ -186,7 +186,7 @@ fn peer() -> SocketAddr {
                 } else {
                     answer
                 };
-                // No program may send to all of a network without asking for it.
+                // No program may send to a broadcast address without asking for it.
                 let place = if user == "nowhere" { "c=IN IP4 255.255.255.255" } else { "c=IN IP4 127.0.0.1" };
                 let sdp = sdp.replace("c=IN IP4 127.0.0.1", place);
                 let body = format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{sdp}", sdp.len());
@@ -204,7 +204,7 @@ fn peer() -> SocketAddr {
     own
 }
 
-/// A document that asks with OPTIONS, `action` standing at the answer.
+/// Returns a document with an OPTIONS and `action` at its answer.
 fn asking(action: &str) -> String {
     format!(
         "<?xml version=\"1.0\"?><scenario name=\"asks\"><nop><action><assign assign_to=\"one\" value=\"1\"/><assignstr assign_to=\"text\" \
@@ -213,7 +213,7 @@ fn asking(action: &str) -> String {
     )
 }
 
-/// A request of a document; `attributes` of its `send`.
+/// Returns a request of a document; `attributes` of its `send`.
 fn request(method: &str, cseq: u32, attributes: &str, body: &str) -> String {
     let tag = if cseq > 1 { "[peer_tag_param]" } else { "" };
     let kind = if body.is_empty() { "" } else { "Content-Type: application/sdp\n" };
@@ -229,7 +229,7 @@ fn document(steps: &[&str]) -> String {
     format!("<?xml version=\"1.0\"?><scenario name=\"d\">{}</scenario>", steps.concat())
 }
 
-/// Every run, at once as far as they only wait: their logs.
+/// Makes every run, in parallel as far as they only wait: returns their logs.
 fn runs(folder: &Path) -> Vec<PathBuf> {
     let peer = peer();
     let to = |user: &str| format!("sip:{user}@{peer}");
@@ -374,7 +374,7 @@ fn runs(folder: &Path) -> Vec<PathBuf> {
     })
 }
 
-/// Answering sides, and who calls them.
+/// Runs answering sides and their callers.
 fn who_answer(folder: &Path) -> Vec<PathBuf> {
     let refusing = folder.join("refusing.xml");
     let no = "<recv request=\"INVITE\"/><send><![CDATA[\nSIP/2.0 486 Busy Here\n[last_Via:]\n[last_From:]\n[last_To:];tag=1\n[last_Call-ID:]\n[last_CSeq:]\nContent-Length: 0\n\n]]></send><recv request=\"ACK\"/>";
@@ -398,7 +398,7 @@ fn who_answer(folder: &Path) -> Vec<PathBuf> {
     logs.into_iter().chain([shaken]).collect()
 }
 
-/// Runs that Ctrl-C and `kill -9` end.
+/// Makes runs that Ctrl-C and `kill -9` end.
 fn cut_short(folder: &Path, peer: SocketAddr) -> Vec<PathBuf> {
     let start = |name: &str, words: &[&str]| {
         let log = folder.join(format!("{name}.log"));
@@ -424,7 +424,7 @@ fn cut_short(folder: &Path, peer: SocketAddr) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A generator that is stopped while it plays, and flooded meanwhile.
+/// Stops a generator while it plays, and floods it meanwhile.
 fn held_up(folder: &Path, peer: SocketAddr, document: &Path) -> PathBuf {
     let log = folder.join("held-up.log");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
@@ -445,21 +445,21 @@ fn held_up(folder: &Path, peer: SocketAddr, document: &Path) -> PathBuf {
     let flooded = port::free_address();
     let mut running = Running::start(&[&words[..], &["--port", &flooded.port().to_string()]].concat());
     running.reach(1);
-    // Sound is late after 10 ms; after a longer stop it is left out. Between the stops it is played.
+    // Media packets count as late after 10 ms; after a longer stop they are skipped. Between the stops they are sent.
     for _ in 0..5 {
         running.stop_for(Duration::from_millis(40));
         std::thread::sleep(Duration::from_millis(40));
     }
     running.signal(libc::SIGSTOP);
     flood(&socket, flooded);
-    // Long enough to be a stall.
+    // Long enough to count as a stall.
     std::thread::sleep(Duration::from_millis(700));
     running.signal(libc::SIGCONT);
     running.end(Duration::from_secs(30));
     log
 }
 
-/// Takes connections, and ends them when something comes.
+/// Starts a peer that accepts connections, and closes them at the first input.
 fn closing() -> SocketAddr {
     use std::io::Read;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");

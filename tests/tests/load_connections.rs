@@ -1,4 +1,4 @@
-//! Sockets and connections of their own for calls and users: what the other side sees of them, and what is left when they end.
+//! Separate sockets and connections for calls and users, as the other side sees them, and their release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ fn sockets_and_connections_of_calls() {
     ]);
 }
 
-/// Passes bytes on to `to`, and counts the connections.
+/// Starts a pipe to `to` that counts connections.
 fn pipe(to: SocketAddr) -> (SocketAddr, Arc<Connections>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -81,7 +81,7 @@ fn until(what: &str, reached: impl FnMut() -> bool) {
     assert!(wait::until(Duration::from_secs(5), reached), "{what}");
 }
 
-/// Each call has one port of its own, and its messages say so.
+/// Asserts that each call has one port of its own, which its messages name.
 fn is_apart(peer: &Peer, calls: usize) {
     let ports = peer.ports();
     assert_eq!(ports.len(), calls);
@@ -115,11 +115,11 @@ fn each_call_has_a_connection() {
     ran.all_successful(60);
     ran.ended_with(0);
     is_apart(&peer, 60);
-    // Ended by us, with a word.
+    // Closed by us, without a reset.
     until("connections stay open", || peer.connections.open.load(SeqCst) == 0);
     assert_eq!(peer.connections.counts(), [60, 0, 60, 0]);
     assert_eq!(peer.connections.most.load(SeqCst), 60);
-    // Where calls follow each other one at a time; the end of one and the beginning of the next may cross.
+    // If calls follow each other, the end of one and the beginning of the next may overlap.
     let peer = Peer::tcp(0);
     let target = format!("tcp://{}", peer.address);
     let ran = run(&target, &["--connections", "per-call", "-r", "10", "-m", "10", "-l", "1", "--hold", "0"]);
@@ -137,8 +137,8 @@ fn a_connection_for_each_call(transport: &str) {
     let uas = answers(&[&["--transport", transport][..], cert].concat());
     let (address, connections) = pipe(uas.address);
     let target = format!("{transport}://{address}");
-    // The first call ends before the others begin: they have its sessions to resume. Where the machine is late, the limit of open
-    // calls has most of them begin behind another one.
+    // The first call ends before the others begin, so they can resume its TLS session. On a late machine the limit of
+    // open calls still makes most of them begin after another one.
     let ran = run(
         &target,
         &[
@@ -162,7 +162,7 @@ fn a_connection_for_each_call(transport: &str) {
         let json = ran.json.to_string();
         let note = json.split('"').find(|text| text.contains("TLS handshakes")).unwrap_or_else(|| panic!("{json}"));
         let numbers: Vec<u32> = note.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        // The first call, and on a busy machine some that begin before its sessions have come.
+        // The first call, and on a busy machine some that begin before its sessions have arrived.
         assert!(numbers[0] == 40 && numbers[1] >= 20, "{note}");
     }
 }
@@ -174,7 +174,7 @@ fn users(folder: &Path, count: usize) -> String {
     path.display().to_string()
 }
 
-/// The ports that each user came by.
+/// Returns the ports of each user.
 fn by_user(peer: &Peer) -> BTreeMap<String, BTreeSet<u16>> {
     let mut ports: BTreeMap<String, BTreeSet<u16>> = BTreeMap::new();
     for seen in peer.seen() {
@@ -240,7 +240,7 @@ fn users_are_called_over_their_connections() {
     assert_eq!(connections.counts()[0], 3, "they were called over the connections by which they registered");
 }
 
-/// The socket of a user stays open until the run ends: what it lost is known then.
+/// The socket of a user stays open until the run ends, so that its losses can be read then.
 fn what_the_kernel_dropped_before_a_user_is_in_the_report() {
     let registrar = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     registrar.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
@@ -268,7 +268,7 @@ fn what_the_kernel_dropped_before_a_user_is_in_the_report() {
     assert_eq!(again.json["counters"], ran.json["counters"], "{}", again.said);
 }
 
-/// A proxy in the way: later requests of a call come back over its connection too.
+/// With a proxy in between, later requests of a call come back over its connection, too.
 fn through_a_server() {
     let server = Setup::on(&[Transport::Udp, Transport::Tcp]).relay().start();
     for transport in [Transport::Udp, Transport::Tcp] {
@@ -278,7 +278,7 @@ fn through_a_server() {
     }
 }
 
-/// Descriptors that a process has open.
+/// Returns the number of open descriptors of a process.
 fn descriptors(id: u32) -> usize {
     std::fs::read_dir(format!("/proc/{id}/fd")).map_or(0, |folder| folder.count())
 }
@@ -305,12 +305,12 @@ fn descriptors_come_back() {
         let mut counts = Vec::new();
         while process.ended().is_none() {
             counts.push(descriptors(process.id()));
-            // Between two looks.
+            // Poll interval.
             std::thread::sleep(Duration::from_millis(20));
         }
         let most = counts.iter().copied().max().unwrap_or(0);
         let peak = counts.iter().position(|n| *n == most).unwrap_or(0);
-        // Forty calls at once have one each. Of a program that is ending none are seen.
+        // Forty calls at once have one each. A process that is ending shows none.
         let back = counts[peak..].iter().filter(|n| **n > 0 && **n + 30 <= most).count();
         assert!(back >= 5, "{scheme}: {counts:?}\n{}", process.tail());
         assert!(peer.ports().len() > 100, "{scheme}");
@@ -328,7 +328,7 @@ fn at_the_bound_calls_share() {
     assert!(ran.said.contains("35 calls found as many sockets open as may be"), "{}", ran.said);
 }
 
-/// A network with thirty ports. What fails for want of them is the generator's doing.
+/// A network with thirty ports. Failures for lack of ports are the generator's fault.
 fn no_port_is_free() {
     if !namespace::possible() {
         return;

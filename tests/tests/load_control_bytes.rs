@@ -1,4 +1,4 @@
-//! Control bytes of a peer: neither face of the generator hands them to a terminal, at once or by a file.
+//! Control bytes of a peer: neither interface of the generator passes them to a terminal, directly or through a file.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

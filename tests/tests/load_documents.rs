@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 use strowger_tests::generator::{answers, load, output, refused};
 
-/// A document of one request of this method, with a timer over its answer.
+/// Writes a document with one request of this method, and a timer until its answer.
 fn document(folder: &Path, name: &str, method: &str, timer: &str) -> String {
     let text = format!(
         "<?xml version=\"1.0\"?>\n<scenario name=\"{name}\">\n<send start_rtd=\"{timer}\"><![CDATA[\n
@@ -45,7 +45,7 @@ fn documents_share_the_calls_of_a_run() {
     let of = |place: usize, name: &str| documents[place]["calls"][name].as_u64().unwrap_or(0);
     assert_eq!([of(0, "successful"), of(1, "successful")], [210, 90], "{}", ran.said);
     assert_eq!((&documents[0]["name"], &documents[1]["name"]), (&"options:1.xml".into(), &"message.xml".into()));
-    // Timers by their names, where each document has its own.
+    // Timers by their names; each document has its own.
     let timer = |of: &Value, name: &str| of["timers"][name]["count"].as_u64().unwrap_or(0);
     assert_eq!((timer(&documents[0], "ask"), timer(&documents[0], "tell")), (210, 0));
     assert_eq!((timer(&documents[1], "ask"), timer(&documents[1], "tell")), (0, 90));
@@ -59,7 +59,7 @@ fn documents_share_the_calls_of_a_run() {
     for part in ["document ", "options:1.xml    70.00 %", "message.xml      30.00 %"] {
         assert!(ran.said.contains(part), "{part}: {}", ran.said);
     }
-    // Each second has its shares.
+    // Each second has the shares.
     let columns = ran.json["series"]["columns"].as_array().cloned().unwrap_or_default();
     let column =
         |name: &str| columns.iter().position(|column| column == name).unwrap_or_else(|| panic!("no {name}")) + 1;

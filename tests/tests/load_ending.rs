@@ -1,4 +1,4 @@
-//! `strowger load` and Ctrl-C: what is open is ended with the peer, and the reports are written.
+//! `strowger load` and Ctrl-C: open calls are ended with the peer, and the reports are written.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -37,7 +37,7 @@ fn ctrl_c_ends_a_run() {
     ]);
 }
 
-/// A phone by hand.
+/// Phone by hand.
 struct Phone {
     socket: UdpSocket,
     to: SocketAddr,
@@ -50,12 +50,12 @@ impl Phone {
         Self { socket, to }
     }
 
-    /// Sends a request; `tag`: that of the other side.
+    /// Sends a request; `tag` belongs to the other side.
     fn say(&self, method: &str, call: &str, tag: &str) {
         let own = self.socket.local_addr().expect("it is bound");
         let number = if method == "BYE" { 2 } else { 1 };
         let to = self.to;
-        // A CANCEL is of the transaction that it cancels (RFC 3261 section 9.1).
+        // A CANCEL belongs to the transaction that it cancels (RFC 3261 section 9.1).
         let branch = if method == "CANCEL" { "INVITE" } else { method };
         let text = format!(
             "{method} sip:bob@{to} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK{call}{branch}\r\nMax-Forwards: 70\r\n\
@@ -65,7 +65,7 @@ impl Phone {
         self.socket.send_to(text.as_bytes(), self.to).expect("it is sent");
     }
 
-    /// The final response that comes next: its code and the tag of its To, as it stands there.
+    /// Returns code and To tag of the next final response; the tag is verbatim.
     fn hear(&self) -> (String, String) {
         let mut buffer = [0; 65_536];
         loop {
@@ -79,7 +79,7 @@ impl Phone {
         }
     }
 
-    /// The next response of any kind: its code and the method that it answers.
+    /// Returns code and method of the next response of any kind.
     fn answer(&self) -> (String, String) {
         let mut buffer = [0; 65_536];
         let (length, _) = self.socket.recv_from(&mut buffer).expect("an answer comes");
@@ -89,14 +89,14 @@ impl Phone {
         (code, method)
     }
 
-    /// The request that comes next, and who sent it.
+    /// Returns the next request, and its sender.
     fn request(&self) -> (String, SocketAddr) {
         let mut buffer = [0; 65_536];
         let (length, from) = self.socket.recv_from(&mut buffer).expect("a request comes");
         (String::from_utf8_lossy(&buffer[..length]).into_owned(), from)
     }
 
-    /// A call that is answered; the tag of its dialog.
+    /// Makes a call that is answered; returns the tag of its dialog.
     fn call(&self, call: &str) -> String {
         self.say("INVITE", call, "");
         let (code, tag) = self.hear();
@@ -109,14 +109,14 @@ impl Phone {
 fn who_answers_lets_calls_end() {
     let mut uas = answers(&["--grace", "1min"]);
     let phone = Phone::of(uas.address);
-    // This one ends before, and only stays for repetitions.
+    // This call ends before, and only stays for retransmissions.
     let tag = phone.call("first");
     phone.say("BYE", "first", &tag);
     assert_eq!(phone.hear().0, "200");
     let tag = phone.call("second");
     uas.signal(libc::SIGINT);
     uas.wait_for("Interrupted: new calls are refused");
-    // Refused, each time with the same tag, and what begins no call too.
+    // Refused, each time with the same tag, and so are requests that begin no call.
     phone.say("INVITE", "third", "");
     let refused = phone.hear();
     assert!(refused.0 == "503" && refused.1.len() > 5, "{refused:?}");
@@ -153,7 +153,7 @@ fn who_answers_waits_no_longer_than_it_may() {
     assert_eq!((ran.calls("incoming"), ran.calls("stopped")), (1, 1), "{}", ran.said);
 }
 
-/// Its caller is never to wait for a BYE that does not come.
+/// Its caller must never wait for a missing BYE.
 fn who_answers_ends_the_calls_that_are_left() {
     let uas = answers(&["--grace", "500ms"]);
     let phone = Phone::of(uas.address);
@@ -167,7 +167,7 @@ fn who_answers_ends_the_calls_that_are_left() {
         line.unwrap_or_default().to_owned()
     };
     assert!(bye.starts_with(&format!("BYE sip:anna@{own} SIP/2.0\r\n")), "{bye}");
-    // It comes from who was called (RFC 3261 section 12.2.1.1).
+    // It comes from the callee (RFC 3261 section 12.2.1.1).
     assert!(header("From").starts_with("<sip:bob@") && header("From").ends_with(&tag), "{bye}");
     assert_eq!(header("To"), format!("<sip:anna@{own}>;tag=1"), "{bye}");
     assert_eq!(header("Route"), format!("<sip:{own};lr>"), "{bye}");
@@ -179,7 +179,7 @@ fn who_answers_ends_the_calls_that_are_left() {
 }
 
 fn who_answers_hears_a_cancel() {
-    // One that crosses the 200 has no effect (RFC 3261 section 9.2), and the call goes on.
+    // A CANCEL that crosses the 200 has no effect (RFC 3261 section 9.2), and the call continues.
     let uas = answers(&[]);
     let phone = Phone::of(uas.address);
     phone.say("INVITE", "crossing", "");
@@ -193,7 +193,7 @@ fn who_answers_hears_a_cancel() {
     let ran = uas.report();
     assert_eq!((ran.calls("successful"), ran.calls("failed")), (1, 0), "{}", ran.said);
 
-    // One that comes while it rings ends it.
+    // A CANCEL while it rings ends it.
     let uas = answers(&["--ring", "1h"]);
     let phone = Phone::of(uas.address);
     phone.say("INVITE", "ringing", "");
@@ -213,7 +213,7 @@ fn who_answers_ends_at_once_by_a_second_ctrl_c() {
     let begun = Stopwatch::start();
     uas.signal(libc::SIGINT);
     uas.wait_for("Interrupted: ");
-    // Within the grace, in which it waits for calls that are open.
+    // Within the grace period, in which it waits for open calls.
     std::thread::sleep(Duration::from_millis(300));
     uas.signal(libc::SIGINT);
     let ran = uas.end();
@@ -230,13 +230,13 @@ fn users_who_are_called_let_calls_end() {
         Some("200 OK")
     });
     let registrar = registrar.to_string();
-    // More users are still to come: they do not, and end nobody's call.
+    // Further users are still due: they do not register, and end no existing call.
     let words = ["-w", "register-then-receive", "-r", "1", "-m", "1000", "--no-preflight", "--grace", "1min"];
     let mut phones = Running::start(&[&[registrar.as_str()][..], &words].concat());
     let place = contact.recv_timeout(Duration::from_secs(20)).expect("a user registers");
     let phone = Phone::of(place.parse().unwrap_or_else(|error| panic!("{place}: {error}")));
     let tag = phone.call("mine");
-    // Until then it may still be about to begin, though its first user is there.
+    // Before that the run may still be about to begin, although its first user is registered.
     phones.reach(1);
     phones.signal(libc::SIGINT);
     phones.wait_for("Interrupted: new calls are refused");
@@ -261,14 +261,14 @@ fn ctrl_c_takes_back_calls_through_a_proxy() {
     let there = uas.report();
     let answered = there.count("counters", "incoming.answered");
     assert!(answered >= 50, "{}", there.said);
-    // By Record-Route the proxy stays in the way, and the BYE takes that way.
+    // By Record-Route the proxy stays in the path, and the BYE follows it.
     let (completed, crossed) = (there.count("counters", "incoming.completed"), cancels(&ran));
     assert!(completed <= answered && completed + crossed >= answered, "{crossed} {}", there.said);
     assert!(there.calls("failed") <= crossed, "{crossed} {}", there.said);
 }
 
-/// How many calls were cancelled: at most that one which was just being set up. If the answer crosses that, who answers gives the
-/// call up; its BYE is answered all the same.
+/// Returns the number of cancelled calls: at most the one that was being set up. If the answer crosses the CANCEL, the
+/// answering side gives the call up; its BYE is answered nevertheless.
 fn cancels(ran: &Ran) -> u64 {
     let rows = ran.json["requests"].as_array().expect("requests");
     let cancels = rows.iter().filter(|row| row["method"] == "CANCEL").filter_map(|row| row["sent"].as_u64()).sum();
@@ -277,7 +277,7 @@ fn cancels(ran: &Ran) -> u64 {
 }
 
 fn ctrl_c_before_the_first_call() {
-    // Nobody answers: the pre-flight of eight addresses takes seconds, the registration of the callee half a minute.
+    // Without answers the pre-flight of eight addresses takes seconds, the registration of the callee half a minute.
     let sources: Vec<String> = (1..9).map(|host| format!("127.0.1.{host}")).collect();
     let sources = sources.join(",");
     for words in [&["--source", &sources][..], &["--no-preflight", "--pair", "--callee", "bob:builder"]] {
@@ -294,23 +294,23 @@ fn ctrl_c_before_the_first_call() {
         assert!(begun.took().is_below(Duration::from_secs(1)), "{words:?}: {:?}", begun.took());
         assert_eq!((ran.code, &ran.json), (130, &Value::Null), "{}", ran.said);
         assert!(ran.said.contains("interrupted before the first call"), "{}", ran.said);
-        // The REGISTER may have come to something all the same.
+        // The REGISTER may have been processed nevertheless.
         until_read(target);
         assert_eq!(was_asked.try_iter().any(|removed| removed), words.contains(&"--callee"), "{words:?}");
     }
 }
 
 fn ctrl_c_twice_ends_at_once() {
-    // Whom a BYE never reaches.
+    // A peer that no BYE reaches.
     let target = peer(|_, request| request.starts_with("INVITE").then_some("200 OK")).to_string();
     let words = [&target, "-r", "50", "--duration", "1h", "--hold", "1h", "--no-preflight", "--grace", "1h"];
     let mut generator = Running::start(&words);
-    // It comes with the end of a second of the clock, 0.4 s after the beginning at least.
+    // The line comes at the end of a second of the clock, 0.4 s after the beginning at least.
     generator.reach(1);
     let begun = Stopwatch::start();
     generator.signal(libc::SIGINT);
     generator.wait_for("Interrupted: ");
-    // Within the grace, in which it waits for calls that are open.
+    // Within the grace period, in which it waits for open calls.
     std::thread::sleep(Duration::from_millis(300));
     generator.signal(libc::SIGINT);
     let ran = generator.end(Duration::from_secs(10));
@@ -335,7 +335,7 @@ fn ctrl_c_ends_the_calls_and_the_reports_are_written() {
     assert_eq!(ran.json["run"]["ended"], "interrupted");
     let begun = ran.calls("outgoing");
     assert!(begun >= 50 && ran.calls("stopped") == begun, "{}", ran.said);
-    // The oldest calls lasted for more than a second; no BYE was due before Ctrl-C.
+    // The oldest calls lasted more than a second; no BYE was due before Ctrl-C.
     assert!(ran.delay("sdd.intended", "max") < ran.delay("sdd", "max") + 500_000.0, "{}", ran.said);
     // Their answers were waited for.
     assert_eq!(
@@ -345,12 +345,12 @@ fn ctrl_c_ends_the_calls_and_the_reports_are_written() {
         ran.said
     );
     assert!(std::fs::metadata(generator.folder().join("report.html")).is_ok_and(|m| m.len() > 10_000));
-    // Each call ended with a BYE at the other side.
+    // Each call ended with a BYE on the other side.
     let there = uas.report();
     let byes = there.json["requests"].as_array().expect("requests").iter().find(|row| row["method"] == "BYE");
     assert_eq!(byes.map(|row| &row["received"]), Some(&begun.into()), "{}", there.json);
 
-    // The raw log alone gives the same report; twice, the double.
+    // The raw log alone gives the same report; given twice, the double.
     let log = generator.folder().join("run.log").display().to_string();
     let again = load(&["report", &log]);
     assert_eq!(again.json["counters"], ran.json["counters"], "{}", again.said);
@@ -361,17 +361,17 @@ fn ctrl_c_ends_the_calls_and_the_reports_are_written() {
     as_published(&both.json);
 }
 
-/// What somebody does with a call, by the order in which calls come.
+/// Reactions of a peer to a call, by the order of calls.
 const ANSWERED: usize = 0;
 const RINGING: usize = 1;
 const SILENT: usize = 2;
 const CROSSING: usize = 3;
 
-/// What came for one call: first lines and bodies as they were.
+/// Messages of one call: first lines and bodies, unchanged.
 type Heard = Arc<Mutex<BTreeMap<usize, Vec<String>>>>;
 
-/// Loses the first BYE, the first CANCEL, and every INVITE of the silent until `goes`; answers the INVITE of the crossing
-/// as its CANCEL comes.
+/// Starts a peer that loses the first BYE, the first CANCEL, and every INVITE of the silent kind until `goes`; answers
+/// the INVITE of the crossing kind when its CANCEL comes.
 fn forgetful(goes: Arc<AtomicBool>) -> (SocketAddr, Heard) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     let own = socket.local_addr().expect("it is bound");
@@ -429,7 +429,7 @@ fn ctrl_c_waits_until_every_end_is_answered() {
     goes.store(true, SeqCst);
     generator.signal(libc::SIGINT);
     let ran = generator.end(Duration::from_secs(20));
-    // What was lost is sent again after T1 (500 ms); the INVITE that nobody heard at most 2 s after the one before it.
+    // Lost requests are retransmitted after T1 (500 ms); the INVITE without an answer at most 2 s after the one before.
     assert!(begun.took().is_below(Duration::from_secs(8)), "{:?}: {}", begun.took(), ran.said);
     ran.ended_with(130);
     assert_eq!((ran.calls("outgoing"), ran.calls("stopped"), ran.calls("failed")), (4, 4, 0), "{}", ran.said);
@@ -456,12 +456,12 @@ fn ctrl_c_waits_until_every_end_is_answered() {
         let via = header(text, "Via");
         via.split("branch=").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or_default().to_owned()
     };
-    // CANCEL and the ACK of the refusal are of the transaction of the INVITE (RFC 3261 sections 9.1 and 17.1.1.3).
+    // CANCEL and the ACK of the refusal belong to the transaction of the INVITE (RFC 3261 sections 9.1 and 17.1.1.3).
     for kind in [RINGING, SILENT] {
         let of_all = ["INVITE", "CANCEL", "ACK"].map(|method| branch(&of(kind, method)));
         assert!(of_all.iter().all(|one| *one == of_all[0] && !one.is_empty()), "{of_all:?} {all}");
     }
-    // A dialog is ended within it, with a request of its own.
+    // A dialog is ended within it, by a new request.
     for kind in [ANSWERED, CROSSING] {
         let (bye, invite) = (of(kind, "BYE"), of(kind, "INVITE"));
         assert!(bye.starts_with(&format!("BYE sip:{target} SIP/2.0")), "{bye}");
@@ -497,7 +497,7 @@ fn ctrl_c_waits_no_longer_than_it_may() {
     assert_eq!(byes.try_iter().count(), 2, "{}", ran.said);
 }
 
-/// A proxy that wants a password for each request has one for the BYE too.
+/// With a proxy that challenges every request, the BYE has credentials, too.
 fn ctrl_c_ends_calls_with_their_passwords() {
     let server = Setup::on(&[Transport::Udp])
         .with("domains = [\"example.org\"]\nrealm = \"example.org\"\nproxy.relay_for = \"authenticated\"\nban.enabled = false")
@@ -520,7 +520,7 @@ fn ctrl_c_ends_calls_with_their_passwords() {
     assert_eq!((ran.calls("stopped"), ran.calls("failed")), (ran.calls("outgoing"), 0), "{}", ran.said);
 }
 
-/// Documents, whose BYE is that of SIPp; over a connection of their own.
+/// Documents, whose BYE is SIPp's; over separate connections.
 fn ctrl_c_ends_the_calls_of_documents() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let document = folder.path().join("uac.xml");

@@ -1,9 +1,9 @@
-//! `strowger load --keep-failed`: what the first failed calls said.
+//! `strowger load --keep-failed`: the messages of the first failed calls.
 
 use serde_json::Value;
 use strowger_tests::generator::{load, output, peer};
 
-/// Every second call is refused, with a reason that would clear a terminal.
+/// Every second call is refused, with a reason that contains a terminal escape sequence.
 #[test]
 fn the_first_failed_calls_are_kept_with_their_messages() {
     let server = peer(|number, request| {
@@ -46,7 +46,7 @@ fn the_first_failed_calls_are_kept_with_their_messages() {
     let again = output(&["report", &log, "--json", "-", "--max-lag", "1min"]);
     let json: Value = serde_json::from_slice(&again.stdout).expect("it is JSON");
     assert_eq!(json["failed_calls"], ran.json["failed_calls"]);
-    // Unless asked for, none is kept.
+    // By default none is recorded.
     let none = load(&words);
     assert!(none.json.get("failed_calls").is_none() && !none.said.contains("Failed call "), "{}", none.said);
 }

@@ -1,4 +1,4 @@
-//! `strowger load` as a gate: which runs end with 0, and what is said first.
+//! `strowger load` as a gate: runs that end with 0, and the first line of output.
 
 use std::io::Read;
 use std::net::{TcpListener, UdpSocket};
@@ -36,7 +36,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
-/// Every measure that can be required, as an exact figure.
+/// Returns every measure that can be required, as an exact figure.
 fn measures() -> Vec<String> {
     let listed = output(&["measures"]);
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
@@ -85,7 +85,7 @@ fn no_single_requirement_lets_a_run_pass_in_which_nothing_succeeded() {
         assert_eq!(ended.status.code(), Some(1), "{name}: {}", said(&ended));
         log
     });
-    // What no run can miss, and what this one does not: neither makes a good run of it.
+    // Requirements that every run meets, and those that this one meets: neither makes it a good run.
     let measures = measures();
     let all: Vec<(&PathBuf, String)> = logs
         .iter()
@@ -162,14 +162,15 @@ fn a_closed_port_ends_its_calls_at_once() {
             ran.ended_with(1);
             ran
         };
-        // Linux sends so many ICMP errors a second for the whole machine (net.ipv4.icmp_msgs_per_sec): another test may have had them.
+        // Linux limits ICMP errors per second for the whole machine (net.ipv4.icmp_msgs_per_sec): another test may have
+        // used them up.
         let was_told = |ran: &Ran| ran.count("counters", "retransmissions") == 0;
         let ran = (0..3).map(|_| run()).find(was_told).expect("a run in which each error is told");
         assert_eq!((ran.failures("refused"), ran.calls("failed")), (10, 10), "{words:?}: {}", ran.said);
         assert!(ran.said.contains("nothing listens on"), "{}", ran.said);
         as_published(&ran.json);
     }
-    // A document has no pre-flight; it ends as soon.
+    // A document has no pre-flight; it ends as early.
     let folder = folder();
     let path = folder.path().join("asks.xml");
     std::fs::write(&path, OPTIONS).expect("the folder can be written");
@@ -224,7 +225,7 @@ fn the_first_line_says_nothing_good_of_a_server_that_failed() {
         let html = folder.path().join("report.html");
         let path = html.display().to_string();
         let ran = load(&[&[target.as_str()][..], &wide, &["--html", &path]].concat());
-        // The table stands where the report is not.
+        // The table is on the stream without the report.
         let table: Vec<&str> = ran
             .said
             .lines()
@@ -253,7 +254,7 @@ fn the_first_line_says_nothing_good_of_a_server_that_failed() {
         (&486.into(), &"Busy Here".into(), &10.into())
     );
     assert!(ran.said.contains("Failures     10 × 486 Busy Here (INVITE)"), "{}", ran.said);
-    // A generator that was the limit comes first, and no requirement has a mark.
+    // A generator at its limit is reported first, and no requirement has a mark.
     let limit = output(&[&good, "-r", "100", "-m", "5", "--hold", "0", "--max-lag", "0", "--require", "ser>=1%"]);
     let text = String::from_utf8_lossy(&limit.stdout).into_owned();
     assert!(text.starts_with("INVALID ") && text.contains("(--max-lag)") && text.contains("\n? ser>=1%"), "{text}");
@@ -285,7 +286,7 @@ fn logs_of_callers_and_answerers_are_no_sum() {
             .collect();
         assert_eq!(roles, ["caller", "answerer"]);
     }
-    // Timers of two documents are added by their names.
+    // Timers of two documents are added by name.
     let uas = answers(&[]);
     let logs = [("setup", "other"), ("other", "more")].map(|(first, second)| {
         let text = OPTIONS.replace(

@@ -1,5 +1,5 @@
-//! Flows with known delays against a peer by hand: each measure of RFC 6076 that `strowger load` reports is right within a
-//! millisecond of what the peer itself saw.
+//! Flows with known delays against a peer by hand: each measure of RFC 6076 that `strowger load` reports is within a
+//! millisecond of the peer's own measurement.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -10,16 +10,17 @@ use serde_json::Value;
 use strowger_tests::peer::{sends_back, until_read};
 use strowger_tests::{binary, undisturbed};
 
-/// An answer: after so many milliseconds from the request, this start line (and further header fields).
+/// Answer: milliseconds after the request, start line (and further header fields).
 type Answer = (u64, &'static str);
 
-/// What the peer does for a request, by its method and how often that method came in this call.
+/// Answers of the peer to a request, by its method and the number of this method's requests in this call.
 type Flow = fn(method: &str, time: usize) -> &'static [Answer];
 
-/// Delays as the peer saw them, from the request's arrival to each answer's departure: (method and time, answer, µs).
+/// Delays measured by the peer, from the arrival of a request to the departure of each answer: (method and number,
+/// answer, µs).
 type Seen = Arc<Mutex<Vec<(String, &'static str, u64)>>>;
 
-/// A peer for one call after another: it answers in order, and sleeps between.
+/// Starts a peer for one call after another: it answers in order, and sleeps between.
 fn peer(flow: Flow) -> (SocketAddr, Seen) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
@@ -38,13 +39,13 @@ fn peer(flow: Flow) -> (SocketAddr, Seen) {
             let method = text.split(' ').next().unwrap_or_default().to_owned();
             let header = |name: &str| text.lines().find(|l| l.starts_with(name)).unwrap_or_default().to_owned();
             let key = (header("Call-ID:"), method.clone());
-            // A repetition is none: its CSeq came before.
+            // A retransmission does not count: its CSeq came before.
             times.push(key.clone());
             let time = times.iter().filter(|k| **k == key).count();
             told.lock().expect("no test panics with it").push((format!("{method} {time}"), "came", 0));
             for (place, (delay, line)) in flow(&method, time).iter().enumerate() {
                 let due = Duration::from_millis(*delay);
-                // Sleeping is coarse, so the last millisecond is waited out awake.
+                // Sleeping is coarse, so the last millisecond is a busy wait.
                 std::thread::sleep(due.saturating_sub(came.elapsed()).saturating_sub(Duration::from_millis(1)));
                 while came.elapsed() < due {
                     std::hint::spin_loop();
@@ -70,10 +71,10 @@ fn peer(flow: Flow) -> (SocketAddr, Seen) {
     (address, seen)
 }
 
-/// Calls of each flow: the median of so few is still the middle one.
+/// Number of calls of each flow: the median of so few is still the middle one.
 const CALLS: u64 = 6;
 
-/// Calls one after another; the report. The peer has seen all of them then.
+/// Makes calls one by one; returns the report. The peer has seen all of them then.
 fn run(address: SocketAddr, words: &[&str]) -> Value {
     let output = Command::new(binary::strowger())
         .args(["load", &address.to_string(), "--no-preflight", "-r", "50", "-l", "1", "--json", "-"])
@@ -99,8 +100,8 @@ fn ratio(report: &Value, name: &str) -> f64 {
     report["ratios"][name]["value"].as_f64().unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// The median of what the peer saw, µs: of the time from a request to its answer, of several such added up in each call. A
-/// machine that is busy with something else spoils a call or two, not the middle one.
+/// Returns the median of the peer's measurements in µs: the time from a request to its answer, or the sum of several
+/// such in each call. A busy machine spoils a call or two, not the median.
 fn middle(seen: &Seen, stations: &[(&str, &str)]) -> f64 {
     let seen = seen.lock().expect("no test panics with it");
     let mut sums: Vec<u64> = Vec::new();
@@ -118,7 +119,7 @@ fn middle(seen: &Seen, stations: &[(&str, &str)]) -> f64 {
     sums[(sums.len() - 1) / 2] as f64
 }
 
-/// Within a millisecond, seen from both ends; what lies between them takes time too.
+/// Asserts equality within a millisecond, which includes the path between both ends.
 #[track_caller]
 fn near(measured: f64, seen: f64) {
     assert!((measured - seen).abs() < 1_000.0, "{measured} µs measured, {seen} µs seen by the peer");
@@ -164,7 +165,7 @@ fn a_call_with_early_media_and_one_with_nothing_but_100() {
             _ => &[],
         });
         let report = run(address, &["--hold", "0"]);
-        // A 100 says nothing of the status: the 200 is the first that does (RFC 6076 section 4.3).
+        // A 100 does not count as a status: the 200 is the first that does (RFC 6076 section 4.3).
         near(delay(&report, "srd", "p50"), middle(&seen, &[("INVITE 1", "200 OK")]));
     });
 }
@@ -221,7 +222,7 @@ fn refusals_and_where_they_count() {
             seen.iter().filter(|s| s.0.starts_with(method) && s.1 == "came").count() as u64
         };
         assert_eq!((came("ACK"), came("CANCEL")), (CALLS, 0), "a final answer is acknowledged, not cancelled");
-        // What is redirected is no attempt that counts (section 4.6).
+        // A redirected call does not count as an attempt (section 4.6).
         assert_eq!(count(&report, "session.redirected"), CALLS);
         assert!(report["ratios"]["ser"]["value"].is_null(), "{}", report["ratios"]["ser"]);
     });
@@ -250,7 +251,8 @@ fn a_forked_200_is_one_session_and_counted() {
         assert_eq!((count(&report, "session.attempts"), count(&report, "session.answered")), (CALLS, CALLS));
         assert_eq!((count(&report, "session.forked"), count(&report, "calls.successful")), (CALLS, CALLS));
         assert_eq!(ratio(&report, "ser"), 100.0);
-        // The other dialog is acknowledged and ended at once (RFC 3261 section 13.2.2.4), that of the call when it is held no more.
+        // The other dialog is acknowledged and ended at once (RFC 3261 section 13.2.2.4), the call's own after its hold
+        // time.
         near(delay(&report, "sdd", "p50"), middle(&seen, &[("BYE 2", "200 OK")]));
         let seen = seen.lock().expect("no test panics with it");
         let came = |what: &str| seen.iter().filter(|s| s.0 == what && s.1 == "came").count() as u64;
@@ -272,7 +274,8 @@ fn registrations_that_are_refused_or_never_answered() {
         let (address, _) = peer(|_, _| &[]);
         let report = run(address, &["-w", "register", "--timeout", "200ms"]);
         assert_eq!((ratio(&report, "ira"), count(&report, "registration.timed_out")), (100.0, CALLS));
-        // A challenge that no client answers is no failure of the server (section 4.2), but no registration either.
+        // A challenge without an answer of the client is no failure of the server (section 4.2), but no registration
+        // either.
         const ASK: &str = "401 Unauthorized\r\nWWW-Authenticate: Digest realm=\"example.org\", nonce=\"n\"";
         let (address, _) = peer(|_, _| &[(5, ASK)]);
         let report = run(address, &["-w", "register"]);
@@ -294,8 +297,8 @@ fn a_session_that_does_not_end_well() {
         let (address, _) = peer(|method, _| if method == "INVITE" { &[(5, "200 OK")] } else { &[] });
         let report = run(address, &["--hold", "100ms", "--timeout", "300ms"]);
         assert_eq!((count(&report, "disconnect.timed_out"), ratio(&report, "scr")), (CALLS, 0.0));
-        // From the 200 to the end of patience with the BYE (section 4.5.2), and from the BYE on (section 4.4.2).
-        // A busy machine makes some of them longer, not each.
+        // From the 200 to the timeout of the BYE (section 4.5.2), and from the BYE on (section 4.4.2). A busy machine
+        // makes some of them longer, not each.
         let (talk, bye) = (delay(&report, "sdt.failed", "min"), delay(&report, "sdd.failed", "min"));
         assert!((bye - 300_000.0).abs() < 5_000.0 && (talk - 400_000.0).abs() < 8_000.0, "{talk} {bye}");
     });

@@ -1,4 +1,4 @@
-//! Was it the generator or the server? What stands still, is lost or comes late at either is told apart, and in the books.
+//! Generator or server: stalls, losses and delays of either are distinguished, and recorded.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn datagrams_that_its_own_kernel_dropped_make_a_run_invalid() {
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
     let target = socket.local_addr().expect("it is bound").to_string();
     let words = ["-w", "message", "-r", "10", "--duration", "1s", "--timeout", "500ms", "--no-preflight"];
-    // Whoever allows stalls and lags still hears of what was lost.
+    // Bounds that allow stalls and lags do not hide losses.
     let bounds = ["--max-stall", "1min", "--max-lag", "1min"];
     let mut generator = Running::start(&[&[target.as_str()][..], &words, &bounds].concat());
     let (_, from) = socket.recv_from(&mut [0; 65_536]).expect("a request comes");
@@ -87,12 +87,12 @@ fn a_stalled_server_loses_no_call_from_the_books() {
     generator.reach(1);
     server.process().stop_for(Duration::from_secs(2));
     let ran = generator.end(Duration::from_secs(90));
-    // The schedule went on through the stall, and every call has an end.
+    // The schedule continued through the stall, and every call has an end.
     assert_eq!((ran.calls("intended"), ran.calls("outgoing")), (4_000, 4_000), "{}", ran.said);
     let ended = ran.calls("successful") + ran.calls("failed") + ran.calls("stopped");
     assert_eq!(ended, 4_000, "{}", ran.said);
     assert!(ran.calls("successful") >= 3_900, "retransmissions carry the calls over the stall: {}", ran.said);
-    // Those of two of four seconds waited, the first of them for the whole stall.
+    // Half of the calls waited, the first of them for the whole stall.
     assert!(ran.delay("srd.intended", "max") >= 1_800_000.0, "{}", ran.said);
     assert!(ran.delay("srd.intended", "p90") >= 500_000.0, "{}", ran.said);
     assert!(ran.delay("srd.intended", "mean") >= ran.delay("srd", "mean"), "{}", ran.said);

@@ -1,4 +1,4 @@
-//! `strowger load` on a terminal: the keys of SIPp's screen, and a terminal that is as it was afterwards.
+//! `strowger load` on a terminal: the keys of SIPp's screen, and a restored terminal afterwards.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use strowger_tests::generator::answers;
 use strowger_tests::terminal::{SOON, Terminal};
 use strowger_tests::{binary, wait};
 
-/// Without Enter, without echo.
+/// Settings without line buffering and echo.
 const RAW: (bool, bool) = (false, false);
 
 fn start(folder: &std::path::Path, target: &str, words: &[&str]) -> Terminal {
@@ -20,7 +20,7 @@ fn said(t: &Terminal, what: &str) {
     assert!(wait::until(SOON, || t.text().contains(what)), "{what:?} is not shown:\n{}", t.text());
 }
 
-/// It ends with this code, or with that of INVALID where the machine is too busy for the generator.
+/// Asserts this exit code, or that of INVALID if the machine is too busy for the generator.
 fn ends_with(t: &mut Terminal, code: i32) {
     let ended = t.ends().code();
     assert!([Some(code), Some(4)].contains(&ended), "{ended:?}: {}", t.text());
@@ -39,7 +39,7 @@ fn keys_change_the_rate_that_is_asked_for() {
     said(&t, "p pause");
     t.is_set(RAW);
     t.press("***+*/");
-    // The rate of a whole second that is wanted.
+    // The wanted rate over a whole second.
     let wanted = wait::until(SOON, || ["of 50.", "of 51.", "of 52."].iter().any(|rate| t.text().contains(rate)));
     assert!(wanted, "{}", t.text());
     ends_with(&mut t, 0);
@@ -52,7 +52,7 @@ fn keys_change_the_rate_that_is_asked_for() {
         warnings.contains("By a key,") && warnings.contains("the rate became 51 a second instead of 20"),
         "{warnings}"
     );
-    // The log says it, too.
+    // The log has it, too.
     let log = folder.path().join("run.log").display().to_string();
     let again = strowger_tests::generator::output(&["report", &log, "--json", "-", "--max-lag", "1min"]);
     assert!(String::from_utf8_lossy(&again.stdout).contains("the rate became 51 a second instead of 20"));
@@ -75,7 +75,7 @@ fn keys_pause_and_end_a_run() {
     assert_eq!(json["calls"]["stopped"], 0, "{}", json["calls"]);
     let warnings = json["verdict"]["warnings"].to_string();
     assert!(warnings.contains("no calls are begun") && warnings.contains("calls are begun again"), "{warnings}");
-    // Held calls are ended by Q.
+    // Q ends calls on hold.
     let mut t = start(folder.path(), &target, &["-r", "20", "-d", "1h", "--no-preflight", "--hold", "1h"]);
     said(&t, "p pause");
     assert!(wait::until(SOON, || t.text().contains(" of 2") || t.text().contains(" of 19.")), "{}", t.text());

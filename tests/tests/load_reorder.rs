@@ -1,4 +1,5 @@
-//! Messages out of order: UDP and servers of several processes reorder them, and no call of a ready workload fails by that.
+//! Reordered messages: UDP and servers with several processes reorder them, and no call of a ready workload fails
+//! because of that.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -6,8 +7,8 @@ use std::time::Duration;
 use strowger_tests::generator::{answers, load, reply};
 use strowger_tests::peer::sends_back;
 
-/// A peer that sends these responses at once to each request but ACK: `responses` by method. Provisional responses to the INVITE
-/// come again behind the 200 to its BYE.
+/// Starts a peer that sends these responses at once to each request except ACK: `responses` by method. Provisional
+/// responses to the INVITE are repeated after the 200 to its BYE.
 fn peer(responses: fn(&str) -> &'static [&'static str]) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     socket.set_read_timeout(Some(Duration::from_secs(30))).expect("it can be set");
@@ -39,7 +40,7 @@ fn no_call_fails_by_a_response_that_comes_late_or_twice() {
     let orders: [fn(&str) -> &'static [&'static str]; 4] = [
         |_| &["200 OK", "100 Trying", "180 Ringing", "183 Session Progress"],
         |_| &["100 Trying", "200 OK", "200 OK", "180 Ringing", "200 OK", "100 Trying"],
-        // Codes that RFC 3261 does not know (section 8.1.3.2), and a 200 that is sent anew.
+        // Codes that RFC 3261 does not know (section 8.1.3.2), and a 200 that is sent again.
         |_| &["199 Early Dialog Terminated", "184 Whatever", "200 OK", "199 Late", "200 Fine"],
         |method| {
             if method == "INVITE" { &["180 Ringing", "200 OK", "180 Ringing", "181 Forwarded"] } else { &["200 OK"] }
@@ -49,7 +50,7 @@ fn no_call_fails_by_a_response_that_comes_late_or_twice() {
     for (place, order) in orders.into_iter().enumerate() {
         let address = peer(order).to_string();
         for workload in workloads {
-            // Credentials make the longer document; the peer does not ask for them.
+            // Credentials make the longer document; the peer does not challenge.
             for auth in [&[][..], &["--auth", "alice:secret"]] {
                 let words = ["-w", workload, "-r", "200", "-m", "20", "--hold", "20ms", "--no-preflight"];
                 let ran = load(&[&[address.as_str()], &words[..], auth].concat());
@@ -76,7 +77,7 @@ fn the_answering_side_takes_requests_in_any_order() {
         );
         socket.send_to(text.as_bytes(), uas.address).expect("it is sent");
     };
-    // The final response that comes next, to a request of this method, and the tag of its To.
+    // Returns code and To tag of the next final response to a request with this method.
     let hear = |method: &str| {
         let mut buffer = [0; 65_536];
         loop {
@@ -89,7 +90,7 @@ fn the_answering_side_takes_requests_in_any_order() {
             }
         }
     };
-    // Messages of no call begin none.
+    // Messages outside of a call begin none.
     say("CANCEL", 1, "");
     assert_eq!(hear("CANCEL").0, "481");
     say("ACK", 1, ";tag=old");
@@ -101,7 +102,7 @@ fn the_answering_side_takes_requests_in_any_order() {
     say("INVITE", 1, "");
     let (code, tag) = hear("INVITE");
     assert_eq!(code, "200");
-    // The BYE overtakes the ACK, and a CANCEL comes behind the answer.
+    // The BYE overtakes the ACK, and a CANCEL comes after the answer.
     say("BYE", 2, &tag);
     assert_eq!(hear("BYE").0, "200");
     say("ACK", 1, &tag);

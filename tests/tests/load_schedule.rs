@@ -1,4 +1,4 @@
-//! `strowger load`: when a run begins, and from when on it counts.
+//! `strowger load`: the begin of a run, and of its measurement.
 
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ fn runs_begin_and_count_when_they_are_told() {
     ]);
 }
 
-/// A moment this far ahead, as the option takes it, and its second.
+/// Returns a time this far ahead, in the format of the option, and its second.
 fn moment(ahead: u64) -> (String, u64) {
     let second = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_secs() + ahead;
     let date = Command::new("date").args(["-u", "-d", &format!("@{second}"), "+%Y-%m-%dT%H:%M:%SZ"]).output();
@@ -43,7 +43,7 @@ fn generators_begin_at_the_same_moment() {
         assert!((0.9..4.0).contains(&length), "{length}");
         assert!(ran.said.contains(&format!("from {at} on, in ")), "{}", ran.said);
     }
-    // On a machine whose clock is a minute behind, the moment and the seconds are those of the others all the same.
+    // On a machine whose clock is a minute behind, time and seconds still equal those of the others.
     let (at, second) = moment(63);
     let begun = Instant::now();
     let ran = load(&[&target, "-r", "50", "-m", "5", "--hold", "0", "--start-at", &at, "--clock-ahead", "-60000000"]);
@@ -88,7 +88,7 @@ fn a_warm_up_is_in_no_figure() {
     assert_eq!(warm_up("outgoing"), 100, "{}", ran.said);
     assert!((45..=55).contains(&warm_up("failed")), "{}", ran.said);
     assert!(ran.said.contains("s, warm-up, ") || ran.said.contains("/s, warm-up"), "{}", ran.said);
-    // The log has all of it, and a report from it says the same.
+    // The log has all of it, and a report from it has the same result.
     let again = output(&["report", &log, "--json", "-", "--require", "calls.failed==0", "--max-lag", "1min"]);
     let json: serde_json::Value = serde_json::from_slice(&again.stdout).expect("it is JSON");
     for part in ["calls", "warm_up", "requirements", "delays"] {

@@ -1,4 +1,4 @@
-//! What the generator takes for the moment at which something was sent, came, or was due.
+//! Times that the generator records for sending, receiving and due events.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use strowger_tests::alone;
 use strowger_tests::generator::{Running, answers, certificates, load, peer, reply};
 
-/// How long the peer takes to answer.
+/// Delay of the peer's answer.
 const TAKES: Duration = Duration::from_millis(40);
 
-/// A peer that answers the requests of one connection, each after a while.
+/// Starts a peer that answers the requests of one connection, each after a while.
 fn slow_peer() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -21,7 +21,7 @@ fn slow_peer() -> SocketAddr {
             text.push_str(&String::from_utf8_lossy(&bytes[..n]));
             while let Some(end) = text.find("\r\n\r\n") {
                 let request: String = text.drain(..end + 4).collect();
-                // What the measures have to say of it.
+                // The delay that the measures must show.
                 std::thread::sleep(TAKES);
                 let _ = socket.write_all(reply("200 OK", &request, address).as_bytes());
             }
@@ -52,7 +52,7 @@ fn timers_of_a_document_and_a_bye_have_an_intended_time_too() {
     std::fs::write(&document, include_str!("../scenarios/timed.xml")).expect("the folder can be written");
     let words = ["--scenario", &document.display().to_string(), "-r", "200", "-m", "400"].map(String::from);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // On a busy machine a run may be over before it has told of its first second.
+    // On a busy machine a run may be over before it has reported its first second.
     let stopped = || {
         let mut generator = Running::start(&[&[uas.address.to_string().as_str()], &words[..]].concat());
         let in_time = generator.comes_to(1);
@@ -62,7 +62,7 @@ fn timers_of_a_document_and_a_bye_have_an_intended_time_too() {
     };
     let ran = (0..5).find_map(|_| stopped()).expect("one of five runs tells of its first second");
     ran.all_successful(400);
-    // What fell due while it was stopped was done that much later, and its figures from then on are of the server.
+    // Events that fell due during the stop were late by that time, and their figures from then on show the server.
     let late = STOPPED.as_micros() as f64 * 0.8;
     for (timer, twin) in [("setup", "setup.intended"), ("end", "end.intended")] {
         let of = |name: &str, figure: &str| {
@@ -80,7 +80,7 @@ fn timers_of_a_document_and_a_bye_have_an_intended_time_too() {
 fn calls_begin_to_the_microsecond() {
     let _alone = alone();
     let target = peer(|_, _| Some("200 OK")).to_string();
-    // So many a second that their times are spread over the millisecond. A busy machine makes many late, but not in each run.
+    // The rate spreads the times over the millisecond. A busy machine makes many late, but not in each run.
     let lag = || {
         let ran = load(&[&target, "-w", "options", "-r", "97", "-m", "60", "--no-preflight", "--max-lag", "1min"]);
         ran.all_successful(60);
@@ -90,7 +90,7 @@ fn calls_begin_to_the_microsecond() {
     assert!(lags.len() < 6, "half of the calls began so many µs late: {lags:?}");
 }
 
-/// A pipe to this address whose connections carry nothing for a while.
+/// Starts a pipe to this address whose connections carry nothing for a while.
 fn slow_pipe(to: SocketAddr, pause: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");

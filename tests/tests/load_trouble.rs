@@ -1,4 +1,4 @@
-//! `strowger load` and what goes wrong on the way: what it counts, what it says, and how it ends.
+//! `strowger load` and failures on the way: its counts, messages and exit codes.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
@@ -60,7 +60,7 @@ fn a_frozen_receiver() {
     ran.ended_with(1);
     assert_eq!((ran.calls("outgoing"), ran.calls("failed")), (50, 50), "{}", ran.said);
     assert_eq!(ran.failures("receive_timeout"), 50, "{}", ran.said);
-    // Timer A: 500 ms and 1.5 s after the INVITE; the second falls together with the end of patience.
+    // Timer A: 500 ms and 1.5 s after the INVITE; the second coincides with the timeout.
     assert!((50..=100).contains(&ran.count("counters", "retransmissions")), "{}", ran.said);
     assert_eq!(ran.json["ratios"]["isa"]["value"], 100.0, "{}", ran.said);
     assert!(ran.said.contains("Nothing came back from"), "{}", ran.said);
@@ -91,7 +91,7 @@ fn a_rate_limiter_is_met_before_the_calls() {
     assert!(ran.json["verdict"]["warnings"].to_string().contains("Retry-After: 7"), "{}", ran.json["verdict"]);
 }
 
-/// Long before the first call is given up, which takes 32 s.
+/// Long before the first call times out, which takes 32 s.
 fn a_silent_host_is_named_while_calls_wait() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     let address = socket.local_addr().expect("it is bound").to_string();
@@ -111,7 +111,7 @@ fn a_ban_of_our_server_is_named_with_the_password() {
         .start();
     server.add_user("alice@example.org", "secret");
     let target = server.address(Transport::Udp).to_string();
-    // Ten failures are the ban. An address of its own leaves that of the test alone.
+    // Ten failures cause the ban. A separate source address keeps the test's own free.
     let words = [&target, "-w", "register", "--domain", "example.org", "--auth", "alice:wrong"];
     let ran = load(&[&words[..], &["--source", "127.0.0.9", "-r", "40", "-m", "60", "--timeout", "1500ms"]].concat());
     ran.ended_with(1);
@@ -125,7 +125,7 @@ fn a_ban_of_our_server_is_named_with_the_password() {
     let warnings = ran.json["verdict"]["warnings"].to_string();
     assert!(warnings.contains(&format!("Answers from {target} stopped after")), "{warnings}");
     assert!(!ran.said.contains("got no answer"), "one hint is enough: {}", ran.said);
-    // The next run meets the ban alone.
+    // The next run meets the ban at once.
     let ran =
         load(&[&words[..], &["--source", "127.0.0.9", "-m", "1", "--no-preflight", "--timeout", "600ms"]].concat());
     assert!(ran.said.contains("is this address banned there?"), "{}", ran.said);
@@ -149,7 +149,7 @@ fn pike_is_named_and_the_preflight_does_not_wake_it() {
     assert!(ran.said.contains("pike"), "{}", ran.said);
 }
 
-/// A server that has no user `service` answers for itself.
+/// A server without a user `service` answers itself.
 fn options_ask_the_server_itself() {
     let server = Setup::on(&[Transport::Udp]).start();
     let target = server.address(Transport::Udp).to_string();
@@ -158,7 +158,7 @@ fn options_ask_the_server_itself() {
         ran.ended_with(0);
         ran.all_successful(5);
     }
-    // A user who is named is asked.
+    // A named user is asked.
     let ran = load(&[&format!("sip:service@{target}"), "-w", "options", "-r", "100", "-m", "5"]);
     ran.ended_with(1);
 }
@@ -182,7 +182,7 @@ fn a_handshake_that_fails() {
     bad.ended_with(1);
     assert_eq!(bad.calls("failed"), 10, "{}", bad.said);
     assert!(bad.said.contains("TLS handshake with") && bad.said.contains("must be of an authority"), "{}", bad.said);
-    // Why is said, and that it was not the server that refused.
+    // The reason is reported, and that the server did not refuse it.
     let warnings = bad.json["verdict"]["warnings"].to_string();
     assert!(bad.said.contains("failed: invalid peer certificate: "), "{}", bad.said);
     assert!(
@@ -191,7 +191,7 @@ fn a_handshake_that_fails() {
     );
     assert_eq!(bad.count("counters", "send_failures.remote"), 0, "{}", bad.said);
 
-    // A port that speaks no TLS at all, and ends the connection.
+    // A port without TLS, which closes the connection.
     let plain = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let target = format!("tls://{}", plain.local_addr().expect("it is bound"));
     std::thread::spawn(move || {

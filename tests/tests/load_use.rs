@@ -1,4 +1,4 @@
-//! What a stranger to `strowger load` tries, and what then has to come of it.
+//! First attempts of new users of `strowger load`, and the required results.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
 use strowger_tests::{binary, port, together};
 
-/// What does not measure: these cases bear company.
+/// Cases without measurements: they may run in parallel.
 #[test]
 fn cases_of_strangers() {
     together(&[
@@ -25,7 +25,7 @@ fn cases_of_strangers() {
     ]);
 }
 
-/// What cannot be written is said before the first call; what is wanted is not overwritten.
+/// An unwritable report is an error before the first call; existing reports are not overwritten.
 fn no_report_costs_another() {
     let (uas, folder) = (answers(&[]), tempfile::tempdir().expect("a temporary folder can be made"));
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -49,13 +49,13 @@ fn no_report_costs_another() {
     assert!(!Path::new(&one).exists(), "nothing was written");
     assert_eq!(std::fs::read(&log).expect("the log is there"), before);
     assert_eq!(uas.report().count("counters", "incoming.sessions"), 5, "nobody was called");
-    // A device takes all of them.
+    // A device accepts all of them.
     let nowhere = ["--json", "/dev/null", "--html", "/dev/null", "--quiet"];
     let written = strowger_tests::generator::output(&[&["report", &log][..], &nowhere].concat());
     assert_ne!(written.status.code(), Some(2), "{}", String::from_utf8_lossy(&written.stderr));
 }
 
-/// Without a terminal there is no line a second about nothing.
+/// Without a terminal there is no line per second about nothing.
 fn who_waits_for_calls_says_nothing_meanwhile() {
     let uas = answers(&[]);
     // A line for each second would be three by then.
@@ -66,7 +66,7 @@ fn who_waits_for_calls_says_nothing_meanwhile() {
     assert!(lines.len() <= 1, "{}", ran.said);
 }
 
-/// No run leaves a contact behind that counts against the next: here a user may have one.
+/// No run leaves a contact that counts against the next: here a user may have one.
 fn who_is_called_unregisters() {
     let server = Setup::on(&[Transport::Udp, Transport::Tcp])
         .with("domains = [\"example.org\"]\nrealm = \"example.org\"\nregistrar.max_contacts = 1")
@@ -88,7 +88,7 @@ fn who_is_called_unregisters() {
     for target in [&udp, &tcp, &udp] {
         let ran = run(&words(target, &few));
         ran.all_successful(2);
-        // It is no part of what is measured.
+        // It is not part of the measurement.
         assert_eq!(ran.count("counters", "calls.outgoing"), 2, "{}", ran.said);
     }
     // After Ctrl-C, once and twice.
@@ -99,14 +99,14 @@ fn who_is_called_unregisters() {
         long.reach(1);
         (0..times).for_each(|_| {
             long.signal(libc::SIGINT);
-            // Signals of one kind that wait are one.
+            // Pending signals of one kind are merged.
             std::thread::sleep(Duration::from_millis(100));
         });
         let ran = long.end(Duration::from_secs(10));
         assert!(ran.calls("outgoing") > 0 && !ran.said.contains("not removed"), "{}", ran.said);
         run(&words(&udp, &few)).all_successful(2);
     }
-    // Users who wait for calls, over a socket for all and one for each.
+    // Users that wait for calls, over a socket for all and one for each.
     for connections in ["one", "per-user", "one"] {
         let waiting =
             words(&udp, &["-w", "register-then-receive", "-r", "50", "-d", "500ms", "--connections", connections]);
@@ -114,7 +114,7 @@ fn who_is_called_unregisters() {
         ran.all_successful(3);
         assert!(!ran.said.contains("not removed"), "{}", ran.said);
     }
-    // Another contact of bob stays: the refusal is said as it is, and no password is blamed.
+    // Another contact of bob stays: the refusal is reported unchanged, and no password is blamed.
     run(&words(&udp, &["-w", "register", "--auth", "bob:secret", "-m", "1"])).all_successful(1);
     let said = |more: &[&'static str]| {
         let words = words(&udp, more);
@@ -176,7 +176,7 @@ fn schedules_without_calls_are_refused() {
     }
 }
 
-/// A document of one OPTIONS, the answer to it that is waited for, and more behind it.
+/// Returns a document with one OPTIONS, the expected answer, and more steps.
 fn options(answer: &str, more: &str) -> String {
     format!(
         "<?xml version=\"1.0\"?>\n<scenario name=\"options\">\n<send><![CDATA[\n
@@ -229,7 +229,7 @@ fn documents_that_do_not_fit_are_explained() {
     let document = path.display().to_string();
     let (code, said) = refused(&["127.0.0.1", "--scenario", &document, "--dry-run"]);
     assert!(code == 2 && said.contains("load uas --scenario"), "{code}: {said}");
-    // Errors name options that there are.
+    // Errors name existing options.
     for (more, option) in [("[field0]", "--inf FILE"), ("[own]", "--key own=VALUE")] {
         std::fs::write(&path, options("200", "").replace("CSeq: 1", &format!("X-Own: {more}\nCSeq: 1")))
             .expect("as before");

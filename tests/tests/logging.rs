@@ -1,4 +1,4 @@
-//! The log cannot hurt: whatever standard error is and whatever peers send, the server goes on, and lines stay short.
+//! The log is harmless: with any standard error and any input of peers the server keeps working, and lines stay short.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -19,10 +19,10 @@ use strowger_tests::wire::Transport;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Bytes of a line, at most.
+/// Most bytes of a line.
 const LONGEST: usize = 2_048;
 
-/// A server whose standard error is given.
+/// Server with a given standard error.
 struct Launched {
     server: Server,
     child: Child,
@@ -76,7 +76,7 @@ impl Launched {
         panic!("the server does not answer");
     }
 
-    /// SIGTERM: it ends by itself, with exit code 0.
+    /// Sends SIGTERM, and asserts that it ends by itself, with exit code 0.
     fn assert_ends(&mut self) {
         // SAFETY: the child was not waited for, so the id is still its own.
         unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
@@ -92,7 +92,7 @@ impl Drop for Launched {
     }
 }
 
-/// A client at 127.0.0.HOST.
+/// Opens a client at 127.0.0.HOST.
 fn socket(host: u8, server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).expect("loopback has ports");
     socket.connect(server).expect("loopback leads there");
@@ -107,7 +107,7 @@ fn receive(socket: &UdpSocket, limit: Duration) -> Option<Vec<u8>> {
     Some(buffer)
 }
 
-/// Registers as bob with a wrong password and a Call-ID of 40,000 quotation marks; the answer to it.
+/// Registers as bob with a wrong password and a Call-ID of 40,000 quotation marks; returns the status.
 fn fail(socket: &UdpSocket) -> Option<u16> {
     let here = socket.local_addr().expect("it is bound");
     let mut request = Request::register("bob", "example.org", "sip:bob@127.0.0.1", "udp", here);
@@ -118,7 +118,7 @@ fn fail(socket: &UdpSocket) -> Option<u16> {
     status(&receive(socket, SOON)?)
 }
 
-/// A pipe that holds 4096 bytes: the end to read from, and the other one.
+/// Creates a pipe that holds 4096 bytes: returns the reading and the writing end.
 fn pipe() -> (File, OwnedFd) {
     let (reader, writer) = std::io::pipe().expect("a descriptor is left");
     let writer = OwnedFd::from(writer);
@@ -128,7 +128,7 @@ fn pipe() -> (File, OwnedFd) {
     (File::from(OwnedFd::from(reader)), writer)
 }
 
-/// All that comes until it ends or nothing more comes for this time.
+/// Reads until the end, or until nothing comes for this time.
 fn read_all(pipe: &mut File, limit: Duration) -> String {
     let mut text = Vec::new();
     let mut ready = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -183,7 +183,7 @@ fn a_log_that_is_not_read_holds_up_nothing() {
     let log = read_all(&mut reader, Duration::from_millis(500));
     assert_eq!(log.lines().filter(|line| line.contains("authentication failed")).count(), lines, "{log}");
     assert_short(&log);
-    // Not read any more; the last lines are not waited for for ever.
+    // The pipe is not read any more; the server does not wait for its last lines for ever.
     launched.assert_ends();
 }
 
@@ -213,7 +213,7 @@ fn lines_that_find_no_room_are_counted() {
         log.lines().last().unwrap_or_default()
     );
     assert_short(&log);
-    // Of the end, the pipe is read while it comes.
+    // At the end the pipe is read again.
     let end = std::thread::spawn(move || read_all(&mut reader, SOON));
     launched.assert_ends();
     let log = end.join().expect("it was read");
@@ -228,7 +228,7 @@ fn what_a_full_disk_loses_is_counted_when_there_is_room_again() {
     let mut launched = Launched::new("", Stdio::from(log));
     disk.fill();
     let socket = socket(1, launched.address());
-    // Beyond what is left of the log's last page.
+    // More than the rest of the log's last page.
     for _ in 0..10 {
         assert_eq!(fail(&socket), Some(401));
     }
@@ -239,7 +239,7 @@ fn what_a_full_disk_loses_is_counted_when_there_is_room_again() {
         }
     }
     launched.assert_answers();
-    // The lines of a moment are written together: the last page of the log is full when they have been tried.
+    // Lines that arrive close together are written together: the last page of the log is full after the attempt.
     let is_full = || std::fs::metadata(&path).expect("it is there").len() % 4_096 == 0;
     assert!(wait::until(SOON, is_full), "the disk is not full");
     disk.free();
@@ -257,7 +257,7 @@ fn what_a_full_disk_loses_is_counted_when_there_is_room_again() {
     launched.assert_ends();
 }
 
-/// Wrong passwords under Call-IDs of 40 kB, credentials that cannot be read, and scanners that come from everywhere.
+/// Wrong passwords with Call-IDs of 40 kB, unreadable credentials, and scanners from many sources.
 #[test]
 fn a_line_is_short_whatever_a_peer_sends() {
     for format in ["text", "json"] {
@@ -285,7 +285,7 @@ fn a_line_is_short_whatever_a_peer_sends() {
             let request = Request::new("OPTIONS", "sip:example.org", "tcp", here)
                 .with(format!("User-Agent: friendly-scanner \u{1}{}", "\u{7f}".repeat(50_000)));
             stream.write_all(&request.bytes()).expect("loopback takes it");
-            // It was read when the next one is looked at; nothing is answered.
+            // It has been read before the next one; there is no answer.
             let _ = stream.set_read_timeout(Some(Duration::from_millis(20)));
             let _ = stream.read(&mut [0; 10]);
         }
@@ -295,7 +295,7 @@ fn a_line_is_short_whatever_a_peer_sends() {
     }
 }
 
-/// A connection from 127.0.0.HOST.
+/// Opens a connection from 127.0.0.HOST.
 fn from(host: u8, server: SocketAddr) -> TcpStream {
     let socket =
         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a descriptor is left");

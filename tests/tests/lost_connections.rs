@@ -1,6 +1,6 @@
-//! A phone whose connection was lost, by its own restart, by the server's, or because it has another address now: until it has registered
-//! again a caller hears at once that it is not there; from then on new calls reach it, and so does what the other party says in
-//! calls that stand. In the default configuration.
+//! Phone whose connection was lost, by its own restart, the server's, or a new address: until it registers again a
+//! caller gets an error at once; from then on new calls reach it, and so do requests of existing calls. With the
+//! default configuration.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use strowger_tests::stopwatch::Stopwatch;
 use strowger_tests::text::{Request, address, field, request_uri, status};
 use strowger_tests::wire::{Transport, Wire};
 
-/// Far less than Timer B (RFC 3261 section 17.1.1.2), which would end a call to a phone that only seems to be there.
+/// Far less than Timer B (RFC 3261 section 17.1.1.2), the time of a call to a phone that only seems to be present.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// How the connection is lost.
+/// Cause of the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     PhoneRestarts,
@@ -24,12 +24,12 @@ enum Cause {
     NewAddress,
 }
 
-/// Which Contact the phone has after that.
+/// Contact of the phone after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contact {
-    /// The same, as browsers and phones that listen at a port of their own have it.
+    /// The same Contact, as with browsers and phones that listen at a port of their own.
     Same,
-    /// That of its new connection. The calls that stand hear of it by the phone (RFC 3261 section 12.2.1.2).
+    /// Contact of its new connection. The phone announces it in existing calls (RFC 3261 section 12.2.1.2).
     New,
 }
 
@@ -40,7 +40,7 @@ fn connect(server: &Server, way: Transport, from: [u8; 4]) -> Wire {
     Wire::connect_from(way, from, server.address(way), Some(&server.authority())).expect("the server accepts")
 }
 
-/// An INVITE of bob, who is a user as well.
+/// Returns an INVITE of bob, who is a user as well.
 fn call(bob: &mut Wire) -> Request {
     let at = format!("sip:bob@{};transport=udp", bob.local());
     let mut call = Request::new("INVITE", USER, "udp", bob.local()).with(format!("Contact: <{at}>"));
@@ -48,7 +48,7 @@ fn call(bob: &mut Wire) -> Request {
     challenged(bob, &call, "bob", "bob")
 }
 
-/// Bob calls alice, who answers at this Contact; his end of the call, and hers.
+/// Bob calls alice, who answers at this Contact; returns his end of the call, and hers.
 fn talk(bob: &mut Wire, alice: &mut Wire, at: &str) -> (End, End) {
     let call = call(bob);
     set_up_with(bob, alice, &call, true, &[format!("Contact: <{at}>")])

@@ -1,4 +1,4 @@
-//! A thousand calls a second between two SIPp, through the server: none is lost, whatever the server does meanwhile.
+//! A thousand calls per second between two SIPp, through the server: none is lost, whatever the server does meanwhile.
 
 use std::time::Duration;
 

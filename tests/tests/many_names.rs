@@ -1,4 +1,4 @@
-//! Many names that are slowly answered, beside calls that need none.
+//! Many names with slow answers, beside calls that need none.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -11,10 +11,11 @@ use strowger_tests::wire::Transport::{Tcp, Udp};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const NAMES: usize = 10_000;
-/// Requests to an address, one after the other, of each of which the way there and back is measured.
+/// Measured requests to an address, one by one.
 const MEASURED: usize = 400;
 
-/// Answers each request that comes with 200 until it is told to end; the requests with these names in their URIs.
+/// Starts a peer that answers each request with 200 until the end; returns the number of requests with these names in
+/// their URIs.
 fn peer() -> (SocketAddr, std::thread::JoinHandle<usize>) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback address");
     socket.set_read_timeout(Some(LIMIT)).expect("a socket can be set");
@@ -34,7 +35,7 @@ fn peer() -> (SocketAddr, std::thread::JoinHandle<usize>) {
     (address, std::thread::spawn(work))
 }
 
-/// How long each of some requests to this address took, in order of length.
+/// Returns the round trip times of some requests to this address, sorted.
 fn measured(server: &Server, peer: SocketAddr) -> Vec<Duration> {
     let mut caller = server.connect(Udp);
     let mut one = || {
@@ -54,7 +55,7 @@ fn measured(server: &Server, peer: SocketAddr) -> Vec<Duration> {
     took
 }
 
-/// Ten thousand names, each of which takes 300 ms to be answered, slow no request that needs none.
+/// Ten thousand names, each resolved in 300 ms, do not delay requests without names.
 #[test]
 fn ten_thousand_slow_names_do_not_slow_a_call_to_an_address() {
     let _alone = alone();
@@ -79,7 +80,7 @@ fn ten_thousand_slow_names_do_not_slow_a_call_to_an_address() {
                     assert!(is_right(caller.final_response(LIMIT)));
                     answered += 1;
                 }
-                // Two thousand a second: what waits is some hundred at any moment.
+                // The rate of 2,000 per second: some hundred wait at any time.
                 std::thread::sleep(Duration::from_micros(500 * (n as u64 + 1)).saturating_sub(begun.elapsed()));
             }
             while answered < NAMES && is_right(caller.final_response(LIMIT)) {
@@ -106,7 +107,7 @@ fn ten_thousand_slow_names_do_not_slow_a_call_to_an_address() {
         "the machine is too fast for this test: the names were asked before the requests had been measured"
     );
     assert_eq!((answered, by_name), (NAMES, NAMES));
-    // Of the 300 ms that a name takes nothing is seen; what is, is the work for two thousand requests a second on the same processors.
+    // The 300 ms of a name have no effect; the processor time of two thousand requests per second has.
     assert!(at(&meanwhile, 99) < at(&before, 99) + Duration::from_millis(20), "{figures:?}");
     assert!(at(&meanwhile, 50) < at(&before, 50) + Duration::from_millis(3), "{figures:?}");
 }

@@ -1,4 +1,4 @@
-//! What the server shows of itself by HTTP: metrics for Prometheus, health for supervisors.
+//! HTTP pages of the server: metrics for Prometheus, health for supervisors.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ use strowger_tests::wire::Transport;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A server with its metrics, and where they are.
+/// Starts a server with its metrics, and returns their address.
 fn start(setup: Setup) -> (Server, SocketAddr) {
     let address = free_address();
     (setup.with(&format!("metrics.listen = \"{address}\"")).start(), address)
@@ -66,7 +66,7 @@ fn supervisors_hear_whether_it_works() {
         assert!(get(address, path).starts_with("HTTP/1.1 200 OK\r\n"), "{path}");
     }
     assert!(get(address, "/").starts_with("HTTP/1.1 404 Not Found\r\n"));
-    // A call that waits for its answer keeps it from ending.
+    // A call that waits for its answer delays the end.
     let mut caller = server.connect(Transport::Udp);
     let silent = free_address();
     let phone = std::net::UdpSocket::bind(silent).expect("a free port");
@@ -103,7 +103,7 @@ fn so_many_connections_are_served_for_so_long() {
     assert!(get(address, "/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
     drop(slow);
     assert!(wait::until(SOON, || get(address, "/metrics").starts_with("HTTP/1.1 200 OK\r\n")));
-    // A head without an end is refused, and no method but GET and HEAD is known.
+    // An endless head is refused, and no method but GET and HEAD is known.
     let mut stream = TcpStream::connect(address).expect("it listens");
     let _ = stream.write_all(&[b"GET / HTTP/1.1\r\nX: ".as_slice(), &[b'x'; 100_000]].concat());
     let mut answer = Vec::new();
@@ -116,7 +116,7 @@ fn so_many_connections_are_served_for_so_long() {
     assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
 }
 
-/// A client that asks for the metrics, and whose window is too small for them.
+/// Connects a client that requests the metrics with a window too small for them.
 fn asks_and_does_not_read(address: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(1_024).expect("a buffer");
@@ -152,7 +152,7 @@ fn connections_without_a_request_keep_no_supervisor_out() {
     }
 }
 
-/// DNS rebinding: a page in a browser of this machine asks by a name that leads here.
+/// DNS rebinding: a page in a browser of this machine uses a name that resolves to this server.
 #[test]
 fn a_page_of_the_web_reads_no_metrics() {
     let (_server, address) = start(Setup::on(&[Transport::Udp]).relay());
@@ -162,7 +162,7 @@ fn a_page_of_the_web_reads_no_metrics() {
         ("127.0.0.1.evil.test", "/", 403),
         ("localhost", "/metrics", 200),
         ("127.0.0.1:9060", "/metrics", 200),
-        // A supervisor may have any name for it, and they say nothing else.
+        // A supervisor may use any name, and its pages disclose nothing else.
         ("evil.test", "/healthz", 200),
     ] {
         let mut stream = TcpStream::connect(address).expect("it listens");
@@ -174,7 +174,7 @@ fn a_page_of_the_web_reads_no_metrics() {
     }
 }
 
-/// The alerts that come with the program are right for Prometheus, and ask for metrics that there are.
+/// The shipped alerts are valid for Prometheus, and refer to existing metrics.
 #[test]
 fn the_alerts_ask_for_metrics_that_there_are() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

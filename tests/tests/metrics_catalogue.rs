@@ -1,5 +1,5 @@
-//! Every metric of the server is really counted: for each there is a scene that moves it, by as much as it should and no more. The list
-//! of metrics is that of the documents, so that one without a scene is found.
+//! Every metric of the server is really counted: for each there is a scene that moves it, by exactly the right amount.
+//! The list of metrics comes from the documents, so that a metric without a scene is detected.
 
 mod accounting;
 mod bindings;
@@ -25,22 +25,22 @@ use strowger_tests::text::{Request, field, status};
 use strowger_tests::wire::Wire;
 use strowger_tests::{port, together};
 
-/// How long a step may take.
+/// Time limit of a step.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A server whose metrics are read.
+/// Server whose metrics are read.
 struct Stage {
     server: Server,
     meter: Meter,
 }
 
 impl Stage {
-    /// A server of one shard: what happens is in one order.
+    /// Starts a server of one shard: its events have one order.
     fn start(setup: Setup) -> Self {
         Self::with_users(setup, &[])
     }
 
-    /// The same with users of `example.org`, each with its name as password.
+    /// Starts one with users of `example.org`, each with its name as password.
     fn with_users(setup: Setup, users: &[&str]) -> Self {
         Self::with_shards(setup, 1, users)
     }
@@ -49,13 +49,13 @@ impl Stage {
         let address = port::free_address();
         let setup = setup.with(&format!("metrics.listen = \"{address}\"\nserver.shards = {shards}"));
         let mut server = setup.prepare();
-        // Before it starts: it hears of no change.
+        // Before it starts: so it gets no notice of a change.
         users.iter().for_each(|user| server.add_user(&format!("{user}@example.org"), user));
         server.start();
         Self { server, meter: Meter::at(address) }
     }
 
-    /// Starts the server again, which was stopped: its counters begin at 0.
+    /// Restarts the stopped server: its counters begin at 0.
     fn restart(&mut self) {
         self.server.start();
         self.meter.begins_again();
@@ -67,7 +67,7 @@ impl Stage {
         self.meter.shows(all);
     }
 
-    /// The scene is over: nothing was counted late.
+    /// Ends the scene: nothing was counted late.
     fn end(mut self) {
         self.meter.rests();
         self.meter.is_clean();
@@ -127,7 +127,7 @@ fn every_metric_moves_by_as_much_as_it_should() {
     assert!(unknown.is_empty(), "the documents have none of these: {unknown:#?}");
 }
 
-/// The metrics that the documents list, with their labels, and of which kind each is.
+/// Returns the metrics in the documents, with their labels and kinds.
 fn documented() -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
     let text = std::fs::read_to_string(path).expect("the documents are there");
@@ -154,7 +154,7 @@ fn send(wire: &mut Wire, request: &Request) {
     wire.send(&request.bytes()).expect("the server takes messages");
 }
 
-/// The final response to a request that is sent once: a copy would be counted.
+/// Returns the final response to a request that is sent once: a retransmission would be counted.
 #[track_caller]
 fn ask(wire: &mut Wire, request: &Request) -> Vec<u8> {
     send(wire, request);
@@ -166,7 +166,7 @@ fn ask(wire: &mut Wire, request: &Request) -> Vec<u8> {
     }
 }
 
-/// Its status code.
+/// Returns the status code of the response.
 #[track_caller]
 fn code(wire: &mut Wire, request: &Request) -> u16 {
     status(&ask(wire, request)).expect("a response")

@@ -37,7 +37,7 @@ fn phone(server: &Server, user: &str, domain: &str) -> Baresip {
     phone
 }
 
-/// What a command prints, with the configuration of this server.
+/// Returns the output of a command with the configuration of this server.
 fn says(server: &Server, words: &[&str]) -> String {
     let output = Command::new(strowger()).args(words).arg("--config").arg(server.config()).output();
     let output = output.expect("the program runs");
@@ -68,7 +68,7 @@ fn phones_and_carriers_may_use_the_address_of_the_server() {
         alice.expect("CALL_CLOSED", SOON);
         bob.expect("CALL_CLOSED", SOON);
     }
-    // A number of the office, called at our address.
+    // A number of the office, called at the address of the server.
     let mut carrier_wire = gateway(&server, carrier);
     let mut invite = Request::new("INVITE", &format!("sip:+49301234560@{at}"), "udp", carrier)
         .with("Content-Type: application/sdp")
@@ -83,7 +83,7 @@ fn phones_and_carriers_may_use_the_address_of_the_server() {
     bob.expect("CALL_ESTABLISHED", SOON);
 }
 
-/// A user is stored under a name of `domains` as it was given, and found by each.
+/// A user is stored under the name of `domains` that the command gave, and is found under each.
 #[test]
 fn users_are_managed_by_each_name_of_their_domain() {
     let server =
@@ -117,7 +117,7 @@ fn users_are_managed_by_each_name_of_their_domain() {
     assert!(explain("alice@example.org").ends_with("answer  404: unknown user\n"));
 }
 
-/// A phone that registered before the reload is found under the name that its domain has now, also by the next process.
+/// A phone that registered before the reload is found under the new name of its domain, also by the next process.
 #[test]
 fn a_domain_that_becomes_an_alias_keeps_its_registrations() {
     let before = "[[domain]]\nname = \"a.example\"\n[[domain]]\nname = \"b.example\"\n";
@@ -153,7 +153,7 @@ fn a_domain_that_becomes_an_alias_keeps_its_registrations() {
     assert_eq!(found(&server, "b.example"), (Some(200), both));
 }
 
-/// Of several domains none has the address; the log says so with the cure, and the cure works.
+/// With several domains none owns the address; the log names the remedy, and the remedy works.
 #[test]
 fn the_cure_for_an_address_of_several_domains_works() {
     let tables = "auth.calls = false\n[[domain]]\nname = \"a.example\"\n[[domain]]\nname = \"b.example\"\n";
@@ -170,11 +170,12 @@ fn the_cure_for_an_address_of_several_domains_works() {
     assert!(says(&server, &["reload"]).contains("reloaded"));
     let again = Request::new("MESSAGE", &to, "udp", wire.local());
     wire.send(&again.bytes()).expect("loopback");
-    // There is the user, and her phone is away.
+    // The user exists, and her phone is not registered.
     assert_eq!(wire.final_response(SOON).as_deref().and_then(status), Some(480));
 }
 
-/// A number of the office that a carrier calls at our address leads to its user, with the example as it stands.
+/// A carrier calls a number of the office at the address of the server: the unchanged example leads the call to its
+/// user.
 #[test]
 fn the_example_of_a_trunk_takes_numbers_at_its_address() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/trunk.toml");

@@ -1,4 +1,4 @@
-//! Next hops that fail are set aside for a while: calls go to others before them, and one of them tries them again.
+//! Next hops that fail are set aside for a while: other hops are tried first, and one call probes the failed hop later.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -17,19 +17,19 @@ use strowger_tests::wire::Transport::{Tcp, Udp};
 use strowger_tests::wire::Wire;
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// What a step takes that waits for nothing.
+/// Upper bound of a step that waits for nothing.
 const AT_ONCE: Duration = Duration::from_millis(600);
 
 /// Transactions without an answer end after 1.28 s.
 const QUICK: &str = "timers.t1 = \"20ms\"";
-/// A server without a database file has none by itself.
+/// A server without a database file has no control socket by default.
 const CONTROL: &str = "control.socket = \"orders\"";
 const SLOW: Duration = Duration::from_millis(1_200);
 
-/// A host that answers requests as it is told to, by UDP.
+/// A host that answers requests over UDP as the test directs.
 struct Host {
     socket: UdpSocket,
-    /// The Call-IDs of those that were answered: what comes of them again is no other request.
+    /// Call-IDs of the answered requests: a repetition counts as no other request.
     answered: RefCell<BTreeSet<String>>,
 }
 
@@ -43,7 +43,7 @@ impl Host {
         self.socket.local_addr().expect("it is bound")
     }
 
-    /// The next request within this time, and who sent it.
+    /// Receives the next request within this time, and its sender.
     fn takes(&self, limit: Duration) -> Option<(Vec<u8>, SocketAddr)> {
         self.socket.set_read_timeout(Some(limit.max(Duration::from_millis(1)))).expect("a socket can be set");
         let mut buffer = vec![0; 4_000];
@@ -52,7 +52,7 @@ impl Host {
         Some((buffer, from))
     }
 
-    /// Answers the next request with this status; its Call-ID.
+    /// Answers the next request with this status; returns its Call-ID.
     #[track_caller]
     fn answers(&self, code: u16, lines: &[String]) -> String {
         loop {
@@ -65,7 +65,7 @@ impl Host {
         }
     }
 
-    /// The Call-IDs of all that came and were not answered, each once, until nothing more does.
+    /// Returns the Call-IDs of all unanswered requests, each once, until no more arrive.
     fn seen(&self) -> Vec<String> {
         let mut seen = Vec::new();
         while let Some((request, _)) = self.takes(Duration::from_millis(50)) {
@@ -78,7 +78,7 @@ impl Host {
     }
 }
 
-/// The records of a name that leads to these hosts, the first before the second.
+/// Returns the records of a name that leads to these hosts, the first before the second.
 fn pool(hosts: [&Host; 2]) -> Vec<(&'static str, Record)> {
     let srv = |n: u16| Record::Srv(n, 0, hosts[usize::from(n)].address().port(), format!("host{n}.test"));
     vec![
@@ -93,14 +93,14 @@ fn relay(names: &NameServer, lines: &str) -> Server {
     Setup::on(&[Udp, Tcp]).relay().with(CONTROL).with(QUICK).with(&names.line()).with(lines).start()
 }
 
-/// Sends a MESSAGE to this URI; its Call-ID. By a stream it is sent once.
+/// Sends a MESSAGE to this URI over a stream, once; returns its Call-ID.
 fn send(caller: &mut Wire, uri: &str) -> String {
     let request = Request::new("MESSAGE", uri, "tcp", caller.local());
     caller.send(&request.bytes()).expect("the server takes messages");
     request.call_id
 }
 
-/// Sends one that this host answers with 200; how long it took to get there.
+/// Sends a MESSAGE that this host answers with 200; returns the time until its arrival.
 #[track_caller]
 fn reaches(caller: &mut Wire, uri: &str, host: &Host) -> Took {
     let begun = Stopwatch::start();
@@ -120,7 +120,7 @@ fn of_two_servers_the_dead_one_costs_one_call_and_is_tried_again() {
     let server = relay(&names, "dns.set_aside = \"2s\"");
     let mut caller = server.connect(Tcp);
     assert!(reaches(&mut caller, URI, &first).is_below(AT_ONCE));
-    // It is silent now.
+    // The first host is silent now.
     let begun = Instant::now();
     assert!(reaches(&mut caller, URI, &second).is_at_least(SLOW));
     let aside = Instant::now();
@@ -135,7 +135,7 @@ fn of_two_servers_the_dead_one_costs_one_call_and_is_tried_again() {
         [1.0; 2]
     );
     assert!(done(&server, &["status"]).contains("  next hops      1 set aside, 1 failures\n"));
-    // When its time is over, one call tries it and no other waits for that.
+    // After this time one call probes the hop, and no other call waits for the probe.
     std::thread::sleep(Duration::from_millis(2_050).saturating_sub(aside.elapsed()));
     let mut other = server.connect(Tcp);
     let tries = send(&mut other, URI);
@@ -144,7 +144,7 @@ fn of_two_servers_the_dead_one_costs_one_call_and_is_tried_again() {
     assert_eq!(second.answers(200, &[]), tries);
     first.seen();
     assert!(reaches(&mut caller, URI, &second).is_below(AT_ONCE), "it has failed again");
-    // The next time it answers, and is the first again.
+    // At the next probe the host answers, and is the first choice again.
     let aside = Instant::now();
     let is_back = || aside.elapsed() > Duration::from_millis(2_100);
     wait::until(LIMIT, is_back);
@@ -162,7 +162,7 @@ fn of_two_servers_the_dead_one_costs_one_call_and_is_tried_again() {
     }
 }
 
-/// RFC 8767, and section 4.3 of RFC 3263: neither costs a second call its time.
+/// RFC 8767, and section 4.3 of RFC 3263: neither delays a second call.
 #[test]
 fn a_frozen_name_server_and_a_dead_host_slow_one_call() {
     let [first, second] = [Host::new(), Host::new()];
@@ -177,14 +177,14 @@ fn a_frozen_name_server_and_a_dead_host_slow_one_call() {
     let mut took = Vec::new();
     while begun.elapsed() < Duration::from_secs(5) {
         took.push(reaches(&mut caller, URI, &second));
-        // Ten calls a second: the name is in use.
+        // Ten calls a second keep the name in use.
         std::thread::sleep(Duration::from_millis(100));
     }
     let slow = took.iter().filter(|took| !took.is_below(AT_ONCE)).count();
     assert!(slow <= 1 && took.iter().any(|took| took.is_at_least(SLOW)), "{took:?}");
     assert!(names.askers().len() > asked, "it was asked on");
     assert!(metric(&server, "strowger_names_stale_total") > 1.0);
-    // A name that it has never said anything about is not waited for by those who use another.
+    // A name that was never resolved does not delay calls to other names.
     let mut other = server.connect(Tcp);
     send(&mut other, "sip:x@host9.test:5060;transport=udp");
     assert!(reaches(&mut caller, URI, &second).is_below(AT_ONCE));
@@ -197,7 +197,7 @@ fn names_in_use_are_asked_for_before_they_end_where_that_is_wanted() {
         let host = Host::new();
         let Some(names) = NameServer::start(&[("host.test", Record::A(Ipv4Addr::LOCALHOST))]) else { return };
         names.set_lifetime(3);
-        // A resolution takes a second at most: so long before its end a name is asked for.
+        // A resolution takes a second at most: the server refreshes a name that long before its expiry.
         let server = relay(&names, &format!("dns.timeout = \"1s\"\ndns.attempts = 1\n{lines}"));
         let (mut caller, uri) =
             (server.connect(Tcp), format!("sip:x@host.test:{};transport=udp", host.address().port()));
@@ -205,7 +205,7 @@ fn names_in_use_are_asked_for_before_they_end_where_that_is_wanted() {
         let begun = Instant::now();
         reaches(&mut caller, &uri, &host);
         assert_eq!(names.asked("host.test", 1), 1, "{lines}");
-        // In the last third of its time.
+        // In the last third of its lifetime.
         std::thread::sleep(Duration::from_millis(2_200).saturating_sub(begun.elapsed()));
         reaches(&mut caller, &uri, &host);
         assert!(begun.elapsed() < Duration::from_millis(2_800), "the machine is too slow for this test");
@@ -213,7 +213,7 @@ fn names_in_use_are_asked_for_before_they_end_where_that_is_wanted() {
         if times > 1 {
             assert!(wait::until(LIMIT, || asked() == times), "{} questions", asked());
         }
-        // When it is over.
+        // After its expiry.
         std::thread::sleep(Duration::from_millis(3_200).saturating_sub(begun.elapsed()));
         assert_eq!(asked(), times, "{lines}");
         reaches(&mut caller, &uri, &host);
@@ -233,7 +233,7 @@ fn what_was_known_is_used_as_long_as_the_settings_say() {
             (server.connect(Tcp), format!("sip:x@host.test:{};transport=udp", host.address().port()));
         reaches(&mut caller, &uri, &host);
         names.freeze(true);
-        // Longer than its answer is good.
+        // Longer than the lifetime of the answer.
         std::thread::sleep(Duration::from_millis(1_200));
         if is_reached {
             reaches(&mut caller, &uri, &host);
@@ -244,7 +244,7 @@ fn what_was_known_is_used_as_long_as_the_settings_say() {
     }
 }
 
-/// By default a question takes up to four seconds. The answer expires while nobody uses the name.
+/// By default a query takes up to four seconds. The answer expires while no call uses the name.
 #[test]
 fn no_call_waits_for_a_name_server_that_fell_silent_where_an_answer_is_known() {
     let host = Host::new();
@@ -254,7 +254,7 @@ fn no_call_waits_for_a_name_server_that_fell_silent_where_an_answer_is_known() {
     let (mut caller, uri) = (server.connect(Tcp), format!("sip:x@host.test:{};transport=udp", host.address().port()));
     reaches(&mut caller, &uri, &host);
     names.freeze(true);
-    // Longer than its answer is good.
+    // Longer than the lifetime of the answer.
     std::thread::sleep(Duration::from_millis(1_200));
     let asked = names.askers().len();
     let took = reaches(&mut caller, &uri, &host);
@@ -265,7 +265,7 @@ fn no_call_waits_for_a_name_server_that_fell_silent_where_an_answer_is_known() {
     }
     assert!(names.askers().len() > asked, "the question goes on");
     assert_eq!(metric(&server, "strowger_names_stale_total"), 4.0);
-    // The name server answers again: its answer is used.
+    // The name server answers again: its new answer is used.
     names.freeze(false);
     let is_fresh = || {
         let before = metric(&server, "strowger_names_stale_total");
@@ -289,7 +289,7 @@ fn a_host_that_says_for_how_long_is_left_in_peace() {
     let later = |seconds: u32| [format!("Retry-After: {seconds}")];
     let server = relay(&names, "dns.retry_after = \"2s\"");
     let mut caller = server.connect(Tcp);
-    // Without a time it is a failure of one request.
+    // Without a time a 503 is a failure of one request.
     refuses(&server, &[]);
     refuses(&server, &later(3_600));
     let begun = Instant::now();
@@ -297,10 +297,10 @@ fn a_host_that_says_for_how_long_is_left_in_peace() {
         reaches(&mut caller, URI, &second);
     }
     assert!(begun.elapsed() < Duration::from_millis(1_900), "the machine is too slow for this test");
-    // Its time is two seconds.
+    // `dns.retry_after` caps the time at two seconds.
     std::thread::sleep(Duration::from_millis(2_050).saturating_sub(begun.elapsed()));
     reaches(&mut caller, URI, &first);
-    // Or always.
+    // With a cap of zero a 503 sets no host aside.
     let server = relay(&names, "dns.retry_after = \"0s\"");
     refuses(&server, &later(3_600));
     let mut caller = server.connect(Tcp);
@@ -330,7 +330,7 @@ fn a_place_of_a_rule_that_is_dead_comes_after_the_others() {
     assert_eq!(metric(&server, "strowger_targets_aside"), 2.0);
     let log = server.log();
     assert!(log.contains("next hop set aside") && log.contains("reason=\"not reached\""), "{log}");
-    // Those that are set aside are tried all the same where the others fail.
+    // Set-aside hosts are tried all the same when the others fail.
     drop(living);
     let call_id = send(&mut caller, uri);
     assert_eq!(silent.answers(200, &[]), call_id);
@@ -350,7 +350,7 @@ fn no_more_hosts_are_set_aside_than_may_be_and_none_where_that_is_not_wanted() {
     }
 }
 
-/// Its registration says where it is, and no other address is in its place.
+/// The registration names the phone's only address, and there is no alternative.
 #[test]
 fn a_phone_that_is_silent_is_not_set_aside() {
     let server = Setup::on(&[Udp, Tcp]).open_registrar().in_memory().with(CONTROL).with(QUICK).start();
@@ -367,14 +367,14 @@ fn a_phone_that_is_silent_is_not_set_aside() {
     assert_eq!(metric(&server, "strowger_target_failures_total"), 0.0);
 }
 
-/// What other hosts say of a next hop, by a response or an ICMP error of their own, does not put it out of use.
+/// Messages of other hosts about a next hop, such as a response or an ICMP error, do not set it aside.
 #[test]
 fn no_other_host_can_set_one_aside() {
     let [first, second] = [Host::new(), Host::new()];
     let Some(names) = NameServer::start(&pool([&first, &second])) else { return };
     let server = relay(&names, "");
     let mut caller = server.connect(Tcp);
-    // A host further on knows the branch: it answers from its own address.
+    // A host downstream knows the branch: it answers from its own address.
     let mallory = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 66), 0)).expect("a loopback address");
     let call_id = send(&mut caller, URI);
     let (request, from) = first.takes(LIMIT).expect("it comes");
@@ -387,7 +387,7 @@ fn no_other_host_can_set_one_aside() {
     assert_eq!(metric(&server, "strowger_target_failures_total"), 0.0);
 }
 
-/// Calls go on to the host that lives while the other is dead, however many there are at once.
+/// Calls continue to the living host while the other is dead, also many at once.
 #[test]
 fn of_many_calls_at_once_none_fails_when_a_host_dies() {
     const CALLS: usize = 200;

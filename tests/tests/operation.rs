@@ -1,4 +1,4 @@
-//! What an operator does with a server day by day: signals, starts that fail, files in the folder.
+//! Daily operation of a server: signals, failed starts, files of its folder.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -42,7 +42,7 @@ fn a_start_without_its_port_leaves_no_file_behind() {
     assert_eq!(names, ["strowger.log", "strowger.toml"]);
 }
 
-/// SQLite goes on writing into a file that has no name any more.
+/// SQLite continues to write to a deleted file.
 #[test]
 fn a_database_that_is_removed_keeps_nothing_and_says_so() {
     let server = Setup::on(&[Transport::Udp]).open_registrar().start();
@@ -64,7 +64,7 @@ fn a_database_that_is_removed_keeps_nothing_and_says_so() {
     assert_eq!(register("bob"), Some(200));
 }
 
-/// A word that is no level would be a target that nothing logs under: the log would stay empty.
+/// An unknown level is refused: as the name of a target it would match no log line, and the log would stay empty.
 #[test]
 fn what_the_environment_says_of_the_log_is_a_level_or_refused() {
     for (text, wrong) in [("warm", "warm"), ("info,verbose", "verbose"), ("strowger_net=loud", "strowger_net=loud")] {
@@ -76,7 +76,7 @@ fn what_the_environment_says_of_the_log_is_a_level_or_refused() {
             "{log}"
         );
     }
-    // What is said of one target is said of that alone.
+    // A directive for one target leaves the other targets alone.
     for (text, is_logged) in [("", true), ("INFO", true), ("strowger_net=debug", true), ("warn", false)] {
         let mut server = Setup::on(&[Transport::Udp]).environment("STROWGER_LOG", text).start();
         server.stop();
@@ -84,7 +84,7 @@ fn what_the_environment_says_of_the_log_is_a_level_or_refused() {
     }
 }
 
-/// `strowger init` writes it, and every command finds it.
+/// `strowger init` writes the file, and every command finds it.
 #[test]
 fn commands_take_strowger_toml_of_their_folder_and_say_so() {
     let folder = folder();
@@ -96,7 +96,7 @@ fn commands_take_strowger_toml_of_their_folder_and_say_so() {
     let output = run(&["check"], folder.path());
     assert!(error_of(&output).contains(using), "{}", error_of(&output));
     assert!(text_of(&output).starts_with("strowger.toml: can be used"), "{}", text_of(&output));
-    // What is named needs no word.
+    // A file named on the command line needs no notice.
     assert!(!error_of(&run(&["check", "strowger.toml"], folder.path())).contains(using));
 
     let output = run(&["user", "list"], folder.path());
@@ -121,7 +121,7 @@ fn init_takes_several_domains() {
     let output = run(&[&words[..], &["--listen", "udp:127.0.0.1:5060"]].concat(), folder.path());
     assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
     let written = fs::read_to_string(folder.path().join("strowger.toml")).expect("it was written");
-    // Each has users of its own.
+    // Each domain has its own users.
     for domain in ["example.org", "example.net"] {
         assert!(written.contains(&format!("[[domain]]\nname = \"{domain}\"\nrealm = \"{domain}\"\n")), "{written}");
     }
@@ -135,7 +135,7 @@ fn init_takes_several_domains() {
         "{}",
         error_of(&checked)
     );
-    // Or they share those of one realm, where one is named.
+    // Domains share the users of a realm, where one is named.
     let shared = ["--realm", "office", "--listen", "udp:127.0.0.1:5060", "--force"];
     let output = run(&[&words[..], &shared].concat(), folder.path());
     assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
@@ -167,14 +167,14 @@ fn files_of_another_user_are_named_with_owner_and_mode() {
     assert!(text_of(&output).contains(hint), "{}", text_of(&output));
 
     let as_nobody = |arguments: &[&str]| run_as_nobody(arguments, folder.path());
-    // The program itself may lie where nobody else may look.
+    // The folders above the program itself may be closed to other users.
     if as_nobody(&["check", "/dev/null"]).status.code() != Some(0) {
         return program::skipped("another user cannot run the program where it lies");
     }
     let error = error_of(&as_nobody(&["check"]));
     assert!(error.contains("strowger.toml belongs to root (mode 0600), and this process runs as nobody"), "{error}");
 
-    // Its configuration can be read now, its database cannot.
+    // The configuration is readable now, the database is not.
     fs::set_permissions(folder.path().join("strowger.toml"), fs::Permissions::from_mode(0o644)).expect("it is ours");
     let mut add = Command::new(strowger());
     add.args(["user", "add", "alice@example.org", "--password-stdin"]).current_dir(folder.path());
@@ -194,7 +194,7 @@ fn files_of_another_user_are_named_with_owner_and_mode() {
     }
 }
 
-/// Beside a configuration in /etc no user but root writes: the key is named before a row or a call is lost.
+/// Only root can write beside a configuration in /etc: the error names the key before a row or a call is lost.
 #[test]
 fn a_place_that_cannot_be_written_is_named_by_check_and_at_the_start() {
     if !program::is_root() {
@@ -210,7 +210,7 @@ fn a_place_that_cannot_be_written_is_named_by_check_and_at_the_start() {
     }
     let own = own.path().display();
     let listen = format!("listen = [\"udp:127.0.0.1:{}\"]\n", strowger_tests::port::free());
-    // The server of the database is not asked before.
+    // The check comes before a connection to the database server.
     let sql =
         "accounting.cdr = true\naccounting.to = \"sql\"\naccounting.database = \"mysql://u@/d?socket=/nowhere.sock\"\n";
     let files = "accounting.cdr = true\naccounting.to = \"csv\"\n";
@@ -236,7 +236,7 @@ fn a_place_that_cannot_be_written_is_named_by_check_and_at_the_start() {
     }
 }
 
-/// From the first line to the last: warnings of the configuration, counters as fields, the error that ends the server.
+/// Every line is JSON: warnings of the configuration, counters as fields, the error that ends the server.
 #[test]
 fn a_json_log_is_json_and_nothing_else() {
     let lines = "domains = [\"example.org\", \"example.org\"]\nlog.format = \"json\"\nlog.statistics = \"1s\"";
@@ -264,7 +264,7 @@ fn a_json_log_is_json_and_nothing_else() {
         wire.send(&request.bytes()).expect("loopback takes it");
         let _ = wire.receive(Duration::from_millis(100));
     }
-    // The port is taken: a second one ends with an error.
+    // The port is in use: a second server ends with an error.
     let mut second = start(&mut command);
     assert_eq!(second.wait().expect("it ends").code(), Some(1));
     // SAFETY: the child was not waited for, so the id is still its own.

@@ -1,5 +1,5 @@
-//! Telephones by others on the configuration as it ships: which digest each knows, browsers, and phones that start again, move
-//! or find the server at another port.
+//! Third-party phones on the default configuration: the digest algorithms of each, browsers, and phones that restart,
+//! move or find the server at another port.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(30);
 /// The lists of the table in docs/phones.md.
 const LISTS: [&str; 4] = ["[\"MD5\"]", "[\"MD5\", \"SHA-256\"]", "[\"SHA-256\", \"MD5\"]", "[\"SHA-256\"]"];
 
-/// A server with a listener by UDP and one by secure WebSocket for each list.
+/// Starts a server with a UDP and a secure WebSocket listener for each list.
 fn with_each_list() -> (Server, Vec<(SocketAddr, SocketAddr)>) {
     let ends: Vec<_> =
         LISTS.iter().map(|_| (strowger_tests::server::loopback(port::short()), port::free_address())).collect();
@@ -38,12 +38,12 @@ fn with_each_list() -> (Server, Vec<(SocketAddr, SocketAddr)>) {
     }
     let server = Setup::tables(&listen).with(&lines).start();
     server.add_user("alice@example.org", "secret-of-alice");
-    // Some phones take the server's address for the domain.
+    // Some phones use the server's address as domain.
     server.add_user("carol@127.0.0.1", "secret-of-carol");
     (server, ends)
 }
 
-/// The row of a list in the table of docs/phones.md: `yes` or `no` for each column.
+/// Reads the row of a list in the table of docs/phones.md: `yes` or `no` for each column.
 fn documented(list: &str) -> [bool; 4] {
     let text = include_str!("../../docs/phones.md");
     let row = text.lines().find(|line| line.starts_with(&format!("| `{list}` |")));
@@ -107,7 +107,7 @@ fn each_phone_registers_with_the_lists_that_the_table_names() {
     }
 }
 
-/// Alice's telephone.
+/// Describes alice's phone.
 fn alice(server: SocketAddr, transport: &str) -> Phone<'_> {
     Phone {
         user: "alice",
@@ -123,12 +123,12 @@ fn alice(server: SocketAddr, transport: &str) -> Phone<'_> {
     }
 }
 
-/// Bob's telephone, which answers.
+/// Describes bob's phone, which answers.
 fn bob(server: SocketAddr, transport: &str) -> Phone<'_> {
     Phone { user: "bob", password: "secret-of-bob", answers: true, ..alice(server, transport) }
 }
 
-/// Two telephones of one page: they register, talk, and their second call outlives the server's end and new start.
+/// Two phones of one page register and talk, and their second call survives a restart of the server.
 fn browsers(library: Library) {
     if !have(&[CHROMIUM]) {
         return;
@@ -154,7 +154,7 @@ fn sipjs_calls_sipjs_through_a_server_that_starts_again() {
     browsers(Library::SipJs);
 }
 
-/// Bob's phone starts again at another port and another address, the server starts again; alice calls bob each time.
+/// Bob's phone restarts at another port and another address, and the server restarts; alice calls bob after each step.
 fn starts_again(transport: Transport, name: &str) {
     if !have(&[BARESIP]) {
         return;
@@ -171,12 +171,12 @@ fn starts_again(transport: Transport, name: &str) {
         for end in [&mut alice, &mut phone] {
             end.expect("CALL_ESTABLISHED", SOON);
         }
-        // Who was called ends the call: the way back to the caller is right too.
+        // The callee ends the call: this checks the way back to the caller.
         phone.order("hangup", "");
         for end in [&mut phone, &mut alice] {
             end.expect("CALL_CLOSED", SOON);
         }
-        // Without a farewell: its binding stays.
+        // Killed without a de-registration: its binding stays.
         phone.process().kill();
     };
     call(end());
@@ -202,7 +202,7 @@ fn a_phone_and_the_server_start_again_by_tls() {
     starts_again(Tls, "tls");
 }
 
-/// The phones put the name into the Route of everything that they send.
+/// The phones put the name into the Route of every request.
 #[test]
 fn phones_that_know_the_server_by_a_name_alone_call_each_other() {
     if !have(&[BARESIP]) {

@@ -1,4 +1,4 @@
-//! Every file and folder that a server makes is for its user alone.
+//! Every file and folder that a server creates is accessible to its user alone.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -16,14 +16,14 @@ use strowger_tests::wire::Transport::Tcp;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// What lies in a folder, by its path from there, with its mode.
+/// Returns the relative paths below a folder, with their modes.
 fn modes(folder: &Path) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
         for entry in fs::read_dir(&next).expect("a folder of the test") {
             let path = entry.expect("and its entry").path();
-            // SQLite removes its companions in between.
+            // SQLite may remove its -wal and -shm files meanwhile.
             let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
             let name = path.strip_prefix(folder).expect("it lies below").display().to_string();
             found.insert(name, metadata.permissions().mode() & 0o777);
@@ -33,7 +33,7 @@ fn modes(folder: &Path) -> BTreeMap<String, u32> {
     found
 }
 
-/// With a umask that takes nothing away: what is private is so by the server's own doing.
+/// Prepares a server with umask 000: only the server itself can make its files private.
 fn setup(lines: &str) -> Server {
     let lines = format!(
         "domains = [\"example.org\"]\nban.enabled = false\nauth.calls = false\nauth.credential_cache = \"near\"\n\
@@ -45,17 +45,17 @@ fn setup(lines: &str) -> Server {
     Setup::on(&[Tcp]).with(&lines).under(&open).prepare()
 }
 
-/// A call that the server answers itself, so that it has a row.
+/// Makes a call that the server answers itself, so that a row is written.
 fn fails(server: &Server) {
     let mut wire = server.connect(Tcp);
     let call = invite("sip:bob@example.org", &wire);
     assert_eq!(status(&exchange(&mut wire, &call)), Some(404));
 }
 
-/// These are there in the end, and what was not there before is the server's user's alone.
+/// Waits until these files exist, and checks that every new file is accessible to the server's user alone.
 #[track_caller]
 fn are_private(server: &Server, before: &BTreeMap<String, u32>, names: &[&str]) {
-    // Segments and days follow on some names, and a lock that is there sooner on others.
+    // Names of segments and days have a suffix, and a lock file may exist before the file that it locks.
     let is_it = |found: &str, name: &str| found == name || (name.ends_with(['0', '-']) && found.starts_with(name));
     let is_there = |name: &&str| modes(server.folder()).keys().any(|found| is_it(found, name));
     let all_are = wait::until(SOON, || names.iter().all(&is_there));
@@ -64,7 +64,7 @@ fn are_private(server: &Server, before: &BTreeMap<String, u32>, names: &[&str]) 
     assert_eq!(open_to_others(server, before), [], "of {found:?}");
 }
 
-/// What was not there before and is not the server's user's alone, with its mode.
+/// Returns the new files that other users can access, with their modes.
 fn open_to_others(server: &Server, before: &BTreeMap<String, u32>) -> Vec<(String, u32)> {
     let made = modes(server.folder()).into_iter();
     let made = made.filter(|(name, _)| !before.contains_key(name) && name != "strowger.log");
@@ -104,7 +104,7 @@ fn what_a_server_makes_is_its_users_alone() {
     ];
     are_private(&server, &before, &names);
 
-    // What an earlier version has left open is closed at the next start.
+    // The next start closes files that an earlier version left open to others.
     server.kill();
     let mut opened = 0;
     for (name, _) in modes(server.folder()).iter().filter(|(name, _)| name.contains("cache/0") || *name == "rows.spool")
@@ -114,7 +114,7 @@ fn what_a_server_makes_is_its_users_alone() {
     }
     assert!(opened >= 2, "{opened}");
     server.start();
-    // The thread that writes rows opens the spool, and closes it to others, beside the start.
+    // The thread that writes rows opens the spool and sets its mode in parallel to the start.
     wait::until(SOON, || open_to_others(&server, &before).is_empty());
     are_private(&server, &before, &names);
 }

@@ -1,4 +1,4 @@
-//! A server of which a part has failed ends, for a supervisor to start it again; one that only cannot grow goes on.
+//! A server whose part has failed ends, for a supervisor to restart it; a server that only cannot grow continues.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use strowger_tests::program::{STRACE, have};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport::{Tcp, Udp};
 
-/// The thread of this name.
+/// Finds the thread of this name.
 fn thread(process: u32, name: &str) -> u32 {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process lives");
     let ids = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok());
@@ -19,7 +19,7 @@ fn thread(process: u32, name: &str) -> u32 {
     ids.into_iter().find(named).unwrap_or_else(|| panic!("no thread {name}"))
 }
 
-/// The kernel tells the shard's runtime that its descriptor is none, which that takes for the end of the world.
+/// The kernel reports EBADF for the poll descriptor of the shard's runtime, a fatal error there.
 #[test]
 fn a_shard_that_panics_ends_the_process_with_an_exit_code() {
     if !have(&[STRACE]) {

@@ -1,4 +1,4 @@
-//! What RFC 3261 section 16 and its successors ask of a proxy, rule by rule.
+//! The rules of RFC 3261 section 16 and its successors for a proxy, one by one.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use strowger_tests::wire::{Wire, listen};
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A registrar of example.org that asks for no passwords; that strangers may call its users is its default.
+/// Starts a registrar of example.org that asks for no passwords; by default foreign callers may call its users.
 fn start(lines: &str) -> Server {
     let lines = format!(
         "domains = [\"example.org\", \"localhost\"]\nregistrar.authenticate = false\nlog.level = \"error\"\n{lines}"
@@ -26,12 +26,12 @@ fn ask(wire: &mut Wire, request: &Request) -> Option<u16> {
     wire.final_response(LIMIT).as_deref().and_then(status)
 }
 
-/// The REGISTER of this user for where its messages come from.
+/// Returns a REGISTER of this user with the wire's address as Contact.
 fn registration(wire: &Wire, user: &str) -> Request {
     Request::register(user, "example.org", &format!("sip:{user}@{}", wire.local()), "udp", wire.local())
 }
 
-/// A phone of this user.
+/// Registers a phone of this user.
 fn phone(server: &Server, user: &str) -> Wire {
     let mut wire = server.connect(Udp);
     let request = registration(&wire, user);
@@ -43,7 +43,7 @@ fn message(uri: &str, from: SocketAddr) -> Request {
     Request::new("MESSAGE", uri, "udp", from)
 }
 
-/// A MESSAGE with this Route reaches the phone of bob, without it.
+/// Checks that a MESSAGE with this Route reaches bob's phone, without the Route.
 fn assert_taken_off(wire: &mut Wire, bob: &mut Wire, route: &str) {
     let request = message("sip:bob@example.org", wire.local()).with(route);
     wire.send(&request.bytes()).expect("loopback takes it");
@@ -53,7 +53,7 @@ fn assert_taken_off(wire: &mut Wire, bob: &mut Wire, route: &str) {
     assert_eq!(wire.final_response(LIMIT).as_deref().and_then(status), Some(200));
 }
 
-/// A Route with one of these names, alone or among the others, is taken off whatever the request is.
+/// Checks that a Route with one of these names, alone or among the others, is removed from any request.
 fn names_are_own(server: &Server, names: &[String]) {
     let mut bob = phone(server, "bob");
     for name in names {
@@ -65,7 +65,7 @@ fn names_are_own(server: &Server, names: &[String]) {
         for route in [route, format!("Route: {all}")] {
             assert_taken_off(&mut wire, &mut bob, &route);
         }
-        // A name of the server is one of its only domain. A name that leads here by a look-up alone is none.
+        // The address of the server stands for its only domain. A name that leads here only by DNS does not.
         let uri = format!("sip:bob@{name}");
         let request = message(&uri, wire.local());
         if name.starts_with("pbx.") {
@@ -76,7 +76,7 @@ fn names_are_own(server: &Server, names: &[String]) {
             bob.send(&respond(&got, 200, "b", &[])).expect("loopback takes it");
             assert_eq!(wire.final_response(LIMIT).as_deref().and_then(status), Some(200), "{uri}");
         }
-        // Behind the names of this server the way goes on, for those who may.
+        // A Route behind the names of this server is followed, for authorized senders.
         let route = format!("Route: <sip:{name};lr>, <sip:{};lr>", bob.local());
         let request = message("sip:bob@example.org", wire.local()).with(route);
         assert_eq!(ask(&mut wire, &request), Some(407), "{name}");
@@ -87,11 +87,11 @@ fn names_are_own(server: &Server, names: &[String]) {
 fn a_route_that_resolves_to_this_server_is_taken_off() {
     let server = start("");
     let port = server.address(Udp).port();
-    // Below a domain of its own, and what the machine calls itself.
+    // A name below a domain of its own, and the machine's own name.
     names_are_own(&server, &[format!("localhost:{port}"), format!("pbx.localhost:{port}")]);
 }
 
-/// What stands in the field for the outbound proxy of a phone: the domain, with the port.
+/// The outbound proxy of a phone is often the domain, with the port.
 #[test]
 fn a_route_that_names_the_domain_is_taken_off_whatever_its_port_and_user() {
     let server = start("");
@@ -113,7 +113,7 @@ fn a_route_that_names_the_domain_is_taken_off_whatever_its_port_and_user() {
             assert_taken_off(&mut wire, &mut bob, &route);
         }
     }
-    // At another port another program listens.
+    // Another program listens at another port.
     let other = format!("Route: <sip:example.org:{};lr>", wire.local().port());
     let request = message("sip:bob@example.org", wire.local()).with(other);
     assert_eq!(ask(&mut wire, &request), Some(407));
@@ -124,14 +124,14 @@ fn a_route_with_a_configured_name_of_this_server_is_taken_off() {
     let server = start("server.names = [\"router.example.net\"]");
     let port = server.address(Udp).port();
     names_are_own(&server, &["router.example.net".into(), format!("ROUTER.example.net:{port}")]);
-    // At another port another program listens.
+    // Another program listens at another port.
     let mut wire = server.connect(Udp);
     let other = format!("Route: <sip:router.example.net:{};lr>", wire.local().port());
     let request = message("sip:bob@example.org", wire.local()).with(other);
     assert_eq!(ask(&mut wire, &request), Some(407));
 }
 
-/// By what a connection to this place begins, if one comes.
+/// Accepts a connection; returns its first octet.
 fn first_octet(listener: &TcpListener) -> u8 {
     let mut octet = [0];
     let (mut stream, _) = listener.accept().expect("a connection comes");
@@ -139,7 +139,7 @@ fn first_octet(listener: &TcpListener) -> u8 {
     octet[0]
 }
 
-/// RFC 3261 section 16.6 step 7: a sips resource is reached by TLS alone, whatever a Route or a Path says.
+/// RFC 3261 section 16.6 step 7: a sips resource is reached over TLS alone, even against a Route or a Path.
 #[test]
 fn a_sips_request_never_leaves_without_tls() {
     const HANDSHAKE: u8 = 22;
@@ -148,7 +148,7 @@ fn a_sips_request_never_leaves_without_tls() {
     let (listener, tls) = listen();
     let mut edge = server.connect(Udp);
     let mut wire = server.connect(Udp);
-    // By the Route's own words it would be UDP, and then TCP.
+    // The Route itself asks for UDP, and then for TCP.
     for (port, transport) in [(edge.local().port(), ""), (tls.port(), ";transport=tcp")] {
         let route = format!("Route: <sip:127.0.0.1:{port}{transport};lr>");
         let request = Request::new("MESSAGE", "sips:bob@secure.example.net", "udp", wire.local()).with(route);
@@ -167,7 +167,8 @@ fn a_sips_request_never_leaves_without_tls() {
         assert!(matches!(ask(&mut wire, &request), Some(480 | 500)), "{uri}");
     }
     assert!(edge.receive(Duration::from_millis(1)).is_none());
-    // Nor does what is registered by a sips Contact over a connection without TLS, or leads on by one.
+    // The same for a sips Contact that was registered over a connection without TLS, and for a sips Contact that leads
+    // to a sip Contact.
     let mut phone = server.connect(Tcp);
     for (user, contact) in
         [("dave", format!("sips:dave@{}", phone.local())), ("eve", String::from("sips:frank@example.org"))]
@@ -197,7 +198,7 @@ impl Ringing {
         self.phone.send(&respond(&self.invite, code, &tag, &[])).expect("loopback takes it");
     }
 
-    /// The Reasons of the CANCEL that comes in this time.
+    /// Returns the Reasons of the CANCEL that arrives in this time.
     fn cancelled(&mut self, limit: Duration) -> Option<Vec<String>> {
         let cancel = self.phone.request("CANCEL", limit)?;
         self.phone.send(&respond(&cancel, 200, "c", &[])).expect("loopback takes it");
@@ -205,7 +206,7 @@ impl Ringing {
     }
 }
 
-/// A call to this user, at which so many phones ring.
+/// Calls this user, at whom so many phones ring.
 fn call(server: &Server, user: &str, phones: usize) -> (Wire, Request, Vec<Ringing>) {
     let mut phones: Vec<_> = (0..phones).map(|_| phone(server, user)).collect();
     let mut caller = server.connect(Udp);
@@ -225,7 +226,7 @@ const ELSEWHERE: &str = "SIP;cause=200;text=\"Call completed elsewhere\"";
 #[test]
 fn a_phone_hears_why_its_ringing_ends() {
     let server = start("");
-    // One of three answers, another one has only rung, and the third has said nothing yet.
+    // One of three answers, the second has only rung, and the third has sent nothing yet.
     let (mut caller, _, mut phones) = call(&server, "bob", 3);
     phones[0].send(180);
     phones[1].send(200);
@@ -238,7 +239,7 @@ fn a_phone_hears_why_its_ringing_ends() {
     phones[0].send(180);
     phones[1].send(603);
     assert_eq!(phones[0].cancelled(LIMIT).as_deref(), Some(&["SIP;cause=603;text=\"Decline\"".to_owned()][..]));
-    // The caller gives up, and says why or not.
+    // The caller gives up, with or without Reasons.
     let why = ["SIP;cause=480", "Q.850;cause=16;text=\"Terminated\""];
     for reasons in [&why[..], &why[..1], &[]] {
         let user = format!("dave{}", reasons.len());
@@ -261,7 +262,7 @@ fn timer_c_ends_the_branch_that_says_nothing_more_and_no_other() {
     let (_caller, _, mut phones) = call(&server, "bob", 2);
     let begun = Instant::now();
     phones[1].send(180);
-    // Early media of the one says nothing of the other.
+    // Early media of one branch does not extend the other.
     let mut cancelled = None;
     while cancelled.is_none() {
         assert!(begun.elapsed() < LIMIT, "it rings on");
@@ -326,8 +327,8 @@ fn a_503_that_goes_on_as_500_says_nothing_of_when_to_come_again() {
     }
 }
 
-/// RFC 3261 section 16.3 step 1: what a proxy does not use may be malformed. It leaves as every reader takes it (RFC 4475 section
-/// 3.1.2.15).
+/// RFC 3261 section 16.3 step 1: header fields that a proxy does not use may be malformed. They leave in the form that
+/// every reader accepts (RFC 4475 section 3.1.2.15).
 #[test]
 fn what_a_proxy_does_not_use_may_be_written_loosely() {
     let server = start("");
@@ -355,7 +356,7 @@ fn what_a_proxy_does_not_use_may_be_written_loosely() {
     assert_eq!(parameter(&via, "rport"), Some(here.port().to_string()), "{via}");
 }
 
-/// Old call flows write them so.
+/// Old call flows write Routes without brackets.
 #[test]
 fn a_route_without_brackets_is_one_with_its_parameters() {
     let server = start("");
@@ -388,7 +389,7 @@ fn a_400_says_which_header_field_is_missing() {
     }
 }
 
-/// RFC 7118 section 5.2: `transport=ws` whether or not TLS is under it.
+/// RFC 7118 section 5.2: `transport=ws` with and without TLS below it.
 #[test]
 fn a_record_route_over_secure_websocket_says_ws() {
     let lines = "domains = [\"example.org\"]\nregistrar.authenticate = false";
@@ -400,7 +401,7 @@ fn a_record_route_over_secure_websocket_says_ws() {
     let way = format!("<sip:{};transport=ws;", server.address(Wss));
     let own: Vec<_> = one.routes.iter().filter(|route| route.contains("transport=")).collect();
     assert!(own.len() == 1 && own[0].starts_with(&way), "{:?}", one.routes);
-    // It leads back, from both sides.
+    // The Record-Route works from both sides.
     let bye = other.request("INFO");
     arrives(&mut bob, &mut caller, &bye, &[]);
     let bye = one.request("BYE");
@@ -417,14 +418,15 @@ fn a_phone_that_subscribes_to_its_own_state_does_not_hear_itself() {
     bob.send(&request.bytes()).expect("loopback takes it");
     let got = bob.receive(LIMIT).expect("an answer");
     assert_eq!(status(&got), Some(489));
-    // Somebody else may ask.
+    // Another user may subscribe.
     let mut carol = server.connect(Udp);
     let request = Request::new("SUBSCRIBE", "sip:bob@example.org", "udp", carol.local()).with("Event: presence");
     carol.send(&request.bytes()).expect("loopback takes it");
     assert!(bob.request("SUBSCRIBE", LIMIT).is_some());
 }
 
-/// A phone in one network calls into another one: the request leaves by the listener there, not by that which it came by.
+/// A phone in one network calls into another one: the request leaves from the listener of that network, not from the
+/// one that received it.
 #[test]
 fn a_next_hop_in_another_network_is_reached_by_the_listener_there() {
     if !namespace::possible() {
@@ -434,7 +436,7 @@ fn a_next_hop_in_another_network_is_reached_by_the_listener_there() {
     middle.join(("m0", "10.61.1.1/24"), &lan, ("l0", "10.61.1.2/24"));
     middle.join(("m1", "10.61.2.1/24"), &wan, ("w0", "10.61.2.2/24"));
     let address = |text: &str| -> SocketAddr { text.parse().expect("an address") };
-    // A network of its own has its own ports.
+    // A network namespace has its own ports.
     let listen = ["10.61.1.1:5060", "10.61.2.1:5060"].map(address);
     let setup = listen.iter().fold(Setup::default(), |setup, at| setup.listen(Udp, *at));
     let _server = setup.relay().inside(&middle).start();
@@ -445,7 +447,7 @@ fn a_next_hop_in_another_network_is_reached_by_the_listener_there() {
     let mut trunk = wire(&wan, "10.61.2.2:0", listen[1]);
     let request = invite(&format!("sip:x@{}", trunk.local()), &phone);
     let (mut one, mut other) = set_up(&mut phone, &mut trunk, &request, true);
-    // Each side has the address of its own network.
+    // Each side sees the address of its own network.
     let host = |routes: &[String]| routes.first().map(|route| address_of(route)).unwrap_or_default();
     assert!(host(&one.routes).contains(&listen[0].to_string()), "{:?}", one.routes);
     assert!(host(&other.routes).contains(&listen[1].to_string()), "{:?}", other.routes);

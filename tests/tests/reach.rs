@@ -1,5 +1,5 @@
-//! A peer of the world names ports of the server's machine, hosts of its private network, and its databases and caches. Traps listen there;
-//! no byte may arrive.
+//! A peer on the Internet names ports of the server's machine, hosts of its private network, and its databases and
+//! caches. Traps listen there; no byte may arrive.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -21,14 +21,14 @@ use strowger_tests::wire::{Transport, Wire};
 
 /// Deadline of each answer.
 const SOON: Duration = Duration::from_secs(20);
-/// The port of the traps, and one where nothing listens.
+/// The port of the traps, and one without a listener.
 const TRAP: u16 = 6380;
 const CLOSED: u16 = 6381;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const WORLD: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
 
-/// Hosts that a peer of the world may not name.
+/// Hosts that an Internet peer may not name.
 const HOSTS: [&str; 60] = [
     "127.0.0.1",
     "127.0.0.2",
@@ -96,7 +96,7 @@ fn at(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-/// A service that must hear nothing.
+/// A service that must receive nothing.
 struct Trap {
     tcp: TcpListener,
     udp: UdpSocket,
@@ -114,7 +114,7 @@ impl Trap {
         namespace.inside(open).expect("the port is free")
     }
 
-    /// The first connection or datagram, if there is one.
+    /// Returns the first connection or datagram, if any came.
     fn heard(&self) -> Option<String> {
         if let Ok((_, from)) = self.tcp.accept() {
             return Some(format!("a connection from {from}"));
@@ -125,7 +125,7 @@ impl Trap {
     }
 }
 
-/// A server at a public and at a private address, a host in its private network, and a host in the world.
+/// A server with a public and a private address, a host in its private network, and a host on the Internet.
 struct Place {
     server: Server,
     middle: Namespace,
@@ -156,7 +156,7 @@ impl Place {
         Self { server, middle, world, lan }
     }
 
-    /// A peer of the world.
+    /// Connects a peer from the Internet.
     fn peer(&self, transport: Transport) -> Wire {
         let port = if transport == Transport::Tls { 5062 } else { 5060 };
         self.wire(&self.world, transport, (WORLD, SERVER), port)
@@ -170,7 +170,7 @@ impl Place {
     }
 }
 
-/// How a MESSAGE names a host and a port: its Request-URI, and a header line.
+/// Returns the ways in which a MESSAGE can name a host and a port: its Request-URI, and a header line.
 fn ways(host: &str, port: u16, transport: &str) -> Vec<(String, Option<String>)> {
     let there = format!("{host}:{port};transport={transport}");
     let uri = || "sip:x@far.example.com".to_owned();
@@ -190,7 +190,7 @@ fn message((uri, line): &(String, Option<String>), wire: &Wire) -> Request {
     request
 }
 
-/// The statuses of these requests, many at once, in their order.
+/// Sends many requests at once. Returns their statuses in the order of the requests.
 fn statuses(wire: &mut Wire, requests: &[Request]) -> Vec<u16> {
     let mut said: BTreeMap<String, u16> = BTreeMap::new();
     for some in requests.chunks(40) {
@@ -219,7 +219,7 @@ fn settle(wire: &mut Wire) {
     }
 }
 
-/// Settings that refuse nothing: every refusal is one of reach.
+/// Settings that refuse nothing else: every refusal in a test is one of reach.
 const OPEN: &str = "registrar.authenticate = false\nauth.calls = false\nproxy.relay_for = \"everyone\"\n\
                     proxy.loop_detection = false\nlimits.lookups_per_source = 1000";
 
@@ -241,7 +241,7 @@ fn names(namespace: &Namespace) -> Option<NameServer> {
         ("_sips._tcp.srv.example.net", Record::Srv(0, 0, TRAP, "lo.example.net".into())),
     ];
     let names = namespace.inside(|| Ok(NameServer::start(&records))).expect("a thread")?;
-    // Each request asks anew.
+    // Each request causes a new query.
     names.set_lifetime(0);
     Some(names)
 }
@@ -287,7 +287,7 @@ fn no_target_of_a_peer_leads_to_what_is_no_sip_peer() {
     }
     telephones_inside_are_reached(&place);
     heard("telephones");
-    // An interface gets another address while the server runs.
+    // An interface gains an address while the server runs.
     place.middle.ip(&["address", "add", "203.0.113.77/32", "dev", "w0"]);
     let is_refused = wait::until(SOON, || {
         let way = (format!("sip:x@203.0.113.77:{TRAP};transport=tcp"), None);
@@ -311,7 +311,7 @@ fn open_and_closed_ports_look_alike(peer: &mut Wire) {
     }
 }
 
-/// A Contact and a Path are followed when somebody sends to their user.
+/// The server follows a Contact and a Path when it gets a request for their user.
 fn registrations_lead_nowhere(phone: &mut Wire, stranger: &mut Wire) {
     let mut users = 0;
     let own = phone.transport().name();
@@ -329,7 +329,7 @@ fn registrations_lead_nowhere(phone: &mut Wire, stranger: &mut Wire) {
                 let mut register = Request::register(&user, "example.org", &contact, own, phone.local());
                 register.headers.push("Supported: path".into());
                 register.headers.extend(path);
-                // One that names the server itself is refused at once.
+                // A registration that names the server itself is refused at once.
                 phone.send(&register.bytes()).expect("the server takes messages");
                 let said = phone.final_response(SOON).expect("the server answers");
                 assert!([200, 400, 403].contains(&status(&said).expect("a response")), "{register:#?}");
@@ -376,7 +376,7 @@ fn calls_lead_nowhere(stranger: &mut Wire, bob: &mut Wire) {
     }
 }
 
-/// Telephones of the private network and of the machine itself.
+/// Phones of the private network and of the machine itself are reached.
 fn telephones_inside_are_reached(place: &Place) {
     let inside = Ipv4Addr::new(10, 9, 8, 2);
     for (of, from, to) in [
@@ -392,7 +392,7 @@ fn telephones_inside_are_reached(place: &Place) {
         let request = message(&("sip:in@example.org".into(), None), &stranger);
         stranger.send(&request.bytes()).expect("the server takes messages");
         assert!(phone.request("MESSAGE", SOON).is_some(), "{from}");
-        // And where it names itself, or a neighbour.
+        // Also by a neighbour whose request names the phone's address.
         let mut neighbour = place.wire(of, Transport::Udp, (from, to), 5060);
         let request = message(&(format!("sip:x@{}", phone.local()), None), &neighbour);
         neighbour.send(&request.bytes()).expect("the server takes messages");
@@ -403,7 +403,7 @@ fn telephones_inside_are_reached(place: &Place) {
     }
 }
 
-/// Lines of a cache at this server, whose host is a name.
+/// Returns configuration lines of a cache at this server, whose host is a name.
 fn cache(engine: &str, server: &Backend) -> String {
     let port = server.address().port();
     format!("[[cache]]\nname = \"shared\"\nengine = \"{engine}\"\nservers = [\"localhost:{port}\"]")
@@ -462,7 +462,7 @@ fn caches_hear_of_no_peer_and_nobody_becomes_another_user() {
             }
             _ => assert_eq!(ask("get taken"), "END\r\n"),
         }
-        // Nobody is another user; the user is.
+        // No password of another user works; the user's own does.
         let mut wire = place.peer(Transport::Tcp);
         for (password, answer) in [("mallory", 401), ("ceo", 200)] {
             let register = Request::register("ceo", "example.org", "sip:ceo@203.0.113.2", "tcp", wire.local());

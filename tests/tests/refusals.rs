@@ -1,4 +1,4 @@
-//! What the log says of requests that were refused: enough to see who sends them, never so much that it fills a disk.
+//! Log lines about refused requests: enough to identify the sender, never so many that they fill a disk.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn start(lines: &str) -> Server {
     server
 }
 
-/// Registers with a wrong password; what is answered to it, if anything is.
+/// Registers with a wrong password; returns the status of the answer, if any.
 fn fail(wire: &mut Wire) -> Option<u16> {
     let limit = Duration::from_secs(2);
     let mut request = Request::register("bob", "example.org", "sip:bob@127.0.0.1", "udp", wire.local());
@@ -104,7 +104,7 @@ fn who_is_banned_is_always_named() {
     );
 }
 
-/// Connections over which comes what nobody can read.
+/// Connections that carry malformed data.
 #[test]
 fn nor_do_connections_of_scanners() {
     let mut server = Setup::on(&[Transport::Tcp]).with("log.refusals_per_minute = 50").start();

@@ -1,4 +1,4 @@
-//! The configuration is read again while the server runs: taken whole, or refused.
+//! Reloads of the configuration at run time: a file is accepted whole, or refused.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -23,7 +23,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What its `Server` header says.
+/// Returns the value of the `Server` header.
 fn software(server: &Server) -> Option<String> {
     let mut wire = server.connect(Transport::Udp);
     let uri = format!("sip:{}", server.address(Transport::Udp));
@@ -33,7 +33,7 @@ fn software(server: &Server) -> Option<String> {
     field(&answer, "Server")
 }
 
-/// An editor or a copy that was cut off left nothing in it.
+/// An editor or an interrupted copy left the file empty.
 #[test]
 fn a_file_that_has_become_empty_is_a_warning() {
     let mut server = Setup::on(&[Transport::Udp]).start();
@@ -59,7 +59,7 @@ fn a_command_and_a_signal_reload_the_configuration() {
     assert_eq!(software(&server).as_deref(), Some("third"));
     assert!(text(&reload(&server, &[]).stdout).ends_with(": no key has another value\n"));
 
-    // What needs a restart is named and stays; the rest counts.
+    // The reload names keys that need a restart and keeps their values; all others take effect.
     server.rewrite("server.shards = 1", "server.shards = 2\ntimers.t1 = \"250ms\"\nproxy.record_route = false");
     let said = text(&reload(&server, &[]).stdout);
     let lines = "  proxy.record_route  true -> false\nneeds a restart:\n  server.shards       2 in the file, 1 in force\n  \
@@ -75,7 +75,7 @@ fn a_command_and_a_signal_reload_the_configuration() {
     assert!(text(&reload(&server, &[]).stdout).ends_with(": no key has another value\n"));
 }
 
-/// The other file names the control socket of the server; its settings would not count.
+/// The other file names the control socket of the server; its settings would not take effect.
 #[test]
 fn a_reload_of_another_file_is_refused() {
     let server = Setup::on(&[Transport::Udp]).with("server.software = \"first\"").start();
@@ -97,7 +97,7 @@ fn a_reload_of_another_file_is_refused() {
     assert_eq!(reload(&link).expect("it runs").status.code(), Some(0));
 }
 
-/// The file was renewed too late, or the wrong one was copied: the server takes it, and says so.
+/// The file was renewed too late, or it is the wrong file: the server accepts it with a warning.
 #[test]
 fn a_certificate_that_peers_refuse_is_told_by_a_reload() {
     let server = Setup::on(&[Transport::Tls]).start();
@@ -139,7 +139,7 @@ fn a_wrong_configuration_is_refused_and_the_server_keeps_its_own() {
     let refused = reload(&server, &["--json"]);
     let json: Value = serde_json::from_slice(&refused.stdout).expect("it is JSON");
     assert_eq!((refused.status.code(), &json["refused"][0]["line"]), (Some(1), &5.into()), "{json}");
-    // By signal too.
+    // A reload by signal is refused too.
     server.process().signal(libc::SIGHUP);
     server.process().wait_for("configuration refused", 3, SOON);
     assert_eq!(software(&server).as_deref(), Some("first"));
@@ -147,7 +147,7 @@ fn a_wrong_configuration_is_refused_and_the_server_keeps_its_own() {
         (metric(&server, "strowger_reloads_total"), metric(&server, "strowger_reloads_refused_total")),
         (0.0, 3.0)
     );
-    // A right one counts then.
+    // A corrected file takes effect.
     server.rewrite("record_rout =", "record_route =");
     assert_eq!(reload(&server, &[]).status.code(), Some(0));
     assert_eq!(software(&server).as_deref(), Some("second"));
@@ -162,7 +162,7 @@ fn a_reload_sets_the_level_of_the_log_when_the_file_has_another() {
     let server = Setup::on(&[Transport::Udp]).start();
     let level = |words: &[&str]| done(&server, &[&["log", "level"], words].concat());
     assert_eq!(level(&["debug"]), "debug\n");
-    // Nothing of the log changed in the file: what the operator said stands.
+    // The log settings of the file have not changed: the operator's level stays.
     assert_eq!(reload(&server, &[]).status.code(), Some(0));
     assert_eq!(level(&[]), "debug\n");
     server.rewrite("log.level = \"info\"", "log.level = \"warn\"");
@@ -170,12 +170,12 @@ fn a_reload_sets_the_level_of_the_log_when_the_file_has_another() {
     assert_eq!(level(&[]), "warn\n");
 }
 
-/// A database may take its time: signals and calls do not wait for it.
+/// A database may be slow: signals and calls do not wait for it.
 #[test]
 fn a_server_that_reads_its_sets_again_hears_its_signals() {
     let mut server = Setup::on(&[Transport::Udp]).start();
     std::fs::write(server.folder().join("slow.sqlite"), "").expect("the folder can be written");
-    // It never comes to its first row.
+    // The query never yields its first row.
     let set = "\n[[set]]\nname = \"slow\"\ndatabase = \"sqlite:slow.sqlite\"\ntimeout = \"60s\"\nkey = \"k\"\n\
                query = \"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS k FROM n\"\n";
     let file = std::fs::read_to_string(server.config()).expect("it was written") + set;
@@ -207,7 +207,7 @@ fn a_renewed_certificate_is_shown_to_the_next_connection() {
     let mut before = connect(&server.authority()).expect("the first certificate is shown");
     assert!(connect(&renewed.authority).is_none());
 
-    // A certificate without its key: nothing changes, and the server says which file is wrong.
+    // A certificate without its key: the server keeps the old one and names the wrong file.
     let own = |name: &str| server.folder().join(name);
     std::fs::copy(&renewed.chain, own("certificate.pem")).expect("the folder can be written");
     let refused = reload(&server, &[]);
@@ -222,7 +222,7 @@ fn a_renewed_certificate_is_shown_to_the_next_connection() {
     assert!(options(&mut before, &server), "the connection of before goes on");
 }
 
-/// Whether the server answers this connection.
+/// Tells whether the server answers on this connection.
 fn options(wire: &mut Wire, server: &Server) -> bool {
     let uri = format!("sip:{};transport=tls", server.address(Transport::Tls));
     let request = Request::new("OPTIONS", &uri, "tls", wire.local());

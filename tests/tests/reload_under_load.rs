@@ -1,4 +1,4 @@
-//! Reloads under a thousand calls a second, between two configurations that lead calls to different gateways.
+//! Reloads at a thousand calls a second, between two configurations with different gateways.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -16,20 +16,21 @@ use strowger_tests::wait;
 use strowger_tests::wire::Transport::Udp;
 
 const RELOADS: usize = 100;
-/// Reloads of the data alone, each with other data.
+/// Reloads of the data alone, each with new data.
 const DATA_RELOADS: usize = 20;
-/// Readings of memory before, and after.
+/// Memory samples, before and after.
 const READINGS: usize = 10;
-/// How far apart they are.
+/// Interval of two samples.
 const READING: Duration = Duration::from_millis(100);
-/// What came before is gone once its last call has ended, and its memory is given back soon after.
+/// Upper bound until the memory of replaced configurations is free: they live until their last call has ended.
 const GIVEN_BACK: Duration = Duration::from_secs(30);
-/// More memory after all reloads.
+/// Upper bound of the memory growth over all reloads, in bytes.
 const GROWTH: f64 = 2e6;
-/// What no turn of a shard may take, in seconds.
+/// Upper bound of a turn of a shard, in seconds.
 const LONGEST_TURN: f64 = 0.002;
 
-/// Prefixes of numbers with a carrier, and the user whom SIPp calls, of this carrier. `other`: data that no call asks for.
+/// Writes a set of number prefixes with carriers; SIPp calls a user of `carrier`. `other` varies entries that no call
+/// uses.
 fn write_set(file: &Path, entries: usize, carrier: &str, other: usize) {
     let mut text = String::from("prefix,carrier\n");
     for n in 0..entries {
@@ -37,14 +38,14 @@ fn write_set(file: &Path, entries: usize, carrier: &str, other: usize) {
         let _ = writeln!(text, "{},other{}", 1_000_000 + n * 7, (n + other) % 50);
     }
     let _ = writeln!(text, "servi,{carrier}");
-    // At one moment: half a file is none.
+    // Replaced atomically: half a file would be refused.
     let draft = file.with_extension("new");
     std::fs::write(&draft, text).expect("the folder can be written");
     std::fs::rename(&draft, file).expect("the folder can be written");
 }
 
-/// What the server is known as, by which data it decides, where it leads a call and what it writes into it: all of one name. Where rules and
-/// data were of two configurations, the last rule would answer.
+/// Returns a configuration whose advertised host, data, gateway and added header have one name. The last rule answers
+/// only if rules and data came from two configurations.
 fn tables(name: &str, port: u16, gateway: u16) -> String {
     format!(
         "\n[[listener]]\nport = {port}\nadvertise = \"{name}.test\"\n\
@@ -55,24 +56,25 @@ fn tables(name: &str, port: u16, gateway: u16) -> String {
     )
 }
 
-/// What calls of the moment take comes and goes by as much as is allowed: what stays of reloads lifts the least of many readings over the most
-/// of before. Code that the first reload runs is in memory from then on, a megabyte of it, and is no memory of the server.
+/// Takes samples of the memory. The memory of current calls varies by as much as the test allows: growth that reloads
+/// leave behind lifts the minimum of the later samples above the maximum of the earlier ones. The first reload pages
+/// about a megabyte of code in, which is not counted.
 fn readings(server: &mut Server) -> Vec<f64> {
     let id = server.process().id();
     let reading = |_| {
-        // Calls come and go between two readings.
+        // Interval of two samples: calls come and go meanwhile.
         std::thread::sleep(READING);
         anonymous_memory(id) as f64
     };
     (0..READINGS).map(reading).collect()
 }
 
-/// `step`: time from one configuration to the other. Returns the share of turns with a reload that took a millisecond at most, and the longest
-/// turn of any kind, in seconds.
+/// Reloads under load. `step`: time from one configuration to the other. Returns the share of turns with a reload that
+/// took a millisecond at most, and the longest turn of any kind, in seconds.
 fn reloads(entries: usize, step: Duration) -> (f64, f64) {
     let port = port::free();
     let gateways = [port::free(), port::free()];
-    // Transactions end early, so that what is under way is soon as much as it will be.
+    // Transactions end early, so that their number is soon constant.
     let timers = "timers.t1 = \"50ms\"\ntimers.t4 = \"500ms\"\ntimers.timer_d = \"3s\"\ntimers.timer_b = \"3s\"";
     let metrics = port::free_address();
     let mut server = Setup::tables(&[(Udp, loopback(port))])
@@ -99,10 +101,10 @@ fn reloads(entries: usize, step: Duration) -> (f64, f64) {
         let text = if n % 2 == 0 { &second } else { &first };
         std::fs::write(server.config(), text).expect("the folder can be written");
         done(&server, &["reload"]);
-        // Calls begin and end under each of the two.
+        // Calls begin and end under each configuration.
         std::thread::sleep(step.saturating_sub(began.elapsed()));
     }
-    // A wrong set is refused whole, and a right one counts then; data come alone, too.
+    // A wrong set is refused whole, and a right one takes effect after it; the set is also reloaded alone.
     std::fs::write(&alpha, "prefix,carrier\nservi,alpha.test\nservi,beta.test\n").expect("the folder can be written");
     for words in [&["reload"][..], &["sets", "reload", "carriers"]] {
         let refused = run(&server, words);
@@ -147,14 +149,14 @@ fn a_hundred_reloads_under_a_thousand_calls_a_second_lose_none() {
         return;
     }
     let _alone = alone();
-    // Few, since this one is about the calls.
+    // Few entries: this test is about the calls.
     let (short, _) = reloads(100, Duration::from_millis(100));
-    // What is longer was held up by other programs, as on every machine now and then.
+    // On any machine other programs delay a few turns.
     assert!(short > 0.95, "{short}");
 }
 
-/// The whole of it, on a machine that does nothing else: `make test-long`. Programs of the test itself hold a shard up now and then, so one run of
-/// three is to be without.
+/// The whole measurement, on an otherwise idle machine: `make test-long`. The programs of the test itself sometimes
+/// delay a shard, so one run of three has to be free of that.
 #[test]
 #[ignore = "takes minutes, and wants a machine that does nothing else"]
 fn no_turn_is_long_while_a_hundred_thousand_prefixes_change_under_load() {

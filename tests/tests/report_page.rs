@@ -1,4 +1,4 @@
-//! The page of a laboratory report in a browser: each figure is drawn, saved and printed, and nothing is asked from a network.
+//! The page of a laboratory report in a browser: each figure is drawn, saved and printed, without any network request.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ fn each_figure_is_drawn_saved_and_printed() {
     }
 }
 
-/// The button of each chart saves an XML document with the shapes of the chart, which needs no style of the page.
+/// The button of each chart saves an XML document with the shapes of the chart, independent of the page's style sheet.
 fn assert_saves_each_chart(tab: &mut Tab) {
     let click = "[...document.querySelectorAll('figcaption button')].filter((b) => b.textContent === 'SVG').map((b) => b.click()).length";
     assert_eq!(tab.evaluate(click), CHARTS.len());
@@ -71,7 +71,7 @@ fn assert_saves_each_chart(tab: &mut Tab) {
     }
 }
 
-/// Paper has each figure, with its name, and folded parts open. On the screen they are folded again.
+/// Printed pages show each figure with its name, and open folded parts. On the screen the parts are folded again.
 fn assert_prints_each_figure(tab: &mut Tab) {
     let folded = "document.querySelectorAll('details:not([open])').length";
     assert_eq!(tab.evaluate(folded), 2);
@@ -83,7 +83,8 @@ fn assert_prints_each_figure(tab: &mut Tab) {
     assert_eq!((tab.evaluate("window.folded"), tab.evaluate(folded)), (json!(0), json!(2)));
 }
 
-/// Reports of recorded rows show each value of their data, without an error or a request, and paper has as many figures.
+/// Reports of recorded rows show each value of their data without an error or a network request, and the printed page
+/// has as many figures.
 #[test]
 fn each_figure_of_each_experiment_is_drawn_and_printed() {
     if !have(&[CHROMIUM]) {
@@ -124,7 +125,7 @@ fn each_figure_of_each_experiment_is_drawn_and_printed() {
     }
 }
 
-/// Shapes that a chart has to have by the data of its figure.
+/// Returns the shapes that a chart must have for the data of its figure.
 fn shapes_of(part: &Value) -> String {
     let data = &part["data"];
     let series = || data["series"].as_array().expect("series").iter();
@@ -170,7 +171,7 @@ fn keys_and_buttons_change_what_a_chart_shows() {
     }
     press(&mut tab, "Escape");
     assert_eq!(tab.evaluate(tip), json!(null));
-    // A log scale moves a point; a chart with a value that has no logarithm has no such button.
+    // A log scale moves a point; a chart with a value that has no logarithm lacks the button.
     let height = "document.querySelector('[data-name=\"cpu-over-load\"] .dot').getAttribute('cy')";
     let linear = tab.evaluate(height);
     tab.evaluate("document.querySelector('[data-name=\"cpu-over-load\"] figcaption button').click()");
@@ -183,7 +184,7 @@ fn keys_and_buttons_change_what_a_chart_shows() {
     assert_eq!(tab.evaluate("document.querySelectorAll('[data-name=\"penalty\"] .bar').length"), 3);
 }
 
-/// Without this the tests above could not fail.
+/// A check that the tests above can fail.
 #[test]
 fn the_browser_tells_of_errors_and_requests() {
     if !have(&[CHROMIUM]) {

@@ -1,4 +1,4 @@
-//! Names that lead to servers (RFC 3263), asked of name servers that do not know everything.
+//! Names that lead to servers (RFC 3263), at name servers that lack some records.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use strowger_tests::wire::Transport::{Tcp, Udp};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A place to send to, and the records that lead there by UDP.
+/// Binds a UDP socket of a peer; returns its port too.
 fn peer(address: Ipv4Addr) -> (UdpSocket, u16) {
     let socket = UdpSocket::bind((address, 0)).expect("a loopback address");
     socket.set_read_timeout(Some(LIMIT)).expect("a socket can be set");
@@ -23,7 +23,7 @@ fn relay(names: &NameServer, lines: &str) -> Server {
     Setup::on(&[Udp, Tcp]).relay().with(&names.line()).with(lines).start()
 }
 
-/// Sends a request for this name; how long it took to come to the peer.
+/// Sends a request for this name; returns the time until it reaches the peer.
 fn reaches(server: &Server, name: &str, peer: &UdpSocket) -> Took {
     let since = Stopwatch::start();
     let mut caller = server.connect(Udp);
@@ -50,7 +50,7 @@ fn a_question_that_fails_or_stays_unanswered_spoils_no_answer_to_another() {
     };
     let server = relay(&names, "");
     reaches(&server, "fails.test", &socket);
-    // A question may take two seconds, and is asked twice.
+    // A query may take two seconds, and is sent twice.
     let took = reaches(&server, "silent.test", &socket);
     assert!(took.is_below(Duration::from_millis(1_800)), "{took:?}");
 }
@@ -90,7 +90,7 @@ fn a_service_that_is_said_not_to_be_available_is_not_looked_for_elsewhere() {
     let since = Stopwatch::start();
     caller.send(&Request::new("MESSAGE", "sip:x@none.test", "udp", caller.local()).bytes()).expect("loopback");
     let answer = caller.final_response(LIMIT).expect("an answer");
-    // By a transaction towards port 5060 it would take 32 s, or an ICMP error.
+    // A transaction towards port 5060 would take 32 s, or end by an ICMP error.
     assert!(status(&answer).is_some_and(|code| code >= 400) && since.took().is_below(Duration::from_secs(4)));
     assert_eq!(names.asked("none.test", 1), 0, "its address is not asked for");
 }
@@ -111,7 +111,7 @@ fn of_the_addresses_that_a_name_leads_to_as_many_are_tried_as_may_be() {
     assert_eq!(asked, 2);
 }
 
-/// Its sockets hear any sender.
+/// The resolver's sockets receive datagrams of any sender.
 #[test]
 fn datagrams_to_the_sockets_of_the_resolver_are_no_lines_of_the_log() {
     let silent = [A, SRV, NAPTR].map(Record::Silent);
@@ -131,7 +131,7 @@ fn datagrams_to_the_sockets_of_the_resolver_are_no_lines_of_the_log() {
             let _ = sender.send_to(b"no answer to anything that was asked", asker);
             sprayed += 1;
         }
-        // A thousand sprays a second.
+        // A thousand bursts a second.
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(sprayed > 20, "{sprayed} datagrams were sent");

@@ -1,4 +1,4 @@
-//! Telephones by others as ring group and hunt group, and calls that are forwarded on busy and on no answer.
+//! Third-party phones as ring group and hunt group, and calls that are forwarded on busy and on no answer.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use strowger_tests::wire::Transport::Udp;
 
 const SOON: Duration = Duration::from_secs(15);
 
-/// Dora has no telephone, and there is no user nobody.
+/// Dora has no phone, and there is no user named nobody.
 const RULES: &str = "[[failure]]\nname = \"busy\"\nstatuses = [\"486\"]\nto = [\"sip:dora@example.org\", \"sip:ben@example.org\"]\n\
     [[failure]]\nname = \"away\"\nstatuses = [\"408\"]\nto = [\"sip:ben@example.org\"]\n\
     [[rule]]\nname = \"sales\"\nwhen = \"request.user == 'sales'\"\nat_once = true\n\
@@ -35,7 +35,7 @@ fn telephone(server: &Server, user: &str) -> Baresip {
     phone
 }
 
-/// This telephone takes the call of the caller, who hangs up then.
+/// This phone answers the call of the caller, who then hangs up.
 fn talks(caller: &mut Baresip, phone: &mut Baresip) {
     phone.order("accept", "");
     phone.expect("CALL_ESTABLISHED", SOON);
@@ -56,7 +56,7 @@ fn telephones_ring_at_once_in_turn_and_in_place_of_another() {
     }
     let [mut alice, mut anna, mut ben] = ["alice", "anna", "ben"].map(|user| telephone(&server, user));
 
-    // Ring group: both ring, and the one that does not answer stops.
+    // Ring group: both ring, and the other phone stops when one answers.
     alice.order("dial", "sip:sales@example.org");
     anna.expect("CALL_INCOMING", SOON);
     ben.expect("CALL_INCOMING", SOON);
@@ -68,7 +68,7 @@ fn telephones_ring_at_once_in_turn_and_in_place_of_another() {
     alice.expect("CALL_CLOSED", SOON);
     ben.expect("CALL_CLOSED", SOON);
 
-    // Hunt group: the next one rings after a busy one, and after one that does not answer.
+    // Hunt group: the next phone rings after a busy one, and after one that does not answer.
     alice.order("dial", "sip:support@example.org");
     ben.expect("CALL_INCOMING", SOON);
     ben.order("hangup", "");
@@ -92,7 +92,7 @@ fn telephones_ring_at_once_in_turn_and_in_place_of_another() {
     talks(&mut alice, &mut ben);
 }
 
-/// The log names a user of a rule whom the database does not have: at the start, and after a reload.
+/// The log names each user of a rule whom the database lacks: at the start, and after a reload.
 #[test]
 fn the_log_names_users_of_rules_who_do_not_exist() {
     let rule = "[[rule]]\nname = \"sales\"\nwhen = \"request.user == 'sales'\"\n\

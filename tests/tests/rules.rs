@@ -1,4 +1,4 @@
-//! Rules of the configuration: what becomes of requests by them, as peers see it.
+//! Rules of the configuration: their effect on requests, as peers see it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use strowger_tests::wire::Wire;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
-/// A server with these rules, and users of example.org who need no password.
+/// Starts a server with these rules, and users of example.org who need no password.
 pub(crate) fn start(rules: &str) -> Server {
     Setup::on(&[Udp]).open_registrar().with(rules).start()
 }
@@ -24,7 +24,7 @@ fn options(uri: &str, wire: &Wire) -> Request {
     Request::new("OPTIONS", uri, "udp", wire.local())
 }
 
-/// A gateway at this address.
+/// Opens the wire of a gateway at this address.
 pub(crate) fn gateway(server: &Server, at: SocketAddr) -> Wire {
     Wire::connect_from(Udp, at, server.address(Udp), None).expect("the port is free")
 }
@@ -71,7 +71,7 @@ fn rules_answer_in_their_order() {
     assert_eq!(ask("sip:loud@example.org", "eve", "phone"), of(403, "Not You"));
     assert_eq!(ask("sip:loud@example.org", "alice", "scanner"), of(403, "Not You"));
     assert_eq!(ask("sip:loud@example.org", "alice", "phone"), of(486, "Busy Here"));
-    // What no rule answers, or a rule before has stopped, is as it would be without rules.
+    // Requests that no rule answers, or that an earlier rule stopped at, are handled as without rules.
     assert_eq!(ask("sip:quiet@example.org", "alice", "phone").0, Some(480));
     assert_eq!(ask("sip:absent@example.org", "alice", "phone").0, Some(480));
     let log = server.log_with("reason=\"all-others\"");
@@ -108,7 +108,7 @@ fn rules_lead_to_places_with_fail_over() {
     let answer = wire.final_response(LIMIT).expect("an answer");
     assert_eq!(status(&answer), Some(486), "the best of them");
     wire.send(&call.ack(&answer).bytes()).expect("loopback");
-    // Another failure ends the search.
+    // Another failure status ends the search.
     let call = invite("sip:4930@example.org", &wire);
     wire.send(&call.bytes()).expect("loopback");
     let got = gateways[0].request("INVITE", LIMIT).expect("the first is tried");
@@ -116,7 +116,7 @@ fn rules_lead_to_places_with_fail_over() {
     assert_eq!(wire.final_response(LIMIT).as_deref().and_then(status), Some(404));
 }
 
-/// Which of these gateways a request comes to, with it.
+/// Finds the gateway that receives a request; returns its index, and the request.
 pub(crate) fn taker(gateways: &mut [Wire], method: &str) -> (usize, Vec<u8>) {
     let since = Instant::now();
     while since.elapsed() < LIMIT {
@@ -143,7 +143,7 @@ fn groups_of_gateways_are_tried_in_order_in_turn_and_by_call() {
     let server = start(&groups.concat());
     let mut gateways = at.map(|at| gateway(&server, at));
     let mut wire = server.connect(Udp);
-    // A gateway that fails is followed by the next.
+    // The next gateway follows a failed one.
     let call = invite("sip:first@example.org", &wire);
     wire.send(&call.bytes()).expect("loopback");
     for (n, answer) in [(0, 503), (1, 503), (2, 486)] {
@@ -154,7 +154,7 @@ fn groups_of_gateways_are_tried_in_order_in_turn_and_by_call() {
     let answer = wire.final_response(LIMIT).expect("an answer");
     assert_eq!(status(&answer), Some(486));
     wire.send(&call.ack(&answer).bytes()).expect("loopback");
-    // Calls of all threads take turns; each of one call goes to the same.
+    // Calls of different threads take turns; all requests of one call go to one gateway.
     let mut takes = |request: &Request| {
         wire.send(&request.bytes()).expect("loopback");
         let (at, got) = taker(&mut gateways, "OPTIONS");
@@ -242,7 +242,7 @@ fn rules_bound_how_long_a_place_rings_and_is_silent() {
     assert!(wire.final_response(LIMIT).is_some());
 }
 
-/// A set is read again with the configuration; what is wrong with it leaves what there was.
+/// A reload reads the set file; a wrong file leaves the old set in place.
 #[test]
 fn sets_are_read_from_files_and_again() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -284,7 +284,7 @@ fn sets_are_read_from_files_and_again() {
     assert_eq!([ask("49301"), ask("33")], [Some(480), Some(503)]);
 }
 
-/// The peers of a trusted network need no password, others do.
+/// Peers of a trusted network need no password, others do.
 #[test]
 fn trusted_sources_need_no_password() {
     let server = Setup::on(&[Udp])
@@ -308,7 +308,7 @@ fn trusted_sources_need_no_password() {
     assert_eq!(ask(&mut carrier, "sip:bob@example.net"), Some(403));
 }
 
-/// What a rule asks of the user is who has shown a password.
+/// In a rule, `user` is the user who has authenticated.
 #[test]
 fn rules_know_who_has_shown_a_password() {
     let server = Setup::on(&[Udp])

@@ -1,5 +1,5 @@
-//! Several shards: messages of one call that come by different ports and connections, telephones of one shard called from
-//! another. The kernel does not steer here, so that most of what comes lands with a shard that does not own it.
+//! Several shards: messages of one call from different ports and connections, and calls from the phone of one shard to
+//! that of another. The kernel does not steer here, so that most messages land at a shard that does not own them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use strowger_tests::wire::Transport::{self, Tcp, Udp, Ws};
 use strowger_tests::wire::{self, Wire};
 
 const STEP: Duration = Duration::from_secs(5);
-/// So many calls that each shard has some: with four shards, 40 calls miss one once in 25,000 runs.
+/// Enough calls that each shard has some: with four shards, 40 calls miss one once in 25,000 runs.
 const CALLS: usize = 40;
 
 fn four_shards(transports: &[Transport]) -> Server {
@@ -27,8 +27,8 @@ fn one_call_from_many_ports() {
     let mut callee = server.connect(Udp);
     register(&mut callee, "bob");
     for _ in 0..CALLS {
-        // INVITE, its copy, CANCEL and ACK each come from a port of their own; Via names the first one, and answers go
-        // where each request came from (RFC 3581).
+        // INVITE, its copy, CANCEL and ACK each come from their own port; Via names the first one, and responses go to
+        // the source of each request (RFC 3581).
         let mut ports: Vec<Wire> = (0..4).map(|_| server.connect(Udp)).collect();
         let here = ports[0].local();
         let invite =
@@ -42,8 +42,8 @@ fn one_call_from_many_ports() {
                 break;
             }
         }
-        // The copy makes no second call: the last provisional answer is sent again, to where the transaction began or to
-        // where the copy came from.
+        // The copy creates no second call: the server retransmits the last provisional response to the source of the
+        // original or of the copy.
         ports[1].send(&invite.bytes()).expect("loopback takes datagrams");
         let again = (0..100).find_map(|n| ports[n % 2].receive(STEP / 100)).expect("the copy is answered");
         assert_eq!(text::status(&again), Some(180), "{}", show(&again));
@@ -59,7 +59,7 @@ fn one_call_from_many_ports() {
         let end = ports[0].final_response(STEP).or_else(|| ports[1].final_response(STEP)).expect("the call ends");
         assert_eq!(text::status(&end), Some(487), "{}", show(&end));
         ports[3].send(&invite.ack(&end).bytes()).expect("loopback takes datagrams");
-        // The ACK has ended it: nothing is sent again, to nobody.
+        // The ACK has ended the transaction: no port receives a retransmission.
         for port in &mut ports {
             port.drain();
         }
@@ -74,7 +74,7 @@ fn one_call_from_many_ports() {
 
 #[test]
 fn answers_come_by_other_connections() {
-    // The contact is elsewhere than where its REGISTER comes from, and that is meant.
+    // The contact is not the source of its REGISTER, on purpose.
     let server = Setup::on(&[Udp, Tcp])
         .open_registrar()
         .in_memory()
@@ -82,7 +82,7 @@ fn answers_come_by_other_connections() {
         .start();
     let mut caller = server.connect(Tcp);
     for _ in 0..CALLS {
-        // The server connects to the telephone; the telephone answers by connections that it opens itself.
+        // The server connects to the phone; the phone answers over its own connections.
         let (listener, here) = wire::listen();
         let user = text::unique("listener");
         let contact = format!("sip:{user}@{here};transport=tcp");
@@ -105,7 +105,7 @@ fn answers_come_by_other_connections() {
 
         caller.send(&invite.ack(&answer).bytes()).expect("the connection is open");
         telephone.request("ACK", STEP).expect("the ACK arrives");
-        // The BYE comes by another connection of the caller.
+        // The BYE comes over another connection of the caller.
         let mut elsewhere = server.connect(Tcp);
         elsewhere.send(&invite.within("BYE", &answer).bytes()).expect("the connection is open");
         let bye = telephone.request("BYE", STEP).expect("the BYE arrives");
@@ -118,7 +118,7 @@ fn answers_come_by_other_connections() {
 #[test]
 fn telephones_of_one_shard_are_called_from_another() {
     let server = four_shards(&[Udp, Tcp, Ws]);
-    // Each connection lives with one shard, each call with the one that its Call-ID names.
+    // A connection belongs to one shard, a call to the shard that its Call-ID selects.
     for (caller, callee) in [(Udp, Tcp), (Tcp, Udp), (Tcp, Tcp), (Ws, Tcp), (Tcp, Ws), (Ws, Ws), (Udp, Udp)] {
         for _ in 0..CALLS / 4 {
             let (mut caller, mut callee) = (server.connect(caller), server.connect(callee));

@@ -1,4 +1,5 @@
-//! Calls that servers count together by a cache: what one has, the other knows, and what one that died had does not count for ever.
+//! Calls that servers count together through a cache: each server knows the calls of the other, and the calls of a dead
+//! server expire.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use strowger_tests::wire::Wire;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Server number `node` of two that count together by this cache: two calls at a time.
+/// Starts server number `node` of two that count together through this cache: at most two calls at a time.
 fn start(node: u16, cache: &str, lines: &str) -> Server {
     Setup::on(&[Udp])
         .with(&format!(
@@ -33,7 +34,7 @@ fn of(engine: &str, server: &Backend) -> String {
     format!("engine = \"{engine}\", servers = [\"{}\"], timeout = \"100ms\"", server.address())
 }
 
-/// A caller and bob's phone at a server, with their call while there is one.
+/// A caller and bob's phone at a server, with their current call.
 struct Pair {
     caller: Wire,
     callee: Wire,
@@ -58,7 +59,7 @@ impl Pair {
     }
 }
 
-/// Whether one more call would be one too many: it leads to a user who is not there.
+/// Tells whether the limit refuses one more call; the call of the check goes to an absent user.
 fn is_full(server: &Server) -> bool {
     let mut wire = server.connect(Udp);
     let invite = invite("sip:gone@example.org", &wire);
@@ -72,7 +73,7 @@ fn is_full(server: &Server) -> bool {
     }
 }
 
-/// What a Redis has stored of this server, beyond the head of the value.
+/// Returns the length of this server's value at a Redis, without the head of the value.
 fn stored(redis: SocketAddr, node: u16) -> i64 {
     let said = say(redis, &[&format!("STRLEN strowger:calls:{node}:0")]).remove(0);
     said.trim_matches([':', '\r', '\n']).parse::<i64>().expect("a number") - 3
@@ -92,12 +93,12 @@ fn servers_count_their_calls_together() {
         one.calls();
         other.calls();
         assert!(wait::until(SOON, || is_full(&first) && is_full(&second)), "a call at each");
-        // It ends, and both have room again.
+        // The call ends, and both have room again.
         other.hangs_up();
         assert!(wait::until(SOON, || !is_full(&first) && !is_full(&second)));
         other.calls();
         assert!(wait::until(SOON, || is_full(&first) && is_full(&second)));
-        // One dies with its call: its share ends with its life.
+        // One server dies with its call: its share expires.
         first.kill();
         assert!(wait::until(SOON, || !is_full(&second)));
         first.start();
@@ -110,7 +111,7 @@ fn servers_count_their_calls_together() {
         if cache.contains("redis") {
             let at = redis.address();
             assert!(wait::until(SOON, || stored(at, 1) == 0 && stored(at, 2) == 0), "no count is left");
-            // One that stops takes its value along.
+            // A server that stops removes its value.
             first.stop();
             assert_eq!(say(at, &["EXISTS strowger:calls:1:0"]), [":0\r\n"]);
         }
@@ -133,10 +134,10 @@ fn without_its_cache_a_limit_counts_here_or_lets_no_call_through() {
     assert!(wait::until(SOON, || is_full(&open) && is_full(&shut)));
     redis.freeze();
     another.hangs_up();
-    // One counts its own call alone, the other lets none through.
+    // One server counts its own calls alone, the other refuses all calls.
     assert!(wait::until(SOON, || shut.log().contains("calls of other servers not counted")));
     assert!(wait::until(SOON, || !is_full(&open)));
-    // Longer than `dialogs.count_lifetime`, after which it would have forgotten the calls of the other.
+    // Longer than `dialogs.count_lifetime`, after which the server would have forgotten the calls of the other.
     std::thread::sleep(Duration::from_millis(1_500));
     assert!(is_full(&shut) && !is_full(&open));
     redis.thaw();

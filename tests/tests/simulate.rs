@@ -1,6 +1,7 @@
-//! Seeded simulation of user agents and servers: `STROWGER_SIM_SEEDS` worlds (default 5,000) from seed `STROWGER_SIM_FIRST` (default 0) on, or
-//! the one world `STROWGER_SIM_SEED` with everything that was sent; `STROWGER_SIM_BILLED` worlds in which calls cost money (default 400); and a day
-//! of `STROWGER_SIM_PHONES` phones (default 250).
+//! Seeded simulation of user agents and servers: `STROWGER_SIM_SEEDS` worlds (default 5,000) from seed
+//! `STROWGER_SIM_FIRST` (default 0) on, or the one world `STROWGER_SIM_SEED` with a trace of its messages;
+//! `STROWGER_SIM_BILLED` worlds in which calls cost money (default 400); and a day of `STROWGER_SIM_PHONES` phones
+//! (default 250).
 
 use std::ops::AddAssign;
 use std::panic::RefUnwindSafe;
@@ -71,7 +72,7 @@ fn run_all<T: Default + Send + AddAssign>(
     })
 }
 
-/// Each call is counted and recorded from its answer to its end, whatever its parties do.
+/// Each call is counted and recorded from its answer to its end, for any behaviour of its parties.
 #[test]
 fn every_call_is_paid_for() {
     if let Some(seed) = number("STROWGER_SIM_SEED") {
@@ -91,7 +92,7 @@ fn every_call_is_paid_for() {
     assert_eq!(money.check(seeds), Ok(()));
 }
 
-/// What is said of a seed that failed: how it replays, and what did not hold.
+/// Describes the failure of a seed: the replay command, and the violated condition.
 fn failure(seed: u64, problem: &str) -> String {
     format!("{}\n{problem}", scene::replay(seed))
 }
@@ -109,7 +110,7 @@ fn a_seed_replays() {
     }
 }
 
-/// The command that is printed for a seed that failed prints all that was sent in its world.
+/// The command printed for a failed seed prints all messages of its world.
 #[test]
 fn a_failure_says_how_it_replays() {
     let said = failure(17, "alice: it rings for ever");

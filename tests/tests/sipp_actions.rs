@@ -1,4 +1,5 @@
-//! What a document may ask for beside its messages, and what is refused before the first: media, circuits, commands, local time.
+//! Requests of a document beside its messages: media, circuits, commands, local time; and the errors that precede the
+//! first message.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -31,7 +32,7 @@ fn documents_act() {
     ]);
 }
 
-/// A document that calls, with a line of its own in the INVITE, and acts when it is answered.
+/// Returns the document of a call with an extra line in the INVITE, and actions when it is answered.
 fn document(line: &str, actions: &str, hold: u32) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"ISO-8859-1\" ?>\n<scenario name=\"acts\">\n<send retrans=\"500\"><![CDATA[\n\
@@ -50,7 +51,7 @@ fn document(line: &str, actions: &str, hold: u32) -> String {
     )
 }
 
-/// Answers each INVITE with a description that names the port of `media`, and tells what came.
+/// Answers each INVITE with a description that names the port of `media`, and passes the received messages on.
 fn phone(media: &UdpSocket) -> (SocketAddr, Receiver<String>) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     socket.set_read_timeout(Some(Duration::from_secs(30))).expect("it can be set");
@@ -83,7 +84,7 @@ fn media() -> UdpSocket {
     socket
 }
 
-/// SIPp's command line for a document in this folder.
+/// Returns SIPp's command line for a document in this folder.
 fn command(program: &[&Path], folder: &Path, document: &str, target: SocketAddr, words: &[&str]) -> Command {
     std::fs::write(folder.join("acts.xml"), document).expect("the folder can be written");
     let ports = Ports::free();
@@ -95,7 +96,7 @@ fn command(program: &[&Path], folder: &Path, document: &str, target: SocketAddr,
     command
 }
 
-/// Runs ours to its end. The telephone has read all that it sent.
+/// Runs `strowger sipp` to its end. By then the phone has read all its messages.
 fn run(folder: &Path, document: &str, target: SocketAddr, words: &[&str]) -> Output {
     let program = [binary::strowger(), Path::new("sipp")];
     let output = command(&program, folder, document, target, words).output().expect("it starts");
@@ -107,7 +108,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// It did not begin, and says why in these words.
+/// Checks that a run did not begin, and that its error has these words.
 #[track_caller]
 fn is_refused(output: &Output, heard: &Receiver<String>, words: &[&str]) {
     let said = said(output);
@@ -126,7 +127,7 @@ type Event = (u8, bool, u8, bool, u16);
 fn digits_are_telephone_events() {
     let ours: &[&Path] = &[binary::strowger(), Path::new("sipp")];
     let mut programs = vec![ours];
-    // SIPp sends media by raw sockets.
+    // SIPp sends media over raw sockets, which need root.
     let theirs = SIPP.path().filter(|_| program::is_root());
     let theirs: Vec<&Path> = theirs.iter().map(|path| path.as_path()).collect();
     if !theirs.is_empty() {
@@ -146,7 +147,7 @@ fn digits_are_telephone_events() {
     }
 }
 
-/// The events that a program sends for `1#`.
+/// Returns the events that a program sends for `1#`.
 fn events(program: &[&Path]) -> Vec<Event> {
     let (folder, media) = (folder(), media());
     let (target, _heard) = phone(&media);
@@ -167,7 +168,7 @@ fn events(program: &[&Path]) -> Vec<Event> {
     events
 }
 
-/// A WAV file of this coding, mono at 8 kHz.
+/// Returns a WAV file of this coding, mono at 8 kHz.
 fn wave(coding: u16, sound: &[u8]) -> Vec<u8> {
     let mut file = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0".to_vec();
     file.extend(coding.to_le_bytes());
@@ -231,7 +232,7 @@ fn calls_have_a_circuit_each() {
     let (target, heard) = phone(&media);
     let words = ["-tdmmap", "{0-0}{99}{5-5}{1-2}", "-m", "3", "-r", "100"];
     let ran = run(folder.path(), &document("circuit [tdmmap]", "", 1_000), target, &words);
-    // The third finds none.
+    // The third call finds no free circuit.
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
     let mut circuits: Vec<String> = heard
         .try_iter()
@@ -262,7 +263,7 @@ fn captured_text_is_no_part_of_a_command() {
     let ran = run(folder.path(), &document("command", actions, 300), target, &[]);
     assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
     let whole = folder.path().join("whole");
-    // The command is not waited for.
+    // The run does not wait for its command.
     wait::until(Duration::from_secs(10), || whole.exists());
     assert_eq!(std::fs::read_to_string(whole).unwrap_or_default(), "hi; touch pwned");
     assert!(!folder.path().join("pwned").exists());
@@ -276,7 +277,7 @@ fn commands_can_be_refused() {
     let path = folder.path().join("acts.xml").display().to_string();
     let (code, said) = refused(&[&target.to_string(), "--scenario", &path, "--no-exec"]);
     assert!(code == 2 && said.contains("--no-exec"), "{code}: {said}");
-    // A dry run has no effect but its words.
+    // A dry run only prints.
     let there = folder.path().join("there").display().to_string();
     let first = format!("<nop><action><exec command=\"touch {there}\"/></action></nop>\n<send retrans");
     let early = document("command", "", 0).replace("<send retrans", &first);
@@ -298,7 +299,7 @@ fn scenarios_of_the_other_direction_are_refused() {
     }
 }
 
-/// Seconds of the day in `..HH:MM:SS`, which stand behind a date and one character.
+/// Returns the seconds of the day in `..HH:MM:SS`, which follows a date and one character.
 fn of_day(text: &str) -> i64 {
     let part = |at: usize| text.get(at..at + 2).and_then(|part| part.parse::<i64>().ok()).unwrap_or(-1);
     part(11) * 3_600 + part(14) * 60 + part(17)

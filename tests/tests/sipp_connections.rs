@@ -1,4 +1,4 @@
-//! Sockets and connections of `strowger sipp`: by call, by address, and what becomes of the calls when they end.
+//! Sockets and connections of `strowger sipp`: per call, per address, and the calls whose connection ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read};
@@ -58,7 +58,7 @@ impl Sipp {
     }
 }
 
-/// The built-in scenarios between the two, each with a socket or connection for each call.
+/// Runs the built-in scenarios between the two programs, with a socket or connection for each call.
 fn duel(ours_calls: bool) {
     if !program::have(&[SIPP]) {
         return;
@@ -73,7 +73,7 @@ fn duel(ours_calls: bool) {
         let ended = uac.end();
         assert!(ended.success(), "{calls}: {ended:?}\n{}\n---\n{}", uac.process.tail(), uas.process.tail());
         let ended = uas.end();
-        // SIPp fails a call whose connection ends before it has come to its last wait, which is a matter of luck.
+        // SIPp fails a call whose connection ends before its last wait, which depends on timing.
         let lucky = calls == "un" || ours_calls;
         assert!(!lucky || ended.success(), "{calls}: {ended:?}\n{}\n---\n{}", uas.process.tail(), uac.process.tail());
     }
@@ -140,7 +140,7 @@ fn addresses_of_a_file() {
     let expected = [(5, 8), (6, 4), (7, 4)].map(|(last, count)| (SocketAddr::from(([127, 0, 0, last], port)), count));
     assert_eq!(from, BTreeMap::from(expected));
     assert!(peer.seen().iter().all(|seen| seen.named() == BTreeSet::from([port])));
-    // Who answers listens on each.
+    // The answering side listens on each address.
     let answers =
         ["-sn", "uas", "-inf", &file.display().to_string(), "-t", "ui", "-ip_field", "1", "-p", &port.to_string()]
             .map(str::to_owned);
@@ -169,7 +169,7 @@ fn sipp_to(target: SocketAddr, pause: u32, words: &[&str]) -> (i32, String) {
     (code, errors)
 }
 
-/// A peer that answers nothing, and breaks its first connection off when so many messages have come.
+/// A peer that answers nothing, and resets its first connection after so many messages.
 fn breaks_off(after: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -182,18 +182,18 @@ fn breaks_off(after: usize) -> SocketAddr {
         }
         socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a socket can be told");
         drop(stream);
-        // Another connection can be made.
+        // The peer accepts another connection.
         let _other = listener.accept();
     });
     address
 }
 
 fn the_only_connection_is_lost() {
-    // Three messages come, then the peer ends the connection while the calls pause.
+    // The peer ends the connection after three messages, while the calls pause.
     let peer = Peer::tcp(3);
     let (code, errors) = sipp_over_tcp(&peer, 500, &["-t", "t1"]);
     assert_eq!(code, 1, "{errors}");
-    // Between the calls: the next has none, and none is made again.
+    // The connection ends between the calls: the next call has none, and none is reopened.
     let peer = Peer::tcp(2);
     let (code, errors) = sipp_over_tcp(&peer, 1, &["-t", "t1", "-r", "2"]);
     assert_eq!(code, 255, "{errors}");
@@ -201,7 +201,7 @@ fn the_only_connection_is_lost() {
     let again = ["-t", "t1", "-max_reconnect", "2", "-reconnect_sleep", "50"];
     let (code, errors) = sipp_over_tcp(&Peer::tcp(3), 500, &again);
     assert_eq!(code, 1, "{errors}");
-    // What the peer finished is no error, as with SIPp; what it broke off is one.
+    // As with SIPp, an orderly close is no error, and a reset is one.
     assert!(!errors.contains("Closing calls"), "{errors}");
     let (code, errors) = sipp_to(breaks_off(3), 500, &again);
     assert_eq!(code, 1, "{errors}");
@@ -222,12 +222,12 @@ fn connections_of_calls_are_lost_one_by_one() {
     let peer = Peer::tcp(1);
     let (code, errors) = sipp_over_tcp(&peer, 500, &["-t", "tn", "-max_reconnect", "5"]);
     assert_eq!((code, peer.connections.made.load(SeqCst)), (1, 3), "{errors}");
-    // A closed port, on an address of its own.
+    // A closed port, on its own address.
     let closed = TcpListener::bind("127.0.0.232:0").expect("a port is free").local_addr().expect("it is bound");
     let ran = run(&format!("tcp://{closed}"), &["--connections", "per-call", "-r", "50", "-m", "10"]);
     assert_eq!((ran.calls("failed"), ran.failures("connect")), (10, 10), "{}", ran.said);
     assert_eq!(TcpStream::connect(closed).map_err(|e| e.kind()).err(), Some(ErrorKind::ConnectionRefused));
-    // Nor is it made for who has not said anything yet.
+    // The same for a call that has not sent a message yet.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let document = options_twice(folder.path(), 1);
     let text = std::fs::read_to_string(&document).expect("it was written");
@@ -244,7 +244,7 @@ fn connections_of_calls_are_lost_one_by_one() {
     assert_eq!(["FailedTcpConnect(C)", "FailedTcpClosed(C)"].map(|name| &columns[name][..]), ["2", "0"]);
 }
 
-/// A caller repeats its INVITE because the answering side was kept from reading: both lie there when it comes to read.
+/// A caller retransmits its INVITE before the stopped answering side reads: both copies wait in its socket.
 fn what_lies_there_twice_is_taken_once() {
     if !program::have(&[SIPP]) {
         return;
@@ -265,7 +265,7 @@ fn what_lies_there_twice_is_taken_once() {
             )
         };
         let send = |text: String| assert!(socket.send(text.as_bytes()).is_ok());
-        // What answers the request of this method, until a final response does.
+        // Collects the status codes for the request of this method up to the final response.
         let hear = |method: &str| -> Vec<String> {
             let mut buffer = [0; 4_096];
             let mut codes = Vec::new();
@@ -281,14 +281,14 @@ fn what_lies_there_twice_is_taken_once() {
         uas.process.signal(libc::SIGSTOP);
         send(message("INVITE", 1));
         send(message("INVITE", 1));
-        // Both are in its socket before it reads.
+        // Time for both copies to reach the socket before the process continues.
         std::thread::sleep(Duration::from_millis(50));
         uas.process.signal(libc::SIGCONT);
         let mut codes = hear("INVITE");
-        // SIPp says 180 once more; nobody gives the call up.
+        // SIPp sends its 180 twice; neither program fails the call.
         codes.dedup();
         send(message("ACK", 1));
-        // SIPp reads the ACK before the BYE comes.
+        // Time for SIPp to read the ACK before the BYE arrives.
         std::thread::sleep(Duration::from_millis(50));
         send(message("BYE", 2));
         codes.extend(hear("BYE"));

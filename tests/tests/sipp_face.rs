@@ -1,4 +1,4 @@
-//! What `strowger sipp` writes and says beside its messages, next to SIPp: files, their heads, screens, exit codes.
+//! Output of `strowger sipp` beside its messages, compared with SIPp: files, their headers, screens, exit codes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ const TRACES: &[&str] = &[
     "-trace_screen",
 ];
 
-/// A scenario with something for every column: named timers, counters, lost messages, pauses, actions.
+/// A scenario that fills every column: named timers, counters, lost messages, pauses, actions.
 const CALLER: &str = r#"<?xml version="1.0" encoding="ISO-8859-1" ?>
 <scenario name="columns">
 <send retrans="500" start_rtd="invite" rtd="first"><![CDATA[
@@ -98,7 +98,7 @@ fn programs() -> [(&'static str, Vec<String>); 2] {
     [("SIPp", vec![sipp]), ("strowger", vec![binary::strowger().to_string_lossy().into_owned(), "sipp".into()])]
 }
 
-/// The same with both, side by side.
+/// Runs the same with both programs, side by side.
 fn both<T: Send>(play: impl Fn(&str, &[String]) -> T + Sync) -> [T; 2] {
     std::thread::scope(|scope| {
         programs()
@@ -116,8 +116,8 @@ fn command(program: &[String], arguments: &[&str], folder: &Path) -> Command {
     command
 }
 
-/// Files of a folder, the process id taken out of their names, wherever these stand. Another number of a text may be the same by chance, such as
-/// a status.
+/// Reads the files of a folder. The process id is removed from file names, also where these occur in text; another
+/// number may equal it by chance, such as a status.
 fn files(folder: &Path, pid: u32) -> BTreeMap<String, String> {
     let named = |text: &str| text.replace(&format!("_{pid}_"), "_PID_");
     let files = folder.read_dir().expect("it is there").map(|entry| entry.expect("a file"));
@@ -130,7 +130,7 @@ fn files(folder: &Path, pid: u32) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Numbers are `0`, so that two moments are equal, and two ports.
+/// Replaces each number by `0`, so that two times are equal, and two ports.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for c in line.chars() {
@@ -143,7 +143,7 @@ fn shape(line: &str) -> String {
     shape
 }
 
-/// What one side wrote in a call between it and a peer of its own kind, and what it printed.
+/// Plays a call between two processes of one program. Returns the files and the output of each side.
 fn played(program: &[String], caller: &[&str], callee: &[&str]) -> [(BTreeMap<String, String>, String); 2] {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [from, to] = ["caller", "callee"].map(|name| folder.path().join(name));
@@ -167,7 +167,7 @@ fn played(program: &[String], caller: &[&str], callee: &[&str]) -> [(BTreeMap<St
     [(files(&from, calling.id()), calling.log()), (files(&to, answering.id()), answering.log())]
 }
 
-/// What differs between what both wrote: names, heads of tables, forms of lines.
+/// Lists the differences between the files of both programs: names, headers of tables, forms of lines.
 fn differences(what: &str, theirs: &BTreeMap<String, String>, ours: &BTreeMap<String, String>) -> Vec<String> {
     let mut all = Vec::new();
     let names = |files: &BTreeMap<String, String>| files.keys().cloned().collect::<Vec<_>>();
@@ -177,7 +177,7 @@ fn differences(what: &str, theirs: &BTreeMap<String, String>, ours: &BTreeMap<St
     for (name, text) in theirs {
         let Some(own) = ours.get(name) else { continue };
         let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-        // A name with a head is compared as it is, a line that tells a moment in its form.
+        // The header of a table is compared as it is, a line with a time by its form.
         let head = name.ends_with("_.csv") || name.ends_with("counts.csv") || name.ends_with("errors.log");
         let form = |text: &str| if head { first(text) } else { shape(&first(text)) };
         if form(text) != form(own) {
@@ -196,17 +196,17 @@ fn differences(what: &str, theirs: &BTreeMap<String, String>, ours: &BTreeMap<St
     all
 }
 
-/// The last row without its times.
+/// Returns the last row without its times.
 fn last_counts(text: &str) -> String {
     text.lines().next_back().unwrap_or_default().splitn(3, ';').nth(2).unwrap_or_default().to_owned()
 }
 
-/// All codes of all rows.
+/// Returns all codes of all rows.
 fn codes(text: &str) -> String {
     text.lines().filter_map(|line| line.splitn(3, ';').nth(2)).collect()
 }
 
-/// Screens without what the clock and the engine have to do with.
+/// Removes the parts of screens that depend on the clock and the engine.
 fn screens(text: &str) -> String {
     let mut lines = Vec::new();
     for line in text.lines().map(str::trim_end) {
@@ -219,15 +219,15 @@ fn screens(text: &str) -> String {
         }
         let timed = line.contains(" cps") || line.trim_start().starts_with("Response Time") || line.contains("(UDP)");
         let row = line.contains("s  ") && line.ends_with("UDP");
-        // In which row a time was counted is a matter of the machine.
+        // The row in which a time is counted depends on the machine.
         let line = line.split_once(" ms : ").map_or(line, |(bounds, _)| bounds);
         lines.push(if moment || timed || row { shape(line).replace("  ", " ") } else { periodic(line) });
     }
-    // How often blanks were shortened depends on how many digits there were.
+    // The number of blanks depends on the number of digits.
     lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
 }
 
-/// A row of totals without the value of its period, which depends on when that began.
+/// Removes the value of the period from a row of totals, as it depends on the start of the period.
 fn periodic(line: &str) -> String {
     let columns: Vec<&str> = line.split('|').collect();
     match columns[..] {
@@ -287,7 +287,8 @@ fn files_are_those_of_sipp() {
             ],
             with(&["-sn", "uas", "-m", "1", "-timeout", "8"]),
         ),
-        // Nothing happens: what is there was opened at once. Long enough to be seen listening on a busy machine.
+        // No call happens: the test compares the files opened at the start. The run is long enough to be seen listening
+        // on a busy machine.
         ("nothing", with(&["-sn", "uas", "-timeout", "4"]), with(&["-sn", "uas", "-timeout", "4"])),
     ];
     let wrong: Vec<String> = std::thread::scope(|scope| {
@@ -313,7 +314,7 @@ fn files_are_those_of_sipp() {
     assert!(wrong.is_empty(), "{} differences\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The screens that were printed at the end, without what stands before and behind.
+/// Returns the screens printed at the end, without the text before and after them.
 fn printed(log: &str) -> String {
     let begin = log.find("------------------------------ Scenario Screen").unwrap_or(0);
     let last = "------------------------------ Test Terminated --------------------------------";
@@ -332,7 +333,7 @@ fn logs_turn_and_end_where_those_of_sipp_do() {
         &["-ringbuffer_size", "2000"],
         &["-max_log_size", "2000"],
     ];
-    // Of each kind of file the sizes: of those that are full, and of the one that is written now.
+    // Sizes by kind of file: those of the full files, and that of the current one.
     let sizes = |files: &BTreeMap<String, String>| {
         let mut kinds: BTreeMap<String, (Vec<usize>, usize)> = BTreeMap::new();
         for (name, text) in files {
@@ -342,7 +343,7 @@ fn logs_turn_and_end_where_those_of_sipp_do() {
         }
         kinds
     };
-    // The longest record.
+    // Length of the longest record, in bytes.
     const RECORD: usize = 700;
     std::thread::scope(|scope| {
         for limits in cases {
@@ -369,7 +370,7 @@ fn logs_turn_and_end_where_those_of_sipp_do() {
     });
 }
 
-/// What stands in a file of errors behind the moments. SIPp ends no line of what a command lists.
+/// Splits a file of errors into records, without their times. SIPp ends no line in the listing of a command.
 fn records(text: &str) -> Vec<String> {
     let digits = |text: &str, form: &str| {
         text.len() >= form.len()
@@ -410,10 +411,10 @@ fn variables_are_listed_as_by_sipp() {
         process.listens(ports.control);
         for word in ["cdump variables", "cset display nobody", "Q"] {
             silent.send_to(word.as_bytes(), ("127.0.0.1", ports.control)).expect("it can be sent");
-            // Nothing comes back that could be waited for.
+            // Commands have no answer to wait for.
             std::thread::sleep(Duration::from_millis(300));
         }
-        // SIPp writes at once and waits for its call; what is ours is written at the end.
+        // SIPp writes at once and waits for its call; `strowger sipp` writes at its end.
         let written = || std::fs::read_to_string(folder.path().join("errors")).unwrap_or_default();
         wait::until(Duration::from_secs(5), || process.ended().is_some() || written().contains("nobody"));
         let errors = written();
@@ -437,7 +438,7 @@ fn variables_are_listed_as_by_sipp() {
     assert_eq!(listed, [all; 2]);
 }
 
-/// Command lines that are refused, or end soon, and how.
+/// Command lines that are refused or end soon, with their exit codes.
 #[test]
 fn exit_codes_are_those_of_sipp() {
     if !program::have(&[SIPP]) {
@@ -503,7 +504,7 @@ fn exit_codes_are_those_of_sipp() {
         (255, vec!["-sn", "uac", "-trace_stat", "-stf", "no/file", none]),
         (1, vec!["-sn", "uac", "-max_log_size", "5", "-ringbuffer_size", "5", none]),
     ];
-    // Line after line: some of them take the port 5060, or the next that is free.
+    // One after the other: some take port 5060, or the next free port.
     let wrong = both(|name, program| {
         let mut wrong = Vec::new();
         for (code, line) in &lines {
@@ -529,7 +530,7 @@ fn oddities_of_a_document_are_told_with_their_place() {
     let program = [binary::strowger().to_string_lossy().into_owned(), "sipp".into()];
     let ports = Ports::free();
     let [port, control, media] = [ports.own, ports.control, ports.media].map(|port| port.to_string());
-    // In the background too, and there once; its end is that of what it says.
+    // In the background too each warning appears once. `output` reads until every process has closed standard error.
     for mode in ["-nostdin", "-bg"] {
         let line_of = ["-sf", "odd.xml", "127.0.0.1:9", "-m", "0", "-skip_rlimit", mode];
         let mut command = command(&program, &line_of, folder.path());

@@ -1,4 +1,4 @@
-//! SIPp's regression cases with `strowger sipp` in each part, and in one part each beside SIPp itself.
+//! SIPp's regression cases with `strowger sipp` in both roles, and with SIPp itself in one of them.
 //!
 //! `STROWGER_REGRESS=name,name` plays only these.
 
@@ -13,19 +13,19 @@ use strowger_tests::duel::bench::Who::{Ours, Theirs};
 use strowger_tests::duel::bench::{self, Bench, Heard, Who, record_datagram, record_stream};
 use strowger_tests::program::{self, SIPP};
 
-/// Who plays a case: (caller, callee).
+/// Programs that play a case: (caller, callee).
 type Cast = &'static [(Who, Who)];
 
-/// One process, or both ours.
+/// A single process, or both roles by `strowger sipp`.
 const OURS: Cast = &[(Ours, Ours)];
-/// Both ours, and SIPp in each part.
+/// Both roles by `strowger sipp`, and SIPp in each role.
 const ALL: Cast = &[(Ours, Ours), (Ours, Theirs), (Theirs, Ours)];
-/// SIPp 3.6.1 cannot play the caller: the case came with a later version.
+/// The case is newer than SIPp 3.6.1, which cannot play the caller.
 const NEWER_CALLER: Cast = &[(Ours, Ours), (Ours, Theirs)];
-/// Nor the callee.
+/// Likewise for the callee.
 const NEWER_CALLEE: Cast = &[(Ours, Ours), (Theirs, Ours)];
 
-/// A case: its name, who plays it, and how.
+/// A case: its name, its players, and its steps.
 type Case = (&'static str, Cast, fn(&mut Bench));
 
 const CASES: &[Case] = &[
@@ -57,7 +57,7 @@ const CASES: &[Case] = &[
     ("github-#0862", NEWER_CALLEE, description_in_multipart),
 ];
 
-/// Cases that are not played, and why.
+/// Cases that are not played, with the reason.
 const NOT_PLAYED: &[(&str, &str)] = &[(
     "github-#0544",
     "encrypted media (SDES-SRTP) and its built-in patterns belong to SIPp 3.7; media actions of that kind are refused",
@@ -80,7 +80,7 @@ fn regression_cases() {
     let name = |run: &(Case, (Who, Who))| format!("{} (calls: {:?}, answers: {:?})", run.0.0, run.1.0, run.1.1);
     let wrong = bench::play_all(&runs, 12, name, |((name, _, play), (caller, callee))| {
         let own = folder.join(name);
-        // A case lacks what another one has.
+        // Some cases need files of another case.
         let other = match *name {
             "github-#0196" | "github-#0862" => Some(folder.join("github-#0192")),
             _ => None,
@@ -156,9 +156,9 @@ fn built_in_scenarios_understand_each_other() {
     let text = |wrong: &[(String, String)]| -> String {
         wrong.iter().map(|(name, text)| format!("\n=== {name}\n{text}\n")).collect()
     };
-    // On a busy machine SIPp repeats an INVITE at once when it was kept from running, and by its rules an answering side that has
-    // sent two answers gives such a call up; then the caller repeats its BYE for half a minute. So a run that SIPp has a part in
-    // gets a second chance, and what was wrong with the first is said.
+    // On a busy machine SIPp retransmits an INVITE at once after a delay, and by its rules an answering side that has
+    // sent two responses fails such a call; then the caller retransmits its BYE for half a minute. So a run with SIPp
+    // has a second attempt, and the errors of the first are printed.
     println!("{}", text(&wrong));
     let shared = |(_, (caller, callee)): &&(Pair, (Who, Who))| *caller == Theirs || *callee == Theirs;
     let went_wrong = |run: &&(Pair, (Who, Who))| wrong.iter().any(|(wrong, _)| *wrong == name(run));
@@ -168,7 +168,7 @@ fn built_in_scenarios_understand_each_other() {
     assert!(own == 0 && wrong.is_empty(), "{} of {} runs went wrong\n{}", own + wrong.len(), runs.len(), text(&wrong));
 }
 
-/// What a recorder heard, in time.
+/// Returns the record of a recorder, within a time limit.
 fn heard(from: &std::sync::mpsc::Receiver<Heard>) -> Heard {
     from.recv_timeout(Duration::from_secs(8)).expect("something is heard")
 }
@@ -177,7 +177,7 @@ fn lines<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
     text.lines().filter(|line| line.starts_with(start)).collect()
 }
 
-/// The message log from the first message that was received.
+/// Returns the message log from the first received message on.
 fn received(log: &str) -> &str {
     log.find("message received").map_or("", |at| &log[at..])
 }
@@ -230,7 +230,7 @@ fn automatic_answers(bench: &mut Bench) {
     }
 }
 
-/// A file that a program is writing, once this is in it, or when its time is over.
+/// Reads a growing file once it contains this text, or at a time limit.
 fn text_with(bench: &Bench, name: &str, part: &str) -> String {
     let mut text = String::new();
     wait::until(Duration::from_secs(10), || {
@@ -249,7 +249,7 @@ fn port_in_third_party_calls(bench: &mut Bench) {
     assert!(lines(&log, "Via:").iter().any(|l| l.contains("127.0.0.1:5073")), "{log}");
 }
 
-/// Both in the background; the caller has to be gone after its second.
+/// Runs both in the background; the caller has to end within its second.
 fn caller_is_gone(bench: &mut Bench, uas: &str, uac: &str) {
     let _uas = bench.background(Answers, uas);
     let mut uac = bench.background(Calls, uac);
@@ -297,8 +297,8 @@ fn keyboard(bench: &mut Bench) {
     assert!(status.success(), "{status}");
 }
 
-/// Without valgrind: the language rules out what it looks for. The other half of the case is that a caller finds a port
-/// when the callee has the one that both would take first.
+/// Without valgrind: the language rules out the errors that it finds. The other half of the case: a caller finds a port
+/// when the callee has taken the default port of both.
 fn free_port(bench: &mut Bench) {
     let mut uas = bench.background(Answers, "-m 10 -sn uas");
     assert_eq!(bench.foreground(Calls, "-m 10 -sn uac 127.0.0.1"), Some(0));
@@ -331,7 +331,7 @@ fn look_alikes_in_bodies(bench: &mut Bench) {
     assert_eq!(lines(received(&log), "From:"), ["From: Alice <sip:alice@localhost>;tag=uniquetag"], "{log}");
 }
 
-/// The callee is waited for at the end only. Both have to end well.
+/// Waits for the callee at the end. Both must succeed.
 fn both_end_well(bench: &mut Bench, uas: &str, uac: &str) {
     let mut command = bench.command(Answers, uas);
     let mut uas = bench.start(command.arg("-nostdin"));
@@ -359,7 +359,7 @@ fn echo_switch(bench: &mut Bench) {
     assert_eq!(bench.foreground(Calls, "-m 1 -sf uac.xml 127.0.0.1:5070 -timeout 10 -timeout_error"), Some(0));
 }
 
-/// The Route line of a request, from a message log.
+/// Returns the Route line of a request, from a message log.
 fn route(log: &str, request: &str) -> Vec<String> {
     let message = log.find(request).map_or("", |at| &log[at..]);
     let end = message.find("\n\n").or_else(|| message.find("\r\n\r\n")).unwrap_or(message.len());
@@ -373,7 +373,7 @@ fn routes_both_ways(bench: &mut Bench) {
         "-m 1 -sf uac.xml 127.0.127.1:5070 -i 127.0.127.1 -trace_msg -message_file uac.log -timeout 5 -timeout_error";
     assert_eq!(bench.foreground(Calls, uac), Some(0));
     uas.signal(libc::SIGUSR1);
-    // It writes its trace, and ends.
+    // The process writes its trace, and ends.
     uas.end(Duration::from_secs(10));
     let entry = |ports: [u16; 3]| {
         let all = ports.map(|port| format!("<sip:127.0.127.1:{port};lr>")).join(", ");
@@ -423,7 +423,7 @@ fn bye_of_an_abort(bench: &mut Bench) {
         let words = format!("-sf {uas} -p {port} -i 127.0.127.1 -trace_msg -message_file {uas}.log");
         let _uas = bench.background(Answers, &words);
         std::thread::spawn(move || {
-            // SIPp says nothing when it listens.
+            // SIPp does not report when it listens.
             std::thread::sleep(Duration::from_secs(1));
             let socket = UdpSocket::bind("127.0.127.1:0").expect("a port is free");
             let _ = socket.send_to(b"Q", ("127.0.127.1", control));

@@ -1,4 +1,4 @@
-//! `-trace_stat` of a run that SIPp and `strowger sipp` share: the same header, and the same counts at the end.
+//! `-trace_stat` of a run shared by SIPp and `strowger sipp`: the same header, and the same counts at the end.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ struct Statistics {
     rows: Vec<BTreeMap<String, String>>,
 }
 
-/// Plays a case of `scenarios/statistics` with a program: what it wrote.
+/// Plays a case of `scenarios/statistics` with a program; returns its statistics file.
 fn statistics(case: &Case, program: &[&Path], ports: Ports) -> Statistics {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut case = case.clone();
@@ -23,13 +23,13 @@ fn statistics(case: &Case, program: &[&Path], ports: Ports) -> Statistics {
     let text = std::fs::read_to_string(folder.path().join("statistics.csv")).unwrap_or_default();
     let mut lines = text.lines();
     let header = lines.next().unwrap_or_default().to_owned();
-    // A name may stand there twice: the place belongs to it.
+    // A name may occur twice, so the key includes the position.
     let names: Vec<String> = header.split(';').enumerate().map(|(at, name)| format!("{at:03} {name}")).collect();
     let row = |line: &str| names.iter().cloned().zip(line.split(';').map(String::from)).collect();
     Statistics { header, rows: lines.map(row).collect() }
 }
 
-/// Columns that tell times: their form is compared, not their digits.
+/// Columns with times: their form is compared, not their digits.
 fn is_time(name: &str) -> bool {
     let name = &name[4..];
     ["StartTime", "LastResetTime", "CurrentTime", "ElapsedTime", "CallRate", "CallLength(", "CallLengthStDev"]
@@ -38,8 +38,8 @@ fn is_time(name: &str) -> bool {
         || name.starts_with("ResponseTime") && !name.starts_with("ResponseTimeRepartition")
 }
 
-/// Where short times were counted is a matter of the machine: with the bounds of the built-in scenarios only the sum of a
-/// table is compared.
+/// The row in which a short time is counted depends on the machine: with the bounds of the built-in scenarios only the
+/// sum of a table is compared.
 fn sums(row: &mut BTreeMap<String, String>) {
     let mut sums = BTreeMap::new();
     row.retain(|name, value| {
@@ -54,7 +54,7 @@ fn shape(value: &str) -> String {
     value.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
 }
 
-/// What differs between the two, in the words of who reads it.
+/// Lists the differences between the two files.
 fn differences(theirs: &Statistics, ours: &Statistics) -> Vec<String> {
     let mut all = Vec::new();
     if theirs.header != ours.header {
@@ -67,12 +67,12 @@ fn differences(theirs: &Statistics, ours: &Statistics) -> Vec<String> {
     for (name, value) in last {
         let own = our_last.get(name).cloned().unwrap_or_else(|| "nothing".into());
         let equal = match is_time(name) {
-            // Of one call SIPp writes no number.
+            // With a single call SIPp writes no number.
             true if name.contains("StDev") => shape("00:00:00:000000") == shape(&own),
-            // A rate has as many digits as it likes.
+            // The number of digits of a rate is free.
             true if name.contains("CallRate") => value.parse::<f64>().is_ok() == own.parse::<f64>().is_ok(),
             true => shape(value) == shape(&own),
-            // Values of the last period depend on when it began.
+            // Values of the last period depend on its start.
             false if name.ends_with("(P)") => own.parse::<u64>().is_ok() == value.parse::<u64>().is_ok(),
             false => *value == own,
         };
@@ -80,7 +80,7 @@ fn differences(theirs: &Statistics, ours: &Statistics) -> Vec<String> {
             all.push(format!("{name}: SIPp {value:?}, strowger {own:?}"));
         }
     }
-    // The first row is written when the run begins.
+    // Both programs write the first row at the start of the run.
     if let (Some(a), Some(b)) = (theirs.rows.first(), ours.rows.first()) {
         let counts = |row: &BTreeMap<String, String>| -> Vec<String> {
             row.iter().filter(|(name, _)| !is_time(name)).map(|(name, value)| format!("{name}={value}")).collect()

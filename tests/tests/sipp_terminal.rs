@@ -1,4 +1,4 @@
-//! `strowger sipp` on a terminal: keys without Enter, each screen, commands, and a terminal that is as it was afterwards.
+//! `strowger sipp` on a terminal: keys without Enter, each screen, commands, and a terminal restored at the end.
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -8,7 +8,7 @@ use strowger_tests::binary;
 use strowger_tests::duel::Ports;
 use strowger_tests::terminal::{SOON, Settings, Terminal};
 
-/// Calls to somebody who never answers.
+/// Starts a caller at a peer that never answers.
 fn caller(folder: &std::path::Path, silent: &UdpSocket, arguments: &[&str]) -> Terminal {
     let ports = Ports::free();
     let target = silent.local_addr().expect("it is bound").to_string();
@@ -74,7 +74,7 @@ fn each_key_does_what_it_does_in_sipp() {
     t.press("q");
     let status = t.ends();
     assert!(status.code().is_some(), "{status}");
-    // On the screen that was there before stands how it ended.
+    // After the alternate screen the primary one shows the exit report.
     let text = t.text();
     let after = &text[text.rfind("\x1b[?1049l").unwrap_or(0)..];
     assert!(after.contains("- Test Terminated -") && after.contains("Statistics Screen"), "{after}");
@@ -138,7 +138,7 @@ fn every_end_gives_the_terminal_back() {
             });
         }
         scope.spawn(|| {
-            // An error that ends the run.
+            // An error ends the run.
             let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
             let mut t = caller(folder.path(), &silent, &["-timeout", "1", "-timeout_error"]);
             t.is_set(RAW);
@@ -153,7 +153,7 @@ fn a_stopped_run_lends_the_terminal() {
     let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
     let target = silent.local_addr().expect("it is bound").to_string();
     let ports = Ports::free();
-    // A shell with jobs: it has the terminal while the run is stopped, and lets it go on after a while.
+    // A shell with job control: it has the terminal while the run is stopped, and continues the run after a while.
     let mut shell = Command::new("sh");
     shell.args(["-m", "-c", "\"$@\"; sleep 0.5; fg >/dev/null", "sh"]).arg(binary::strowger());
     shell.args(["sipp", "-sn", "uac", &target, "-i", "127.0.0.1", "-nr", "-r", "1"]);

@@ -1,4 +1,4 @@
-//! `strowger sipp -tls_version` and `-tls_crl`: who is refused by whom, and what is said about it.
+//! `strowger sipp -tls_version` and `-tls_crl`: refusals of each side, and their error texts.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,16 +12,16 @@ use strowger_tests::binary;
 use strowger_tests::duel::Ports;
 use strowger_tests::process::Process;
 
-/// The number of the certificate, and that of another of the same authority.
+/// The serial number of the certificate, and that of another certificate of the same authority.
 const OURS: u64 = 7;
 const ANOTHER: u64 = 8;
 
-/// An authority, a certificate of 127.0.0.1, a list with its number and one with another.
+/// An authority, a certificate of 127.0.0.1, a revocation list with its serial number and one with another.
 struct World(tempfile::TempDir);
 
 impl World {
     fn new() -> Self {
-        // Nobody promises that the path of a temporary folder is without blanks.
+        // The path of a temporary folder may have blanks, so this one always has.
         let world = Self(tempfile::Builder::new().prefix("tls of sipp ").tempdir().expect("a temporary folder"));
         let key = KeyPair::generate().expect("keys can be made");
         let mut authority = CertificateParams::new(Vec::new()).expect("no names are good names");
@@ -62,20 +62,21 @@ impl World {
         std::fs::write(self.folder().join(name), text).expect("the folder can be written");
     }
 
-    /// `strowger sipp` in the folder, with words that have no blanks.
+    /// Returns `strowger sipp` in the folder, with arguments that have no blanks.
     fn sipp(&self, words: &str) -> Command {
         let mut command = Command::new(binary::strowger());
         command.arg("sipp").args(words.split_whitespace()).current_dir(self.folder()).env("TERM", "dumb");
         command
     }
 
-    /// Exit code and standard error of a command line that cannot be used.
+    /// Returns the exit code and the standard error of an unusable command line.
     fn refused(&self, words: &str) -> (Option<i32>, String) {
         let output = self.sipp(words).stdin(Stdio::null()).output().expect("it starts");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// One call between the two: whether it succeeded, and what each side wrote into its file of errors, the caller first.
+    /// Plays one call between the two. Returns whether it succeeded, and the error file of each side, the caller's
+    /// first.
     fn call(&self, name: &str, caller: &str, callee: &str) -> (bool, [String; 2]) {
         let [here, there] = [Ports::free(), Ports::free()];
         let files: [PathBuf; 2] = ["caller", "callee"].map(|side| self.folder().join(format!("{name}-{side}-errors")));
@@ -90,14 +91,14 @@ impl World {
         answers.listens(there.own);
         let mut calls = line(&here, &files[0], &format!("-sn uac 127.0.0.1:{} -m 1 -timeout 20 {caller}", there.own));
         let status = Process::start(&format!("{name}-caller"), self.folder(), &mut calls).end(Duration::from_secs(30));
-        // As `q`: it ends when nothing is left to do, and writes what it has to say.
+        // Like the key `q`: the process ends when no call is left, and writes its errors.
         answers.signal(libc::SIGUSR1);
         answers.end(Duration::from_secs(20));
         (status.success(), files.map(|file| std::fs::read_to_string(file).unwrap_or_default()))
     }
 }
 
-/// What the caller has to say, and the answering side; nothing: the call succeeds.
+/// A case: name, arguments of the caller and of the answering side, and their expected errors; none: the call succeeds.
 type Case = (&'static str, &'static str, &'static str, Option<[&'static str; 2]>);
 
 const TRUST: &str = "-tls_ca authority.pem";

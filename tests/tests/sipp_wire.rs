@@ -1,11 +1,11 @@
-//! What `strowger sipp` sends, byte by byte, against what SIPp 3.6.1 sends: the same document, the same arguments, the same
-//! ports, the same peer. Only the process id and named times are replaced. What both counted (`-trace_stat`, `-trace_counts`)
-//! must be equal too.
+//! Messages of `strowger sipp`, byte by byte, against those of SIPp 3.6.1: the same document, the same arguments, the
+//! same ports, the same peer. Only the process id and named times are replaced. The counts of both (`-trace_stat`,
+//! `-trace_counts`) must be equal too.
 //!
-//! Both play at once, each on a network of its own where that is allowed, else one after the other.
+//! Both play at once, each in its own network namespace where that is allowed, else one after the other.
 //!
-//! `STROWGER_WIRE=name,name` plays only these; `STROWGER_WIRE_SHOW=1` prints what both sent; `STROWGER_WIRE_FOLDER=FOLDER`
-//! plays the cases of another folder.
+//! `STROWGER_WIRE=name,name` plays only these; `STROWGER_WIRE_SHOW=1` prints all messages of both;
+//! `STROWGER_WIRE_FOLDER=FOLDER` plays the cases of another folder.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ use strowger_tests::duel::case::Case;
 use strowger_tests::duel::{Played, Ports, play};
 use strowger_tests::program::{self, SIPP};
 
-/// Cases in which something else is sent on purpose, and why. Each is still played, and must still differ.
+/// Cases that differ on purpose, with the reason. Each is still played, and must still differ.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("abort-routed", "the BYE of a call given up goes to the dialog's target by its routes, as SIPp does since 3.7"),
     ("next-url-comma", "SIPp puts a Contact with a display name whole into the Request-URI, which no server can read"),
@@ -33,7 +33,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("unexpected-ping", "after the answer to a PING SIPp never wakes the call again"),
 ];
 
-/// So many at a time: they mostly wait.
+/// Cases at a time: they mostly wait.
 const AT_ONCE: usize = 20;
 
 #[test]
@@ -82,7 +82,7 @@ fn every_message_is_that_of_sipp() {
     println!("the longest: {}", longest.join(", "));
 }
 
-/// The documents of `scenarios/wire`, all or those that the environment names.
+/// Returns the documents of `scenarios/wire`, all or those that the environment names.
 fn cases() -> Vec<Case> {
     let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/wire");
     let folder = std::env::var_os("STROWGER_WIRE_FOLDER").map_or_else(own, PathBuf::from);
@@ -97,7 +97,7 @@ fn cases() -> Vec<Case> {
     paths.iter().map(|path| Case::read(path)).collect()
 }
 
-/// What is different, if anything is.
+/// Returns the difference between the two programs, if any.
 fn judge(case: &Case) -> Option<String> {
     let folders = tempfile::tempdir().expect("a temporary folder");
     let shared = OnceLock::new();
@@ -105,7 +105,7 @@ fn judge(case: &Case) -> Option<String> {
     let of = |name: &str, program: &[&Path]| {
         let folder = folders.path().join(name);
         std::fs::create_dir(&folder).expect("a temporary folder can be written");
-        // Without a network of their own both use the same ports, one after the other.
+        // Without network namespaces both use the same ports, one after the other.
         let apart = leave();
         let _turn = (!apart).then(|| turn.lock().unwrap_or_else(PoisonError::into_inner));
         let ports = if apart { Ports::OWN } else { *shared.get_or_init(Ports::free) };
@@ -124,7 +124,7 @@ fn judge(case: &Case) -> Option<String> {
     if std::env::var_os("STROWGER_WIRE_SHOW").is_some() {
         eprintln!("##### {} SIPp\n{}##### {} strowger\n{}", case.name, show(&theirs), case.name, show(&ours));
     }
-    // A case in which the oracle does nothing proves nothing.
+    // A case in which the oracle sends nothing proves nothing.
     if theirs.messages.is_empty() {
         return Some(format!("SIPp sent nothing\n{}", tail(&their_log)));
     }
@@ -145,7 +145,7 @@ fn show(played: &Played) -> String {
     text
 }
 
-/// The first message that differs, and what goes with it.
+/// Returns the first message that differs, with its context.
 fn difference(theirs: &Played, ours: &Played) -> String {
     let mut text = String::new();
     let of = |played: &Played| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Hours of calls and registrations: nothing is lost, memory stays level. Run by `make soak`.
+//! Hours of calls and registrations: no loss, and constant memory. Run by `make soak`.
 //!
 //! `STROWGER_SOAK_SECONDS` (default 3600), `STROWGER_SOAK_RATE` calls a second (default 200).
 
@@ -14,7 +14,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// Growth from the end of the first tenth to the end.
+/// Upper bound of the growth from the end of the first tenth to the end, in bytes.
 const GROWTH: u64 = 32 << 20;
 
 #[test]
@@ -57,14 +57,14 @@ fn hours_of_calls_and_registrations() {
     let start = Instant::now();
     let mut level = None;
     while start.elapsed() < Duration::from_secs(seconds) {
-        // Between two looks.
+        // Poll interval.
         std::thread::sleep(Duration::from_secs((seconds / 60).clamp(1, 60)));
         let ended = server.process().ended();
         assert!(ended.is_none(), "the server ended: {ended:?}");
         let pss = server.process().pss();
         let done: Vec<_> = load.iter().map(|sipp| sipp.counts()).collect();
         println!("{:>6} s  PSS {:>6.1} MB  {done:?}", start.elapsed().as_secs(), pss as f64 / 1e6);
-        // Bindings of the first two minutes have ended by then, if the run is long enough.
+        // Bindings of the first two minutes have expired by then, if the run is long enough.
         if level.is_none() && start.elapsed() > Duration::from_secs((seconds / 10).max(seconds.min(240))) {
             level = Some(pss);
         }

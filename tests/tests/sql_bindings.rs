@@ -1,4 +1,5 @@
-//! Bindings in a database: one set of rules for SQLite, MariaDB and PostgreSQL; and what becomes of phones while a database server is away.
+//! Bindings in a database: one conformance test for SQLite, MariaDB and PostgreSQL; and phones during an outage of a
+//! database server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,10 +28,10 @@ use super::sql_rows::db;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Of a commit.
+/// Timeout of a commit.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Everything of a binding, and its listener.
+/// Bindings by id: address of record, URI, listener.
 type Kept = BTreeMap<u64, (Vec<u8>, Vec<u8>, String)>;
 
 fn full() -> Binding<'static> {
@@ -58,7 +59,7 @@ fn commit(engine: &mut impl BindingEngine, writes: &[Write<'_>]) -> Result<(), S
     engine.commit(&mut writes.iter().copied())
 }
 
-/// What is loaded at this time, and the highest id of node 0.
+/// Returns the bindings that are valid at this time, and the highest id of node 0.
 fn load(engine: &mut impl BindingEngine, now: u64) -> (Kept, u64) {
     let mut kept = Kept::new();
     let ids = BindingId::of_node(0);
@@ -68,12 +69,13 @@ fn load(engine: &mut impl BindingEngine, now: u64) -> (Kept, u64) {
     (kept, highest.expect("it can be read"))
 }
 
-/// One with little in it.
+/// A binding with few fields.
 const fn of(aor: &[u8]) -> Binding<'_> {
     Binding { aor, uri: b"later", expires_at: 2_000, ..Binding::EMPTY }
 }
 
-/// Rules that every engine follows. Each call of `open` gives one on the same database, and none is open meanwhile.
+/// Tests the rules of every engine. Each call of `open` opens one on the same database, and at most one is open at a
+/// time.
 fn conforms<E: BindingEngine>(open: impl Fn() -> E) {
     let mut engine = open();
     assert_eq!(load(&mut engine, 0), (Kept::new(), *BindingId::of_node(0).start()));
@@ -98,7 +100,7 @@ fn conforms<E: BindingEngine>(open: impl Fn() -> E) {
     });
     assert_eq!((highest, seen.len()), (Ok(2), 2));
 
-    // The last of a group counts; a row is replaced whole; one that is not there goes without a word.
+    // The last write of a group wins; a row is replaced whole; the deletion of an absent row is no error.
     let plain = of(b"a");
     let group = [
         Write::Put(one, plain, "tcp"),
@@ -113,7 +115,8 @@ fn conforms<E: BindingEngine>(open: impl Fn() -> E) {
     assert_eq!(load(&mut engine, 0), ([(1, row("tcp")), (2, row("tls"))].into(), 2));
     commit(&mut engine, &[Write::Delete(one)]).expect("it is written");
 
-    // What has expired goes, and its id is not given again; those of other nodes are not this one's.
+    // Expired bindings are deleted, and their ids are not reused; bindings of other nodes do not count for the highest
+    // id.
     let theirs = BindingId(*BindingId::of_node(7).start() + 5);
     let short = Binding { expires_at: 100, ..plain };
     commit(&mut engine, &[Write::Put(BindingId(9), short, ""), Write::Put(theirs, plain, "")]).expect("it is written");
@@ -137,7 +140,7 @@ fn settings(database: &Database) -> ServerSettings {
     ServerSettings { url: database.url().parse().expect("a URL"), authorities: None }
 }
 
-/// The lease on the bindings, or why it is another one's.
+/// Acquires the lease on the bindings; the error names its holder.
 fn lease(settings: &ServerSettings) -> Result<Arc<Lease>, String> {
     let holder = Holder { name: "this test".into(), process: String::new(), has_ended: |_| false };
     let leases =
@@ -156,7 +159,7 @@ fn open(database: &Database, patience: Duration) -> ServerBindings {
     try_open(database, Durability::Crash, patience).expect("the table is there")
 }
 
-/// An engine whose connection is lost, or whose server is silent, says so, and goes on by itself.
+/// An engine reports a lost connection or a silent server, and recovers by itself.
 fn outlasts_its_connection(database: &Database) {
     let mut engine = open(database, PATIENCE);
     load(&mut engine, 0);
@@ -164,19 +167,19 @@ fn outlasts_its_connection(database: &Database) {
     commit(&mut engine, &[put(1)]).expect("it is written");
     let refused = lease(&settings(database)).expect_err("one server at a time");
     assert!(refused.contains("another server keeps its registrations"), "{refused}");
-    // Ended by an operator: the same group is written by another connection.
+    // Closed by an operator: another connection writes the same group.
     database.end_connections();
     commit(&mut engine, &[put(2)]).expect("it is written");
     database.server().freeze();
     let asked = Stopwatch::start();
     assert_eq!(commit(&mut engine, &[put(3)]), Err(StoreError::TimedOut));
     assert!(engine.is_in_doubt() && asked.took().is_below(2 * PATIENCE), "{:?}", asked.took());
-    // Not once more for each group.
+    // The next group does not wait for the timeout again.
     let asked = Stopwatch::start();
     assert_eq!(commit(&mut engine, &[put(4)]), Err(StoreError::Unavailable));
     assert!(!engine.is_in_doubt() && asked.took().is_below(PATIENCE), "{:?}", asked.took());
     database.server().thaw();
-    // As the journal writes it: as it was before the one in doubt.
+    // As the journal does: the state of before the doubtful write.
     let is_written = wait::until(SOON, || commit(&mut engine, &[Write::Delete(BindingId(3)), put(5)]).is_ok());
     assert!(is_written);
     assert_eq!(load(&mut engine, 0).0.into_keys().collect::<Vec<_>>(), [1, 2, 5]);
@@ -190,7 +193,7 @@ fn server(database: &Database) -> Setup {
     ))
 }
 
-/// The status of a REGISTER, and how long it took.
+/// Registers; returns the status, and the time that it took.
 fn registers(wire: &mut Wire, user: &str) -> (Option<u16>, Took) {
     let contact = format!("sip:{user}@{}", wire.local());
     let request = Request::register(user, "example.org", &contact, "udp", wire.local());
@@ -198,7 +201,8 @@ fn registers(wire: &mut Wire, user: &str) -> (Option<u16>, Took) {
     (status(&exchange(wire, &request)), asked.took())
 }
 
-/// While the database is away who is known is called, and who registers gets a 500 in time; then all goes on by itself.
+/// During an outage calls to registered phones continue, and a REGISTER gets a 500 in time; then the server recovers by
+/// itself.
 fn phones_outlast_it(database: &mut Database) {
     let mut own = server(database).prepare();
     let (is_done, said) = db(&own, &["init"]);
@@ -219,7 +223,7 @@ fn phones_outlast_it(database: &mut Database) {
     database.server().freeze();
     let (answer, took) = registers(&mut carol, "carol");
     assert_eq!(answer, Some(500));
-    // The deadline, the moment that the answer takes, and what a busy machine adds.
+    // The deadline, the time of the answer, and a margin for a busy machine.
     assert!(took.is_below(Duration::from_millis(900)), "{took:?}");
     known(&own, &mut caller, &mut bob);
     database.server().thaw();
@@ -230,18 +234,18 @@ fn phones_outlast_it(database: &mut Database) {
     database.stop();
     assert_eq!(registers(&mut carol, "carol").0, Some(500));
     known(&own, &mut caller, &mut bob);
-    // They cannot be read at the start.
+    // The start fails when the bindings cannot be read.
     own.kill();
     assert!(!own.try_start().end(SOON).success());
     own.log_with("cannot be reached");
     database.start_again();
     own.start();
     known(&own, &mut caller, &mut bob);
-    // Both came back from the table.
+    // Both were loaded from the table.
     assert_eq!(metric(&own, "strowger_bindings"), 2.0);
 }
 
-/// Which methods a device takes stands in its binding, and counts after a restart too.
+/// The methods that a device allows are part of its binding, and count after a restart too.
 fn methods_outlive_a_restart(own: &mut Server) {
     let [mut caller, mut bob, mut carol, mut dave] = [(); 4].map(|()| own.connect(Udp));
     for (wire, user, parameter, header) in [
@@ -263,7 +267,7 @@ fn methods_outlive_a_restart(own: &mut Server) {
         status(&exchange(&mut caller, &request))
     };
     assert_eq!([asks("bob"), asks("carol")], [Some(405); 2]);
-    // A device that does not say what it takes may take each.
+    // A device without an Allow header field gets requests of every method.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let got = dave.request("MESSAGE", SOON).expect("it arrives");
@@ -274,11 +278,11 @@ fn methods_outlive_a_restart(own: &mut Server) {
     fails(&mut caller, &mut bob, 486);
 }
 
-/// What the server does not keep over a power cut is not promised.
+/// A durability that the server does not provide is refused.
 fn promises_what_is_kept(database: &Database) {
     let opened = try_open(database, Durability::PowerLoss, PATIENCE);
     match database {
-        // That of the tests is started with 2.
+        // The MariaDB of the tests runs with `innodb_flush_log_at_trx_commit = 2`.
         Database::MariaDb(_) => {
             let refused = opened.err().expect("it is not kept");
             assert!(refused.contains("innodb_flush_log_at_trx_commit = 2, and it has to be 1"), "{refused}");
@@ -289,7 +293,7 @@ fn promises_what_is_kept(database: &Database) {
 
 fn all(mut database: Database) {
     phones_outlast_it(&mut database);
-    // Of phones that are at other addresses now.
+    // These phones have other addresses by now.
     database.execute("DELETE FROM strowger_binding");
     methods_outlive_a_restart(&mut server(&database).with("proxy.method_filter = true").start());
     database.execute("DELETE FROM strowger_binding");

@@ -1,5 +1,5 @@
-//! Calls that are kept: one set of rules for a folder, MariaDB and PostgreSQL; and what becomes of calls while a database server is away, and over
-//! `kill -9`.
+//! Stored calls: one conformance test for a folder, MariaDB and PostgreSQL; and calls during an outage of a database
+//! server, and over `kill -9`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use super::sql_rows::db;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Of a group.
+/// Timeout of a group.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether it was closed, and its bytes.
+/// Calls by number: true for a closed call; the bytes.
 type Found = BTreeMap<u64, (bool, Vec<u8>)>;
 
 fn settings() -> Settings {
@@ -49,7 +49,7 @@ fn keep(engine: Box<dyn Engine>, settings: Settings) -> (CallStore, Found, LoadR
     (store, found, report)
 }
 
-/// Any bytes, of lengths that differ.
+/// Arbitrary bytes of varying length.
 fn state(number: u64, version: u64) -> Box<[u8]> {
     let mut bytes = format!("{number} {version} '\\\0").into_bytes();
     bytes.resize(40 + (number % 7) as usize * 30, 0xff);
@@ -69,7 +69,7 @@ fn is_written(store: &CallStore, kept: u64) {
     assert!(is_so, "{:?}, and {kept} are to be kept", store.figures());
 }
 
-/// Rules that every engine follows. Each call of `open` gives one on the same place, if none is open.
+/// Tests the rules of every engine. Each call of `open` opens one on the same place; it fails while another is open.
 fn conforms(open: impl Fn() -> Result<Box<dyn Engine>, String>) {
     let start = |settings| keep(open().expect("it is free"), settings);
     let long = Settings { grace: Duration::from_secs(600), ..settings() };
@@ -88,9 +88,9 @@ fn conforms(open: impl Fn() -> Result<Box<dyn Engine>, String>) {
     // Another process is refused, and does no harm.
     let refused = open().err().expect("it is in use");
     assert!(refused.contains("another"), "{refused}");
-    // It begins again within the time of its last words.
+    // The call starts again while its last words are stored.
     store.put(number(2), state(2, 7));
-    // What waits is written at the end.
+    // Pending changes are written at the end.
     drop(store);
     let version = |n: u64| {
         if n == 2 {
@@ -107,7 +107,7 @@ fn conforms(open: impl Fn() -> Result<Box<dyn Engine>, String>) {
     let (store, left, report) = start(settings());
     assert_eq!((report.states, report.closed, report.damage), (239, 1, vec![]));
     assert!(left == expected, "{} are left", left.len());
-    // Those of the process before go after their time too.
+    // Last words of the previous process expire too.
     is_written(&store, 239);
     drop(store);
     expected.remove(&number(1));
@@ -115,7 +115,7 @@ fn conforms(open: impl Fn() -> Result<Box<dyn Engine>, String>) {
     assert!(left == expected, "{} are left", left.len());
     expected.keys().for_each(|number| store.remove(*number));
     is_written(&store, 0);
-    // More than a group and a page, and one of the greatest length.
+    // More than a group and a page, and one of the maximum length.
     (0..5_001).for_each(|n| store.put(n, state(n, 1)));
     let longest = vec![0; CallStore::LONGEST];
     store.put(u64::MAX, longest.clone().into());
@@ -143,7 +143,7 @@ fn open_of(url: &str, node: u16) -> Result<Box<dyn Engine>, String> {
     calls.map(|calls| Box::new(calls) as _).map_err(|error| error.to_string())
 }
 
-/// Nothing is lost though the server is frozen, slow, restarted or ends the connection, and nothing waits for it.
+/// A frozen, slow or restarted server, or a closed connection, loses no state, and no caller waits for it.
 fn outlasts_its_server(database: &mut Database) {
     let relay = SlowRelay::to(database.server().address());
     let own = database.server().address().port().to_string();
@@ -155,14 +155,14 @@ fn outlasts_its_server(database: &mut Database) {
     (0..10).for_each(|n| put(n, 1));
     is_written(&store, 10);
 
-    // Ended by an operator.
+    // Closed by an operator.
     database.end_connections();
     put(0, 2);
     is_written(&store, 10);
     assert_eq!(store.figures().failures, 0);
 
     database.server().freeze();
-    // Both are sent, and done after the thaw: what follows must stand.
+    // Both changes are sent, and executed after the thaw: later changes must win.
     put(1, 2);
     put(10, 1);
     is_down();
@@ -189,16 +189,16 @@ fn outlasts_its_server(database: &mut Database) {
     put(3, 3);
     store.close(4, b"words"[..].into());
     database.start_again();
-    // The last words go as soon as they are there.
+    // Last words are deleted as soon as they are written, as their grace time is zero.
     is_written(&store, 58);
 
-    // Another node has its own.
+    // Another node has its own calls.
     let (other, left, _) = keep(open(1), settings());
     assert_eq!(left, Found::new());
     other.put(3, state(3, 9));
     drop(other);
 
-    // The end does not wait for a server without an answer.
+    // The shutdown does not wait for a silent server.
     database.server().freeze();
     put(5, 2);
     let asked = Stopwatch::start();
@@ -209,7 +209,7 @@ fn outlasts_its_server(database: &mut Database) {
     let mut expected = found([(0, 2), (1, 999), (3, 3), (5, 1)]);
     expected.extend(found((6..10).map(|n| (n, 1)).chain((100..150).map(|n| (n, 5)))));
     let mut left = keep(open(0), settings()).1;
-    // The server may have done it after the thaw.
+    // The server may have executed the last change after the thaw.
     left.insert(5, (false, state(5, 1).into()));
     assert_eq!(left, expected);
     assert_eq!(keep(open(1), settings()).1, found([(3, 9)]));
@@ -224,7 +224,7 @@ fn server(database: &Database) -> Setup {
     ))
 }
 
-/// What has changed is in the table.
+/// Waits until all changes are in the table.
 #[track_caller]
 fn has_written(server: &Server) {
     let names = ["strowger_kept_calls_pending", "strowger_kept_calls_down"];
@@ -232,7 +232,7 @@ fn has_written(server: &Server) {
     assert!(is_so, "{}", server.log());
 }
 
-/// Calls go on over a kill and while the database is away, and each has one record with its true duration.
+/// Calls survive a kill and an outage of the database, and each has one record with its true duration.
 fn calls_outlast_it(database: &mut Database) {
     let mut own = server(database).prepare();
     assert!(!own.try_start().end(SOON).success());
@@ -262,7 +262,7 @@ fn calls_outlast_it(database: &mut Database) {
     let asked = Stopwatch::start();
     pair.call(5);
     times.extend(pair.end(5));
-    // A shard that waited would do so for the deadline of a group at least.
+    // A blocked shard would wait for at least the timeout of a group.
     assert!(asked.took().is_below(Duration::from_millis(450)), "{:?}", asked.took());
     assert!(wait::until(SOON, || metric(&own, "strowger_kept_calls_down") == 1.0), "{}", own.log());
     assert!(metric(&own, "strowger_kept_calls_pending") >= 10.0);
@@ -277,12 +277,12 @@ fn calls_outlast_it(database: &mut Database) {
     assert!(wait::until(SOON, || metric(&own, "strowger_kept_calls_down") == 1.0), "{}", own.log());
     database.start_again();
     has_written(&own);
-    // With the last words of some, which the next process hears.
+    // Some calls end with last words, which the next process reads.
     own.kill();
     own.start();
     assert_eq!(metric(&own, "strowger_calls_tracked"), 20.0);
 
-    // A shutdown writes what waits.
+    // A shutdown writes pending changes.
     pair.call(3);
     times.extend(pair.end(3));
     own.stop();
@@ -295,7 +295,7 @@ fn calls_outlast_it(database: &mut Database) {
     own.stop();
 }
 
-/// What cannot be read is an error of the start.
+/// Unreadable calls are an error of the start.
 fn is_missed_at_the_start(database: &mut Database) {
     let mut own = server(database).prepare();
     database.stop();
@@ -304,7 +304,7 @@ fn is_missed_at_the_start(database: &mut Database) {
     own.log_with("cannot be reached");
 }
 
-/// What is sent to a server goes by TLS, to one whose certificate is right.
+/// Data goes to a server over TLS, and only to one with a valid certificate.
 fn is_protected(database: &Database, certificate: &Certificate) {
     let server = |certificate: &Certificate| {
         let authority = &certificate.authority;

@@ -1,4 +1,5 @@
-//! The rights that a user of a database server needs: those that docs/running.md names are enough, and where one is missing the start says so.
+//! The rights that a user of a database server needs: those in docs/running.md are enough, and the start names a
+//! missing one.
 
 use std::time::Duration;
 
@@ -13,22 +14,22 @@ use strowger_tests::wire::Transport::Udp;
 use super::accounting::fails;
 use super::sql_rows::db;
 
-/// How long a server may take to end that refuses its configuration.
+/// Upper bound of the time until a server ends that refuses its configuration.
 const START: Duration = Duration::from_secs(20);
-/// How long rows may take to be written.
+/// Upper bound of the time until rows are written.
 const WRITTEN: Duration = Duration::from_secs(20);
 
-/// Makes the tables.
+/// User who creates the tables.
 const MAKER: &str = "maker";
-/// Is the user of the server.
+/// User of the server.
 const RUNNER: &str = "runner";
 
-/// A database server, and what differs between the two kinds.
+/// A database server, and the differences between the two kinds.
 struct Rights<'a> {
     database: &'a Database,
-    /// A user as it is granted to.
+    /// Name of a user in a GRANT statement.
     user: fn(&str) -> String,
-    /// Of rows of accounting, where old ones stay.
+    /// Rights on tables of accounting without a retention time.
     rows: &'static [&'static str],
 }
 
@@ -57,7 +58,7 @@ impl Rights<'_> {
         assert!(is_so, "{table}: {} of {rows}\n{}", there(), server.log());
     }
 
-    /// Each table with the rights that a server needs there.
+    /// Returns each table with the rights that a server needs there.
     fn needed(&self) -> Vec<(&'static str, Vec<&'static str>)> {
         let all = vec!["SELECT", "INSERT", "UPDATE", "DELETE"];
         let [cdr, events] = ["strowger_cdr", "strowger_events"].map(|table| (table, self.rows.to_vec()));
@@ -95,7 +96,7 @@ impl Rights<'_> {
                 self.grant(right, table);
             }
         }
-        // Old rows go only where the user may remove them.
+        // With a retention time the user needs the right to delete rows.
         let mut server = self.server(RUNNER, "accounting.retention = \"1h\"");
         refuses(&mut server, "DELETE", "strowger_cdr");
         for table in ["strowger_cdr", "strowger_events"] {
@@ -125,7 +126,7 @@ fn a_user_of_mariadb_needs_the_rights_that_are_documented() {
         database.execute(&format!("CREATE USER {} IDENTIFIED BY '{name}'", user(name)));
     }
     let rights = Rights { database: &database, user, rows: &["SELECT", "INSERT", "UPDATE"] };
-    // One that could not write the version makes no table.
+    // A user who cannot write the version creates no table.
     database.execute(&format!("GRANT CREATE, SELECT, INSERT, DELETE ON {USER}.* TO {}", user(MAKER)));
     let (is_done, said) = db(&rights.server(MAKER, ""), &["init"]);
     assert!(!is_done && said.contains("UPDATE command denied"), "{said}");

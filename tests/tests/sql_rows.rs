@@ -1,5 +1,6 @@
-//! Tables of this program in a database server: `strowger db` makes them, and rows of accounting come to be there once each and in order,
-//! though the server is stopped, frozen, slow or without its table in between, and though this program is killed.
+//! Tables of this program in a database server: `strowger db` creates them, and rows of accounting arrive once each and
+//! in order, though the server is stopped, frozen, slow or without its table in between, and though this program is
+//! killed.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,12 +20,12 @@ use strowger_tests::wire::Wire;
 
 use super::accounting::{fails, in_the_spool};
 
-/// How long a server may take to end that refuses its configuration.
+/// Upper bound of the time until a server ends that refuses its configuration.
 const START: Duration = Duration::from_secs(20);
-/// How long rows may take to be written.
+/// Upper bound of the time until rows are written.
 const WRITTEN: Duration = Duration::from_secs(20);
 
-/// `strowger db` with these words: whether it was done, and what it said.
+/// Runs `strowger db` with these words; returns whether it succeeded, and its output.
 pub(crate) fn db(server: &Server, words: &[&str]) -> (bool, String) {
     let output = Command::new(strowger())
         .arg("db")
@@ -46,7 +47,8 @@ fn setup(url: &str) -> Setup {
     ))
 }
 
-/// `strowger db migrate` of tables that are of this version does nothing, and of those of a newer one it says so and does nothing; so does `init`.
+/// `strowger db migrate` leaves tables of the current version alone; it refuses tables of a newer version, and so does
+/// `init`.
 fn leaves_what_it_need_not_or_cannot_migrate(database: &Database, server: &Server) {
     let there = || {
         let select = |what: &str| database.execute(&format!("SELECT {what}"));
@@ -72,7 +74,7 @@ fn leaves_what_it_need_not_or_cannot_migrate(database: &Database, server: &Serve
     database.execute("UPDATE strowger_schema SET version = 1");
 }
 
-/// A place that cannot be used is an error of the start, with its cure; and the command is the cure.
+/// An unusable place is an error of the start that names the remedy, and the remedy works.
 fn made_by_the_command(database: &Database) {
     let mut server = setup(&database.url()).prepare();
     let refused = |server: &mut Server| {
@@ -115,7 +117,7 @@ fn made_by_the_command(database: &Database) {
     assert!(is_denied && said.contains("rows of accounting cannot be written") && !said.contains("hunter2"), "{said}");
 }
 
-/// The table that this column is in holds these values, once each and in this order.
+/// Waits until both tables hold these Call-IDs, once each and in this order.
 #[track_caller]
 fn comes_to_hold(database: &Database, server: &Server, calls: &[String]) {
     let select = |table: &str| database.execute(&format!("SELECT call_id FROM {table} ORDER BY id"));
@@ -128,7 +130,7 @@ fn comes_to_hold(database: &Database, server: &Server, calls: &[String]) {
     }
 }
 
-/// Calls that the callee refuses; they are heard while their rows cannot be written.
+/// Makes calls that the callee refuses; calls work while their rows cannot be written.
 fn calls(caller: &mut Wire, callee: &mut Wire, calls: &mut Vec<String>) {
     calls.extend((0..5).map(|_| fails(caller, callee, 486)));
 }
@@ -173,14 +175,14 @@ fn once_each(database: &mut Database) {
     call(&server);
     in_the_spool(&server, 10.0);
     server.kill();
-    // It starts without the database: calls go on.
+    // The server starts without the database, and calls continue.
     server.start();
     in_the_spool(&server, 10.0);
     let all = call(&server);
     database.start_again();
     comes_to_hold(database, &server, &all);
 
-    // What is older than an hour goes.
+    // Rows older than an hour are deleted.
     let old = "INSERT INTO strowger_events (identity, call_identity, event, event_at, setup_at, call_id, caller, callee, auth_user, account, \
                source, gateway, done_by, status, cause) VALUES ('old', '', 'bye', 1, 1, '', '', '', '', '', '', '', '', 200, 16)";
     database.execute(old);
@@ -189,7 +191,7 @@ fn once_each(database: &mut Database) {
     comes_to_hold(database, &server, &all);
 }
 
-/// What is sent to a server goes by TLS, to one whose certificate is right.
+/// Data goes to a server over TLS, and only to one with a valid certificate.
 fn is_protected(database: &Database, certificate: &Certificate) {
     let server = |authority: &Path| {
         setup(&database.url()).with(&format!(
@@ -233,7 +235,8 @@ fn rows_in_postgresql_are_written_once_each_in_their_order() {
     }
 }
 
-/// `strowger db` knows the files of the server too, and makes the table of subscribers as OpenSIPS has it.
+/// `strowger db` handles the files of the server too, and creates the table of subscribers with the columns of
+/// OpenSIPS.
 #[test]
 fn files_are_made_by_the_command_too() {
     let server = Setup::on(&[Udp]).open_registrar().with("accounting.cdr = true\naccounting.path = \"rows\"").prepare();
@@ -250,7 +253,7 @@ fn files_are_made_by_the_command_too() {
     let (is_done, said) = db(&server, &["migrate"]);
     assert!(is_done && !said.contains("nothing"), "{said}");
     assert!(server.folder().join("test.sqlite").exists() && server.folder().join("rows").exists());
-    // Files of a newer program are left as they are.
+    // Files of a newer program are left unchanged.
     for (name, wanted) in [("test.sqlite", "newer"), ("rows", "use the program that made them")] {
         let file = rusqlite::Connection::open(server.folder().join(name)).expect("it is there");
         let known: i64 = file.pragma_query_value(None, "user_version", |row| row.get(0)).expect("it has one");
@@ -263,7 +266,7 @@ fn files_are_made_by_the_command_too() {
         assert_eq!(found, 99, "{name}");
         file.pragma_update(None, "user_version", known).expect("it can be written");
     }
-    // No server is there.
+    // No database server listens there.
     let url = format!("mysql://u:hunter2@127.0.0.1:{}/d", port::free());
     let server = Setup::on(&[Udp]).open_registrar().with(&format!("store.subscribers = \"{url}\"")).prepare();
     let (is_done, said) = db(&server, &["init"]);

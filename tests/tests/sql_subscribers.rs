@@ -1,5 +1,5 @@
-//! Subscribers in the tables of a database server, read in place: as `kamailio-mysql-modules` makes them and as OpenSIPS 3 does, on MariaDB and
-//! PostgreSQL; and what becomes of users while such a server is silent.
+//! Subscribers in the tables of a database server, read in place: as created by `kamailio-mysql-modules` and by
+//! OpenSIPS 3, on MariaDB and PostgreSQL; and users during an outage of such a server.
 
 use std::path::Path;
 use std::process::Command;
@@ -31,10 +31,10 @@ use strowger_tests::wire::Transport::Tcp;
 use strowger_tests::wire::Wire;
 use tempfile::TempDir;
 
-/// How long a server may take to end that refuses its configuration.
+/// Upper bound of the time until a server ends that refuses its configuration.
 const START: Duration = Duration::from_secs(20);
 
-/// As Kamailio's script for PostgreSQL makes it, which Debian has in a package of its own.
+/// The table of Kamailio's script for PostgreSQL, which Debian has in a separate package.
 const KAMAILIO_ON_POSTGRESQL: &str = "CREATE TABLE subscriber (
     id SERIAL PRIMARY KEY NOT NULL,
     username VARCHAR(64) DEFAULT '' NOT NULL,
@@ -46,7 +46,7 @@ const KAMAILIO_ON_POSTGRESQL: &str = "CREATE TABLE subscriber (
 );
 CREATE INDEX subscriber_username_idx ON subscriber (username);";
 
-/// As OpenSIPS 3.4 makes it, under another name.
+/// The table of OpenSIPS 3.4, under another name.
 const OPENSIPS_ON_MARIADB: &str = "CREATE TABLE opensips (
     id INT(10) UNSIGNED AUTO_INCREMENT PRIMARY KEY NOT NULL,
     username CHAR(64) DEFAULT '' NOT NULL,
@@ -78,7 +78,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// None where a program or the tables of Kamailio are missing.
+    /// Returns none if a program or the tables of Kamailio are missing.
     fn mariadb() -> Option<Self> {
         if !have(&[MARIADBD, MARIADB]) {
             return None;
@@ -100,7 +100,7 @@ impl Bed {
         Some(Self { database: Database::MariaDb(database), certificate, _folder: folder })
     }
 
-    /// None where the program is missing.
+    /// Returns none if the program is missing.
     fn postgresql() -> Option<Self> {
         if !have(&[POSTGRESQL]) {
             return None;
@@ -135,7 +135,7 @@ impl Bed {
         self.database.start_again();
     }
 
-    /// A row of a table: its columns and their values.
+    /// Inserts a row into a table: its columns and their values.
     #[track_caller]
     fn insert(&self, table: &str, values: &[(&str, &str)]) {
         let columns: Vec<&str> = values.iter().map(|(column, _)| *column).collect();
@@ -143,7 +143,7 @@ impl Bed {
         self.execute(&format!("INSERT INTO {table} ({}) VALUES ({})", columns.join(", "), texts.join(", ")));
     }
 
-    /// A user of Kamailio as `kamctl add` makes one without passwords in clear.
+    /// Adds a user of Kamailio like `kamctl add` without clear-text passwords.
     #[track_caller]
     fn add(&self, user: &str, domain: &str, password: &str) {
         let ha1 = ha1(Hash::Md5, user, domain, password);
@@ -151,7 +151,7 @@ impl Bed {
         self.insert("subscriber", &[("username", user), ("domain", domain), ("ha1", &ha1), ("ha1b", &ha1b)]);
     }
 
-    /// A server of `example.org` whose subscribers are here.
+    /// Starts a server of `example.org` with these subscribers.
     fn start(&self, lines: &str) -> Server {
         self.prepare(lines).start()
     }
@@ -176,7 +176,8 @@ fn ha1_of_address(user: &str, domain: &str, password: &str) -> String {
     ha1(Hash::Md5, &format!("{user}@{domain}"), domain, password)
 }
 
-/// The status of a REGISTER of `user@example.org` with credentials of this name and password, and the algorithms of its challenge.
+/// Registers `user@example.org` with credentials of this name and password. Returns the status, and the algorithms of
+/// the challenge.
 fn register_as(wire: &mut Wire, user: &str, name: &str, password: &str) -> (Option<u16>, Vec<String>) {
     let contact = format!("sip:{user}@{};transport=tcp", wire.local());
     let request = Request::register(user, "example.org", &contact, "tcp", wire.local());
@@ -203,19 +204,19 @@ fn kamailio(bed: &Bed) {
         ("alice", "alice", "secret", 200),
         ("alice", "alice@example.org", "secret", 200),
         ("alice", "alice", "wrong", 401),
-        // Her of the other domain, which is none of this server's.
+        // Alice of a domain that this server does not have.
         ("alice", "alice", "of another", 401),
         ("alice", "alice@other.example", "of another", 401),
-        // A server may take these for her; digest does not.
+        // A database may compare these as equal to alice; digest does not.
         ("ALICE", "ALICE", "secret", 401),
         ("alice ", "alice ", "secret", 401),
         ("bob", "bob", "in clear", 200),
         ("bob", "bob@example.org", "in clear", 200),
-        // Of a password in clear an HA1 is made of the name as it is sent.
+        // The HA1 of a clear-text password is computed with the name of the credentials.
         ("bob", "bob@Example.ORG", "in clear", 200),
         ("bob", "bob", "", 401),
         ("zoe", "zoe", "secret", 401),
-        // No server is asked for it, nor for one that is longer than its column.
+        // The server answers without a query, also for a name that is longer than its column.
         ("alice", "ålice", "secret", 401),
         ("alice", &"a".repeat(3_000), "secret", 401),
         ("alice", "' OR '1'='1", "secret", 401),
@@ -225,7 +226,7 @@ fn kamailio(bed: &Bed) {
         assert_eq!(answer, Some(expected), "{user} as {name:?} with {password:?}");
         assert_eq!(offered, ["MD5"], "as by default");
     }
-    // Of a password in clear each algorithm can be made.
+    // A clear-text password serves every algorithm.
     let server = bed.start("auth.algorithms = [\"SHA-256\", \"MD5\"]");
     let (answer, offered) = register_as(&mut server.connect(Tcp), "bob", "bob", "in clear");
     assert_eq!((answer, offered), (Some(200), vec!["SHA-256".to_owned(), "MD5".into()]));
@@ -262,7 +263,7 @@ fn opensips(bed: &Bed) {
     }
 }
 
-/// A domain that comes by a reload has its users at once.
+/// Users of a domain added by a reload are found at once.
 fn domains(bed: &Bed) {
     bed.add("dave", "second.example", "his");
     bed.add("dave", "example.org", "of another");
@@ -285,7 +286,7 @@ fn domains(bed: &Bed) {
     assert_eq!(register(&mut server.connect(Tcp)), Some(200));
 }
 
-/// Without a cache a new password counts at once, with one within the lifetime of what is in it.
+/// A new password takes effect at once without a cache, and within its lifetime with one.
 fn changed_password(bed: &Bed) {
     bed.add("carol", "example.org", "first");
     let change = |password: &str| {
@@ -298,7 +299,7 @@ fn changed_password(bed: &Bed) {
     change("second");
     assert_eq!(register(&mut wire, "carol", "first"), Some(401));
     assert_eq!(register(&mut wire, "carol", "second"), Some(200));
-    // Long enough that a slow machine has asked twice before it ends.
+    // Long enough for two requests on a slow machine.
     let lifetime = Duration::from_secs(2);
     let server = bed.start("store.cache_lifetime = \"2s\"");
     let mut wire = server.connect(Tcp);
@@ -310,12 +311,12 @@ fn changed_password(bed: &Bed) {
     let changed = Stopwatch::start();
     while register(&mut wire, "carol", "third") != Some(200) {
         assert!(changed.took().is_below(lifetime + Duration::from_millis(500)), "not seen after {:?}", changed.took());
-        // No busy loop beside other tests.
+        // Poll interval.
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// What the cache before the database has of a user is what the database said, also of one who authenticates by the whole address.
+/// The cache before the database stores the database's answer, also for a user who authenticates by the whole address.
 fn second_level(bed: &Bed) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("cache").display().to_string();
@@ -333,7 +334,7 @@ fn is_known_to_the_cache(bed: &Bed, user: &str, cache: &str) {
     let register = |server: &Server| register_as(&mut server.connect(Tcp), user, &address, "secret").0;
     assert_eq!(register(&server), Some(200));
     server.stop();
-    // From now on the cache alone knows the user.
+    // From now on only the cache knows the user.
     bed.execute(&format!("DELETE FROM subscriber WHERE username = '{user}'"));
     server.start();
     assert_eq!(register(&server), Some(200));
@@ -345,7 +346,7 @@ fn tls(bed: &Bed) {
     let ca = format!("store.subscriber_ca = {:?}", bed.certificate.authority);
     let server = bed.start(&format!("{required}\n{ca}"));
     assert_eq!(register(&mut server.connect(Tcp), "erin", "secret"), Some(200));
-    // Only by TLS: the server counts its own connections.
+    // Only TLS: the database server counts its own connections.
     let query = match bed.database {
         Database::MariaDb(_) => {
             "SELECT COUNT(*) > 0 FROM information_schema.global_status WHERE variable_name = 'SSL_FINISHED_ACCEPTS' AND variable_value > 0"
@@ -355,14 +356,14 @@ fn tls(bed: &Bed) {
         }
     };
     assert_eq!(bed.execute(query).trim(), "1");
-    // Of an authority that is not trusted.
+    // A certificate of an untrusted authority.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let foreign = Certificate::in_folder(folder.path(), &["db.example"]);
     let refused = refusal(bed, &format!("{required}\nstore.subscriber_ca = {:?}", foreign.authority));
     assert!(refused.contains("cannot be reached") && refused.contains("certificate"), "{refused}");
 }
 
-/// What a server says that does not start with these lines.
+/// Returns the log of a server that does not start with these lines.
 #[track_caller]
 fn refusal(bed: &Bed, lines: &str) -> String {
     let mut server = bed.prepare(lines).prepare();
@@ -400,11 +401,11 @@ fn wrong_settings(bed: &Bed) {
         }
         assert!(!said.contains("hunter2"), "{said}");
     }
-    // One domain needs no column for it.
+    // A single domain needs no column for it.
     bed.insert("single", &[("username", "frank"), ("ha1", &ha1(Hash::Md5, "frank", "example.org", "secret"))]);
     let server = bed.start("store.subscriber_table = \"single\"");
     assert_eq!(register(&mut server.connect(Tcp), "frank", "secret"), Some(200));
-    // Nothing is written there.
+    // These commands write no subscriber there.
     let output = Command::new(strowger())
         .args(["user", "list", "--config"])
         .arg(server.config())
@@ -417,7 +418,7 @@ fn wrong_settings(bed: &Bed) {
     );
 }
 
-/// All that needs no outage.
+/// Tests that need no outage.
 fn in_place(bed: &Bed) {
     kamailio(bed);
     opensips(bed);
@@ -443,18 +444,18 @@ fn subscribers_of_opensips_and_kamailio_are_read_in_place() {
 
 const DEADLINE: Duration = Duration::from_millis(500);
 const STALE_WAIT: Duration = Duration::from_millis(200);
-/// What a step may take beside that, where other tests have the processor.
+/// Additional time of a step while other tests have the processor.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// In which a server that is back must be found.
+/// Upper bound of the time until a returned server is found.
 const BACK: Duration = Duration::from_secs(5);
 
-/// A REGISTER, and how long its answer took.
+/// Registers; returns the status, and the time that it took.
 fn timed(wire: &mut Wire, user: &str) -> (Option<u16>, Took) {
     let begun = Stopwatch::start();
     (register(wire, user, "secret"), begun.took())
 }
 
-/// Alice is known, `others` are not; the database is silent or gone.
+/// Alice is cached, `others` are not; the database is silent or stopped.
 fn is_out(server: &mut Server, others: &[String]) {
     let mut wire = server.connect(Tcp);
     let (answer, took) = timed(&mut wire, "alice");
@@ -471,7 +472,7 @@ fn is_out(server: &mut Server, others: &[String]) {
     }
     late.sort();
     assert!(late[late.len() / 2].is_below(Duration::from_millis(50)), "who is known waits: {late:?}");
-    // A database that is away costs nothing while no request comes.
+    // An unreachable database costs no processor time while no request comes.
     let (before, pause) = (server.process().cpu(), Duration::from_secs(1));
     std::thread::sleep(pause);
     let used = server.process().cpu() - before;
@@ -482,7 +483,7 @@ fn is_back(server: &Server, user: &str) {
     let (mut wire, begun) = (server.connect(Tcp), Stopwatch::start());
     while register(&mut wire, user, "secret") != Some(200) {
         assert!(begun.took().is_below(BACK), "not found again");
-        // No busy loop beside other tests.
+        // Poll interval.
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -509,13 +510,13 @@ fn outages(bed: &mut Bed) {
     bed.start_again();
     is_back(&server, "user18");
     server.process().wait_for("connected again", 1, START);
-    // Restarted while no question came: the next one finds it.
+    // Restarted while no query ran: the next query finds the server.
     bed.stop();
     bed.start_again();
     let (answer, took) = timed(&mut server.connect(Tcp), "user20");
     assert_eq!(answer, Some(200));
     assert!(took.is_below(DEADLINE + PATIENCE), "{took:?}");
-    // A statement that is refused: the others go on, and the table is found again.
+    // A refused statement: others continue, and the table is found again.
     bed.execute("ALTER TABLE subscriber RENAME TO moved");
     is_out(&mut server, &others[20..22].iter().map(|name| name.replace("user20", "user22")).collect::<Vec<_>>());
     server.process().wait_for("subscribers cannot be read", 1, START);
@@ -524,7 +525,8 @@ fn outages(bed: &mut Bed) {
     slowness(bed);
 }
 
-/// 300 ms for each answer: who is not known waits for a connection and a statement, who is known does not.
+/// With 300 ms for each answer a request of an uncached user waits for a connection and a statement, one of a cached
+/// user does not.
 fn slowness(bed: &Bed) {
     let relay = SlowRelay::to(bed.server().address());
     let url = bed.url().replace(&bed.server().address().to_string(), &relay.address().to_string());
@@ -570,7 +572,7 @@ fn no_hash(_: &str, _: &str, _: &str) -> Ha1s {
     Ha1s::default()
 }
 
-/// Those of a round leave together.
+/// Queries of one round leave together.
 #[test]
 fn a_thousand_users_are_few_statements() {
     let Some(bed) = Bed::mariadb() else { return };
@@ -618,7 +620,7 @@ fn a_thousand_users_are_few_statements() {
     }
     let statements = executed() - before;
     assert!(found == 500 && (4..=8).contains(&statements), "{found} users by {statements} statements");
-    // By the index, not row by row.
+    // By the index, without a scan of all rows.
     let plan = bed.execute("EXPLAIN SELECT ha1 FROM subscriber WHERE domain IN ('example.org') AND username IN ('user2', 'user4', 'user6')");
     assert!(plan.contains("account_idx") || plan.contains("username_idx"), "{plan}");
 }

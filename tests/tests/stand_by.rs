@@ -1,5 +1,5 @@
-//! Two servers on one database: the second takes over registrations and calls when the machine of the first is lost, and the first writes
-//! nothing when it returns.
+//! Two servers on one database: the second takes over registrations and calls when the machine of the first is lost,
+//! and the first writes nothing when it returns.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -20,13 +20,13 @@ use super::sql_rows::db;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Bound from the loss of a machine to a server that answers in its place.
+/// Upper bound of the time from the loss of a machine to a server that answers in its place.
 const TAKE_OVER: Duration = Duration::from_secs(10);
 
 /// Exit code of a server whose lease another one has taken.
 const FENCED: i32 = 70;
 
-/// A server on this database. All have one name for their peers, as with an address that moves.
+/// A server on this database. All servers have one name towards their peers, as with a floating address.
 fn server(url: &str, name: SocketAddr, words: &[&str]) -> Setup {
     let lines = format!(
         "store.bindings = \"{url}\"\nstore.database = \"memory\"\nstore.busy_timeout = \"500ms\"\nauth.secret = \"a secret of this test only\"\n\
@@ -65,15 +65,15 @@ fn takes_over(database: &Database) {
     let rows = |table: &str| database.execute(&format!("SELECT COUNT(*) FROM {table}")).trim().to_owned();
     assert!(wait::until(SOON, || rows("strowger_call") == "1"));
 
-    // A living holder is not disturbed.
+    // A live holder keeps its lease.
     let mut refused = server(&[]).prepare();
     assert!(!refused.try_start().end(SOON).success());
-    // Of its two leases, the one that was renewed first is named.
+    // Of the two leases, the error names the one that was renewed first.
     refused.log_with("end it first");
     refused.log_with("--stand-by");
     let mut second = server(&["--stand-by"]).prepare();
     begin(&mut second, "another server has the lease: waiting");
-    // Longer than the silence of a dead holder.
+    // Longer than the timeout of a silent holder.
     assert!(!wait::until(Duration::from_secs(6), || second.log().contains("bindings loaded")));
 
     relay.cut();
@@ -81,7 +81,7 @@ fn takes_over(database: &Database) {
     second.await_start();
     assert!(lost.took().is_below(TAKE_OVER), "{:?}", lost.took());
     let mut far_caller = second.connect(Udp);
-    // The registration, the call and its record are the second server's now.
+    // The second server now has the registration, the call and its record.
     assert_eq!(metric(&second, "strowger_bindings"), 1.0);
     assert_eq!(metric(&second, "strowger_calls_tracked"), 1.0);
     let message = Request::new("MESSAGE", "sip:bob@example.org", "udp", far_caller.local());
@@ -93,7 +93,7 @@ fn takes_over(database: &Database) {
     arrives(&mut caller, &mut bob, &end.request("BYE"), &[]);
     assert!(wait::until(SOON, || rows("strowger_call") == "0"), "{}", second.log());
 
-    // The first returns, with a registration that it has not written.
+    // The first server returns, with an unwritten registration.
     let mut carol = first.connect(Udp);
     let contact = format!("sip:carol@{}", carol.local());
     let registration = Request::register("carol", "example.org", &contact, "udp", carol.local());
@@ -104,14 +104,14 @@ fn takes_over(database: &Database) {
     first.log_with("lease lost: another server has taken it");
     assert_eq!(rows("strowger_binding"), "1");
 
-    // A living server is replaced at once where an operator says so.
+    // An operator can replace a live server at once.
     let asked = Instant::now();
     let third = server(&["--take-over"]).start();
     assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
     assert_eq!(second.process().end(SOON).code(), Some(FENCED), "{}", second.log());
     assert_eq!(metric(&third, "strowger_bindings"), 1.0);
 
-    // One that ends gives its lease back.
+    // A server that ends releases its lease.
     let mut fourth = server(&["--stand-by"]).prepare();
     begin(&mut fourth, "another server has the lease: waiting");
     let mut third = third;
@@ -126,7 +126,7 @@ fn takes_over(database: &Database) {
     assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
     fourth.stop();
 
-    // A server that stands by ends on request.
+    // A standby server ends on request.
     let holder = server(&[]).start();
     let mut fifth = server(&["--stand-by"]).prepare();
     begin(&mut fifth, "another server has the lease: waiting");

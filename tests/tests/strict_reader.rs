@@ -1,7 +1,8 @@
-//! What leaves over a stream is read by a reader that forgives nothing as exactly the messages that were meant: no header
-//! or body of one becomes a message of its own, whatever way it came.
+//! A strict reader splits the streams of the server into exactly the intended messages: no header field or body of one
+//! becomes a message, over any way in.
 //!
-//! `STROWGER_SMUGGLED` (default 100000) is how many mutated messages are sent, `STROWGER_SMUGGLED_SEED` names their row.
+//! `STROWGER_SMUGGLED` (default 100000) is the number of mutated messages, `STROWGER_SMUGGLED_SEED` the seed of their
+//! sequence.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,14 +20,14 @@ use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Ws};
 use strowger_tests::wire::Wire;
 
 const LIMIT: Duration = Duration::from_secs(5);
-/// Messages that a sender has under way.
+/// Messages in flight of a sender.
 const AT_ONCE: usize = 40;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// A registrar that asks for no passwords; that strangers may call its users is its default.
+/// Starts a registrar that asks for no passwords; by default foreign callers may call its users.
 fn start() -> Server {
     Setup::on(&[Udp, Tcp, Tls, Ws])
         .with("domains = [\"example.org\"]\nregistrar.authenticate = false\nlog.level = \"error\"")
@@ -34,7 +35,7 @@ fn start() -> Server {
         .start()
 }
 
-/// Registers a phone that is reached by its connection.
+/// Registers a phone that is reached over its connection.
 fn register(server: &Server, transport: Transport) -> Wire {
     let mut wire = server.connect(transport);
     let name = transport.name();
@@ -45,18 +46,18 @@ fn register(server: &Server, transport: Transport) -> Wire {
     wire
 }
 
-/// What was sent and has not arrived, by branch.
+/// Messages on their way, by branch.
 type Sent = Arc<Mutex<HashMap<String, (Transport, Vec<u8>)>>>;
 
 #[derive(Default)]
 struct Counts {
-    /// By where it came from and where it arrived.
+    /// Counts by transport of the sender and of the receiver.
     arrived: Mutex<HashMap<(Transport, Transport), usize>>,
     sent: AtomicUsize,
     reconnects: AtomicUsize,
 }
 
-/// A phone that takes only what is strict, and answers it.
+/// A phone that accepts only strict messages, and answers them.
 fn phone(mut wire: Wire, sent: &Sent, counts: &Counts, over: &AtomicBool) {
     let mut framer = Framer::default();
     while !over.load(Ordering::SeqCst) {
@@ -67,7 +68,7 @@ fn phone(mut wire: Wire, sent: &Sent, counts: &Counts, over: &AtomicBool) {
         framer.push(&chunk);
         let mut answers = Vec::new();
         while let Some(got) = framer.next_message().unwrap_or_else(|fault| panic!("to {wire:?}: {fault}")) {
-            // The server's own.
+            // A keep-alive of the server.
             if got.method() == Some("OPTIONS") && got.first("Call-ID", "i").starts_with("ping-") {
                 answers.push(answer(&got));
                 continue;
@@ -88,7 +89,7 @@ fn phone(mut wire: Wire, sent: &Sent, counts: &Counts, over: &AtomicBool) {
     assert!(framer.rest().is_empty(), "left over: {}", framer.rest().escape_ascii());
 }
 
-/// The branch that the sender wrote: that of the last Via.
+/// Returns the branch of the sender, which is in the last Via.
 fn branch(message: &Strict) -> String {
     let via = message.all("Via", "v").last().map(|via| String::from_utf8_lossy(via).into_owned()).unwrap_or_default();
     parameter(&via, "branch").unwrap_or_default()
@@ -111,7 +112,7 @@ fn answer(request: &Strict) -> Vec<u8> {
     text
 }
 
-/// Sends so many mutated messages to each phone in turn.
+/// Sends so many mutated messages, to each phone in turn.
 fn smuggle(server: &Server, transport: Transport, count: usize, seed: u64, sent: &Sent, counts: &Counts) {
     let stream = matches!(transport, Tcp | Tls);
     let mut smuggler = Smuggler::new(seed, stream);
@@ -138,7 +139,7 @@ fn smuggle(server: &Server, transport: Transport, count: usize, seed: u64, sent:
     }
 }
 
-/// Reads answers, each as strictly as the phones do, until that to the last message is there. False: the connection ended.
+/// Reads answers as strictly as the phones do, until the answer to the last message. False: the connection ended.
 fn wait_for(wire: &mut Wire, framer: &mut Framer, fence: &str) -> bool {
     while let Some(chunk) = wire.chunk(LIMIT) {
         if matches!(wire.transport(), Udp | Ws) {
@@ -170,7 +171,7 @@ fn no_message_becomes_two_on_its_way_to_a_stream() {
         }
         let server = &server;
         let (sent, counts) = (&sent, &counts);
-        // Datagrams may be mutated in more ways than what must not leave a stream out of step.
+        // Datagrams allow more mutations than a stream, which must stay in step.
         let senders = [(Udp, 5), (Tcp, 2), (Tls, 1), (Ws, 2)].map(|(transport, tenths)| {
             scope.spawn(move || smuggle(server, transport, total * tenths / 10, seed + tenths as u64, sent, counts))
         });
@@ -189,14 +190,14 @@ fn no_message_becomes_two_on_its_way_to_a_stream() {
     server.assert_answers(Udp);
 }
 
-/// A phone on UDP that answers each request, most of them in mutated ways, until it is over.
+/// A phone on UDP that answers each request, mostly with mutations, until `over` is set.
 fn smuggling_phone(wire: &mut Wire, sent: &Sent, over: &AtomicBool) {
     let mut smuggler = Smuggler::new(7, false);
     let mut answers: HashMap<String, Vec<u8>> = HashMap::new();
     while !over.load(Ordering::SeqCst) {
         let Some(request) = wire.request("MESSAGE", Duration::from_millis(100)) else { continue };
         let request = only(&request).unwrap_or_else(|fault| panic!("to {wire:?}: {fault}"));
-        // A busy machine lets the server repeat a request.
+        // On a busy machine the server may retransmit a request.
         if let Some(answer) = answers.get(&branch(&request)) {
             wire.send(answer).expect("loopback takes it");
             continue;
@@ -238,7 +239,7 @@ fn no_answer_becomes_two_on_its_way_to_a_stream() {
                         }
                         framer.push(&chunk);
                         while let Some(got) = framer.next_message().unwrap_or_else(|f| panic!("to {wire:?}: {f}")) {
-                            // To one whose answer meant nothing.
+                            // A 100 for a request whose answer was malformed.
                             if got.start.starts_with("SIP/2.0 100") {
                                 continue;
                             }
@@ -261,7 +262,8 @@ fn no_answer_becomes_two_on_its_way_to_a_stream() {
     assert!(arrived > 3 * TURNS * AT_ONCE / 3, "{arrived} answers arrived");
 }
 
-/// What a phone and a caller on streams get of messages without Content-Length, which datagrams and frames need not have.
+/// Messages without Content-Length, which datagrams and frames may omit, on their way to a phone and a caller on
+/// streams.
 #[test]
 fn what_comes_without_a_length_leaves_with_one() {
     let server = start();
@@ -314,7 +316,7 @@ fn what_comes_without_a_length_leaves_with_one() {
     }
 }
 
-/// Requests with a CR that no LF follows, and with lines that only some readers see.
+/// Requests with a CR that is not followed by LF, and with lines that only some readers see.
 #[test]
 fn a_bare_cr_is_refused_and_a_bare_lf_made_whole() {
     let server = start();
@@ -327,7 +329,7 @@ fn a_bare_cr_is_refused_and_a_bare_lf_made_whole() {
         let text = String::from_utf8(request.bytes()).expect("text").replace(length, &format!("{line}{length}"));
         caller.send(text.as_bytes()).expect("loopback takes it");
     };
-    // Nothing of it reaches the phone: the next request that comes is the next one that was sent.
+    // The refused requests do not reach the phone: it receives the next correct request first.
     for refused in ["X-Odd: a\r\r\n", "X-Odd: a\rb: c\r\n", "X-Odd: a\r b\r\n", "X-Odd: a\r\n \r b\r\n", "\r\r\n"] {
         ask(&mut caller, refused);
         let status = caller.final_response(LIMIT).as_deref().and_then(status);
@@ -347,7 +349,7 @@ fn a_bare_cr_is_refused_and_a_bare_lf_made_whole() {
         phone.send(&respond(got.as_bytes(), 200, "t", &[])).expect("it is connected");
         assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(200), "{written:?}");
     }
-    // On a stream nobody can say what follows such a line: the connection ends.
+    // On a stream the end of such a message is uncertain: the connection ends.
     for line in ["X-Odd: a\r\r\n", "X-Odd: a\nX-Next: b\r\n"] {
         let mut caller = server.connect(Tcp);
         let request = Request::new("MESSAGE", "sip:tcp@example.org", "tcp", caller.local()).with("X-Odd: here");
@@ -357,8 +359,8 @@ fn a_bare_cr_is_refused_and_a_bare_lf_made_whole() {
     }
 }
 
-/// Kamailio, which takes CR for part of a line and closes a connection over which no Content-Length comes, as the next hop
-/// of a relay.
+/// Kamailio as the next hop of a relay: it treats CR as part of a line, and closes a connection at a message without
+/// Content-Length.
 #[test]
 fn kamailio_reads_no_smuggled_request() {
     if !have(&[KAMAILIO]) {

@@ -1,4 +1,4 @@
-//! The server under a supervisor such as systemd: notifications, watchdog, sockets that are handed over.
+//! The server under a supervisor such as systemd: notifications, watchdog, socket activation.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
@@ -48,7 +48,7 @@ fn a_supervisor_hears_that_it_is_ready_that_it_works_and_that_it_ends() {
     assert_eq!(server.process().end(SOON).code(), Some(0));
 }
 
-/// The server, started with these sockets as descriptors 3, 4 and so on.
+/// Starts the server with these sockets as descriptors 3, 4 and so on.
 fn start_with(folder: &Path, sockets: &[RawFd]) -> Process {
     let mut command = Command::new("sh");
     command.args(["-c", "LISTEN_PID=$$ exec \"$@\"", "sh"]).arg(strowger()).args(["serve", "--config"]);
@@ -92,7 +92,7 @@ fn sockets_that_are_handed_over_are_served() {
     }
     server.signal(libc::SIGTERM);
     server.end(SOON);
-    // A socket that no listener has is a mistake of the unit, and said.
+    // A socket without a listener is an error of the unit file, and reported.
     config(&strowger_tests::port::free_address().to_string());
     let mut server = start_with(folder.path(), &[tcp.as_raw_fd(), udp.as_raw_fd()]);
     assert_eq!(server.end(SOON).code(), Some(1));

@@ -1,4 +1,4 @@
-//! What is built is what `Cargo.lock` names, with tools of a known version.
+//! Builds use the versions of `Cargo.lock`, and tools of pinned versions.
 
 fn read(file: &str) -> String {
     let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
@@ -36,7 +36,8 @@ fn tools_are_of_a_known_version() {
     }
 }
 
-/// The fuzz targets stand outside of the workspace, with a lock file of their own: it knows what each of our crates depends on today.
+/// The fuzz targets are outside of the workspace, with their own lock file: it must list the current dependencies of
+/// each crate.
 #[test]
 fn the_lock_file_of_the_fuzz_targets_is_up_to_date() {
     let lock: toml::Table = read("fuzz/Cargo.lock").parse().expect("a lock file");
@@ -50,7 +51,7 @@ fn the_lock_file_of_the_fuzz_targets_is_up_to_date() {
         let manifest: toml::Table = read(&format!("crates/{folder}/Cargo.toml")).parse().expect("a manifest");
         let empty = Vec::new();
         let locked = package.get("dependencies").and_then(|all| all.as_array()).unwrap_or(&empty);
-        // Of two versions the name has its version behind it.
+        // With two versions of a package, the version follows the name.
         let is_locked = |wanted: &str| {
             locked.iter().filter_map(|name| name.as_str()).any(|name| name.split(' ').next() == Some(wanted))
         };
@@ -63,7 +64,7 @@ fn the_lock_file_of_the_fuzz_targets_is_up_to_date() {
     assert!(seen > 12, "{seen}");
 }
 
-/// The engine decides and does nothing: neither it nor what it stands on can open a socket, start a runtime or connect to a peer.
+/// The engine only decides: neither it nor its dependencies can open a socket, start a runtime or connect to a peer.
 #[test]
 fn the_engine_depends_on_nothing_that_acts() {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());

@@ -1,7 +1,7 @@
 //! Torture messages at the running server, over UDP and TCP.
 //!
-//! Those of RFC 4475 and RFC 5118 lie in the folder that `STROWGER_CORPORA` names; those of our own writing are here, so
-//! that a clone without the folder tests too.
+//! The messages of RFC 4475 and RFC 5118 are in the folder that `STROWGER_CORPORA` names; Strowger's own are here, so
+//! that a clone without the folder has tests too.
 
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
@@ -15,10 +15,10 @@ use strowger_tests::text::{self, Request};
 use strowger_tests::wire::Transport::{self, Tcp, Udp};
 use strowger_tests::wire::Wire;
 
-/// How long a reaction may take.
+/// Upper bound of the time of a reaction.
 const WAIT: Duration = Duration::from_millis(700);
 
-/// Everybody whom the messages of RFC 4475 call.
+/// All callees in the messages of RFC 4475.
 const CALLED: &[&str] = &[
     "sip:user@example.com",
     "sip:user@example.org",
@@ -37,18 +37,18 @@ const DOMAINS: &str = "domains = [\"example.com\", \"example.org\", \"example.ne
     \"chair-dnrc.example.com\", \"services.example.com\", \
     \"registrar.example.com\", \"host.example.net\", \"[2001:db8::10]\", \"127.0.0.1\"]";
 
-/// A server where everybody is registered at one telephone, and that telephone.
+/// A server where all callees are registered at one phone, and that phone.
 struct Bench {
     server: Server,
     telephone: UdpSocket,
 }
 
-/// What was seen of one message.
+/// The reaction to one message.
 #[derive(Debug, Default)]
 struct Seen {
     /// Final responses.
     statuses: Vec<u16>,
-    /// Requests that the telephone got.
+    /// Requests that the phone received.
     forwarded: Vec<Vec<u8>>,
     closed: bool,
 }
@@ -58,9 +58,9 @@ impl Bench {
         let server = Setup::on(&[Udp, Tcp])
             .with(DOMAINS)
             .with("registrar.authenticate = false\nauth.calls = false\nproxy.relay_for = \"everyone\"")
-            // Most Vias of the messages name hosts that are not here.
+            // Most Vias of the messages name hosts that do not exist here.
             .with("nat.force_rport = true\nban.enabled = false\nproxy.udp_to_tcp_above = \"never\"\nlimits.udp_queue = 4096")
-            // A name server that is not there: nothing is asked outside.
+            // An absent name server: no query leaves the machine.
             .with("dns.servers = [\"127.0.0.254\"]\ndns.timeout = \"50ms\"\ndns.attempts = 1")
             .in_memory()
             .start();
@@ -82,7 +82,7 @@ impl Bench {
         Self { server, telephone }
     }
 
-    /// `mpart01` has a Route to a port of this machine: the telephone stands there.
+    /// `mpart01` has a Route to a port of this machine: the phone's address replaces it.
     fn with_next_hop_here(&self, message: Vec<u8>) -> Vec<u8> {
         let (from, to) = (b"127.0.0.1:5080", self.telephone.local_addr().expect("it is bound").to_string());
         match message.windows(from.len()).position(|window| window == from) {
@@ -91,7 +91,7 @@ impl Bench {
         }
     }
 
-    /// Sends a message and watches.
+    /// Sends a message and collects the reaction.
     fn play(&self, transport: Transport, message: &[u8]) -> Seen {
         self.telephone.set_nonblocking(true).expect("a socket can be set");
         let mut buffer = vec![0; 65_536];
@@ -110,13 +110,13 @@ impl Bench {
             seen.statuses.extend(answer.as_deref().and_then(text::status).filter(|status| *status >= 200));
             while let Ok((length, source)) = self.telephone.recv_from(&mut buffer) {
                 let request = buffer[..length].to_vec();
-                // Answered, so that nothing goes on.
+                // The phone answers, so that the server does not retransmit.
                 let _ = self.telephone.send_to(&text::respond(&request, 200, "torture", &[]), source);
                 seen.forwarded.push(request);
                 quiet = Some(Instant::now());
             }
             if !seen.statuses.is_empty() && seen.forwarded.is_empty() {
-                // One request, one answer; only two requests in one message need longer.
+                // One request, one answer; only a message with two requests needs more time.
                 if transport == Udp || !contains(message, b"\r\n\r\nINVITE ") {
                     break;
                 }
@@ -128,7 +128,7 @@ impl Bench {
 }
 
 impl Seen {
-    /// In the words of `expected.json`.
+    /// Returns the reaction in the terms of `expected.json`.
     fn words(&self) -> BTreeSet<String> {
         let mut words = BTreeSet::new();
         if self.forwarded.is_empty() {
@@ -138,7 +138,7 @@ impl Seen {
             words.extend(["forward".to_owned()].into_iter().chain(fixed.then(|| "forward-fixed".to_owned())));
         }
         if words.is_empty() {
-            // Silence: dropped, or taken as a response, or (on a stream) more is waited for.
+            // Silence: the message was dropped, or taken as a response, or (on a stream) is incomplete.
             words.extend(["drop", "accept-response"].map(String::from));
             if self.closed {
                 words.insert("close".into());
@@ -148,8 +148,8 @@ impl Seen {
     }
 }
 
-/// What was wrong in a request must not travel on: its first line is as the grammar wants it, and display names that
-/// are not tokens stand in quotes.
+/// Tells whether a forwarded request is free of the fault: its request line follows the grammar, and display names that
+/// are not tokens are quoted.
 fn is_clean(request: &[u8]) -> bool {
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
@@ -180,7 +180,7 @@ fn rfc_4475() {
     assert_eq!(cases.len(), 49);
     let (mut wrong, mut disputed) = (Vec::new(), Vec::new());
     for transport in [Udp, Tcp] {
-        // A server of its own for each: one that knows the transaction already would absorb the second copy.
+        // A separate server for each transport: one that knows the transaction would absorb the second copy.
         let mut bench = Bench::start();
         for case in cases {
             let id = case["id"].as_str().expect("each has a name");
@@ -191,10 +191,10 @@ fn rfc_4475() {
             let words = seen.words();
             let mut good = acceptable.iter().any(|word| words.contains(*word));
             match (id, transport) {
-                // A body that ends before Content-Length, a header that ends without its empty line: more may come.
+                // A body shorter than Content-Length, a header without its empty line: the server waits for more.
                 ("clerr" | "baddn", Tcp) => good |= seen.statuses.is_empty() && seen.forwarded.is_empty(),
-                // Two requests stand in the stream, and both are served (RFC 3261 section 18.3); in a datagram the
-                // second is padding.
+                // Two requests in a stream are both served (RFC 3261 section 18.3); in a datagram the second is
+                // padding.
                 ("dblreq", Tcp) => {
                     good = seen.statuses.contains(&200) && seen.statuses.len() + seen.forwarded.len() >= 2
                 }
@@ -231,13 +231,13 @@ fn rfc_5118() {
         for (number, case) in cases.iter().enumerate() {
             let id = case["id"].as_str().expect("each has a name");
             let mut message = std::fs::read(folder.join(id)).expect("each has a file");
-            // All have the same branch: the second REGISTER would be a copy of the first.
+            // All messages have the same branch: the second REGISTER would count as a retransmission of the first.
             let branch = b"z9hG4bKas3-1";
             if let Some(at) = message.windows(branch.len()).position(|window| window == branch) {
                 message[at + branch.len()] = b'a' + number as u8;
             }
             let seen = bench.play(transport, &message);
-            // Whatever becomes of a request for a network that is not here, it was understood unless the answer is 400.
+            // The networks of the request do not exist here; any reaction but a 400 shows that it was parsed.
             let silent = seen.statuses.is_empty() && seen.forwarded.is_empty();
             let understood = !silent && !seen.statuses.contains(&400);
             let valid = case["valid"].as_bool().expect("valid or not");
@@ -256,7 +256,8 @@ fn rfc_5118() {
     assert!(wrong.is_empty(), "{} verdicts of 24 are wrong:\n{}\n", wrong.len(), wrong.join("\n"));
 }
 
-/// One of our own: its name, the text (`\n` means CRLF; `@` is where answers go), and the acceptable reactions.
+/// A message of Strowger's own: its name, the text (`\n` means CRLF; `@` is the address for answers), and the
+/// acceptable reactions.
 struct Case {
     name: &'static str,
     text: &'static str,
@@ -283,7 +284,7 @@ const CASES: &[Case] = &[
     Case {
         name: "no Call-ID",
         text: "OPTIONS sip:user@example.com SIP/2.0\nVia: SIP/2.0/UDP @;branch=z9hG4bKown3\nMax-Forwards: 70\nFrom: <sip:a@example.net>;tag=1\nTo: <sip:user@example.com>\nCSeq: 1 OPTIONS\nContent-Length: 0\n\n",
-        // RFC 4475 section 3.3.1: nothing can be copied into an answer, so silence is right too.
+        // RFC 4475 section 3.3.1: no field can be copied into a response, so silence is right too.
         udp: &["400", "drop"],
         tcp: &["400", "drop"],
     },
@@ -374,7 +375,7 @@ fn unknown_header_fields_pass_byte_for_byte() {
     );
     let seen = bench.play(Udp, message.as_bytes());
     let forwarded = seen.forwarded.first().unwrap_or_else(|| panic!("not forwarded: {seen:?}"));
-    // What every reader takes: no fold, and no space before a colon.
+    // The form that every reader accepts: no fold, and no space before a colon.
     let plain = odd.replace("  \r\n\t folded", " folded").replace("ODD :", "ODD:");
     assert!(contains(forwarded, plain.as_bytes()), "{}", String::from_utf8_lossy(forwarded));
     assert!(forwarded.ends_with(b"\r\n\r\n\0\r\n"), "{}", String::from_utf8_lossy(forwarded));

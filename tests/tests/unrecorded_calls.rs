@@ -1,5 +1,5 @@
-//! Ways to talk to a gateway without a record: each call that the gateway answers shows a password, counts under its limit and has one
-//! record, whatever its INVITE claims to belong to.
+//! Ways to talk to a gateway without a record: each call that the gateway answers requires a password, counts under its
+//! limit and has one record, whatever dialog its INVITE names.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use strowger_tests::wire::Wire;
 const LIMIT: Duration = Duration::from_secs(10);
 const NUMBER: &str = "sip:0049123@example.org";
 
-/// A server that records calls and counts them, its users alice and carol, and the gateway that a rule leads every number to.
+/// A server that records and counts calls, its users alice and carol, and the gateway for every number.
 struct Office {
     server: Server,
     alice: Wire,
@@ -33,9 +33,9 @@ struct Office {
 
 /// Outcome of a request of alice.
 enum Outcome {
-    /// It was answered without a password: refused, or let through to the gateway. With the final response.
+    /// Answered without a password: refused, or passed to the gateway. With the final response.
     Open(Vec<u8>),
-    /// The server asked for a password.
+    /// Challenged by the server.
     Challenged(Vec<u8>),
 }
 
@@ -62,19 +62,19 @@ impl Office {
         Self { server, alice, gateway, user: "alice", standing: BTreeMap::new(), answered: 0 }
     }
 
-    /// A request of the user outside of any dialog.
+    /// Returns a request of the user outside of any dialog.
     fn request(&self, method: &str) -> Request {
         let mut request = Request::new(method, NUMBER, "udp", self.alice.local()).with(contact("caller", &self.alice));
         request.from = format!("<sip:{}@example.org>;tag={}", self.user, unique("f"));
         request
     }
 
-    /// A request of this end, with a Contact.
+    /// Returns a request of this end, with a Contact.
     fn within(&self, end: &mut End, method: &str) -> Request {
         end.request(method).with(contact("caller", &self.alice))
     }
 
-    /// Sends a request; the gateway gives it this answer, if it gets it.
+    /// Sends a request; the gateway answers with this status, if the request arrives there.
     fn once(&mut self, request: &Request, code: u16) -> Outcome {
         self.alice.send(&request.bytes()).expect("loopback");
         let since = Instant::now();
@@ -100,7 +100,7 @@ impl Office {
         }
     }
 
-    /// Answers a request at the gateway, and updates the calls that stand there.
+    /// Answers a request at the gateway, and updates the standing calls.
     fn answers(&mut self, got: &[u8], code: u16) {
         let call_id = field(got, "Call-ID").expect("a Call-ID");
         let tag = unique("gw");
@@ -116,8 +116,8 @@ impl Office {
         self.gateway.send(&response).expect("loopback");
     }
 
-    /// Tries a request without a password, then with one if that is asked for. An INVITE reaches the gateway without one only within a call that
-    /// stands.
+    /// Tries a request without a password, then with one if challenged. Without a password an INVITE reaches the
+    /// gateway only within a standing call.
     fn attack(&mut self, request: &Request) -> Vec<u8> {
         let (before, answered) = (self.standing.len(), self.answered);
         match self.once(request, 200) {
@@ -134,12 +134,12 @@ impl Office {
         }
     }
 
-    /// The same for a request that must not pass without a password, and makes no call.
+    /// Checks that a request is challenged, and creates no call.
     fn is_challenged(&mut self, request: &Request) {
         assert!(matches!(self.once(request, 200), Outcome::Challenged(_)), "{request:?}");
     }
 
-    /// A dialog with the gateway that a request with this method makes: the end of the caller.
+    /// Creates a dialog with the gateway by a request with this method; returns the end of the caller.
     fn dialog(&mut self, method: &str, code: u16) -> End {
         let request = self.request(method);
         let Outcome::Challenged(challenge) = self.once(&request, 200) else { panic!("{method} needs no password") };
@@ -150,7 +150,7 @@ impl Office {
         }
     }
 
-    /// A call with the gateway that the caller has ended.
+    /// Returns the caller's end of a call that the caller has ended.
     fn ended(&mut self) -> End {
         let mut end = self.dialog("INVITE", 200);
         let bye = end.request("BYE");
@@ -158,7 +158,7 @@ impl Office {
         end
     }
 
-    /// A call that rang at the gateway, which then refused it: the end of the caller by the ringing.
+    /// Returns the caller's end, from the ringing, of a call that the gateway then refused.
     fn rang(&mut self) -> End {
         let request = self.request("INVITE");
         let Outcome::Challenged(challenge) = self.once(&request, 200) else { panic!("it needs no password") };
@@ -183,7 +183,7 @@ impl Office {
         rows(&self.server, "cdr").iter().filter(|row| row["outcome"] == "answered").count()
     }
 
-    /// Answers the BYEs of the server: to a call whose tags the caller has chosen it sends its own.
+    /// Answers BYEs of the server with 481: the server sends its own to a call whose tags the caller chose.
     fn answers_byes(&mut self) -> bool {
         for wire in [&mut self.alice, &mut self.gateway] {
             while let Some(bye) = wire.request("BYE", Duration::from_millis(20)) {
@@ -193,7 +193,7 @@ impl Office {
         true
     }
 
-    /// Checks that as many calls count as stand at the gateway, that each ends there, and that each has one record then.
+    /// Checks that every standing call counts, that a BYE of the gateway ends each, and that each then has one record.
     fn settles(&mut self, way: &str) {
         let standing = self.standing.len() as u64;
         assert!(
@@ -228,12 +228,12 @@ impl Office {
 
 type Way = (&'static str, fn(&mut Office));
 
-/// The token of a Route of this server.
+/// Returns the token of a Route of this server.
 fn token(end: &End) -> String {
     parameter(&end.routes[0], "d").expect("a route token").trim_end_matches('>').to_owned()
 }
 
-/// An INVITE outside of any dialog, but for its To tag.
+/// Returns an INVITE outside of any dialog, except for its To tag.
 fn made_up(office: &Office, tag: &str) -> Request {
     let mut request = office.request("INVITE");
     request.to.push_str(&format!(";tag={tag}"));
@@ -246,7 +246,7 @@ fn with_route(office: &mut Office, route: impl Fn(&str) -> String) {
     office.attack(&request);
 }
 
-/// An INVITE within a dialog, by its end.
+/// Sends an INVITE within a dialog, from its end.
 fn invite_in(office: &mut Office, end: &mut End) {
     let request = office.within(end, "INVITE");
     office.attack(&request);
@@ -259,7 +259,7 @@ fn in_dialog_of(office: &mut Office, method: &str) {
     }
 }
 
-/// Only the seal of the gateway's Contact, of a dialog that was refreshed.
+/// Refreshes a dialog, and keeps only the sealed Contact of the gateway, without the route set.
 fn by_seal_in(office: &mut Office, end: &mut End) {
     let refresh = office.within(end, "UPDATE");
     let Outcome::Open(answer) = office.once(&refresh, 200) else { panic!("an UPDATE passes") };
@@ -273,7 +273,7 @@ fn carrier(office: &mut Office, method: &str) {
     office.is_challenged(&request);
 }
 
-/// Route tokens of a user end with a removal by `strowger COMMAND remove`.
+/// Checks that route tokens of a user end when `strowger COMMAND remove` removes the account.
 fn without_account(office: &mut Office, user: &'static str, command: &str) {
     office.user = user;
     let (mut subscription, mut call) = (office.dialog("SUBSCRIBE", 200), office.ended());
@@ -289,7 +289,7 @@ fn without_account(office: &mut Office, user: &'static str, command: &str) {
     }
 }
 
-/// Each may reach the gateway, and then has a record.
+/// Attacks of which each may reach the gateway, and then has a record.
 const WAYS: &[Way] = &[
     ("a made-up To tag", |o| drop(o.attack(&made_up(o, "madeup")))),
     ("a made-up To tag, again and again", |o| (0..3).for_each(|n| drop(o.attack(&made_up(o, &format!("m{n}")))))),
@@ -486,7 +486,8 @@ fn each_call_that_the_gateway_answers_has_its_record() {
     assert!(office.answered > WAYS.len() / 2, "most of them are calls: {}", office.answered);
 }
 
-/// BYEs that the gateway refuses with these statuses, or that never reach it: the call continues, counts, and is recorded to its end.
+/// BYEs that the gateway refuses with these statuses, or that never reach it: the call continues, counts, and is
+/// recorded to its end.
 const REFUSED_BYES: &[(&str, u16)] = &[
     ("a CSeq that is too low", 500),
     ("Require of an unknown extension", 420),

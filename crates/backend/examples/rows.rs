@@ -1,6 +1,7 @@
-//! What a row of accounting, a binding and a kept call cost in a database server: rows a second, processor time of this process and of the database for each.
+//! Cost of an accounting row, a binding and a kept call in a database server: rows per second, processor time of this
+//! process and of the database for each.
 //!
-//! `cargo run --release --locked -p strowger-sql --example rows` starts a MariaDB and a PostgreSQL of its own.
+//! `cargo run --release --locked -p strowger-backend --example rows` starts its own MariaDB and PostgreSQL.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,14 +25,14 @@ use strowger_store::journal::{BindingEngine, Durability, Write};
 
 /// Rows of each measurement.
 const ROWS: u64 = 50_000;
-/// Bindings that are written, and read at a start.
+/// Bindings written, and read at a start.
 const BINDINGS: u64 = 100_000;
-/// Calls that are kept, renewed, read at a start and removed, and bytes of each.
+/// Calls stored, renewed, read at a start and removed, and bytes of each.
 const CALLS: u64 = 50_000;
 const STATE: usize = 700;
-/// Rows of a group, as calls a second and `accounting.group_interval` make them.
+/// Rows per group, as call rate and `accounting.group_interval` produce them.
 const GROUPS: [usize; 6] = [1, 10, 50, 100, 500, 1_000];
-/// A second, by the writer of a server.
+/// Rows per second, by the writer of a server.
 const RATE: u64 = 500;
 const SECONDS: u64 = 5;
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -47,11 +48,11 @@ fn main() -> Result<(), AnyError> {
     measure("postgresql", &postgresql.url(), postgresql.server())
 }
 
-/// A record of a usual length.
+/// Returns a record of typical length.
 fn cdr(number: u64) -> Box<Row> {
     let setup = 1_700_000_000_000 + number;
     Box::new(Row::Cdr(Cdr {
-        // Spread as random ones are.
+        // Spread like random ones.
         identity: format!("{:016x}{number:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         call_id: format!("1-{number}@127.0.0.1"),
         setup,
@@ -75,7 +76,7 @@ fn cdr(number: u64) -> Box<Row> {
     }))
 }
 
-/// What a piece of work took: by the clock, of this process, of the database.
+/// Cost of a piece of work: elapsed time, processor time of this process and of the database.
 struct Took {
     time: Duration,
     ours: Duration,
@@ -207,7 +208,7 @@ fn calls(name: &str, settings: &ServerSettings, database: &Backend) -> Result<()
     let failed = |error: strowger_store::calls::Failure| error.to_string();
     let mut engine = open()?;
     engine.load(&mut |_, _| ())?;
-    // Spread as hashes are, and no text.
+    // Spread like hashes, and not text.
     let number = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let state = Change::State((0..STATE).map(|n| n as u8).collect());
     for (what, change, group) in [

@@ -1,4 +1,5 @@
-//! Storage engines behind the contracts of `strowger-store`: a module for each technology, a file for each purpose.
+//! Storage engines that implement the contracts of `strowger-store`: a module for each technology, a file for each
+//! purpose.
 //!
 //! | | [`sqlite`] | [`sql`]: MariaDB, MySQL, PostgreSQL | [`files`] |
 //! |---|---|---|---|
@@ -8,7 +9,8 @@
 //! | rows of accounting, a `Sink` | [`sqlite::accounting`] | [`sql::accounting`] | [`files::accounting`] |
 //! | rows of data sets | [`sqlite::rows`] | [`sql::rows`] | |
 //!
-//! [`accounting`] is the writer of rows, by any sink. An engine blocks: threads of the store and of this crate call it, no shard does.
+//! [`accounting`] writes accounting rows to any sink. Engines block: threads of the store and of this crate call them,
+//! never a shard.
 //!
 //! # Where is ...?
 //!

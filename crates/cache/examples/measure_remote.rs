@@ -1,4 +1,4 @@
-//! What an operation of a cache in another process costs this one, and how long it takes.
+//! Cost of an operation of a cache in another process: processor time of this process, and latency.
 //!
 //! `cargo run --release -p strowger-cache --features remote --example measure_remote -- --engine redis --server 127.0.0.1:6379`
 
@@ -33,7 +33,7 @@ fn main() {
     elsewhere(service, &server, connections);
 }
 
-/// A cache in another process: what an operation costs this one, all of its threads together, and how long it takes.
+/// Measures a cache in another process: processor time of all threads of this process per operation, and latency.
 fn elsewhere(service: Service, server: &str, connections: Option<usize>) {
     let mut settings = RemoteSettings::new(service, vec![server.parse().expect("a server")]);
     settings.connections = connections.unwrap_or(settings.connections);
@@ -58,7 +58,7 @@ fn elsewhere(service: Service, server: &str, connections: Option<usize>) {
                 let want = if is_store { Answer::Stored } else { Answer::Found };
                 assert!(outcomes.iter().all(|outcome| outcome.result == Ok(want)), "{:?}", outcomes[0]);
                 if pause > 0 {
-                    // At a rate, as calls come.
+                    // At a rate, as calls arrive.
                     std::thread::sleep(Duration::from_micros(pause).saturating_sub(asked.elapsed()));
                 }
             }
@@ -76,13 +76,13 @@ fn elsewhere(service: Service, server: &str, connections: Option<usize>) {
     }
 }
 
-/// A key that each protocol takes as it is.
+/// Returns a key that each protocol accepts unchanged.
 fn printable(mut key: [u8; 32]) -> [u8; 32] {
     key.iter_mut().for_each(|octet| *octet = b'a' + *octet % 26);
     key
 }
 
-/// Time that all threads have spent on processors.
+/// Returns the processor time of all threads.
 fn processor_time_of_all() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     let of_task = |task: std::io::Result<std::fs::DirEntry>| {

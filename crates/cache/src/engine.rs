@@ -1,4 +1,4 @@
-//! Engines: one in this process answers at once, one of another process under a ticket.
+//! Engines: the local one answers at once, one in another process answers under a ticket.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -10,36 +10,38 @@ use crate::local::LocalCache;
 use crate::request::{Answer, Promise, Request};
 use crate::ticket::{Receiver, ReceiverId, Receivers, Ticket};
 
-/// What a thread runs in its runtime, beside its own work.
+/// Future that a thread runs in its runtime, beside its own work.
 pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A cache in another process or on another machine. Asking neither blocks nor does I/O: it queues for a thread of the engine's own, which
-/// answers within its deadline once the round is [flushed](Self::flush).
+/// Cache in another process or on another machine. A request neither blocks nor does I/O: it is queued for the engine's
+/// own thread, which answers within its deadline once the round is [flushed](Self::flush).
 pub trait RemoteEngine: Send + Sync {
     /// Queues a request; the ticket comes back once with the answer.
     ///
     /// # Errors
-    /// It was not queued, no ticket comes: [`CacheError::Full`] at the bound of the queue, [`CacheError::Unavailable`] without a thread.
+    /// The request was not queued, the ticket does not come back: [`CacheError::Full`] at the bound of the queue,
+    /// [`CacheError::Unavailable`] without a thread.
     fn ask(&self, request: &Request<'_>, ticket: Ticket, now: u64) -> Result<(), CacheError>;
 
-    /// The requests since the last call leave, together. Cheap where there is none.
+    /// Sends the requests since the last call together. Cheap if there are none.
     fn flush(&self) {}
 
-    /// Those that get tickets back.
+    /// Returns the receivers of tickets.
     fn receivers(&self) -> &Receivers;
 
-    /// The same cache for the calling thread alone, which asks it by connections of its own: no other thread is woken for a request or its answer.
-    /// It is to run the task in its runtime, one of tokio that takes local tasks, as long as it asks. `None`: all ask by the thread of the engine.
+    /// Returns the same cache for the calling thread alone, with its own connections: no other thread is woken for a
+    /// request or its answer. The thread must run the task in its runtime, a tokio runtime with local tasks, as long as
+    /// it sends requests. `None`: all requests go through the thread of the engine.
     fn local(&self) -> Option<(Arc<dyn RemoteEngine>, Task)> {
         None
     }
 
-    /// Addresses of its servers to which connections were made.
+    /// Returns the addresses of its servers that were connected to.
     fn peers(&self) -> Vec<SocketAddr> {
         Vec::new()
     }
 
-    /// Has messages of a channel heard as long as the engine lives.
+    /// Subscribes to the messages of a channel as long as the engine lives.
     ///
     /// # Errors
     /// [`CacheError::Refused`]: the engine has no channels, or not this one.
@@ -47,44 +49,45 @@ pub trait RemoteEngine: Send + Sync {
         Err(CacheError::Refused)
     }
 
-    /// Figures, as far as it has them.
+    /// Returns its figures, as far as it has them.
     fn gauges(&self) -> Gauges;
 
-    /// Figures that only a cache in other processes has.
+    /// Returns the figures that only a cache in other processes has.
     fn remote_gauges(&self) -> RemoteGauges {
         RemoteGauges::default()
     }
 }
 
-/// Hears what is published on a channel, on a thread of the engine. Does not block.
+/// Receiver of messages published on a channel, on a thread of the engine. Does not block.
 pub trait Subscriber: Send + Sync {
-    /// A message.
+    /// Takes a message.
     fn published(&self, channel: &[u8], message: &[u8]);
 
-    /// From now on messages are heard; those from before were missed. Also when the subscription begins again, after its server was lost.
+    /// Called when messages start to arrive; earlier ones were missed. Called again when the subscription restarts
+    /// after the loss of its server.
     fn began(&self, _channel: &[u8]) {}
 }
 
-/// What becomes of a request.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The answer; a value that is found was appended. No ticket comes.
+    /// The answer; a found value was appended. The ticket does not come back.
     Now(Result<Answer, CacheError>),
-    /// The ticket comes back with it.
+    /// The ticket comes back with the answer.
     Later,
 }
 
-/// A cache of any kind.
+/// Cache of any kind.
 #[derive(Clone)]
 pub enum Engine {
-    /// In this process.
+    /// Cache in this process.
     Local(Arc<LocalCache>),
-    /// Elsewhere.
+    /// Cache in another process.
     Remote(Arc<dyn RemoteEngine>),
 }
 
 impl Engine {
-    /// Asks, without waiting. A value that is found at once is appended to `into`; a later one comes with the ticket.
+    /// Sends a request without waiting. A value found at once is appended to `into`; a later one comes with the ticket.
     pub fn ask(&self, request: &Request<'_>, promise: Promise, ticket: Ticket, now: u64, into: &mut Vec<u8>) -> Reply {
         match self {
             Self::Local(cache) => cache.ask(request, promise, ticket, now, into).map_or(Reply::Later, Reply::Now),
@@ -95,14 +98,14 @@ impl Engine {
         }
     }
 
-    /// A round of the caller has ended: what it asked under tickets leaves, together. Without it nothing does.
+    /// Sends the ticketed requests of the caller's round together. They wait for this call.
     pub fn flush(&self) {
         if let Self::Remote(engine) = self {
             engine.flush();
         }
     }
 
-    /// The same cache for the calling thread alone, where that can ask it by connections of its own; see [`RemoteEngine::local`].
+    /// Returns the same cache with connections of the calling thread, if it has such; see [`RemoteEngine::local`].
     pub fn local(&self) -> Option<(Self, Task)> {
         match self {
             Self::Local(_) => None,
@@ -110,13 +113,13 @@ impl Engine {
         }
     }
 
-    /// Registers who gets tickets back.
+    /// Registers a receiver of tickets.
     pub fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId {
-        // Where there are none no ticket ever comes back.
+        // Without receivers no ticket ever comes back.
         self.receivers().map_or(Ticket::NONE.receiver, |receivers| receivers.register(receiver))
     }
 
-    /// Takes a receiver off that is to get no more tickets.
+    /// Removes a receiver, which gets no more tickets.
     pub fn deregister(&self, receiver: ReceiverId) {
         if let Some(receivers) = self.receivers() {
             receivers.deregister(receiver);
@@ -130,10 +133,10 @@ impl Engine {
         }
     }
 
-    /// Has messages of a channel heard as long as the engine lives.
+    /// Subscribes to the messages of a channel as long as the engine lives.
     ///
     /// # Errors
-    /// [`CacheError::Refused`]: the engine has no channels, or not this one. Redis alone has them.
+    /// [`CacheError::Refused`]: the engine has no channels, or not this one. Only Redis has channels.
     pub fn subscribe(&self, channel: &[u8], subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {
         match self {
             Self::Local(_) => Err(CacheError::Refused),
@@ -141,7 +144,7 @@ impl Engine {
         }
     }
 
-    /// Figures for the log and the metrics.
+    /// Returns figures for the log and the metrics.
     pub fn gauges(&self) -> Gauges {
         match self {
             Self::Local(cache) => cache.gauges(),
@@ -149,7 +152,7 @@ impl Engine {
         }
     }
 
-    /// Figures that only a cache in other processes has; those of a local one are 0.
+    /// Returns the figures that only a cache in other processes has; they are 0 for a local one.
     pub fn remote_gauges(&self) -> RemoteGauges {
         match self {
             Self::Local(_) => RemoteGauges::default(),

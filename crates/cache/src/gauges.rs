@@ -1,6 +1,6 @@
 //! Figures of a cache, for the log and the metrics.
 
-/// Figures of a cache since it started; those of now are named so.
+/// Figures of a cache since it started; those with "now" are current values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
     /// Fetches that found a value.
@@ -11,64 +11,64 @@ pub struct Gauges {
     pub stores: u64,
     /// Entries removed by request.
     pub removals: u64,
-    /// Entries that gave way to others.
+    /// Entries evicted for others.
     pub evictions: u64,
-    /// Entries whose life ended.
+    /// Entries that expired.
     pub expired: u64,
-    /// Requests refused: beyond a bound, no room, or by a server.
+    /// Requests refused: beyond a bound, no space, or by a server.
     pub refused: u64,
-    /// Entries now, those whose life has ended and that were not swept yet among them.
+    /// Entries now, including expired ones that are not swept yet.
     pub entries: u64,
-    /// Bytes of memory in use now, the index and all that belongs to the entries counted.
+    /// Bytes of memory in use now, including the index and all overhead of the entries.
     pub bytes: u64,
     /// Bytes of keys and values now.
     pub data: u64,
-    /// The bound of `bytes`.
+    /// Bound of `bytes`.
     pub bound: u64,
 }
 
-/// Figures of the log of a cache since it started; those of now are named so.
+/// Figures of the log of a cache since it started; those with "now" are current values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogGauges {
-    /// Changes written, those of compactions among them.
+    /// Changes written, including those of compactions.
     pub written: u64,
     /// Bytes of the segments now.
     pub bytes: u64,
     /// Segments now.
     pub segments: u64,
-    /// Compactions that have ended.
+    /// Completed compactions.
     pub compactions: u64,
     /// Times that writing began to fail.
     pub failures: u64,
-    /// 1 while what is stored does not outlive the process, since the log cannot be written or is behind; else 0.
+    /// 1 while stored values do not outlive the process, because the log cannot be written or is behind; otherwise 0.
     pub failing: u64,
-    /// Bytes that wait for the thread of the log now.
+    /// Bytes that wait for the log thread now.
     pub queued: u64,
-    /// The bound of `queued`.
+    /// Bound of `queued`.
     pub bound: u64,
 }
 
-/// Figures of a cache in other processes since it started; those of now are named so.
+/// Figures of a cache in other processes since it started; those with "now" are current values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteGauges {
     /// Requests that were not answered within the deadline.
     pub late: u64,
-    /// Requests that failed since a server was not reached, or was lost.
+    /// Requests that failed because a server was not reached, or was lost.
     pub failed: u64,
-    /// Connections made.
+    /// Connections opened.
     pub connected: u64,
-    /// Connections that broke, or were given up.
+    /// Connections that broke, or were abandoned.
     pub lost: u64,
     /// Connections now.
     pub connections: u64,
     /// Requests without an answer now.
     pub in_flight: u64,
-    /// The bound of `in_flight`.
+    /// Bound of `in_flight`.
     pub bound: u64,
-    /// No server is reached now: requests fail at once, until one is.
+    /// True while no server is reached: requests fail at once.
     pub is_down: bool,
-    /// Servers that are not reached now, or do not answer: requests to them fail, all or some of them.
+    /// Servers that are not reached now, or do not answer: all or some requests to them fail.
     pub silent: u64,
-    /// Within the last minute a server did not do what it was asked, and said why.
+    /// True: a server refused a request with a reason within the last minute.
     pub is_denied: bool,
 }

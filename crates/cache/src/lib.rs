@@ -1,7 +1,8 @@
-//! Caches of byte strings with lives and counters: data that the server may lose, and data that several servers share.
+//! Caches of byte strings with lifetimes, and counters: data that the server may lose, and data that several servers
+//! share.
 //!
-//! The one rule of use: no shard waits. An [`Engine`](engine::Engine) answers a request at once or with a [`ticket`]. A fetch may find
-//! nothing or fail; the caller must work without it.
+//! The one rule of use: no shard waits. An [`Engine`](engine::Engine) answers a request at once or with a [`ticket`]. A
+//! fetch may find nothing or fail; the caller must work without it.
 //!
 //! ```
 //! use strowger_cache::local::LocalCache;
@@ -30,18 +31,20 @@
 //!
 //! # Memory
 //!
-//! A partition has cells of 64 bytes; an entry is a chain of cells. So an entry of 80 bytes takes 128 bytes and 7 to 11 of the index, a freed
-//! chain leaves no hole of its own size, and the bound counts all memory. Large values are copied in pieces of 60 bytes: the cache accepts
-//! values of a megabyte and is made for kilobytes. Cells come from the allocator of the program in chunks of a little less than a power
-//! of two: a chunk of 64 KiB at the start of a line of memory would take 85 KiB of mimalloc's.
+//! A partition has cells of 64 bytes; an entry is a chain of cells. So an entry of 80 bytes takes 128 bytes, and 7 to
+//! 11 of the index; a freed chain leaves no hole of its own size, and the bound counts all memory. Large values are
+//! copied in pieces of 60 bytes: the cache accepts values of a megabyte and is made for kilobytes. Cells come from the
+//! allocator of the program in chunks of a little less than a power of two: mimalloc would use 85 KiB for a chunk of 64
+//! KiB that is aligned to a cache line.
 //!
 //! # Speed
 //!
-//! A fetch waits for memory twice: for a line of the index, and for the entry, whose cells are adjacent. Among ten million entries a wait takes
-//! a quarter of a microsecond, nearly all of the fetch. Two things help. The allocator of the server can use pages of 2 MB, which
-//! shortens address translation. And a fetch has about 320 instructions with predictable branches, fewer than the 500 by which a
-//! processor looks ahead: the next fetch begins to wait while the first still does, despite the locks of two partitions. Rare code of a
-//! fetch is in functions of its own for that reason.
+//! A fetch waits for memory twice: for a line of the index, and for the entry, whose cells are adjacent. Among ten
+//! million entries a wait takes a quarter of a microsecond, nearly all of the fetch. Two things help. The allocator of
+//! the server can use pages of 2 MB, which shortens address translation. And a fetch has about 320 instructions with
+//! predictable branches, fewer than the 500 of a processor's look-ahead window: the next fetch begins to wait while the
+//! first still waits, despite the locks of two partitions. For that reason rare code of a fetch is in functions of its
+//! own.
 //!
 //! # Where is ...?
 //!

@@ -1,4 +1,4 @@
-//! The local engine: entries in the memory of this process, in partitions with a short lock each.
+//! Local engine: entries in the memory of this process, in partitions with a short lock each.
 
 mod cells;
 mod ghost;
@@ -26,12 +26,12 @@ use crate::request::{Answer, Count, Life, Promise, Request};
 use crate::settings::{LocalSettings, LogSettings};
 use crate::ticket::{Receivers, Ticket};
 
-/// Looks at entries that a sweep takes under one lock.
+/// Entries that a sweep inspects under one lock.
 const LOOKS: u32 = 64;
-/// What a partition has at least, so that what it costs by itself is small.
+/// Smallest memory of a partition, so that its fixed cost is relatively small.
 const LEAST: usize = 64 << 10;
 
-/// A cache in the memory of this process, used by all its threads at once. Dropping it writes what the log does not have yet.
+/// Cache in the memory of this process, used by all its threads at once. A drop writes the changes that the log lacks.
 ///
 /// `now` is in milliseconds by a clock of the caller's choice that does not go backwards; threads may differ by some milliseconds.
 pub struct LocalCache {
@@ -40,14 +40,14 @@ pub struct LocalCache {
     /// Most bytes of changes that wait for the log.
     queue: usize,
     keeper: Option<JoinHandle<()>>,
-    /// Where the next sweep begins.
+    /// First partition of the next sweep.
     swept: AtomicU64,
-    /// Requests refused before they came to a partition.
+    /// Requests refused before they reached a partition.
     refused: AtomicU64,
 }
 
 impl LocalCache {
-    /// A cache in memory alone.
+    /// Creates a cache in memory alone.
     pub fn new(settings: LocalSettings) -> Self {
         Self {
             shared: Arc::new(Shared::new(settings)),
@@ -59,11 +59,12 @@ impl LocalCache {
         }
     }
 
-    /// A cache with a log: loads what is there, and keeps what is stored from now on. What is damaged is left out and reported.
+    /// Opens a cache with a log: loads its entries, and logs all further changes. Damaged records are skipped and
+    /// reported.
     ///
     /// # Errors
-    /// The folder cannot be made or read, another cache has it, or the thread could not be started. A folder that cannot be written later
-    /// is no error: the cache goes on in memory ([`LogGauges::failing`]) and tries again.
+    /// The folder cannot be created or read, another cache uses it, or the thread could not be started. A folder that
+    /// becomes unwritable later is no error: the cache continues in memory ([`LogGauges::failing`]) and tries again.
     pub fn open(settings: LocalSettings, log: LogSettings, at: Moment) -> io::Result<(Self, LoadReport)> {
         Self::open_on(settings, log, at, Box::new(create))
     }
@@ -99,7 +100,7 @@ impl LocalCache {
         Ok((cache, report))
     }
 
-    /// Appends the value of a key to `into`. `Ok(false)`: there is none.
+    /// Appends the value of a key to `into`. `Ok(false)`: the key has none.
     ///
     /// # Errors
     /// [`CacheError::Refused`]: the key is beyond its bound.
@@ -108,11 +109,11 @@ impl LocalCache {
         Ok(partition.fetch(hash, key, now, into))
     }
 
-    /// Stores a value, in place of one that is there.
+    /// Stores a value, replacing an existing one.
     ///
     /// # Errors
-    /// [`CacheError::Refused`]: key or value is beyond its bound, nothing has changed. [`CacheError::Full`]: a partition has no room for it;
-    /// the key has no value then.
+    /// [`CacheError::Refused`]: key or value is beyond its bound, nothing has changed. [`CacheError::Full`]: a
+    /// partition has no space for it; the key has no value then.
     pub fn store(&self, key: &[u8], value: &[u8], life: Life, now: u64) -> Result<Receipt, CacheError> {
         self.store_as(Promise::Held, (key, value), life, now)
     }
@@ -131,10 +132,10 @@ impl LocalCache {
         stored.map(|()| receipt)
     }
 
-    /// Stores a value where there is none. `Ok(None)`: there is one.
+    /// Stores a value for a key without one. `Ok(None)`: the key has one.
     ///
     /// # Errors
-    /// As those of [`store`](Self::store).
+    /// See [`store`](Self::store).
     pub fn add(&self, key: &[u8], value: &[u8], life: Life, now: u64) -> Result<Option<Receipt>, CacheError> {
         self.check(value)?;
         let (hash, mut partition) = self.partition(key)?;
@@ -146,11 +147,11 @@ impl LocalCache {
         stored.map(|()| Some(receipt))
     }
 
-    /// Changes a counter; returns what it is then.
+    /// Changes a counter; returns its new value.
     ///
     /// # Errors
-    /// [`CacheError::Refused`]: the key is beyond its bound, the value is no number or would overflow; nothing has changed.
-    /// [`CacheError::Full`] as that of [`store`](Self::store).
+    /// [`CacheError::Refused`]: the key is beyond its bound, the value is no number or would overflow; nothing has
+    /// changed. [`CacheError::Full`]: see [`store`](Self::store).
     pub fn count(&self, key: &[u8], count: Count, now: u64) -> Result<(i64, Receipt), CacheError> {
         let (hash, mut partition) = self.partition(key)?;
         let counted = partition.count(hash, key, count, now);
@@ -158,7 +159,7 @@ impl LocalCache {
         counted.map(|counter| (counter, receipt))
     }
 
-    /// Removes a key; whether it had a value.
+    /// Removes a key. Tells whether it had a value.
     ///
     /// # Errors
     /// [`CacheError::Refused`]: the key is beyond its bound.
@@ -169,8 +170,8 @@ impl LocalCache {
         Ok((removed, receipt))
     }
 
-    /// Does what a request says. `Some`: at once; a value that is found is appended to `into`. `None`: the ticket comes back with the answer
-    /// once it is kept, which only [`Promise::Kept`] with a log waits for.
+    /// Handles a request. `Some`: the answer; a found value is appended to `into`. `None`: the ticket comes back with
+    /// the answer once the change is logged, which only [`Promise::Kept`] with a log waits for.
     pub fn ask(
         &self,
         request: &Request<'_>,
@@ -205,34 +206,34 @@ impl LocalCache {
         }
     }
 
-    /// Those that get tickets back; none without a log, where each request is answered at once.
+    /// Returns the receivers of tickets; `None` without a log, since each request is answered at once.
     pub fn receivers(&self) -> Option<&Receivers> {
         self.log.as_ref().map(|log| &log.receivers)
     }
 
-    /// Changes with this receipt and all before are in the log: handed to the kernel, or synced if the settings say so. Without a log there
-    /// is nothing to wait for.
+    /// Returns the receipt up to which all changes are in the log: passed to the kernel, or synced if the settings say
+    /// so. Without a log it is the largest receipt.
     pub fn kept(&self) -> Receipt {
         self.log.as_ref().map_or(Receipt(u64::MAX), |log| log.kept())
     }
 
-    /// Blocks until [`kept`](Self::kept) has come to this receipt; for programs that are no shard.
+    /// Blocks until [`kept`](Self::kept) has reached this receipt; not for shards.
     ///
     /// # Errors
-    /// [`CacheError::TimedOut`], or why nothing is kept at present.
+    /// [`CacheError::TimedOut`], or the present failure of the log.
     pub fn wait(&self, receipt: Receipt, most: Duration) -> Result<(), CacheError> {
         self.log.as_ref().map_or(Ok(()), |log| log.wait(receipt, most))
     }
 
-    /// Begins to compact the log now, if none runs.
+    /// Starts a compaction of the log now, if none is running.
     pub fn compact(&self) {
         if let Some(log) = &self.log {
             log.compact();
         }
     }
 
-    /// Drops entries whose life has ended, after about `most` looks: to be called some times a second. No fetch sees such an entry anyway.
-    /// False: there may be more.
+    /// Removes expired entries, inspecting about `most` entries: to be called several times a second. Fetches never
+    /// return such entries anyway. False: there may be more.
     pub fn sweep(&self, now: u64, most: u32) -> bool {
         let parts = self.shared.parts();
         let (mut left, mut clean) = (most, 0);
@@ -252,17 +253,17 @@ impl LocalCache {
         clean == parts
     }
 
-    /// Entries, those whose life has ended and that were not swept yet among them.
+    /// Returns the number of entries, including expired ones that are not swept yet.
     pub fn len(&self) -> usize {
         (0..self.shared.parts()).map(|part| self.shared.part(part).len()).sum()
     }
 
-    /// Whether there is no entry.
+    /// Tells whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Figures for the log and the metrics.
+    /// Returns figures for the log and the metrics.
     pub fn gauges(&self) -> Gauges {
         let mut gauges = Gauges {
             refused: self.refused.load(Ordering::Relaxed),
@@ -286,7 +287,7 @@ impl LocalCache {
         gauges
     }
 
-    /// Figures of the log, if there is one.
+    /// Returns figures of the log, if there is one.
     pub fn log_gauges(&self) -> Option<LogGauges> {
         let log = self.log.as_ref()?;
         let queued = |part| self.shared.part(part).changes.as_ref().map_or(0, Changes::len) as u64;
@@ -294,7 +295,7 @@ impl LocalCache {
         Some(LogGauges { queued, bound: self.queue as u64, ..log.gauges() })
     }
 
-    /// Writes what the log does not have yet and ends its thread.
+    /// Writes the changes that the log lacks and ends its thread.
     pub fn close(mut self) {
         self.end();
     }
@@ -317,27 +318,27 @@ impl LocalCache {
         CacheError::Refused
     }
 
-    /// A change is done; frees its partition.
+    /// Returns the receipt of a completed change, and releases its partition.
     fn noted(&self, partition: MutexGuard<'_, Partition>) -> Receipt {
         let Some(log) = &self.log else { return Receipt(0) };
-        // Under the lock: what comes later has no smaller one.
+        // Under the lock: a later change has no smaller receipt.
         let receipt = log.receipt();
         drop(partition);
         log.wake();
         receipt
     }
 
-    /// What stands in the log, whose clock is ahead of ours.
+    /// Applies a change from the log. `ahead`: lead of the wall clock over the cache's clock.
     fn load(&self, change: Change<'_>, ahead: i64, now: u64) {
         let (key, value, end, promise) = match change {
             Change::Stored { end, promise, key, value } => (key, value, end, promise),
             Change::Removed { key } => (key, &[][..], 0, Promise::Held),
         };
-        // Settings may have become smaller.
+        // The settings may have smaller bounds now.
         let Ok((hash, mut partition)) = self.partition(key) else { return };
         let is_within = value.len() <= self.shared.settings.value;
         let end = if end == u64::MAX { end } else { end.saturating_add_signed(ahead.saturating_neg()) };
-        // No room is like an eviction.
+        // Lack of space has the same effect as an eviction.
         let _ = partition.store(hash, (key, value), if is_within { end } else { 0 }, promise, now);
     }
 
@@ -359,14 +360,14 @@ impl Drop for LocalCache {
     }
 }
 
-/// What the threads share.
+/// State shared by the threads.
 pub(crate) struct Shared {
     parts: Box<[Part]>,
     hasher: RandomState,
     settings: LocalSettings,
 }
 
-/// Two locks do not share a line of a processor's cache.
+/// Partition on its own cache lines, so that no two locks share one.
 #[repr(align(128))]
 struct Part(Mutex<Partition>);
 
@@ -377,7 +378,7 @@ impl Shared {
         settings.value = settings.value.min((16 << 20) - 1);
         let largest = cells::cells_of(settings.key, settings.value) * cells::CELL;
         let parts = (settings.bytes / LEAST.max(largest * 4)).min(settings.partitions).max(1);
-        // A power of two, so that it is a few bits of the hash.
+        // A power of two, so that the partition number is a few bits of the hash.
         let parts = 1 << parts.ilog2();
         let part = || Part(Mutex::new(Partition::new(settings.bytes / parts)));
         Self { parts: (0..parts).map(|_| part()).collect(), hasher: RandomState::default(), settings }
@@ -391,7 +392,7 @@ impl Shared {
         self.parts[part].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The partition of a key, and the hash by which it knows it.
+    /// Returns the partition of a key, and the key's hash within it.
     #[inline(always)]
     fn of(&self, key: &[u8]) -> (u32, MutexGuard<'_, Partition>) {
         let hash = self.hasher.hash_one(key);

@@ -1,19 +1,22 @@
-//! The log of a local cache: what is stored outlives the process.
+//! Log of a local cache: stored values outlive the process.
 //!
-//! The log is a folder of segments, numbered files of [records](strowger_records), each of them a change: a value stored, a key removed.
-//! The last change of a key counts. Changes are noted under the lock of their partition, so they stand in the log in the order in which
-//! memory saw them; a thread takes them from all partitions and writes them as a group.
+//! The log is a folder of segments, numbered files of [records](strowger_records). Each record is a change: a value
+//! stored, a key removed. The last change of a key counts. Changes are noted under the lock of their partition, so the
+//! log has the order of changes in memory; a thread takes them from all partitions and writes them as a group.
 //!
-//! Receipts number groups, not changes. The thread first begins the next number, then takes what the partitions have: so every change with
-//! an earlier receipt is in the group, and one number says how far all partitions are kept.
+//! Receipts number groups, not changes. The thread first begins the next number, then takes the changes of the
+//! partitions: so the group has every change with an earlier receipt, and one number is the progress of all partitions.
 //!
-//! A compaction begins a segment, lets each partition note all its entries again, a few under each lock, between the changes that go on, and
-//! removes the segments before, the oldest first. So what is left at any moment says of each key the truth.
+//! A compaction begins a segment, lets each partition note all its entries again, a few under each lock, between
+//! ongoing changes, and removes the earlier segments, oldest first. So at any time the remaining log has the correct
+//! last change of each key.
 //!
-//! Where the log cannot be written, or changes come faster than it is, the cache goes on in memory. The log is tried again by a compaction:
-//! once it has ended, the log has what memory has, and receipts given meanwhile are good.
+//! If the log cannot be written, or changes arrive faster than it is written, the cache continues in memory. A
+//! compaction is the next attempt to write: at its end the log has the contents of memory, and receipts given meanwhile
+//! are valid.
 //!
-//! What is evicted is not noted: after a start it may be there again, with its life, unless it was removed.
+//! Evictions are not noted: an evicted entry may be present again after a start, with its remaining life, unless it was
+//! removed.
 
 pub(crate) mod changes;
 mod keeper;
@@ -32,20 +35,21 @@ use crate::ticket::{Answered, Receivers, Ticket};
 pub(crate) use self::keeper::{Keeper, OpenSegment};
 pub(crate) use self::segments::{create, load};
 
-/// The number of the group by which a change reaches the log.
+/// Number of the group by which a change reaches the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Receipt(pub(crate) u64);
 
-/// One moment by two clocks, in milliseconds: that by which a cache is asked, and the wall clock, by which lives go on in the next process.
+/// One moment on two clocks, in milliseconds: the clock of the cache, and the wall clock, which the next process uses
+/// to continue lifetimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// By the clock of the cache.
+    /// Time of the cache's clock.
     pub now: u64,
-    /// Since 1970.
+    /// Time since 1970.
     pub wall: u64,
 }
 
-/// What a log had.
+/// Report of a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
     /// Segments read.
@@ -54,24 +58,24 @@ pub struct LoadReport {
     pub bytes: u64,
     /// Changes read.
     pub changes: u64,
-    /// Entries that are in memory then.
+    /// Entries in memory afterwards.
     pub entries: u64,
-    /// What could not be read: a file and a part of a sentence. The cut record that a kill leaves at the end is among them.
+    /// Unreadable data: a file and a part of a sentence. Includes the cut record that a kill leaves at the end.
     pub damage: Vec<(PathBuf, String)>,
 }
 
-/// What the thread of the log shares with those who store.
+/// State shared by the log thread and the storing threads.
 #[derive(Default)]
 pub(crate) struct LogState {
-    /// The number of the next group.
+    /// Number of the next group.
     group: AtomicU64,
-    /// Groups up to this number are in the log.
+    /// Last group in the log.
     kept: AtomicU64,
     waiting: Mutex<Waiting>,
     progress: Condvar,
     signal: Mutex<Signal>,
     wake: Condvar,
-    /// The thread sleeps until it is woken.
+    /// Set while the thread sleeps until it is woken.
     is_idle: AtomicBool,
     pub(crate) receivers: Receivers,
     figures: Figures,
@@ -89,7 +93,7 @@ struct Figures {
 #[derive(Default)]
 struct Waiting {
     tickets: Vec<(Receipt, Ticket, Answer)>,
-    /// Why nothing is kept at present.
+    /// Reason why the log is not written at present.
     error: Option<CacheError>,
 }
 
@@ -97,22 +101,22 @@ struct Waiting {
 struct Signal {
     is_woken: bool,
     is_stopped: bool,
-    /// A compaction is asked for.
+    /// Set when a compaction is requested.
     compact: bool,
 }
 
 impl LogState {
     pub(crate) fn new() -> Self {
-        // No change has the receipt 0: nothing is kept yet.
+        // No change has receipt 0: nothing is logged yet.
         Self { group: AtomicU64::new(1), ..Self::default() }
     }
 
-    /// A change is noted: its receipt. Called under the lock of its partition.
+    /// Returns the receipt of a noted change. Called under the lock of its partition.
     pub(crate) fn receipt(&self) -> Receipt {
         Receipt(self.group.load(Ordering::Acquire))
     }
 
-    /// A change was noted; the lock of its partition is free again.
+    /// Wakes the thread after a change was noted and the lock of its partition released.
     pub(crate) fn wake(&self) {
         if self.is_idle.load(Ordering::SeqCst) && self.is_idle.swap(false, Ordering::SeqCst) {
             self.signal().is_woken = true;
@@ -124,7 +128,7 @@ impl LogState {
         Receipt(self.kept.load(Ordering::Acquire))
     }
 
-    /// Gives the ticket back with the answer once the group is kept. `Some`: that is known already.
+    /// Returns the ticket with the answer once the group is logged. `Some`: the result is known already.
     pub(crate) fn answer_when_kept(
         &self,
         receipt: Receipt,
@@ -169,7 +173,7 @@ impl LogState {
         self.wake.notify_all();
     }
 
-    /// Figures; those of the queue are left to the caller.
+    /// Returns the figures; those of the queue are left to the caller.
     pub(crate) fn gauges(&self) -> LogGauges {
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let f = &self.figures;
@@ -184,12 +188,12 @@ impl LogState {
         }
     }
 
-    /// Begins the next group: changes with the number that is returned, or an earlier one, are noted already.
+    /// Begins the next group: changes with the returned or an earlier number are noted already.
     fn next_group(&self) -> Receipt {
         Receipt(self.group.fetch_add(1, Ordering::AcqRel))
     }
 
-    /// Groups up to this one are in the log; `is_whole`: and nothing is missing any more.
+    /// Marks groups up to this one as logged; `is_whole`: the log is complete again.
     fn keep(&self, group: Receipt, is_whole: bool) {
         let answers = {
             let mut waiting = self.waiting();
@@ -207,7 +211,7 @@ impl LogState {
         self.hand_out(answers);
     }
 
-    /// Nothing is kept from now on.
+    /// Marks the log as failed.
     fn fail(&self, error: CacheError) {
         let answers = {
             let mut waiting = self.waiting();
@@ -225,7 +229,7 @@ impl LogState {
         self.receivers.hand_out(answers.into_iter().map(answered).collect());
     }
 
-    /// Sleeps until woken, or for as long as is said. Whether the thread should end.
+    /// Sleeps until woken, at most for `most`. Tells whether the thread must end.
     fn sleep(&self, most: Option<Duration>) -> bool {
         let end = most.map(|most| Instant::now() + most);
         let mut signal = self.signal();

@@ -1,29 +1,29 @@
-//! What a cache of any engine is asked, and what it answers.
+//! Requests to a cache of any engine, and its answers.
 
 use std::time::Duration;
 
-/// How long an entry lives, in milliseconds. Engines that count in seconds round up.
+/// Lifetime of an entry, in milliseconds. Engines that count in seconds round up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Life(u64);
 
 impl Life {
-    /// Until it is removed or evicted.
+    /// Lives until it is removed or evicted.
     pub const FOREVER: Self = Self(u64::MAX);
 
-    /// Gone at once.
+    /// Ends at once.
     pub const NONE: Self = Self(0);
 
-    /// So many milliseconds. An entry of none is gone at once: storing it removes the key.
+    /// Creates a lifetime from milliseconds. With 0 the entry ends at once: storing it removes the key.
     pub const fn ms(ms: u64) -> Self {
         Self(ms)
     }
 
-    /// In milliseconds; none where it does not end.
+    /// Returns the milliseconds; `None`: unlimited.
     pub const fn in_ms(self) -> Option<u64> {
         if self.0 == u64::MAX { None } else { Some(self.0) }
     }
 
-    /// The moment at which an entry ends that is stored `now`.
+    /// Returns the end of an entry stored `now`.
     pub(crate) const fn end(self, now: u64) -> u64 {
         now.saturating_add(self.0)
     }
@@ -35,104 +35,105 @@ impl From<Duration> for Life {
     }
 }
 
-/// How far down a counter goes.
+/// Lower limit of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Floor {
-    /// It stops at zero: what would go below becomes zero.
+    /// A counter stops at zero: a negative result becomes zero.
     #[default]
     Zero,
-    /// It goes below zero. Engines whose counters cannot refuse.
+    /// A counter may become negative. Engines whose counters cannot do so refuse.
     None,
 }
 
-/// A change of a counter.
+/// Change of a counter.
 ///
-/// A counter is an entry whose value is a decimal number from -2^63 to 2^63-1, as Memcached and Redis have it: what was stored as such a text
-/// can be counted on, and a fetch gives the text.
+/// A counter is an entry whose value is a decimal number from -2^63 to 2^63-1, as in Memcached and Redis: a value
+/// stored as such a text can be counted, and a fetch returns the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Count {
-    /// Added; a negative number is subtracted.
+    /// Added to the counter; may be negative.
     pub by: i64,
-    /// How far down it goes.
+    /// Lower limit.
     pub floor: Floor,
-    /// The life of a counter that this change makes, which starts at zero. A counter that is there keeps the end that it has.
+    /// Lifetime of a counter that this change creates, starting at zero. An existing counter keeps its end.
     pub life: Life,
 }
 
-/// What an answer to a change promises.
+/// Guarantee of an answer to a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Promise {
-    /// The engine has it in memory.
+    /// The engine has the change in memory.
     #[default]
     Held,
-    /// It outlives the process as well: a local engine with a log answers under the ticket once it does. An error may mean that the change is
-    /// in memory alone. A local engine evicts a value that was stored so for another such value alone. Other engines answer as for
-    /// [`Held`](Self::Held).
+    /// The change also outlives the process: a local engine with a log answers under the ticket once it does. After an
+    /// error the change may be in memory alone. A local engine evicts such a value only for another such value. Other
+    /// engines answer as for [`Held`](Self::Held).
     Kept,
 }
 
-/// What a cache is asked. Keys and values are bytes, within the bounds of the engine; a key has one byte at least.
+/// Request to a cache. Keys and values are bytes, within the bounds of the engine; a key has at least one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Request<'a> {
-    /// The value of a key: [`Answer::Found`] or [`Answer::Absent`].
+    /// Fetches the value of a key: [`Answer::Found`] or [`Answer::Absent`].
     Fetch {
-        /// The key.
+        /// Key.
         key: &'a [u8],
     },
-    /// A value, in place of one that is there: [`Answer::Stored`].
+    /// Stores a value, replacing an existing one: [`Answer::Stored`].
     Store {
-        /// The key.
+        /// Key.
         key: &'a [u8],
-        /// The value.
+        /// Value.
         value: &'a [u8],
-        /// How long it lives.
+        /// Lifetime.
         life: Life,
     },
-    /// A value where there is none: [`Answer::Stored`] or [`Answer::Present`].
+    /// Stores a value for a key without one: [`Answer::Stored`] or [`Answer::Present`].
     Add {
-        /// The key.
+        /// Key.
         key: &'a [u8],
-        /// The value.
+        /// Value.
         value: &'a [u8],
-        /// How long it lives.
+        /// Lifetime.
         life: Life,
     },
-    /// A change of a counter: [`Answer::Count`].
+    /// Changes a counter: [`Answer::Count`].
     Count {
-        /// The key.
+        /// Key.
         key: &'a [u8],
-        /// The change.
+        /// Change.
         count: Count,
     },
-    /// No value any more: [`Answer::Removed`] or [`Answer::Absent`].
+    /// Removes a key: [`Answer::Removed`] or [`Answer::Absent`].
     Remove {
-        /// The key.
+        /// Key.
         key: &'a [u8],
     },
-    /// A message for those who have [subscribed](crate::engine::Engine::subscribe): [`Answer::Published`]. Redis alone has that; others refuse.
+    /// Publishes a message to [subscribers](crate::engine::Engine::subscribe): [`Answer::Published`]. Only Redis has
+    /// this; others refuse.
     Publish {
-        /// The channel, within the bound of keys.
+        /// Channel, within the bound of keys.
         channel: &'a [u8],
-        /// The message, within the bound of values.
+        /// Message, within the bound of values.
         message: &'a [u8],
     },
 }
 
-/// What a cache answers.
+/// Answer of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// There is a value; it stands beside the answer.
+    /// The key has a value, returned beside the answer.
     Found,
-    /// There is none.
+    /// The key has no value.
     Absent,
     /// The value was stored.
     Stored,
-    /// It was not added, since there is one.
+    /// The value was not added, since the key has one.
     Present,
-    /// The counter after the change.
+    /// Value of the counter after the change.
     Count(i64),
-    /// There was a value, and is none any more.
+    /// The key had a value, and has none any more.
     Removed,
-    /// The message went to those who hear the channel at this moment, if there are any.
+    /// The message went to the present subscribers of the channel, if there are any.
     Published,
 }

@@ -1,35 +1,35 @@
-//! Servers of caches in other processes: what is spoken with them, where they are, and what they are shown.
+//! Servers of caches in other processes: protocol, addresses and credentials.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What is spoken with servers, and how they belong together.
+/// Protocol and arrangement of the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Memcached 1.6, by its meta commands. Of several servers each has its share of the keys, the same share for each client with the same
-    /// list.
+    /// Memcached 1.6, by its meta commands. Each of several servers has its share of the keys, the same for each client
+    /// with the same list.
     Memcached,
     /// One Redis server, version 6 or later, or another that speaks its protocol.
     Redis {
-        /// Its number.
+        /// Number of the database.
         database: u32,
     },
-    /// The master of a group of Redis servers; the servers that are named are its Sentinels.
+    /// Master of a group of Redis servers; the listed servers are its Sentinels.
     Sentinel {
-        /// The name of the group.
+        /// Name of the group.
         group: String,
-        /// Its number.
+        /// Number of the database.
         database: u32,
-        /// What Sentinels are shown.
+        /// Credentials for the Sentinels.
         credentials: Option<Credentials>,
     },
-    /// A Redis Cluster; the servers that are named are some of it.
+    /// Redis Cluster; the listed servers are some of its nodes.
     Cluster,
 }
 
 impl Service {
-    /// The port where servers listen by default.
+    /// Returns the default port.
     pub const fn port(&self) -> u16 {
         match self {
             Self::Memcached => 11_211,
@@ -39,33 +39,33 @@ impl Service {
     }
 }
 
-/// Proves to a server who asks.
+/// Credentials for a server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// A user; empty for the only one of a Redis that has a password alone.
+    /// User; empty for a Redis with a password alone.
     pub user: String,
-    /// The password of it.
+    /// Password.
     pub password: String,
 }
 
-/// A password never gets into a log.
+/// Omits the password, which must not reach a log.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
     }
 }
 
-/// Where a server listens.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
-    /// A name or an address, and a port; 0: the one of the service.
+    /// Host name or address, and a port; 0: the default port of the service.
     Tcp(String, u16),
-    /// A socket in the file system.
+    /// Socket in the file system.
     Unix(PathBuf),
 }
 
 impl Endpoint {
-    /// With a port where none was given.
+    /// Sets the port if none was given.
     #[must_use]
     pub fn or_port(self, port: u16) -> Self {
         match self {
@@ -88,7 +88,7 @@ impl fmt::Display for Endpoint {
 impl FromStr for Endpoint {
     type Err = &'static str;
 
-    /// `192.0.2.7`, `cache.example:6379`, `[2001:db8::1]:6379`, `/run/redis.sock`.
+    /// Reads `192.0.2.7`, `cache.example:6379`, `[2001:db8::1]:6379`, `/run/redis.sock`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.starts_with('/') {
             return Ok(Self::Unix(text.into()));
@@ -96,7 +96,7 @@ impl FromStr for Endpoint {
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, "")) => (host, None),
             Some((host, rest)) => (host, Some(rest.strip_prefix(':').ok_or("which has something behind the bracket")?)),
-            // An address of IPv6 without brackets has no port.
+            // An IPv6 address without brackets has no port.
             None if text.matches(':').count() > 1 => (text, None),
             None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
         };

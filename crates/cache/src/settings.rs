@@ -6,14 +6,15 @@ use std::time::Duration;
 /// Bounds of a local cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalSettings {
-    /// Most bytes of memory for entries with all that belongs to them; at least 64 KiB. A partition takes memory in steps of a 64th of its
-    /// share, and gives none back before the cache is dropped.
+    /// Most bytes of memory for entries with all their overhead; at least 64 KiB. A partition takes memory in steps of
+    /// a 64th of its share, and returns none before the cache is dropped.
     pub bytes: usize,
     /// Most bytes of a key; up to 65,535.
     pub key: usize,
     /// Most bytes of a value; up to 16 MiB less one.
     pub value: usize,
-    /// Most partitions, each with a lock of its own. A cache that is small for the largest entry has fewer: four of these fit into one.
+    /// Most partitions, each with its own lock. A cache that is small for its largest entry has fewer: each has space
+    /// for four such entries.
     pub partitions: usize,
 }
 
@@ -23,25 +24,26 @@ impl Default for LocalSettings {
     }
 }
 
-/// Where and how a local cache keeps its entries beyond the process.
+/// Place and settings of a local cache's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// The folder of the segments; made if it is not there. One cache of one process has it at a time.
+    /// Folder of the segments; created if missing. Only one cache of one process may use it.
     pub folder: PathBuf,
-    /// Whether what counts as kept survives a power cut; else it survives the end of the process.
+    /// True: logged changes survive a power cut; otherwise they survive the end of the process.
     pub sync: bool,
-    /// How long the first change of a group waits for company.
+    /// Time that the first change of a group waits for further changes.
     pub linger: Duration,
-    /// Bytes of a segment, after which the next one begins.
+    /// Size of a segment in bytes, after which the next one begins.
     pub segment: u64,
-    /// Most bytes of changes that wait for the thread of the log. More are held in memory alone until the log has caught up.
+    /// Most bytes of changes that wait for the log thread. Further changes are in memory alone until the log has caught
+    /// up.
     pub queue: usize,
-    /// How long after a failure the log is tried again.
+    /// Time between a failure and the next attempt to write.
     pub pause: Duration,
 }
 
 impl LogSettings {
-    /// The defaults, in this folder.
+    /// Returns the defaults for this folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),

@@ -1,7 +1,7 @@
-//! Tickets: how a shard asks for what takes time without waiting for it.
+//! Tickets: a shard starts a slow operation without waiting for it.
 //!
-//! A shard registers once as a receiver; with each request it gives a [`Ticket`] of that receiver and a number of its own. The number comes
-//! back with the answer, many at once, on a thread of the engine.
+//! A shard registers once as a receiver; with each request it gives a [`Ticket`] of that receiver and a number of its
+//! own. The number comes back with the answer, many at once, on a thread of the engine.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,42 +10,42 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::error::CacheError;
 use crate::request::Answer;
 
-/// Names one receiver of answers, usually one shard. No other ever has its number: what is answered late comes to no wrong one.
+/// Name of a receiver of answers, usually a shard. Numbers are never reused: a late answer reaches no wrong receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReceiverId(u64);
 
-/// Comes back once with what became of the request that it was given with.
+/// Token of a request. It comes back once, with the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    /// The receiver that gets it back.
+    /// Receiver that gets it back.
     pub receiver: ReceiverId,
-    /// The caller's own number.
+    /// Number of the caller's choice.
     pub value: u64,
 }
 
 impl Ticket {
-    /// Comes back to no receiver: for changes that no caller waits for.
+    /// Ticket without a receiver: for changes that no caller waits for.
     pub const NONE: Self = Self { receiver: ReceiverId(u64::MAX), value: 0 };
 }
 
-/// An answer under a ticket.
+/// Answer under a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The caller's number.
+    /// Number of the caller.
     pub ticket: u64,
-    /// The answer.
+    /// Answer.
     pub result: Result<Answer, CacheError>,
-    /// The value of [`Answer::Found`]; else empty.
+    /// Value of [`Answer::Found`]; otherwise empty.
     pub value: Box<[u8]>,
 }
 
-/// Gets answers, on a thread of the engine. Does not block: a shard takes them into its mailbox.
+/// Receiver of answers, on a thread of the engine. Does not block: a shard puts them into its mailbox.
 pub trait Receiver: Send + Sync {
-    /// Answers in the order in which they came about.
+    /// Takes answers in the order of their completion.
     fn answered(&self, answers: Vec<Answered>);
 }
 
-/// The receivers of an engine, and the answers of a round sorted by them.
+/// Registered receivers. Sorts answers by receiver.
 #[derive(Default)]
 pub struct Receivers {
     next: AtomicU64,
@@ -60,17 +60,17 @@ impl Receivers {
         id
     }
 
-    /// Takes a receiver off: answers that are still to come reach no receiver.
+    /// Removes a receiver: its later answers are dropped.
     pub fn deregister(&self, id: ReceiverId) {
         let _receiver = self.all.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
-    /// Hands answers to their receivers, once for each.
+    /// Passes answers to their receivers, once per receiver.
     pub fn hand_out(&self, mut answers: Vec<(ReceiverId, Answered)>) {
         if answers.is_empty() {
             return;
         }
-        // Stable: the order within a receiver stays.
+        // A stable sort preserves the order within a receiver.
         answers.sort_by_key(|(receiver, _)| *receiver);
         let mut rest = answers.into_iter().peekable();
         let mut of_one = Vec::new();
@@ -78,7 +78,7 @@ impl Receivers {
             of_one.push(answer);
             if rest.peek().is_none_or(|(next, _)| *next != id) {
                 let answers = std::mem::take(&mut of_one);
-                // Free of the lock when it is called.
+                // Called without the lock.
                 let receiver = self.all.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
                 if let Some(receiver) = receiver {
                     receiver.answered(answers);

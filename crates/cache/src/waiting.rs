@@ -1,4 +1,5 @@
-//! A cache as one sees it that waits for its answers: a thread beside the shards, a program of the command line, a test; or a task of a shard.
+//! Interface of a cache for waiting callers: a thread beside the shards, a program of the command line, a test; or a
+//! task of a shard.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,16 +11,16 @@ use crate::error::CacheError;
 use crate::request::{Answer, Promise, Request};
 use crate::ticket::{Answered, Receiver, ReceiverId, Ticket};
 
-/// What came of a request.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The answer.
+    /// Answer.
     pub result: Result<Answer, CacheError>,
-    /// The value of [`Answer::Found`]; else empty.
+    /// Value of [`Answer::Found`]; otherwise empty.
     pub value: Box<[u8]>,
 }
 
-/// Asks a cache of any kind and waits for the answers. A thread, or a task, has one of its own.
+/// Client that sends requests to a cache of any kind and waits for the answers. Each thread or task has its own.
 pub struct WaitingCache {
     engine: Engine,
     mailbox: Arc<Mailbox>,
@@ -28,20 +29,20 @@ pub struct WaitingCache {
 }
 
 impl WaitingCache {
-    /// Of this engine.
+    /// Creates a client of this engine.
     pub fn new(engine: Engine) -> Self {
         let mailbox = Arc::<Mailbox>::default();
         let receiver = engine.register(mailbox.clone());
         Self { engine, mailbox, receiver, next: 0 }
     }
 
-    /// The cache.
+    /// Returns the engine.
     pub const fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Asks all of these at once, and waits for the answers, which come in the order of the requests. None is waited for longer than `most`,
-    /// which is more than the deadline of the engine. `now` as [`Engine::ask`] has it.
+    /// Sends all of these requests at once, and waits for the answers, which are in the order of the requests. Waits at
+    /// most for `most`, which must exceed the deadline of the engine. `now`: see [`Engine::ask`].
     pub fn ask(&mut self, requests: &[Request<'_>], promise: Promise, now: u64, most: Duration) -> Vec<Outcome> {
         let mut asking = self.begin(requests, promise, now);
         let end = Instant::now() + most;
@@ -55,7 +56,7 @@ impl WaitingCache {
         asking.outcomes()
     }
 
-    /// The same for a task, which lets its thread do other work meanwhile. The engine has a deadline.
+    /// Does the same in a task, while its thread does other work. The engine has a deadline.
     pub async fn ask_in_task(&mut self, requests: &[Request<'_>], promise: Promise, now: u64) -> Vec<Outcome> {
         let mut asking = self.begin(requests, promise, now);
         while asking.open > 0 {
@@ -82,7 +83,7 @@ impl WaitingCache {
         Asking { first, outcomes, open }
     }
 
-    /// Asks this and waits for the answer, as [`ask`](Self::ask) does.
+    /// Sends one request and waits for the answer, as [`ask`](Self::ask) does.
     pub fn ask_one(&mut self, request: &Request<'_>, now: u64, most: Duration) -> Outcome {
         let mut outcomes = self.ask(std::slice::from_ref(request), Promise::Held, now, most);
         outcomes.pop().expect("a request has an outcome")
@@ -95,19 +96,19 @@ impl Drop for WaitingCache {
     }
 }
 
-/// Requests that were asked at once, and what came of them so far.
+/// Requests sent together, with their outcomes so far.
 struct Asking {
-    /// The ticket of the first.
+    /// Ticket of the first.
     first: u64,
     outcomes: Vec<Option<Outcome>>,
-    /// How many have none.
+    /// Number of requests without an outcome.
     open: usize,
 }
 
 impl Asking {
     fn take(&mut self, answers: Vec<Answered>) {
         for answered in answers {
-            // Those of an earlier call came too late.
+            // Late answers to an earlier call do not match.
             let place = answered.ticket.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
             if let Some(outcome @ None) = place.and_then(|place| self.outcomes.get_mut(place)) {
                 *outcome = Some(Outcome { result: answered.result, value: answered.value });
@@ -131,7 +132,7 @@ struct Mailbox {
 #[derive(Default)]
 struct Held {
     answers: Vec<Answered>,
-    /// Of a task that waits.
+    /// Waker of a waiting task.
     waker: Option<Waker>,
 }
 
@@ -140,14 +141,14 @@ impl Mailbox {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What came; nothing where nothing comes until `end`.
+    /// Returns the answers; empty if none arrives until `end`.
     fn wait(&self, end: Instant) -> Vec<Answered> {
         let left = end.saturating_duration_since(Instant::now());
         let waited = self.came.wait_timeout_while(self.held(), left, |held| held.answers.is_empty());
         std::mem::take(&mut waited.unwrap_or_else(PoisonError::into_inner).0.answers)
     }
 
-    /// What came, once something has.
+    /// Returns the answers once there are any.
     fn poll(&self, waker: &Waker) -> Poll<Vec<Answered>> {
         let mut held = self.held();
         if held.answers.is_empty() {
@@ -181,7 +182,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Wake};
 
-    /// It never answers.
+    /// Engine that never answers.
     #[derive(Default)]
     struct Silent(Receivers);
 
@@ -199,7 +200,7 @@ mod tests {
         }
     }
 
-    /// Answers when it is to.
+    /// Engine that answers when the test says.
     #[derive(Default)]
     struct Late {
         receivers: Receivers,
@@ -250,7 +251,7 @@ mod tests {
         let mut context = Context::from_waker(&waker);
         let requests = [b"key".as_slice(), b"full", b"other"].map(|key| Request::Fetch { key });
         {
-            // It is given up, and what it asked is answered later.
+            // This task is abandoned, and its requests are answered later.
             let mut given_up = pin!(cache.ask_in_task(&requests, Promise::Held, 0));
             assert!(given_up.as_mut().poll(&mut context).is_pending());
         }
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(results, [Ok(Answer::Absent), Err(CacheError::Full), Ok(Answer::Absent)]);
     }
 
-    /// Each order of an operator has one.
+    /// Each command of an operator has its own client.
     #[test]
     fn however_many_come_and_go_none_leaves_anything_behind() {
         let engine = Engine::Remote(Arc::new(Silent::default()));

@@ -1,5 +1,5 @@
-//! Servers that err: garbage, cut replies, connections that break in the middle, long silences. Each request has one answer in time, and none
-//! that of another.
+//! Faulty servers: garbage, cut replies, connections that break in the middle, long silences. Each request has one
+//! answer in time, and none has the answer to another.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,10 +15,10 @@ use strowger_cache::servers::{Endpoint, Service};
 use strowger_cache::waiting::WaitingCache;
 
 const TIMEOUT: Duration = Duration::from_millis(150);
-/// How much later an answer may come, on a machine that is busy with other tests.
+/// Allowed delay of an answer on a machine that is busy with other tests.
 const LATE: Duration = Duration::from_millis(400);
 
-/// Numbers by a seed.
+/// Pseudorandom numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -28,10 +28,10 @@ impl Random {
     }
 }
 
-/// A server that knows, of each key, the value that belongs to it, and errs as often as it should.
+/// Server that knows the value of each key, and errs as often as requested.
 struct Erring {
     address: SocketAddr,
-    /// It errs once in so many replies; 0: not at all.
+    /// One error in this many replies; 0: none.
     every: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
 }
@@ -83,7 +83,7 @@ fn serve(mut stream: TcpStream, service: &Service, every: &AtomicU64, mut random
     }
 }
 
-/// What goes wrong with a reply; an error ends the connection.
+/// Sends a faulty reply; an error ends the connection.
 fn err(stream: &mut TcpStream, reply: &[u8], service: &Service, random: &mut Random) -> std::io::Result<()> {
     let end = || Err(ErrorKind::Other.into());
     match random.below(5) {
@@ -96,7 +96,7 @@ fn err(stream: &mut TcpStream, reply: &[u8], service: &Service, random: &mut Ran
             stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")?;
             Ok(())
         }
-        // It is silent for longer than is waited.
+        // It is silent beyond the deadline.
         2 => {
             std::thread::sleep(TIMEOUT * 3);
             stream.write_all(reply)
@@ -108,7 +108,7 @@ fn err(stream: &mut TcpStream, reply: &[u8], service: &Service, random: &mut Ran
             std::thread::sleep(Duration::from_millis(5));
             stream.write_all(second)
         }
-        // A reply twice, which of Redis nothing could tell.
+        // A reply twice, which is undetectable with Redis.
         _ if *service == Service::Memcached => {
             stream.write_all(reply)?;
             stream.write_all(reply)
@@ -117,7 +117,7 @@ fn err(stream: &mut TcpStream, reply: &[u8], service: &Service, random: &mut Ran
     }
 }
 
-/// A whole request at the front: its bytes, the reply to it, and whether it asks for nothing.
+/// Reads a complete request at the front: its bytes, the reply to it, and whether it is a no-op.
 fn reply(input: &[u8], service: &Service) -> Option<(usize, Vec<u8>, bool)> {
     let line_end = input.windows(2).position(|two| two == b"\r\n")? + 2;
     if *service == Service::Memcached {
@@ -175,7 +175,8 @@ fn cache(service: Service, address: SocketAddr) -> (Arc<RemoteCache>, WaitingCac
     (remote.clone(), WaitingCache::new(Engine::Remote(remote)))
 }
 
-/// How many of a round of requests were answered as they should be. An answer is that of its request, or says that there is none.
+/// Sends a round of requests. Returns how many got their value. An answer belongs to its request, or says that there is
+/// none.
 fn round(cache: &mut WaitingCache, number: u64) -> usize {
     let keys: Vec<Vec<u8>> = (0..30).map(|n| format!("key:{number}:{n}").into_bytes()).collect();
     let mut requests = Vec::new();
@@ -193,7 +194,7 @@ fn round(cache: &mut WaitingCache, number: u64) -> usize {
             match outcome.result {
                 Ok(Answer::Found) => assert_eq!(*outcome.value, *value_of(key), "the answer to another request"),
                 Ok(Answer::Stored) | Err(CacheError::TimedOut | CacheError::Unavailable) => {}
-                // What it makes of a line that it does not know.
+                // Reaction to an unknown line.
                 Err(CacheError::Denied) => {}
                 other => panic!("{other:?}"),
             }
@@ -207,7 +208,7 @@ fn until_well(cache: &mut WaitingCache) {
     let end = Instant::now() + Duration::from_secs(20);
     while round(cache, 0) < 30 {
         assert!(Instant::now() < end, "it is never found again");
-        // Not in a circle.
+        // Avoids a busy loop.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -226,7 +227,7 @@ fn a_server_that_errs_answers_no_request_by_the_reply_to_another() {
                     let mut right = 0;
                     for number in 1..80 {
                         right += round(&mut cache, number);
-                        // Between two rounds, as a shard has it.
+                        // The pause of a shard between two rounds.
                         std::thread::sleep(Duration::from_millis(3));
                     }
                     let gauges = remote.remote_gauges();
@@ -251,7 +252,7 @@ fn a_server_that_is_not_there_is_not_waited_for() {
         let outcome = cache.ask_one(&Request::Fetch { key: b"key" }, 0, Duration::from_secs(20));
         (outcome.result, start.elapsed())
     };
-    // The first waits for the first attempt.
+    // The first request waits for the first attempt.
     assert_eq!(ask(&mut cache).0, Err(CacheError::Unavailable));
     let (result, took) = ask(&mut cache);
     assert!(result == Err(CacheError::Unavailable) && took < LATE, "{took:?}");
@@ -260,7 +261,7 @@ fn a_server_that_is_not_there_is_not_waited_for() {
 
 #[test]
 fn a_cache_that_ends_answers_all_that_it_was_asked() {
-    // It takes connections, and says nothing.
+    // It accepts connections, and sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (remote, mut cache) = cache(Service::Redis { database: 0 }, listener.local_addr().unwrap());
     let keys: Vec<Vec<u8>> = (0..100).map(|n: u32| n.to_string().into_bytes()).collect();
@@ -290,14 +291,14 @@ fn more_than_the_bound_is_refused() {
     assert_eq!((remote.remote_gauges().in_flight, remote.remote_gauges().bound), (0, 10));
 }
 
-/// Hears nothing.
+/// Subscriber that ignores messages.
 struct Deaf;
 
 impl Subscriber for Deaf {
     fn published(&self, _: &[u8], _: &[u8]) {}
 }
 
-/// As long as there is one.
+/// Sends a message without an end while the connection lasts.
 fn sends_a_message_without_an_end(mut stream: TcpStream) -> Option<ErrorKind> {
     let mut bytes = [0; 4096];
     while let Ok(length @ 1..) = stream.read(&mut bytes) {

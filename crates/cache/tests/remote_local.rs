@@ -1,4 +1,4 @@
-//! A thread that asks a cache by connections of its own.
+//! Thread with its own connections to a cache.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,10 +17,10 @@ use tokio::runtime::LocalRuntime;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A Memcached that stores nothing, and answers what is stored once its gate is open.
+/// Memcached that stores nothing, and answers stores once its gate is open.
 #[derive(Default)]
 struct Server {
-    /// Keys that came, each with the number of its connection.
+    /// Received keys, each with the number of its connection.
     heard: Mutex<Vec<(usize, String)>>,
     is_shut: Mutex<bool>,
     changed: Condvar,
@@ -74,7 +74,7 @@ impl Server {
         self.changed.notify_all();
     }
 
-    /// The connections by which so many requests for a key came, once they have.
+    /// Waits for this many requests for a key. Returns their connections.
     fn heard(&self, key: &str, count: usize) -> Vec<usize> {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -85,13 +85,13 @@ impl Server {
             }
             assert!(Instant::now() < end, "{heard:?}");
             drop(heard);
-            // Until it has read more.
+            // Lets the server read more.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
-/// Gives on what comes, with the thread on which it does.
+/// Receiver that passes answers on, with the thread they came on.
 struct Taken(mpsc::Sender<(ThreadId, Answered)>);
 
 impl Receiver for Taken {
@@ -102,7 +102,7 @@ impl Receiver for Taken {
     }
 }
 
-/// A thread that asks, with its runtime.
+/// Requesting thread, with its runtime.
 struct Asker {
     runtime: LocalRuntime,
     cache: Arc<dyn RemoteEngine>,
@@ -133,19 +133,19 @@ impl Asker {
         self.ask(ticket, &Request::Store { key: key.as_bytes(), value: b"value", life: Life::FOREVER }).unwrap();
     }
 
-    /// Lets the tasks of the thread work until this is so.
+    /// Runs the tasks of the thread until the condition holds.
     fn run(&self, until: impl Fn() -> bool) {
         let end = Instant::now() + TIMEOUT;
         self.runtime.block_on(async {
             while !until() {
                 assert!(Instant::now() < end, "{:?}", self.cache.remote_gauges());
-                // What comes meanwhile wakes the tasks.
+                // Events meanwhile wake the tasks.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         });
     }
 
-    /// The next answers, and whether each came on this thread.
+    /// Returns the next answers, and whether each came on this thread.
     fn answers(&self, count: usize) -> Vec<(u64, Result<Answer, CacheError>, bool)> {
         let got = std::cell::RefCell::new(Vec::new());
         self.run(|| {
@@ -179,7 +179,7 @@ fn a_thread_has_its_answers_by_itself() {
     assert_eq!(asker.answers(2), [(1, Ok(Answer::Stored), true), (2, Ok(Answer::Absent), true)]);
     let by = server.heard("a", 2);
     assert_eq!(by[0], by[1]);
-    // What the others of the process ask goes by the thread of the engine, and all is counted together.
+    // Requests of other threads use the thread of the engine, and the figures count all together.
     remote.ask(&Request::Fetch { key: b"b" }, Ticket { receiver: asker.receiver, value: 3 }, 0).unwrap();
     remote.flush();
     assert_eq!(asker.answers(1), [(3, Ok(Answer::Absent), false)]);
@@ -189,7 +189,7 @@ fn a_thread_has_its_answers_by_itself() {
     assert_eq!((of_servers.connections, of_servers.connected, of_servers.in_flight), (2, 2, 0));
 }
 
-/// Else the first change could come last.
+/// Otherwise the first change could arrive last.
 #[test]
 fn changes_of_a_key_keep_their_order_among_threads() {
     let (server, address) = Server::start();
@@ -206,7 +206,7 @@ fn changes_of_a_key_keep_their_order_among_threads() {
     let want = [(1, Ok(Answer::Stored), false), (2, Ok(Answer::Stored), false), (3, Ok(Answer::Absent), false)];
     assert_eq!(asker.answers(3), want);
     assert_eq!(server.heard("a", 3), [first[0]; 3]);
-    // No change is under way any more.
+    // No change is in progress any more.
     asker.store(4, "a");
     assert_eq!(asker.answers(1), [(4, Ok(Answer::Stored), true)]);
     assert_ne!(server.heard("a", 4)[3], first[0]);

@@ -1,12 +1,12 @@
-//! The owner of a file, for the message to a process that may not open it.
+//! Owner of a file, for the error message to a process that may not open it.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Why this process may not read this file, or not write it if `write`: owner and mode of the file, or of the folder in which it would
-/// have to be made. `None`: it may, or the reason is another.
+/// Returns the reason why this process may not read this file, or not write it if `write`: owner and mode of the file,
+/// or of the folder in which it would be created. `None`: it may, or the reason is another.
 pub fn denial(path: &Path, write: bool) -> Option<String> {
     let opened = OpenOptions::new().read(true).write(write).open(path);
     match opened.err()?.kind() {
@@ -14,7 +14,7 @@ pub fn denial(path: &Path, write: bool) -> Option<String> {
         ErrorKind::NotFound if write => {}
         _ => return None,
     }
-    // The first that is known on the way up: what lies in a folder that may not be entered is not.
+    // The first accessible ancestor: files in a folder without access are unknown.
     let (at, found) = path.ancestors().find_map(|at| {
         let at = if at.as_os_str().is_empty() { Path::new(".") } else { at };
         Some((at, fs::metadata(at).ok()?))
@@ -25,7 +25,7 @@ pub fn denial(path: &Path, write: bool) -> Option<String> {
     Some(format!("{}, and this process runs as {}", whose(at, &found), name(own_id())))
 }
 
-/// `PATH belongs to root (mode 0600)`.
+/// Returns `PATH belongs to root (mode 0600)`.
 fn whose(path: &Path, metadata: &Metadata) -> String {
     format!(
         "{} belongs to {} (mode {:04o})",
@@ -35,7 +35,8 @@ fn whose(path: &Path, metadata: &Metadata) -> String {
     )
 }
 
-/// Advice about a file that root has made for itself alone; `None` if no other user is kept out, or it is not root who made it.
+/// Returns advice about a file that root has created for itself alone; `None` if other users have access, or this
+/// process is not root.
 pub fn hint_for_service(path: &Path) -> Option<String> {
     let mode = fs::metadata(path).ok()?.permissions().mode();
     if own_id() != 0 || mode & 0o077 != 0 {
@@ -48,13 +49,13 @@ pub fn hint_for_service(path: &Path) -> Option<String> {
     ))
 }
 
-/// The user that this process runs as.
+/// Returns the user of this process.
 fn own_id() -> u32 {
-    // Linux gives the folder of a process to its effective user.
+    // Linux assigns the folder of a process to its effective user.
     fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid())
 }
 
-/// Name of a user if the system's file of users has it, else its number.
+/// Returns the name of a user from `/etc/passwd`, otherwise the number.
 fn name(id: u32) -> String {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let number = id.to_string();

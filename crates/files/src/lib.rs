@@ -1,7 +1,7 @@
-//! Files and folders of this process: made for its user alone, held by one process at a time, known again, and explained when they cannot
-//! be opened.
+//! Files and folders of this process: private to its user, locked by one process at a time, identified by number, with
+//! reasons for denied access.
 //!
-//! The one rule of use: every file that a server makes is made by [`private::file`], every folder by [`private::make_folder`].
+//! The one rule of use: a server creates every file by [`private::file`], every folder by [`private::make_folder`].
 //!
 //! ```
 //! use std::time::Duration;

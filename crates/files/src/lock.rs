@@ -1,4 +1,4 @@
-//! A file that one process at a time holds.
+//! Lock file of one process.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -7,34 +7,34 @@ use std::time::{Duration, Instant};
 
 use crate::private;
 
-/// A file that one process at a time holds: until it drops this, or ends, however it ends.
+/// Lock that one process at a time holds: until the drop, or the end of the process for any reason.
 ///
-/// The file is empty and stays there: a process that removed it could remove it under another one that waits for it.
+/// The file is empty and is never removed: a removal could hit the file of another process that waits for it.
 #[derive(Debug)]
 pub struct FileLock(File);
 
-/// A file or folder that this process does not hold.
+/// Failure to take a lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process holds it.
     #[error("{}: another process has it", .0.display())]
     InUse(PathBuf),
-    /// The folder or the lock cannot be made or opened.
+    /// The folder or the lock file cannot be created or opened.
     #[error("{}: {error}", path.display())]
     Unusable {
         /// Path of the folder or the lock.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the system.
         error: io::Error,
     },
 }
 
-/// How often one looks whether a process that is ending has ended.
+/// Interval of attempts while another process is ending.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl FileLock {
-    /// Takes the lock of a file that cannot be locked itself: `FILE-lock` beside it, named as SQLite names the companions of its files. Waits
-    /// at most `most` for a process that is ending.
+    /// Takes the lock of a file that cannot be locked itself: `FILE-lock` beside it, named in the way of SQLite's
+    /// companion files. Waits at most `most` for a process that is ending.
     ///
     /// # Errors
     /// [`LockError`]
@@ -48,8 +48,8 @@ impl FileLock {
         }
     }
 
-    /// Makes a folder where it is missing, for its user alone, and takes the lock of this name in it; waits at most `most` for a process
-    /// that is just ending.
+    /// Creates a folder if missing, private to its user, and takes the lock with this name in it; waits at most `most`
+    /// for a process that is just ending.
     ///
     /// # Errors
     /// [`LockError`]
@@ -61,11 +61,11 @@ impl FileLock {
         held.ok_or_else(|| LockError::InUse(folder.to_owned()))
     }
 
-    /// Makes the file if it is missing, for its user alone, and takes it; waits at most `most` for a process that is just ending. None: another
-    /// process holds it.
+    /// Creates the file if missing, private to its user, and takes the lock; waits at most `most` for a process that is
+    /// just ending. `None`: another process holds it.
     ///
     /// # Errors
-    /// It cannot be made or opened.
+    /// The file cannot be created or opened.
     pub fn take(path: &Path, most: Duration) -> io::Result<Option<Self>> {
         let file = private::file().open(path)?;
         let end = Instant::now() + most;
@@ -82,7 +82,7 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Closing alone leaves it to a child that was forked meanwhile and has not begun its own program.
+        // Closing alone would leave the lock to a child that was forked meanwhile and has not begun its own program.
         let _ = self.0.unlock();
     }
 }

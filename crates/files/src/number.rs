@@ -1,11 +1,11 @@
-//! What the system says of files.
+//! Identity of files, and a class of their errors.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Device and inode of a file: another file of the same name has others.
+/// Device and inode of a file: another file of the same name has other numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileNumber {
     device: u64,
@@ -13,15 +13,15 @@ pub struct FileNumber {
 }
 
 impl FileNumber {
-    /// That of the file that has this name now, if one has it.
+    /// Returns the number of the file with this name, if there is one.
     pub fn named(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().map(|metadata| Self::from(&metadata))
     }
 
-    /// That of an open file.
+    /// Returns the number of an open file.
     ///
     /// # Errors
-    /// As the system says.
+    /// Error of the system.
     pub fn of(file: &File) -> io::Result<Self> {
         file.metadata().map(|metadata| Self::from(&metadata))
     }
@@ -33,7 +33,7 @@ impl From<&Metadata> for FileNumber {
     }
 }
 
-/// Whether something could not be written since there is no room for it.
+/// Tells whether a write failed for lack of space.
 pub fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)

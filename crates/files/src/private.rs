@@ -1,38 +1,40 @@
-//! Files and folders for the user of this process alone, by any umask.
+//! Files and folders private to the user of this process, independent of the umask.
 //!
-//! What a server keeps says who calls whom, or holds what is as good as a password. So every file and folder that it makes is made here.
+//! The files of a server show who calls whom, or contain secrets equivalent to a password. So all of its files and
+//! folders are created here.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Of files.
+/// Mode of files.
 const FILE: u32 = 0o600;
-/// Of folders.
+/// Mode of folders.
 const FOLDER: u32 = 0o700;
-/// What group and others may do.
+/// Rights of group and others.
 const OTHERS: u32 = 0o077;
 
-/// To write a file that is made where it is missing, of mode 600. One that is there keeps its mode: [`narrow`] takes it from others.
+/// Returns options to write a file, created with mode 600 if missing. An existing file keeps its mode: [`narrow`]
+/// removes the rights of others.
 pub fn file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(FILE);
     options
 }
 
-/// Makes a folder and those above it where they are missing, of mode 700. One that is there keeps its mode.
+/// Creates a folder and its missing parents, with mode 700. An existing folder keeps its mode.
 ///
 /// # Errors
-/// As the system says.
+/// Error of the system.
 pub fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER).create(path)
 }
 
-/// Gives a file that was there before mode 600, if others than its user may open it. A device stays as it is.
+/// Sets an existing file to mode 600 if others than its user may open it. A device stays unchanged.
 ///
 /// # Errors
-/// It belongs to another user.
+/// The file belongs to another user.
 pub fn narrow(file: &File) -> io::Result<()> {
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.permissions().mode() & OTHERS == 0 {

@@ -1,15 +1,15 @@
-//! Disk of limited room, for tests.
+//! Disk of limited size, for tests.
 
 use super::Medium;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Disk that takes as much of each write as it has room for. Clones share it.
+/// Disk that accepts as much of each write as fits. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
 
 impl Disk {
-    /// Makes an empty disk with room for so many bytes.
+    /// Creates an empty disk for this many bytes.
     pub fn new(room: usize) -> Self {
         Self(Arc::new(Mutex::new((Vec::new(), room))))
     }
@@ -18,7 +18,7 @@ impl Disk {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes its room.
+    /// Changes its size.
     pub fn set_room(&self, room: usize) {
         self.with(|(_, of)| *of = room);
     }

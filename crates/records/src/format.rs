@@ -1,14 +1,15 @@
-//! The bytes of a file: its beginning, and the head of each record.
+//! Bytes of a file: its header, and the head of each record.
 //!
-//! A salted file begins with two equal copies of 20 bytes: name (7), version with [`SALTED`] (1), salt (8), CRC-32 of these 16 (4). One damaged
-//! copy costs nothing. The two halves of the salt are the start values of the two checksums of each record. A head has 13 bytes: length of the
-//! payload (u32), kind (u8), checksum of kind and payload (u32), checksum of these 9 bytes (u32).
+//! A salted file begins with two equal copies of 20 bytes: name (7), version with [`SALTED`] (1), salt (8), CRC-32 of
+//! these 16 (4). One copy may be damaged without loss. The two halves of the salt are the start values of the two
+//! checksums of each record. A head has 13 bytes: length of the payload (u32), kind (u8), checksum of kind and payload
+//! (u32), checksum of these 9 bytes (u32).
 //!
 //! The salt is a secret of the file. A peer writes parts of payloads, such as a Call-ID; without the salt it cannot write bytes that a search
 //! for the next record takes for a record.
 //!
-//! Earlier versions wrote plain files: name and version alone, heads of 9 bytes without a checksum of their own, no salt. They are read and
-//! continued as they are, and never searched.
+//! Earlier versions wrote plain files: name and version alone, heads of 9 bytes without their own checksum, no salt.
+//! They are read and continued in their format, and never searched.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -28,21 +29,21 @@ pub(crate) struct Salt {
 }
 
 impl Salt {
-    /// A random salt. [`RandomState`] has its keys from the system.
+    /// Returns a random salt. [`RandomState`] gets its keys from the system.
     pub(crate) fn random() -> Self {
         let bits = RandomState::new().build_hasher().finish();
         Self { head: bits as u32, payload: (bits >> 32) as u32 }
     }
 }
 
-/// How the records of a file are written.
+/// Format of the records in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Plain,
     Salted(Salt),
 }
 
-/// The head of a record.
+/// Head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) length: u32,
@@ -55,7 +56,7 @@ pub(crate) struct Head {
 pub(crate) enum Beginning {
     /// File of records, with its format and version.
     Records(Format, u8),
-    /// A process was killed before they were whole.
+    /// A kill cut the file within these bytes.
     Cut,
     /// File of another kind.
     Other,
@@ -65,7 +66,7 @@ impl Format {
     /// Most bytes before the first record.
     pub(crate) const LONGEST_BEGINNING: usize = 2 * COPY;
 
-    /// Bytes before the first record.
+    /// Returns the number of bytes before the first record.
     pub(crate) const fn beginning_length(self) -> usize {
         match self {
             Self::Plain => size_of::<Magic>(),
@@ -73,7 +74,7 @@ impl Format {
         }
     }
 
-    /// Bytes before each payload.
+    /// Returns the number of bytes before each payload.
     pub(crate) const fn head_length(self) -> usize {
         match self {
             Self::Plain => 9,
@@ -93,7 +94,7 @@ impl Format {
         out.extend_from_slice(&copy);
     }
 
-    /// `bytes`: the first of a file, [`Format::LONGEST_BEGINNING`] of them or all that there are.
+    /// Determines the kind of a file. `bytes`: its first [`Format::LONGEST_BEGINNING`] bytes, or all of them.
     pub(crate) fn read_beginning(bytes: &[u8], name: [u8; 7]) -> Beginning {
         let copy = |at: usize| {
             let copy = bytes.get(at..at + COPY)?;
@@ -110,7 +111,7 @@ impl Format {
         found.unwrap_or(if is_cut { Beginning::Cut } else { Beginning::Other })
     }
 
-    /// The checksum of a record.
+    /// Returns the checksum of a record.
     fn sum(self, kind: u8, payload: &[u8]) -> u32 {
         let start = if let Self::Salted(salt) = self { salt.payload } else { !0 };
         checksum::of(start, &[&[kind], payload])
@@ -127,7 +128,7 @@ impl Format {
         }
     }
 
-    /// Reads a head. None: these bytes are none.
+    /// Reads a head. `None`: these bytes are no head.
     pub(crate) fn read_head(self, bytes: &[u8]) -> Option<Head> {
         let (body, own_sum) = bytes.split_at_checked(9)?;
         let head = Head { length: number(body), kind: body[4], sum: number(&body[5..]) };
@@ -139,13 +140,13 @@ impl Format {
         Some(head).filter(|head| is_head && head.length <= LONGEST)
     }
 
-    /// Whether this is the payload that the head was written for.
+    /// Tells whether the head was written for this payload.
     pub(crate) fn belongs(self, head: Head, payload: &[u8]) -> bool {
         self.sum(head.kind, payload) == head.sum
     }
 }
 
-/// The number in the first four bytes; 0 where there are fewer.
+/// Reads the number in the first four bytes; 0 if there are fewer.
 fn number(bytes: &[u8]) -> u32 {
     bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }

@@ -1,4 +1,4 @@
-//! Reading: every record that is whole, and what is missing.
+//! Reading: every complete record, and a report of the losses.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -7,48 +7,48 @@ use std::path::{Path, PathBuf};
 use crate::HEAD;
 use crate::format::{Beginning, Format};
 
-/// Bytes that a search for the next record looks through at a time.
+/// Bytes that a search for the next record reads at once.
 const WINDOW: u64 = 64 << 10;
 
 const CUT: &str = "its last record is cut";
 const DAMAGED: &str = "a record is damaged";
 const UNREADABLE: &str = "it cannot be read on";
 
-/// Why a file cannot be read.
+/// Reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system does not let it be read.
+    /// The system refuses to read it.
     #[error("{path}: {error}", path = .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
-    /// It does not begin as it should.
+    /// Its first bytes are wrong.
     #[error("{path} does not begin with {name}", path = .path.display(), name = String::from_utf8_lossy(.name))]
     NoRecords {
         /// The file.
         path: PathBuf,
-        /// What it should begin with.
+        /// Expected name.
         name: [u8; 7],
     },
-    /// A process was killed before its first record was whole.
+    /// A kill cut the file before its first record was complete.
     #[error("{path} is cut before its first record", path = .0.display())]
     Cut(PathBuf),
 }
 
-/// A file of records being read.
+/// Reader of a file of records.
 pub struct Reader {
     input: BufReader<File>,
     format: Format,
     bytes: Vec<u8>,
-    /// Behind the last whole record.
+    /// End of the last complete record.
     position: u64,
     /// Offset of the next record.
     next: u64,
     lost: Lost,
-    /// Why reading ended before the file did.
+    /// Reason why reading stopped before the end of the file.
     stopped: Option<&'static str>,
 }
 
@@ -61,20 +61,20 @@ struct Lost {
 
 /// Result of reading at an offset.
 enum Found {
-    /// A record of this kind; its payload was read.
+    /// Record of this kind; its payload was read.
     Whole(u8),
     /// The end of the file.
     End,
-    /// The beginning of a record, and then the end of the file.
+    /// Beginning of a record, then the end of the file.
     Cut,
-    /// A head whose payload is not the one it was written for.
+    /// Head with a payload that does not match.
     Damaged,
     /// Bytes that are no head.
     Nothing,
 }
 
 impl Reader {
-    /// Opens a file of this kind; returns it with its version.
+    /// Opens a file with this name; returns it with its version.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -82,7 +82,7 @@ impl Reader {
         let unreadable = |error| OpenError::Unreadable { path: path.into(), error };
         let mut input = BufReader::new(File::open(path).map_err(unreadable)?);
         let mut beginning = [0; Format::LONGEST_BEGINNING];
-        // The beginning of a plain file is shorter; the bytes behind it are read again as a record.
+        // The header of a plain file is shorter; the bytes after it are read again as a record.
         let read = read_up_to(&mut input, &mut beginning).map_err(unreadable)?;
         let (format, version) = match Format::read_beginning(&beginning[..read], name) {
             Beginning::Records(format, version) => (format, version),
@@ -97,8 +97,8 @@ impl Reader {
         Ok((Self { input, format, bytes, position, next, lost, stopped: None }, version))
     }
 
-    /// Next record: its kind and payload. `None` at the end. Behind damage the reader searches for the next whole record. It does not search a
-    /// plain file: there it stops at an impossible length.
+    /// Returns the next record: its kind and payload. `None` at the end. After damage the reader searches for the next
+    /// complete record. It does not search a plain file: there it stops at an impossible length.
     #[expect(clippy::should_implement_trait, reason = "a record borrows the reader")]
     pub fn next(&mut self) -> Option<(u8, &[u8])> {
         while self.stopped.is_none() {
@@ -131,12 +131,12 @@ impl Reader {
         None
     }
 
-    /// The payload of the record that [`Reader::next`] gave last; empty before the first.
+    /// Returns the payload of the last record from [`Reader::next`]; empty before the first.
     pub fn last(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Records that are left.
+    /// Returns the number of remaining records.
     pub fn count(mut self) -> usize {
         let mut count = 0;
         while self.next().is_some() {
@@ -145,24 +145,23 @@ impl Reader {
         count
     }
 
-    /// Bytes up to the end of the last whole record.
+    /// Returns the end of the last complete record.
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// Bytes of the record that [`Reader::next`] gave last, its head among them.
+    /// Returns the length of the last record from [`Reader::next`], including its head.
     pub const fn record_length(&self) -> u64 {
         (self.format.head_length() + self.bytes.len()) as u64
     }
 
-    /// Whether everything behind the last whole record is the beginning of one record, as a kill leaves it: it may be cut off. False where
-    /// the file has not been read to its end.
+    /// Tells whether all bytes after the last complete record are the beginning of one record, as after a kill: they
+    /// may be cut off. False before the end of the file was reached.
     pub fn is_cut(&self) -> bool {
         matches!(self.format, Format::Salted(_)) && self.stopped == Some(CUT)
     }
 
-    /// What is missing of what was read so far: damaged records, and what stands where reading ended before the file did. A part of a
-    /// sentence.
+    /// Describes the losses so far: damaged records, and the reason why reading stopped early. A part of a sentence.
     pub fn damage(&self) -> Option<String> {
         let Lost { places, bytes } = self.lost;
         let left_out = match places {
@@ -185,7 +184,7 @@ impl Reader {
         self.lost.bytes += bytes;
     }
 
-    /// The record of `bytes` stands there.
+    /// Returns the record in `bytes`, which starts at this offset.
     fn is_at(&mut self, start: u64, kind: u8) -> (u8, &[u8]) {
         self.next = start + self.record_length();
         self.position = self.next;
@@ -211,8 +210,8 @@ impl Reader {
         })
     }
 
-    /// The first whole record that begins there or later, and its kind; else the end of the file. Each byte is looked at once, and a payload
-    /// is read only behind a head whose own checksum is right.
+    /// Returns the first complete record at this offset or later, and its kind; otherwise the end of the file. Each
+    /// byte is inspected once, and a payload is read only after a head with a correct checksum.
     fn search(&mut self, from: u64) -> io::Result<Result<(u64, u8), u64>> {
         let end = self.input.get_ref().metadata()?.len();
         let head = self.format.head_length();

@@ -1,4 +1,4 @@
-//! Writing: what belongs together goes by one call, whole or not at all.
+//! Writing: records of one call are written completely or not at all.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -10,18 +10,18 @@ use strowger_files::{FileNumber, private};
 
 use crate::{LONGEST, Magic};
 
-/// Where records are written: a file, or what a test puts in its place.
+/// Destination of records: a file, or a substitute in a test.
 pub trait Medium: Write + Send {
-    /// Everything after the first `length` bytes was written in vain: forgets it and goes on from there.
+    /// Discards everything after the first `length` bytes and continues from there.
     ///
     /// # Errors
-    /// As the system says; the next write tries again.
+    /// Error of the system; the next write tries again.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 
-    /// Returns when what was written survives a power cut.
+    /// Returns when all written bytes survive a power cut.
     ///
     /// # Errors
-    /// As the system says: it may not.
+    /// Error of the system: they may not survive.
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -38,21 +38,21 @@ impl Medium for File {
     }
 }
 
-/// A file of records being written.
+/// Writer of a file of records.
 pub struct Writer {
     medium: Box<dyn Medium>,
     magic: Magic,
     /// Format of the existing file. An empty file gets another salt with its first record.
     format: Format,
-    /// Bytes that stay, with the beginning of the file; 0: that does not stand there either.
+    /// Length of the valid bytes, including the header; 0: no header either.
     length: u64,
-    /// The medium may hold more than `length`.
+    /// True: the medium may have more than `length` bytes.
     is_torn: bool,
     bytes: Vec<u8>,
     name: Option<Name>,
 }
 
-/// Name of the file that is written. The system still accepts writes to a file that has lost its name, and these are lost.
+/// Name of the written file. The system accepts writes to a file without a name, and these are lost.
 struct Name {
     path: PathBuf,
     file: FileNumber,
@@ -73,24 +73,25 @@ impl Name {
 }
 
 impl Writer {
-    /// A new file, or an existing one in its place. It is for its user alone ([`private`]).
+    /// Creates a file, or overwrites an existing one. It is private to its user ([`private`]).
     ///
     /// # Errors
-    /// One of opening: no such folder, no permission.
+    /// Error of opening: no such folder, no permission.
     pub fn create(path: &Path, magic: Magic) -> io::Result<Self> {
         let file = private::file().truncate(true).open(path)?;
-        // One of another user's is that user's affair.
+        // A file of another user is left alone.
         let _ = private::narrow(&file);
         let name = Some(Name::of(path, &file)?);
         Ok(Self { name, ..Self::on(file, magic) })
     }
 
-    /// Opens a file that was written before, or creates one: for its user alone too. Cuts off the beginning of a record behind the last whole
-    /// one, as a kill leaves it, and nothing else: records are appended behind a damaged place. A damaged file is first copied to
+    /// Opens an existing file, or creates one, private to its user. Cuts off a partial record at the end, as after a
+    /// kill, and nothing else: records are appended after a damaged place. First copies a damaged file to
     /// `PATH.damaged-1` up to `-9`. Returns the losses of the file ([`Reader::damage`]), and the path of the copy.
     ///
     /// # Errors
-    /// It cannot be opened, or is of another kind or version. A plain file, which is cut behind damage, cannot be copied before.
+    /// The file cannot be opened, or has another name or version; or it is a plain file with damage, which is cut
+    /// there, and cannot be copied before.
     pub fn append(path: &Path, magic: Magic) -> Result<(Self, Option<String>), OpenError> {
         let unreadable = |error| OpenError::Unreadable { path: path.into(), error };
         let [name @ .., version] = magic;
@@ -112,16 +113,17 @@ impl Writer {
         Ok((writer, damage))
     }
 
-    /// Records on anything.
+    /// Writes records to any medium.
     pub fn on(medium: impl Medium + 'static, magic: Magic) -> Self {
         let (format, bytes) = (Format::Plain, Vec::new());
         Self { medium: Box::new(medium), magic, format, length: 0, is_torn: false, bytes, name: None }
     }
 
-    /// Writes what `fill` pushes, by one call.
+    /// Writes the records that `fill` pushes, in one call.
     ///
     /// # Errors
-    /// As the system says, or the file has lost its name; none of these records is there then, and the next call tries again with its own.
+    /// Error of the system, or the file has lost its name; none of these records is stored then, and the next call
+    /// tries again with its own.
     pub fn write(&mut self, fill: impl FnOnce(&mut Records<'_>)) -> io::Result<()> {
         self.name.as_ref().map_or(Ok(()), Name::is_the_files)?;
         self.bytes.clear();
@@ -140,15 +142,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether the file has the name still by which it was opened.
+    /// Tells whether the file still has the name by which it was opened.
     pub fn has_its_name(&self) -> bool {
         self.name.as_ref().is_none_or(|name| name.is_the_files().is_ok())
     }
 
-    /// Takes all records away: the file becomes empty.
+    /// Removes all records: the file becomes empty.
     ///
     /// # Errors
-    /// As the system says; the next write tries again before anything else.
+    /// Error of the system; the next write tries again before anything else.
     pub fn clear(&mut self) -> io::Result<()> {
         (self.length, self.is_torn) = (0, true);
         self.medium.cut(0)?;
@@ -156,46 +158,46 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns when what was written survives a power cut.
+    /// Returns when all written bytes survive a power cut.
     ///
     /// # Errors
-    /// As the system says: it may not.
+    /// Error of the system: they may not survive.
     pub fn sync(&mut self) -> io::Result<()> {
         self.medium.sync()
     }
 
-    /// Where the first record of the next call begins.
+    /// Returns the offset of the first record of the next call.
     pub const fn start(&self) -> u64 {
         if self.length == 0 { Format::LONGEST_BEGINNING as u64 } else { self.length }
     }
 
-    /// Bytes of the file, with its beginning and with damaged places between its records.
+    /// Returns the length of the file, including its header and damaged places.
     pub const fn length(&self) -> u64 {
         self.length
     }
 }
 
-/// Reads a file to its end. Returns its format, the length behind which the next record goes, and the losses.
+/// Reads a file to its end. Returns its format, the offset of the next record, and the losses.
 fn left(path: &Path, mut reader: Reader) -> io::Result<(Format, u64, Option<String>)> {
     while reader.next().is_some() {}
     let (format, end) = (reader.format(), std::fs::metadata(path)?.len());
     let Some(damage) = reader.damage() else { return Ok((format, reader.position(), None)) };
     let (length, copied) = match format {
-        // It would not be read behind its damage.
+        // Records after the damage would not be read.
         Format::Plain if reader.position() < end => (reader.position(), copy_aside(path)?),
         Format::Plain => (end, copy_aside(path)?),
         Format::Salted(_) if reader.is_cut() => {
             let has_more = damage.contains(" left out");
             (reader.position(), if has_more { copy_aside(path).unwrap_or(None) } else { None })
         }
-        // Damage costs no start of a server, nor does a copy that finds no room: nothing is taken away here.
+        // Damage does not prevent the start of a server, nor does a copy that does not fit: nothing is removed here.
         Format::Salted(_) => (end, copy_aside(path).unwrap_or(None)),
     };
     let copied = copied.map_or_else(String::new, |copy| format!("; the file as it was: {}", copy.display()));
     Ok((format, length, Some(damage + &copied)))
 }
 
-/// Copies a file within its folder, under the first free of nine names. `None`: no name is free.
+/// Copies a file within its folder, to the first free of nine names. `None`: no name is free.
 fn copy_aside(path: &Path) -> io::Result<Option<PathBuf>> {
     for number in 1..=9 {
         let mut name = path.as_os_str().to_owned();
@@ -219,17 +221,17 @@ fn copy_aside(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Takes the records of one call.
+/// Collector of the records of one call.
 pub struct Records<'a> {
     out: &'a mut Vec<u8>,
     format: Format,
 }
 
 impl Records<'_> {
-    /// A record of this kind, whose payload `fill` appends: at most [`LONGEST`] bytes.
+    /// Adds a record of this kind, whose payload `fill` appends: at most [`LONGEST`] bytes.
     ///
     /// # Panics
-    /// It is longer.
+    /// The payload is longer.
     pub fn push(&mut self, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
         let out = &mut *self.out;
         let (start, length) = (out.len(), self.format.head_length());
@@ -307,7 +309,7 @@ mod tests {
         assert!(Writer::append(&path, *b"OTHERS!\x01").is_err(), "it is of another kind");
     }
 
-    /// Takes writes, and cuts nothing before its test lets it.
+    /// Medium that accepts writes, and refuses to cut until the test allows it.
     struct Stubborn(Disk, Arc<Mutex<bool>>);
 
     impl Write for Stubborn {

@@ -1,7 +1,7 @@
-//! A binding: one contact of an address-of-record (RFC 3261 section 10), and its packed form.
+//! Binding: one contact of an address-of-record (RFC 3261 section 10), and its packed form.
 //!
-//! In the table a binding is one heap block: a fixed head of 52 bytes, then what is there only sometimes, then the texts.
-//! That costs about 60 bytes over the texts; a struct of `String`s would cost four times as much.
+//! In the table a binding is one heap block: a fixed head of 52 bytes, then optional fields, then the texts. The
+//! overhead is about 60 bytes; a struct of `String`s would have four times as much.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -9,53 +9,55 @@ use std::ops::RangeInclusive;
 
 use crate::user_agent_texts::UserAgentTexts;
 
-/// The name of a binding for as long as it lives, and the key of its row on disk. Never used twice in one database, whichever nodes
-/// write there: the node that gave it stands in it, above a count of 47 bits.
+/// Permanent name of a binding, and the key of its row on disk. Never used twice in one database, whichever nodes write
+/// there: it contains the node that assigned it, above a count of 47 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BindingId(pub u64);
 
 impl BindingId {
     const COUNT: u32 = 47;
 
-    /// The ids that a node gives, the first of which is never given.
+    /// Returns the ids of a node. The first one is never assigned.
     pub const fn of_node(node: u16) -> RangeInclusive<u64> {
         let first = (node as u64) << Self::COUNT;
         first..=first + ((1 << Self::COUNT) - 1)
     }
 
-    /// The node that gave it.
+    /// Returns the node that assigned it.
     pub const fn node(self) -> u16 {
         (self.0 >> Self::COUNT) as u16
     }
 }
 
-/// [`Binding::listener`] of one whose name no listener has: the configuration is another one than when its row was written.
+/// Value of [`Binding::listener`] if no listener has the name in its row: the configuration has changed since the row
+/// was written.
 pub const NO_LISTENER: u16 = u16::MAX;
 
-/// The name of a connection, as the caller writes it; the store does not look into it.
+/// Name of a connection. The caller defines its contents, the store does not interpret it.
 pub type FlowBytes = [u8; FLOW_BYTES];
 
 const FLOW_BYTES: usize = 13;
 
-/// Where a REGISTER really came from.
+/// Actual source of a REGISTER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Received {
-    /// Transport as the caller numbers it; the store does not look into it.
+    /// Transport, as the caller numbers it; the store does not interpret it.
     pub transport: u8,
     /// Source address and port.
     pub address: SocketAddr,
 }
 
-/// All that is kept of a contact. Texts are bytes as received; an empty one means "not there".
+/// Contact with all its stored fields. Texts are bytes as received; an empty text means "absent".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding<'a> {
-    /// Address-of-record in the caller's canonical form (RFC 3261 section 10.3 step 5). At most 65,535 bytes, as every text.
+    /// Address-of-record in the caller's canonical form (RFC 3261 section 10.3 step 5). At most 65,535 bytes, like
+    /// every text.
     pub aor: &'a [u8],
     /// Contact URI.
     pub uri: &'a [u8],
     /// Call-ID of the REGISTER.
     pub call_id: &'a [u8],
-    /// Path URIs, comma-joined in their order (RFC 3327).
+    /// Path URIs, comma-joined in order (RFC 3327).
     pub path: &'a [u8],
     /// `+sip.instance` (RFC 5626 section 4.1).
     pub instance: &'a [u8],
@@ -63,29 +65,30 @@ pub struct Binding<'a> {
     pub user_agent: &'a [u8],
     /// CSeq number of the REGISTER.
     pub cseq: u32,
-    /// Preference in thousandths, 0 to 1,000; `None` when the contact had no `q`.
+    /// Preference in thousandths, 0 to 1,000; `None` if the contact had no `q`.
     pub q: Option<u16>,
-    /// End of the binding, milliseconds on the clock of the table, on disk since 1970 UTC (48 bits are kept); see
+    /// End of the binding, milliseconds on the clock of the table, on disk since 1970 UTC (48 bits are stored); see
     /// [`clock`](crate::clock).
     pub expires_at: u64,
-    /// Last REGISTER for it, milliseconds since 1970 UTC by the clock of that moment (48 bits are kept); for people.
+    /// Time of the last REGISTER, milliseconds since 1970 UTC by the clock at that time (48 bits are stored); for
+    /// display.
     pub updated_at: u64,
     /// Source of the REGISTER.
     pub received: Option<Received>,
-    /// Flow that the REGISTER came by.
+    /// Flow of the REGISTER.
     pub flow: Option<FlowBytes>,
-    /// Listener that took the REGISTER, by its place in the configuration of this process; on disk by its name.
+    /// Listener that received the REGISTER, by its position in the configuration of this process; on disk by its name.
     pub listener: u16,
-    /// Node that took the REGISTER.
+    /// Node that received the REGISTER.
     pub node: u16,
-    /// `reg-id` (RFC 5626 section 4.2); 0 when there was none.
+    /// `reg-id` (RFC 5626 section 4.2); 0 if there was none.
     pub reg_id: u32,
     /// Marks of the caller: methods, behind NAT, needs pings.
     pub flags: u32,
 }
 
 impl Binding<'_> {
-    /// A binding with nothing in it, to start from.
+    /// Empty binding, to start from.
     pub const EMPTY: Binding<'static> = Binding {
         aor: b"",
         uri: b"",
@@ -106,15 +109,15 @@ impl Binding<'_> {
     };
 }
 
-/// Why a binding cannot be kept.
+/// Reason why a binding cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBinding {
     /// A text over 65,535 bytes, or the whole over the table's limit.
     #[error("the binding has {bytes} bytes; {limit} are allowed")]
     TooLong {
-        /// Bytes of the text or of the whole.
+        /// Bytes of the text or of the whole binding.
         bytes: usize,
-        /// The limit that it passes.
+        /// Limit that was exceeded.
         limit: usize,
     },
     /// A `q` over 1,000.
@@ -122,7 +125,7 @@ pub enum InvalidBinding {
     Preference(u16),
 }
 
-/// A packed binding.
+/// Packed binding.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PackedBinding(Box<[u8]>);
 
@@ -143,7 +146,7 @@ mod at {
     pub(super) const TRANSPORT: usize = 39;
     /// Five lengths of two bytes: AOR, URI, Call-ID, Path, instance.
     pub(super) const LENGTHS: usize = 40;
-    /// Length of the User-Agent, or its number when shared.
+    /// Length of the User-Agent, or its number if shared.
     pub(super) const AGENT: usize = 50;
 }
 
@@ -155,7 +158,7 @@ const NO_Q: u16 = u16::MAX;
 const MAX_MS: u64 = (1 << 48) - 1;
 
 impl PackedBinding {
-    /// Packs a binding; `limit` is the most bytes that the whole may have.
+    /// Packs a binding; `limit` is the most bytes of the whole.
     pub(crate) fn pack(
         id: BindingId,
         b: &Binding<'_>,
@@ -224,7 +227,7 @@ impl PackedBinding {
             Some(SocketAddr::V6(a)) => {
                 out.extend_from_slice(&a.port().to_le_bytes());
                 out.extend_from_slice(&a.ip().octets());
-                // A link-local peer is reachable only with its zone.
+                // A link-local peer can be reached only with its zone.
                 out.extend_from_slice(&a.scope_id().to_le_bytes());
             }
         }
@@ -288,7 +291,7 @@ impl PackedBinding {
         usize::from(self.u16(at::LENGTHS + 2 * nth))
     }
 
-    /// Text number `nth` in the order of the lengths; 5 is the User-Agent when it is not shared.
+    /// Returns text number `nth` in the order of the lengths; 5 is the User-Agent if it is not shared.
     fn text(&self, nth: usize) -> &[u8] {
         let flow = if self.marks() & FLOW != 0 { FLOW_BYTES } else { 0 };
         let from = HEAD + self.received_bytes() + flow + (0..nth).map(|n| self.length(n)).sum::<usize>();
@@ -296,12 +299,12 @@ impl PackedBinding {
     }
 }
 
-/// Every text was measured against 65,535 before.
+/// Returns the length of a text, which was already checked against 65,535.
 fn length(text: &[u8]) -> u16 {
     u16::try_from(text.len()).expect("texts over 65,535 bytes were refused above")
 }
 
-/// A binding as it lies in the table: each field is read when asked for, nothing is copied.
+/// View of a packed binding: reads a field when asked, copies nothing.
 #[derive(Clone, Copy)]
 pub struct BindingView<'a> {
     record: &'a PackedBinding,
@@ -313,37 +316,37 @@ impl<'a> BindingView<'a> {
         Self { record, agents }
     }
 
-    /// Its name.
+    /// Returns its id.
     pub fn id(&self) -> BindingId {
         self.record.id()
     }
 
-    /// Address-of-record.
+    /// Returns the address-of-record.
     pub fn aor(&self) -> &'a [u8] {
         self.record.text(0)
     }
 
-    /// Contact URI.
+    /// Returns the contact URI.
     pub fn uri(&self) -> &'a [u8] {
         self.record.text(1)
     }
 
-    /// Call-ID of the REGISTER.
+    /// Returns the Call-ID of the REGISTER.
     pub fn call_id(&self) -> &'a [u8] {
         self.record.text(2)
     }
 
-    /// Path URIs, comma-joined.
+    /// Returns the Path URIs, comma-joined.
     pub fn path(&self) -> &'a [u8] {
         self.record.text(3)
     }
 
-    /// `+sip.instance`.
+    /// Returns `+sip.instance`.
     pub fn instance(&self) -> &'a [u8] {
         self.record.text(4)
     }
 
-    /// User-Agent.
+    /// Returns the User-Agent.
     pub fn user_agent(&self) -> &'a [u8] {
         if self.record.marks() & SHARED_AGENT != 0 {
             self.agents.text(self.record.u16(at::AGENT))
@@ -352,27 +355,27 @@ impl<'a> BindingView<'a> {
         }
     }
 
-    /// CSeq number.
+    /// Returns the CSeq number.
     pub fn cseq(&self) -> u32 {
         self.record.u32(at::CSEQ)
     }
 
-    /// Preference in thousandths.
+    /// Returns the preference in thousandths.
     pub fn q(&self) -> Option<u16> {
         Some(self.record.u16(at::Q)).filter(|q| *q != NO_Q)
     }
 
-    /// End, milliseconds on the clock of the table.
+    /// Returns its end, milliseconds on the clock of the table.
     pub fn expires_at(&self) -> u64 {
         self.record.expires_at()
     }
 
-    /// Last REGISTER, milliseconds since 1970 UTC by the clock of that moment.
+    /// Returns the time of the last REGISTER, milliseconds since 1970 UTC by the clock at that time.
     pub fn updated_at(&self) -> u64 {
         self.record.u48(at::UPDATED)
     }
 
-    /// Source of the REGISTER.
+    /// Returns the source of the REGISTER.
     pub fn received(&self) -> Option<Received> {
         let ip: IpAddr = match self.record.marks() & (V4 | V6) {
             V4 => Ipv4Addr::from(self.record.array::<4>(HEAD + 2)).into(),
@@ -387,32 +390,32 @@ impl<'a> BindingView<'a> {
         Some(Received { transport: self.record.0[at::TRANSPORT], address })
     }
 
-    /// Flow that the REGISTER came by.
+    /// Returns the flow of the REGISTER.
     pub fn flow(&self) -> Option<FlowBytes> {
         (self.record.marks() & FLOW != 0).then(|| self.record.array(HEAD + self.record.received_bytes()))
     }
 
-    /// Listener that took the REGISTER.
+    /// Returns the listener that received the REGISTER.
     pub fn listener(&self) -> u16 {
         self.record.u16(at::LISTENER)
     }
 
-    /// Node that took the REGISTER.
+    /// Returns the node that received the REGISTER.
     pub fn node(&self) -> u16 {
         self.record.u16(at::NODE)
     }
 
-    /// `reg-id`, 0 when there was none.
+    /// Returns `reg-id`, 0 if there was none.
     pub fn reg_id(&self) -> u32 {
         self.record.u32(at::REG_ID)
     }
 
-    /// Marks of the caller.
+    /// Returns the marks of the caller.
     pub fn flags(&self) -> u32 {
         self.record.u32(at::FLAGS)
     }
 
-    /// All of it at once.
+    /// Returns all fields.
     pub fn binding(&self) -> Binding<'a> {
         Binding {
             aor: self.aor(),

@@ -1,7 +1,8 @@
-//! The subscribers of any database, behind the cache, and which of them were removed.
+//! Subscribers of any database, behind the cache, and the removed users.
 //!
-//! The cache tells of a removal once it says nothing of that user any more: [`SubscriberWatch::changes`] is read after
-//! [`SubscriberWatch::removed`], and is void before that stands in [`Subscribers::removed`].
+//! A removal is reported only when the cache has no answer about that user any more: [`SubscriberWatch::changes`] is
+//! read after [`SubscriberWatch::removed`], and its answers are voided before the user appears in
+//! [`Subscribers::removed`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,21 +14,21 @@ use crate::read_through::{
 use crate::subscriber::{Answer, Asked, LookupSink, Question, Removed, SubscriberWatch, Subscribers};
 use crate::ticket::{Refused, SinkId, Ticket};
 
-/// See [the module](self).
+/// Subscribers behind the cache; see [the module](self).
 pub struct CachedSubscribers {
     cache: ReadThrough<Asked>,
     removals: Arc<Mutex<Removals>>,
     local: Option<Box<MakeLocal>>,
 }
 
-/// Makes the asker of a shard, and its tasks.
+/// Factory of a shard's asker and its tasks.
 type MakeLocal = dyn Fn(&ReadThrough<Asked>) -> (LocalAsker<Asked>, Vec<Task>) + Send + Sync;
 
-/// Users who were removed.
+/// Removed users.
 #[derive(Default)]
 struct Removals {
     open: Vec<Removed>,
-    /// Settled, and still noted in the database.
+    /// Settled removals whose notes are still in the database.
     settled: Vec<u64>,
 }
 
@@ -53,8 +54,8 @@ impl CachedSubscribers {
         Ok(Self { cache, removals, local: None })
     }
 
-    /// The same for a database that does not tell what changes: an answer is good for its lifetime, and a user who was removed is not
-    /// [noticed](Subscribers::removed).
+    /// Starts the threads for a database that reports no changes: only the lifetime limits an answer, and a removed
+    /// user is not [reported](Subscribers::removed).
     ///
     /// # Errors
     /// A thread could not be started.
@@ -68,8 +69,8 @@ impl CachedSubscribers {
         Ok(Self { cache, removals: Arc::default(), local: None })
     }
 
-    /// Each shard asks by a connection of its own before the threads do, once it is made; `engine` makes one that is not connected
-    /// yet, with a task that it needs beside it.
+    /// Gives each shard its own connection, used before the threads; `engine` returns an engine that is not connected
+    /// yet, with an optional task that must run beside it.
     #[must_use]
     pub fn with_local<E, F>(mut self, engine: F) -> Self
     where
@@ -138,18 +139,18 @@ impl Subscribers for CachedSubscribers {
     }
 }
 
-/// Reads removals beside changes.
+/// Watch that reads removals together with changes.
 struct RemovalWatch<W> {
     watch: W,
     removals: Arc<Mutex<Removals>>,
-    /// The removed users could not be read or noted: the next poll does it.
+    /// Set if the removed users could not be read or settled: the next poll tries again.
     is_behind: bool,
-    /// To be told when what changed is void.
+    /// Removals to report when the changed answers are void.
     read: Option<Vec<Removed>>,
 }
 
 impl<W: SubscriberWatch> RemovalWatch<W> {
-    /// Notes in the database what was settled. Whether all of it is noted.
+    /// Deletes the notes of settled removals from the database. Tells whether all are deleted.
     fn settle(&mut self) -> bool {
         let settled = lock(&self.removals).settled.clone();
         let is_noted = settled.is_empty() || self.watch.settle(&settled).is_ok();
@@ -173,7 +174,7 @@ impl<W: SubscriberWatch> Watch for RemovalWatch<W> {
         let removed = self.watch.removed();
         self.is_behind = !is_noted || removed.is_err();
         self.read = removed.ok();
-        // Once more: it holds all of them.
+        // Reads the changes again, after the removals: now they include all removed users.
         let more = self.watch.changes().unwrap_or(Changes::All);
         Ok(changes.and(more))
     }

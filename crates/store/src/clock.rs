@@ -1,37 +1,37 @@
-//! The two clocks of a binding's life, and the way from one to the other.
+//! Two clocks of a binding's life, and the conversion between them.
 //!
-//! In memory a binding's end is a moment of the monotonic clock: when the system's clock is put forward (by NTP after
-//! a start without a battery, by a virtual machine that wakes up) no phone is lost, and when it is put back none stays too
-//! long. On disk it is a moment of the system's clock, since only that one goes on over a restart. A row is converted when it
-//! is written and when it is loaded, each time by what the two clocks show then; nothing is anchored, so nothing must be
-//! anchored again.
+//! In memory the end of a binding is a time of the monotonic clock: when the system clock steps forward (NTP after a
+//! start without a battery, a resumed virtual machine) no phone is lost, and when it steps back no binding stays too
+//! long. On disk it is a time of the system clock, since only that clock continues over a restart. A row is converted
+//! when it is written and when it is loaded, each time by the current values of both clocks; there is no stored offset
+//! to correct.
 //!
-//! What remains: a row written before a step of the system's clock is off by that step until its phone refreshes. A restart in
-//! that time finds the binding ended, and the phone registers again; or finds more time left than it has, at most
-//! [`JournalSettings::longest`](crate::journal::JournalSettings::longest) or what it was granted.
+//! Remaining error: a row written before a step of the system clock is off by that step until its phone refreshes.
+//! After a restart in that time the binding has ended, and the phone registers again; or it lives longer than it
+//! should, limited by [`JournalSettings::longest`](crate::journal::JournalSettings::longest) or by its granted life.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What both clocks show.
+/// Time on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Milliseconds on a clock that never goes back, the one that [`LocationTable`](crate::location::LocationTable) is asked by.
+    /// Milliseconds on a clock that never goes back, the clock of [`LocationTable`](crate::location::LocationTable).
     pub mono: u64,
     /// Milliseconds since 1970 UTC; may jump.
     pub wall: u64,
 }
 
-/// Reads both clocks, on the thread that writes.
+/// Function that reads both clocks, on the writing thread.
 pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
 
 impl Moment {
-    /// When the system's clock will show what the other one shows at `mono`; what has passed is now.
+    /// Converts a monotonic time to system time; a time in the past becomes now.
     pub const fn to_wall(self, mono: u64) -> u64 {
         self.wall.saturating_add(mono.saturating_sub(self.mono))
     }
 
-    /// The way back, at most `longest` from now on.
+    /// Converts a system time to monotonic time, at most `longest` from now.
     pub fn to_mono(self, wall: u64, longest: Duration) -> u64 {
         let longest = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
         self.mono.saturating_add(wall.saturating_sub(self.wall).min(longest))
@@ -44,7 +44,7 @@ pub(crate) mod tests {
     use std::sync::LazyLock;
     use std::time::Instant;
 
-    /// [`Moment::mono`] of tests that take real time.
+    /// Returns [`Moment::mono`] for tests that take real time.
     pub(crate) fn now() -> u64 {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         START.elapsed().as_millis() as u64

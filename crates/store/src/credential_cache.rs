@@ -1,11 +1,14 @@
-//! Credentials of users who are registered, in a cache alone: stored when a REGISTER was verified, with the life of the registration, and
-//! fetched to verify what the user sends until that ends. No database stands behind it: what is not there is not known.
+//! Credentials of registered users in a cache alone: stored when a REGISTER was verified, with the lifetime of the
+//! registration, and fetched to verify later requests of the user. There is no database behind it: without an entry the
+//! user is unknown.
 //!
-//! Servers that share the cache share the credentials. An entry is as good as a password: who can read the cache can be any user in it.
+//! Servers that share the cache share the credentials. An entry is equivalent to a password: read access to the cache
+//! means access as any user in it.
 //!
-//! A key has the realm and the user name as the phone writes it, but for a domain behind that, which is in lower case: so no spelling has an entry
-//! that outlives the others. A value begins with the version of its form and holds both once more, the name with its domain as the phone writes it:
-//! what stands under a wrong key, is of another version or damaged is none, and what was stored by another spelling proves nothing by this one.
+//! A key has the realm and the user name as the phone writes it; only a domain in the name is in lower case, so that no
+//! spelling leaves an entry that outlives the others. A value begins with its format version and repeats realm and
+//! name, with the domain as the phone writes it: an entry under a wrong key, of another version or damaged is ignored,
+//! and an entry stored for one spelling proves nothing for another.
 
 use std::sync::Arc;
 
@@ -16,10 +19,10 @@ use strowger_cache::ticket::{Receiver, ReceiverId, Ticket};
 use crate::second_level::codec::{Rest, ha1s, text};
 use crate::subscriber::{CredentialView, parts_of};
 
-/// The form of values.
+/// Format version of values.
 const VERSION: u8 = 1;
 
-/// Under which name a phone authenticates, and where.
+/// Authentication name and realm of a phone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whose<'a> {
     /// `username` of its credentials, unquoted.
@@ -28,27 +31,28 @@ pub struct Whose<'a> {
     pub realm: &'a [u8],
 }
 
-/// Memory of one caller, used again for each request.
+/// Buffers of one caller, used again for each request.
 #[derive(Debug, Default)]
 pub struct Scratch {
     key: Vec<u8>,
-    /// The value that a fetch found at once, or that is stored.
+    /// Value found by an immediate fetch, or value to store.
     pub value: Vec<u8>,
 }
 
-/// The cache as shards see it.
+/// View of the cache for shards.
 #[derive(Clone)]
 pub struct CredentialCache {
     engine: Engine,
 }
 
 impl CredentialCache {
-    /// In this cache.
+    /// Uses this cache.
     pub const fn new(engine: Engine) -> Self {
         Self { engine }
     }
 
-    /// The same cache for the calling shard alone, which then is to run the task, where it can ask by connections of its own.
+    /// Returns the same cache with connections of the calling shard, and the task that the shard must run. `None`: the
+    /// cache has no such connections.
     pub fn local(&self) -> Option<(Self, Task)> {
         self.engine.local().map(|(engine, task)| (Self { engine }, task))
     }
@@ -58,12 +62,13 @@ impl CredentialCache {
         self.engine.register(receiver)
     }
 
-    /// Whether fetches are answered at once: the cache is in this process.
+    /// Tells whether fetches are answered at once, since the cache is in this process.
     pub const fn is_local(&self) -> bool {
         matches!(self.engine, Engine::Local(_))
     }
 
-    /// Fetches the credentials of this user. Found at once, the value is in `scratch`; else it comes with the ticket. [`read`] reads it.
+    /// Fetches the credentials of this user. If the answer is immediate, the value is in `scratch`; otherwise it comes
+    /// with the ticket. [`read`] decodes it.
     pub fn fetch(&self, whose: Whose<'_>, ticket: Ticket, now_ms: u64, scratch: &mut Scratch) -> Reply {
         let Scratch { key, value } = scratch;
         write_key(whose, key);
@@ -71,7 +76,8 @@ impl CredentialCache {
         self.engine.ask(&Request::Fetch { key }, Promise::Held, ticket, now_ms, value)
     }
 
-    /// Stores what proves this user, in place of what is there. What is answered outlives the process, where the cache does.
+    /// Stores the credentials of this user in place of earlier ones. Once answered, they outlive the process if the
+    /// cache does.
     pub fn store(
         &self,
         whose: Whose<'_>,
@@ -85,37 +91,38 @@ impl CredentialCache {
         write_key(whose, key);
         write_value(whose, credential, value);
         let request = Request::Store { key, value, life };
-        // A store finds no value.
+        // A store returns no value.
         self.engine.ask(&request, Promise::Kept, ticket, now_ms, &mut Vec::new())
     }
 
-    /// Removes what is there of this user.
+    /// Removes the entry of this user.
     pub fn remove(&self, whose: Whose<'_>, ticket: Ticket, now_ms: u64, scratch: &mut Scratch) -> Reply {
         write_key(whose, &mut scratch.key);
         let request = Request::Remove { key: &scratch.key };
         self.engine.ask(&request, Promise::Kept, ticket, now_ms, &mut Vec::new())
     }
 
-    /// A round of a shard has ended: what it asked leaves together.
+    /// Sends the requests of the shard's round together.
     pub fn flush(&self) {
         self.engine.flush();
     }
 }
 
-/// The key under which the credentials of this user stand, for a thread that may wait.
+/// Returns the key of this user's credentials, for a thread that may wait.
 pub fn key(whose: Whose<'_>) -> Vec<u8> {
     let mut key = Vec::new();
     write_key(whose, &mut key);
     key
 }
 
-/// What a value says of this user; none if it is another's, of another spelling, of another version or damaged.
+/// Decodes the credential of this user; `None` if the value belongs to another user or spelling, has another version or
+/// is damaged.
 pub fn read<'a>(value: &'a [u8], whose: Whose<'_>) -> Option<CredentialView<'a>> {
     let (spelled, credential) = read_spelled(value, whose)?;
     (spelled == whose.username).then_some(credential)
 }
 
-/// What a value says of this user in any spelling of its domain, behind the spelling by which it was stored.
+/// Decodes the credential of this user in any spelling of its domain. Returns it after the spelling it was stored with.
 pub fn read_spelled<'a>(value: &'a [u8], whose: Whose<'_>) -> Option<(&'a [u8], CredentialView<'a>)> {
     let mut rest = Rest(value);
     let [version] = *rest.take()?;
@@ -131,11 +138,11 @@ pub fn read_spelled<'a>(value: &'a [u8], whose: Whose<'_>) -> Option<(&'a [u8], 
     rest.0.is_empty().then_some((spelled, CredentialView { username, domain, ha1 }))
 }
 
-/// Lengths make it certain where a text ends: no two users have one key.
+/// Writes the key. Length prefixes delimit the realm, so that no two users share a key.
 fn write_key(whose: Whose<'_>, key: &mut Vec<u8>) {
     use std::io::Write;
     key.clear();
-    // Writing to memory cannot fail.
+    // Writes to memory cannot fail.
     let _ = write!(key, "strowger:registered:{}:", whose.realm.len());
     key.extend_from_slice(whose.realm);
     key.push(b':');
@@ -209,7 +216,7 @@ mod tests {
         assert_eq!(fetch(ALICE, 1_000), None);
     }
 
-    /// The HA1 of an address is that of one spelling; the entry is that of all.
+    /// An HA1 belongs to one spelling of an address; the entry belongs to all.
     #[test]
     fn spellings_of_a_domain_share_an_entry() {
         let ((cache, ticket), mut scratch) = (cache(), Scratch::default());

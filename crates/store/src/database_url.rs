@@ -1,11 +1,12 @@
-//! Where a database server is, as one text: `mysql://USER:PASSWORD@HOST:PORT/DATABASE`. Nothing that this prints has the password.
+//! Address of a database server as one text: `mysql://USER:PASSWORD@HOST:PORT/DATABASE`. No output of this module
+//! contains the password.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A kind of database server.
+/// Kind of database server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DatabaseKind {
     /// MariaDB or MySQL: `mysql://`, `mariadb://`.
@@ -15,7 +16,7 @@ pub enum DatabaseKind {
 }
 
 impl DatabaseKind {
-    /// How its URLs begin.
+    /// Returns the scheme of its URLs.
     pub const fn scheme(self) -> &'static str {
         match self {
             Self::MariaDb => "mysql",
@@ -39,40 +40,40 @@ impl DatabaseKind {
     }
 }
 
-/// Where a server listens.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatabaseAddress {
-    /// By TCP.
+    /// TCP.
     Host {
-        /// A name or an address, that of IPv6 without brackets.
+        /// Host name or address; IPv6 without brackets.
         host: String,
-        /// Its port.
+        /// Port.
         port: u16,
     },
-    /// On this machine: MariaDB's socket, or the folder in which PostgreSQL's is.
+    /// Socket on this machine: MariaDB's socket file, or the folder of PostgreSQL's.
     Socket(PathBuf),
 }
 
-/// Where a database is, and who reads it.
+/// Address of a database, with the login.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseUrl {
-    /// What kind of server it is.
+    /// Kind of server.
     pub kind: DatabaseKind,
-    /// Where it listens.
+    /// Address of the server.
     pub address: DatabaseAddress,
-    /// Whom the server knows.
+    /// User name of the login.
     pub user: String,
-    /// Their password.
+    /// Password of the login.
     pub password: Option<String>,
-    /// Name of the database.
+    /// Database name.
     pub database: String,
 }
 
 impl DatabaseUrl {
-    /// What is shown of a password.
+    /// Displayed in place of a password.
     pub const MASK: &'static str = "********";
 
-    /// Whether what is sent to it does not leave this machine, as far as its address says.
+    /// Tells whether traffic to it stays on this machine, judged by the address.
     pub fn is_local(&self) -> bool {
         match &self.address {
             DatabaseAddress::Socket(_) => true,
@@ -83,7 +84,7 @@ impl DatabaseUrl {
     }
 }
 
-/// Without the password.
+/// Displays the URL without the password.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.kind.scheme(), encoded(&self.user))?;
@@ -109,7 +110,7 @@ impl fmt::Debug for DatabaseUrl {
     }
 }
 
-/// The error follows the name of what was to be a URL, and has nothing of the password in it.
+/// Errors are the end of a sentence whose subject is the supposed URL; they contain no part of the password.
 impl FromStr for DatabaseUrl {
     type Err = String;
 
@@ -123,7 +124,7 @@ impl FromStr for DatabaseUrl {
             None => (rest, None),
             Some((rest, option)) => match option.split_once('=') {
                 Some(("socket", path)) if !path.contains('&') && !path.is_empty() => (rest, Some(decoded(path)?)),
-                // A password with a question mark in it must not be shown.
+                // It may be a password with a question mark, which must not be shown.
                 _ => return Err("has something behind \"?\" that is not socket=PATH".into()),
             },
         };
@@ -181,7 +182,7 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
     }
 }
 
-/// With `%40` and its like as what they stand for.
+/// Decodes percent-encoding.
 fn decoded(text: &str) -> Result<String, String> {
     const WRONG: &str =
         "has a % without two hexadecimal digits behind it that stand for text: write %25 for the character itself";
@@ -192,7 +193,7 @@ fn decoded(text: &str) -> Result<String, String> {
             b'%' => {
                 let mut digit = || char::from(rest.next()?).to_digit(16);
                 let (high, low) = digit().zip(digit()).ok_or(WRONG)?;
-                // Two digits are below 256.
+                // Two hexadecimal digits are below 256.
                 (high * 16 + low) as u8
             }
             byte => byte,

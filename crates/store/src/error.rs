@@ -1,26 +1,27 @@
-//! What went wrong, in the words of no engine in particular.
+//! Errors common to all engines.
 
-/// Why a question was not answered or a change not kept. Each engine says which of these its own errors are, and logs its own words.
+/// Reason why a question was not answered or a change not stored. Each engine maps its own errors to these and logs
+/// their texts.
 ///
-/// The server answers 500 whichever it is.
+/// The server answers 500 to all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached, read or written, or it was stopped.
+    /// The database cannot be reached, read or written, or it was stopped.
     #[error("the database is not available")]
     Unavailable,
-    /// It did not answer within the deadline, or another process held it for longer than is waited.
+    /// The database did not answer within the deadline, or another process held it longer than the wait limit.
     #[error("the database did not answer in time")]
     TimedOut,
-    /// It answers, and does not do what is asked; the log has its words.
+    /// The database answered with a refusal; the log has its text.
     #[error("the database refused")]
     Refused,
-    /// Disk full, or its own limit reached.
+    /// The disk is full, or the limit of the database is reached.
     #[error("no room in the database")]
     Full,
-    /// What it holds is damaged.
+    /// The stored data is damaged.
     #[error("the database is damaged")]
     Corrupt,
-    /// A change that was decided on an earlier one of the same key, which failed.
+    /// The change depends on an earlier one of the same key, which failed.
     #[error("an earlier change of the same address-of-record failed")]
     Superseded,
 }

@@ -1,8 +1,10 @@
-//! Writing in groups, for any kind of row: what comes in a moment is committed together, in order, by a thread of its own.
+//! Group writer for any kind of row: rows that arrive close together are committed together, in order, on a thread of
+//! its own.
 //!
-//! A writer has a bound, a linger and figures. [`Commit::write`] decides what a failed group means. The [`journal`](crate::journal) takes
-//! bindings back in memory and fails their REGISTERs. Accounting keeps its rows and writes them again, while the queue fills up to its bound.
-//! The call store ([`calls`](crate::calls)) writes the last state of each call again.
+//! A writer has a bound, a linger and figures. [`Commit::write`] defines the handling of a failed group. The
+//! [`journal`](crate::journal) rolls back bindings in memory and fails their REGISTERs. Accounting keeps its rows and
+//! writes them again, while the queue fills up to its bound. The call store ([`calls`](crate::calls)) writes the last
+//! state of each call again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,56 +19,56 @@ use crate::ticket::Refused;
 /// Limits of a writer.
 #[derive(Clone, Debug)]
 pub struct GroupSettings {
-    /// How long the first row of a group waits for company.
+    /// Time that the first row of a group waits for further rows.
     pub linger: Duration,
     /// Most rows in a group; a group that reaches it does not wait longer.
     pub group: usize,
-    /// Most weight of the rows queued; more are refused ([`Refused::Full`]). A group that is being written comes on top.
+    /// Largest weight of the queued rows; more are refused ([`Refused::Full`]). A group in progress is not included.
     pub queue: usize,
 }
 
-/// What is written.
+/// Row of a writer.
 pub trait Row: Send + 'static {
-    /// What it counts for against the bound of the queue: more than one for what is large.
+    /// Returns its weight against the bound of the queue: more than one for a large row.
     fn weight(&self) -> usize {
         1
     }
 
-    /// A row that waits takes the place of the one before it with the same key; `None`: of none.
+    /// Returns its key: a new row replaces a queued one with the same key. `None`: no key.
     fn key(&self) -> Option<u64> {
         None
     }
 }
 
-/// A row, by its place in the order in which rows were taken, from 1.
+/// Row with its sequence number, from 1.
 #[derive(Debug)]
 pub struct Numbered<R> {
-    /// Its place.
+    /// Sequence number.
     pub number: u64,
-    /// The row.
+    /// Row.
     pub row: R,
 }
 
-/// Writes groups, on a thread of its own; may block.
+/// Writer of groups, on a thread of its own; may block.
 pub trait Commit: Send + 'static {
-    /// What it writes.
+    /// Type of its rows.
     type Row: Row;
 
-    /// Writes a group and takes out what it is done with, kept or not. What it leaves is given again, before any later row, after the time
-    /// that it returns; once the writer is closed, one last time.
+    /// Writes a group and removes the rows that are finished, stored or not. The remaining rows are given again, before
+    /// any later row, after the returned time; once the writer is closed, one last time.
     fn write(&mut self, group: &mut Vec<Numbered<Self::Row>>, figures: &GroupFigures) -> Duration;
 
-    /// The group is done, or none has come: the place for work that may take longer. Called when the thread begins, after each group, and
-    /// after the time that it returns if no group has come by then.
+    /// Does work that may take longer, between groups. Called when the thread begins, after each group, and after the
+    /// returned time if no group has come by then.
     fn settle(&mut self) -> Option<Duration> {
         None
     }
 
-    /// Writes what earlier groups have put off. Called once, after the last group, before the thread ends.
+    /// Writes rows that earlier calls deferred. Called once, after the last group, before the thread ends.
     fn finish(&mut self) {}
 }
 
-/// What a writer has done, counted by its [`Commit`].
+/// Figures of a writer, counted by its [`Commit`].
 #[derive(Debug, Default)]
 pub struct GroupFigures {
     pub(crate) groups: AtomicU64,
@@ -76,18 +78,18 @@ pub struct GroupFigures {
     pub(crate) retried: AtomicU64,
     pub(crate) commit_us: AtomicU64,
     pub(crate) commit_max_us: AtomicU64,
-    /// Written by the writer alone.
+    /// Updated by the writer alone.
     pub(crate) commits: Histogram,
 }
 
 impl GroupFigures {
-    /// So many rows are kept, so many will never be.
+    /// Counts stored rows, and rows that are finally lost.
     pub fn rows(&self, kept: usize, failed: usize) {
         self.kept.fetch_add(kept as u64, Ordering::Relaxed);
         self.failed.fetch_add(failed as u64, Ordering::Relaxed);
     }
 
-    /// A commit took this long.
+    /// Counts a commit and its duration.
     pub fn commit(&self, took: Duration, is_kept: bool) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.commit_us.fetch_add(us, Ordering::Relaxed);
@@ -100,35 +102,35 @@ impl GroupFigures {
 /// Figures of a writer since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupGauges {
-    /// Weight of the rows queued now.
+    /// Weight of the queued rows.
     pub queued: usize,
     /// Bound of the queue.
     pub bound: usize,
     /// Groups committed.
     pub groups: u64,
-    /// Rows kept.
+    /// Rows stored.
     pub kept: u64,
     /// Rows failed.
     pub failed: u64,
-    /// Rows refused since the queue was full.
+    /// Rows refused because the queue was full.
     pub refused: u64,
     /// Times that a group was written again.
     pub retried: u64,
-    /// Microseconds spent in commits, all together.
+    /// Total time in commits, in microseconds.
     pub commit_us: u64,
     /// Longest commit, in microseconds.
     pub commit_max_us: u64,
 }
 
-/// The queue with its thread. Dropping it writes what is queued and ends the thread.
+/// Queue with its thread. A drop writes the queued rows and ends the thread.
 pub struct GroupWriter<R: Row> {
     queue: Arc<Queue<R>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<R: Row> GroupWriter<R> {
-    /// Starts a thread of this name. `abandon` gets the rows that are never written: when `commit` panics, or the last attempt of a closed
-    /// writer fails.
+    /// Starts a thread with this name. `abandon` gets the rows that are never written: after a panic of `commit`, or
+    /// after the last failed attempt of a closed writer.
     ///
     /// # Errors
     /// The thread could not be started.
@@ -148,13 +150,13 @@ impl<R: Row> GroupWriter<R> {
         abandon: impl Fn(Vec<R>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (of_thread, group) = (queue.clone(), Vec::new());
-        // Made here, so that rows come back even where the thread has not begun.
+        // Created here, so that rows come back even if the thread has not begun.
         let left = Left { queue: of_thread, group, abandon };
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(left, commit))?;
         Ok(Self { queue, thread: Some(thread) })
     }
 
-    /// One without a thread: what it would write, its owner does, by [`GroupSteps`].
+    /// Creates a writer without a thread: its owner writes by [`GroupSteps`].
     pub(crate) fn in_steps<C: Commit<Row = R>>(queue: Arc<Queue<R>>, commit: C) -> (Self, GroupSteps<C>) {
         let steps = GroupSteps { queue: queue.clone(), group: Vec::new(), commit };
         (Self { queue, thread: None }, steps)
@@ -168,12 +170,12 @@ impl<R: Row> GroupWriter<R> {
         self.queue.submit(row)
     }
 
-    /// Has the thread do what it waits with, now: write again what it could not, and [settle](Commit::settle).
+    /// Makes the thread retry a failed group and [settle](Commit::settle) now.
     pub fn poke(&self) {
         self.queue.poke();
     }
 
-    /// Figures for the log and the metrics.
+    /// Returns figures for the log and the metrics.
     pub fn gauges(&self) -> GroupGauges {
         let f = &self.queue.figures;
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
@@ -190,22 +192,22 @@ impl<R: Row> GroupWriter<R> {
         }
     }
 
-    /// Weight of the rows that are queued or being written.
+    /// Returns the weight of the rows that are queued or being written.
     pub fn waiting(&self) -> usize {
         self.queue.waiting()
     }
 
-    /// How long commits took.
+    /// Returns the histogram of commit times.
     pub fn commits(&self) -> Observed {
         self.queue.figures.commits.observed()
     }
 
-    /// Whether the thread has ended before it was asked to: by a panic. Every row is refused from then on.
+    /// Tells whether the thread has ended by a panic. If so, every row is refused.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Writes what is queued and ends the thread. Rows after that are refused.
+    /// Writes the queued rows and ends the thread. Later rows are refused.
     pub fn close(mut self) {
         self.end();
     }
@@ -227,7 +229,7 @@ impl<R: Row> Drop for GroupWriter<R> {
     }
 }
 
-/// What the thread of a writer does, one step at a time: so a simulation writes as a server does, by a clock of its own.
+/// Work of a writer's thread, one step at a time: a simulation thus writes as a server does, by its own clock.
 pub(crate) struct GroupSteps<C: Commit> {
     queue: Arc<Queue<C::Row>>,
     group: Vec<Numbered<C::Row>>,
@@ -235,12 +237,12 @@ pub(crate) struct GroupSteps<C: Commit> {
 }
 
 impl<C: Commit> GroupSteps<C> {
-    /// Takes a group if none is open and anything is queued. Whether one is open.
+    /// Takes a group if none is open and any row is queued. Tells whether a group is open.
     pub(crate) fn take(&mut self) -> bool {
         !self.group.is_empty() || self.queue.try_take(&mut self.group)
     }
 
-    /// Writes the group that is open. What is left of it stays open, to be written again.
+    /// Writes the open group. Its remaining rows stay open, for another attempt.
     pub(crate) fn write(&mut self) {
         if !self.group.is_empty() {
             self.commit.write(&mut self.group, &self.queue.figures);
@@ -272,7 +274,7 @@ fn run<C: Commit>(mut left: Left<C::Row, impl Fn(Vec<C::Row>)>, mut commit: C) {
     commit.finish();
 }
 
-/// What is not written yet. Should the thread panic, rows are refused instead of waiting for ever.
+/// Rows not written yet. After a panic of the thread, rows are refused instead of waiting for ever.
 struct Left<R: Row, F: Fn(Vec<R>)> {
     queue: Arc<Queue<R>>,
     group: Vec<Numbered<R>>,

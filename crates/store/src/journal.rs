@@ -1,28 +1,28 @@
-//! From the location table to disk: changes in order, written in groups, acknowledged once they are kept.
+//! Path from the location table to disk: changes in order, written in groups, acknowledged once they are stored.
 //!
-//! # Order, and why no wrong 200 leaves
+//! # Order, and why each 200 is correct
 //!
-//! The memory of the location table is the truth that shards read. A change is decided, applied there and queued here
-//! under the *same* bucket lock, so the order on disk is the order in memory, whichever shards the REGISTERs of an
-//! address-of-record came by. A shard holds its 200 until the ticket of the change comes back.
+//! Shards read the location table in memory. A change is decided, applied there and queued here under the *same* bucket
+//! lock, so the order on disk is the order in memory, whichever shards the REGISTERs of an address-of-record came by. A
+//! shard holds its 200 until the ticket of the change comes back.
 //!
-//! If a group cannot be written, nothing of it is on disk. Then, for each address-of-record in it, memory goes back to what
-//! it was before the first change that failed (each change carries that picture), and every change for that
-//! address-of-record that was decided before memory went back fails too, since it was decided on what is no longer so.
-//! So memory and disk agree again, and each of those tickets comes back with an error: a 500, never a 200. A phone may
-//! be called by a binding whose 200 is a few milliseconds away; that harms no call and saves a second copy of the table.
+//! If a group cannot be written, none of it is on disk. Then each address-of-record in it is rolled back in memory to
+//! its state before the first failed change (each change carries this state). Every change of that address-of-record
+//! decided before the roll-back fails too, since its premise is gone. So memory and disk agree again, and each of those
+//! tickets comes back with an error: a 500, never a 200. A call may use a binding a few milliseconds before its 200;
+//! that harms no call and saves a second copy of the table.
 //!
-//! A REGISTER that only asks (no Contact) takes its place in the same queue: its list may name a binding that is still
-//! being written, and it must not be sent if that fails.
+//! A REGISTER query (no Contact) takes its place in the same queue: its list may name a binding that is still being
+//! written, and must not be sent if that write fails.
 //!
-//! A commit in doubt, whose connection was lost or whose database was silent, is a failure too: its rows are written again as they were before it,
-//! with the next group that works. Only the end of the process in between leaves a row on disk whose REGISTER got a 500.
+//! A commit in doubt (lost connection, silent database) counts as failed: its earlier rows are written again with the
+//! next group that works. Only if the process ends before that can a row stay on disk whose REGISTER got a 500.
 //!
 //! # Engines
 //!
-//! [`BindingEngine`] is what a database must do. It may block: it lives on one thread of its own and sees groups, so an
-//! engine over a network (MariaDB, PostgreSQL) sends one multi-row statement a group, Redis one pipeline. The rest, order,
-//! linger, bounds, roll-back and tickets, is here once for all of them.
+//! [`BindingEngine`] is the contract of a database. It may block: it lives on one thread of its own and sees groups, so
+//! an engine over a network (MariaDB, PostgreSQL) sends one multi-row statement per group, Redis one pipeline. Order,
+//! linger, bounds, roll-back and tickets are implemented here once for all of them.
 
 mod change;
 mod engine;
@@ -45,10 +45,10 @@ use crate::group::{GroupGauges, GroupWriter};
 use crate::location::LocationTable;
 use crate::ticket::{SinkId, Sinks};
 
-/// Receives tickets: once a group for each receiver, on the writer's thread. It must not block; pushing to the shard's ring
-/// and waking it is what it is for.
+/// Receiver of tickets: called once per group, on the writer's thread. It must not block; it should push to the shard's
+/// ring and wake the shard.
 pub trait WriteSink: Send + Sync {
-    /// The tickets of one group with what became of them, in the order of their changes.
+    /// Takes the tickets of one group with their results, in the order of their changes.
     fn written(&self, results: &[(u64, Result<(), StoreError>)]);
 }
 
@@ -61,20 +61,21 @@ impl<F: Fn(&[(u64, Result<(), StoreError>)]) + Send + Sync> WriteSink for F {
 /// Limits of the queue and the writer.
 #[derive(Clone, Debug)]
 pub struct JournalSettings {
-    /// How long the first change of a group waits for company.
+    /// Time that the first change of a group waits for further changes.
     pub linger: Duration,
     /// Most changes in a group; a group that reaches it does not wait longer.
     pub group: usize,
-    /// Most changes queued, one with more than 4 KiB of bindings counting for several; more are refused ([`Refused::Full`](crate::ticket::Refused::Full)).
+    /// Most changes queued; a change with more than 4 KiB of bindings counts several times. More are refused
+    /// ([`Refused::Full`](crate::ticket::Refused::Full)).
     pub queue: usize,
-    /// Longest life of a binding that is loaded: no longer than the registrar grants, also where the system's clock was set. One
-    /// whose row says that it was granted more keeps that.
+    /// Longest remaining life of a loaded binding: not longer than the registrar grants, even after a step of the
+    /// system clock. A binding whose row shows a longer grant keeps it.
     pub longest: Duration,
-    /// Names of the listeners, by their numbers: what stands on disk, so that a binding keeps its listener when the configuration lists them
-    /// otherwise.
+    /// Names of the listeners, by number. Rows have the name, so that a binding keeps its listener when the
+    /// configuration reorders them.
     pub listeners: Vec<Box<str>>,
-    /// Further names of domains, each with the canonical name: the bindings of a user stand under the canonical one, under whichever they were
-    /// stored.
+    /// Aliases of domains, each with the canonical name: the table has the bindings of a user under the canonical name,
+    /// whichever name their rows have.
     pub aliases: Vec<(String, String)>,
 }
 
@@ -94,27 +95,27 @@ impl Default for JournalSettings {
 /// Figures of the writer since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalGauges {
-    /// Changes queued now, large ones counted several times.
+    /// Changes queued; large ones count several times.
     pub queued: usize,
     /// Bound of the queue.
     pub bound: usize,
     /// Groups committed.
     pub groups: u64,
-    /// Changes kept.
+    /// Changes stored.
     pub kept: u64,
     /// Changes failed.
     pub failed: u64,
-    /// Changes refused since the queue was full.
+    /// Changes refused because the queue was full.
     pub refused: u64,
-    /// Microseconds spent in commits, all together.
+    /// Total time in commits, in microseconds.
     pub commit_us: u64,
     /// Longest commit, in microseconds.
     pub commit_max_us: u64,
-    /// Rows of expired bindings still to be deleted because the database failed.
+    /// Rows of expired bindings still to be deleted after a failure of the database.
     pub unpurged: u64,
 }
 
-/// The writer: a thread with an engine. Dropping it writes what is queued and ends the thread.
+/// Writer: a thread with an engine. A drop writes the queued changes and ends the thread.
 pub struct Journal {
     writer: GroupWriter<Change>,
     sinks: Arc<Sinks<dyn WriteSink>>,
@@ -122,11 +123,11 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Loads the bindings that `engine` has into `table`, then starts the writer and makes `table` use it from now on.
-    /// `clock` tells what time the table is asked by, and what time stands on disk. Returns it with the number of bindings loaded.
+    /// Loads the bindings of `engine` into `table`, then starts the writer, which `table` uses from then on. `clock`
+    /// gives the time of the table and the time on disk. Returns the journal with the number of bindings loaded.
     ///
     /// # Errors
-    /// What the engine said to the load, or that the thread could not be started ([`StoreError::Refused`]).
+    /// The engine's error of the load, or a failure to start the thread ([`StoreError::Refused`]).
     pub fn start(
         mut engine: impl BindingEngine,
         table: &Arc<LocationTable>,
@@ -150,12 +151,12 @@ impl Journal {
     /// Adds a receiver of tickets.
     ///
     /// # Panics
-    /// After 65,535 receivers: they are shards, and are made at start.
+    /// After 65,535 receivers: each is a shard, created at start.
     pub fn receiver(&self, sink: Arc<dyn WriteSink>) -> SinkId {
         self.sinks.add(sink)
     }
 
-    /// Figures for the log and the metrics.
+    /// Returns figures for the log and the metrics.
     pub fn gauges(&self) -> JournalGauges {
         let GroupGauges { queued, bound, groups, kept, failed, refused, commit_us, commit_max_us, .. } =
             self.writer.gauges();
@@ -163,17 +164,17 @@ impl Journal {
         JournalGauges { queued, bound, groups, kept, failed, refused, commit_us, commit_max_us, unpurged }
     }
 
-    /// How long commits took.
+    /// Returns the histogram of commit times.
     pub fn commits(&self) -> strowger_metrics::Observed {
         self.writer.commits()
     }
 
-    /// Whether the thread has ended before it was asked to: by a panic. Every change is refused from then on.
+    /// Tells whether the thread has ended by a panic. If so, every change is refused.
     pub fn has_ended(&self) -> bool {
         self.writer.has_ended()
     }
 
-    /// Writes what is queued, hands back its tickets and ends the thread. Changes after that are refused.
+    /// Writes the queued changes, returns their tickets and ends the thread. Later changes are refused.
     pub fn close(self) {
         self.writer.close();
     }

@@ -1,8 +1,8 @@
-//! A failure that lasts, and when it is worth a line of the log.
+//! Lasting failures: when to write a log line about them.
 
 use std::time::{Duration, Instant};
 
-/// Counts failures of one kind, which are said when they begin, now and then while they last, and when they are over.
+/// Counts failures of one kind. They are logged at their beginning, repeatedly while they last, and at their end.
 #[derive(Clone, Copy, Debug)]
 pub struct LastingFailure {
     again: Duration,
@@ -12,13 +12,13 @@ pub struct LastingFailure {
 }
 
 impl LastingFailure {
-    /// One that is said again after so long.
+    /// Creates a counter that reports a lasting failure again after this time.
     pub const fn every(again: Duration) -> Self {
         Self { again, since: None, said: None, times: 0 }
     }
 
-    /// It fails once more. How often it has since it began, where that is to be said now; `is_new` is false for a failure that follows from
-    /// another one, which counts and is not said.
+    /// Counts a failure. Returns the number since the beginning if it is to be logged now. `is_new` is false for a
+    /// consequence of another failure, which counts and is not logged.
     pub fn fails(&mut self, is_new: bool) -> Option<u64> {
         let now = Instant::now();
         self.times += 1;
@@ -30,7 +30,7 @@ impl LastingFailure {
         is_due.then_some(self.times)
     }
 
-    /// It works. How often it failed before, and since when; none: it did not.
+    /// Ends the failure. Returns how often it failed and for how long; `None` if it did not.
     pub fn works(&mut self) -> Option<(u64, Duration)> {
         let since = self.since?;
         let before = std::mem::replace(self, Self::every(self.again));

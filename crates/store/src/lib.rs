@@ -1,22 +1,24 @@
-//! Subscribers, the location table, kept calls and rows of accounting: their tables and writers, and the contracts of the engines that keep
-//! them.
+//! Subscribers, the location table, kept calls and accounting rows: their tables and writers, and the contracts of the
+//! engines that store them.
 //!
-//! The one rule of use: no shard waits. A slow operation has a [`ticket`], which comes back with the result; a 200 leaves only when its ticket
-//! has come back.
+//! The one rule of use: no shard waits. A slow operation has a [`ticket`], which comes back with the result; the server
+//! sends a 200 only when its ticket has come back.
 //!
-//! The store knows bytes, texts and numbers, but no SIP. The registrar (`strowger-core`) decides about Contacts, equal URIs and
-//! replacements; the store keeps its decisions in order, and reports when they are durable.
+//! The store handles bytes, texts and numbers, but no SIP. The registrar (`strowger-core`) decides about Contacts,
+//! equal URIs and replacements; the store saves its decisions in order, and reports when they are durable.
 //!
 //! * [`location`]: the table that every call reads.
-//! * [`journal`]: changes of that table on their way to a database, in groups, with tickets; [`clock`]: the time by which bindings end.
-//! * [`group`]: the writer of groups of any row; [`lasting_failure`]: log lines about a failure that lasts.
-//! * [`subscriber`]: users and their HA1s; [`cached_subscribers`]: users of any database; [`read_through`]: the cache before it, for
-//!   any question; [`second_level`]: a further cache that several servers share; [`credential_cache`]: credentials of registered users in a
-//!   cache alone.
-//! * [`calls`]: the call store, which keeps the state of calls beyond the process; [`accounting`]: rows of calls.
+//! [`journal`]: writes changes of that table to a database, in groups, with tickets; [`clock`]: the time by which
+//!   bindings end.
+//! [`group`]: group writer for rows of any kind; [`lasting_failure`]: log lines about a failure that lasts.
+//! [`subscriber`]: users and their HA1s; [`cached_subscribers`]: users of any database; [`read_through`]: the cache in
+//!   front of it, for any kind of question; [`second_level`]: a cache that several servers share; [`credential_cache`]:
+//!   credentials of registered users in a cache alone.
+//! [`calls`]: the call store, which preserves the state of calls beyond the process; [`accounting`]: rows of calls.
 //!
-//! Engines implement [`journal::BindingEngine`], [`read_through::Engine`], [`subscriber::SubscriberWatch`], [`calls::Engine`] and
-//! [`accounting::sink::Sink`]. They are in `strowger-backend`; [`database_url`] says where a database server is.
+//! Engines implement [`journal::BindingEngine`], [`read_through::Engine`], [`subscriber::SubscriberWatch`],
+//! [`calls::Engine`] and [`accounting::sink::Sink`]. They are in `strowger-backend`. [`database_url`] parses the
+//! address of a database server.
 //!
 //! ```
 //! use strowger_store::binding::Binding;
@@ -41,30 +43,30 @@
 //!
 //! # Look-ups
 //!
-//! A shard asks the cache first ([`read_through`]), and a miss goes to the database with a ticket. Equal questions in flight are asked
-//! once. Each shard has a connection of its own to a database server, which blocks nothing, so a question and its answer wake no other
-//! thread; while it is busy, the threads of the look-ups ask, up to `store.lookup_connections` batches at a time. SQLite, whose calls
-//! block, has these threads alone.
+//! A shard asks the cache first ([`read_through`]). On a miss the question goes to the database with a ticket. Equal
+//! questions in flight are asked once. Each shard has its own non-blocking connection to a database server, so a
+//! question and its answer wake no other thread. While this connection is busy, the look-up threads ask, with up to
+//! `store.lookup_connections` batches at a time. SQLite calls block, so with SQLite only these threads ask.
 //!
-//! * *Deadlines*: each look-up has one, kept within 50 ms; a missed one means 500. After several in a row further look-ups fail at
-//!   once, and the last question is repeated until the database answers in time.
-//! * *Known users* do not notice: an answer past its lifetime is used for `store.serve_stale` more if the database fails or does not
-//!   answer within `store.stale_wait`.
-//! * *Changes*: a watch reads which answers have changed. A notice voids one answer and a version voids all; where a database has
-//!   neither, an answer lives for its lifetime. A voided answer is never used again. The SQLite file has notices, written by triggers,
-//!   so they cover changes by any program.
-//! * *Shared caches* ([`second_level`]) are asked between memory and database. With `auth.credential_cache` ([`credential_cache`]) a
-//!   REGISTER alone is judged by the database; its credentials live in the cache as long as the bindings.
+//! *Deadlines*: each look-up has one, kept within 50 ms; a missed deadline means 500. After several in a row, further
+//!   look-ups fail at once, and the last question is repeated until the database answers in time.
+//! *Stale answers*: if the database fails or does not answer within `store.stale_wait`, an answer past its lifetime
+//!   stays usable for another `store.serve_stale`, so known users see no outage.
+//! *Changes*: a watch reads which answers have changed. A notice voids one answer, a new version voids all; where a
+//!   database has neither, only the lifetime limits an answer. A voided answer is never used again. SQLite has notices,
+//!   written by triggers, so they cover changes by any program.
+//! *Shared caches* ([`second_level`]) are asked between memory and database. With `auth.credential_cache`
+//!   ([`credential_cache`]) only REGISTERs are judged by the database; the cache holds the credentials as long as the
+//!   bindings.
 //!
 //! # Registrations
 //!
-//! Under the lock of a partition the registrar decides, the change is applied in memory, and it enters the queue of the [`journal`]. So
-//! disk and memory have one order. A writer thread commits groups; with `durability = "power-loss"` it syncs. When the commit has
-//! returned, the tickets come back and the 200s leave. If a group failed, memory returns to its earlier state and the 500s leave. So no
-//! 200 is wrong.
+//! Under the lock of a partition the registrar decides, the change is applied in memory, and it enters the queue of the
+//! [`journal`]. So disk and memory have one order. A writer thread commits groups; with `durability = "power-loss"` it
+//! syncs. When the commit has returned, the tickets come back and the 200s leave. If a group failed, memory returns to
+//! its earlier state and the 500s leave. So each 200 means a committed change.
 //!
-//! The end of a binding is a moment of a clock that cannot be set, so a step of the system's clock ends none; rows alone have the
-//! system's time.
+//! Bindings end by a monotonic clock, so a step of the system clock ends none; only the stored rows have system time.
 //!
 //! # Where is ...?
 //!

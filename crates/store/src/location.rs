@@ -1,15 +1,15 @@
-//! The location table (RFC 3261 section 10): which contacts an address-of-record has now.
+//! Location table (RFC 3261 section 10): the current contacts of each address-of-record.
 //!
-//! One table for the process, read by every shard on every call. It is cut into partitions, each behind its own short lock,
-//! chosen by a keyed hash of the address-of-record. A look-up allocates nothing and does no I/O; a change is decided and
-//! applied under the lock ([`LocationTable::update`]), so two phones that register one address-of-record from two shards
-//! cannot overwrite each other. How a change gets to disk, and what happens when it does not, stands in
-//! [`journal`](crate::journal).
+//! One table for the process, read by every shard on every call. It is split into partitions, each behind its own short
+//! lock, chosen by a keyed hash of the address-of-record. A look-up allocates nothing and does no I/O; a change is
+//! decided and applied under the lock ([`LocationTable::update`]), so two phones that register one address-of-record
+//! from two shards cannot overwrite each other. [`journal`](crate::journal) describes how changes reach the disk, and
+//! the handling of failures.
 //!
-//! Time is the caller's: `now_ms` and [`Binding::expires_at`] are milliseconds on one clock that never goes back
-//! ([`clock`](crate::clock)).
+//! The caller provides the time: `now_ms` and [`Binding::expires_at`] are milliseconds on one clock that never goes
+//! back ([`clock`](crate::clock)).
 //!
-//! The closures given to these functions run under a partition's lock: they must be short and must not call the table.
+//! Closures given to these functions run under a partition's lock: they must be short and must not call the table.
 
 mod decision;
 mod rename;
@@ -34,13 +34,13 @@ use crate::user_agent_texts::UserAgentTexts;
 /// Limits of the table.
 #[derive(Clone, Debug)]
 pub struct LocationSettings {
-    /// Number of this server among those that share a database; part of each id.
+    /// Number of this server among the servers that share a database; part of each id.
     pub node: u16,
     /// Partitions; rounded up to a power of two, 1 to 65,536.
     pub partitions: usize,
     /// Most bindings in all.
     pub bindings: usize,
-    /// Most bytes of one packed binding (its texts and about 60 bytes).
+    /// Most bytes of one packed binding (its texts and about 60 bytes more).
     pub binding_bytes: usize,
     /// Most different User-Agent texts that bindings share (at most 65,535).
     pub user_agents: usize,
@@ -55,9 +55,9 @@ impl Default for LocationSettings {
 /// Figures of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocationGauges {
-    /// Bindings, those included that expired and are not yet cleaned up.
+    /// Bindings, including expired ones that are not yet cleaned up.
     pub bindings: usize,
-    /// Addresses-of-record that have one.
+    /// Addresses-of-record with at least one binding.
     pub aors: usize,
     /// Most bindings in all.
     pub bound: usize,
@@ -67,7 +67,7 @@ pub struct LocationGauges {
     pub expired: u64,
 }
 
-/// A place in [`LocationTable::walk`].
+/// Position in [`LocationTable::walk`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     partition: usize,
@@ -75,18 +75,18 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// As a number, for a caller in another process.
+    /// Returns the position as a number, for a caller in another process.
     pub const fn to_number(self) -> u64 {
         (self.partition as u64) << 40 | self.slot as u64
     }
 
-    /// From a number; of one that was never given out, some place or none.
+    /// Reads a position from a number. A number that was never given out means an arbitrary position, or none.
     pub const fn from_number(number: u64) -> Self {
         Self { partition: (number >> 40) as usize, slot: (number & ((1 << 40) - 1)) as usize }
     }
 }
 
-/// The table.
+/// Location table.
 pub struct LocationTable {
     partitions: Box<[Mutex<Partition>]>,
     hasher: RandomState,
@@ -96,13 +96,14 @@ pub struct LocationTable {
     bindings: AtomicUsize,
     aors: AtomicUsize,
     expired: AtomicU64,
-    /// Where the next clean-up starts, so that its bound starves no partition.
+    /// First partition of the next clean-up, so that its bound starves no partition.
     clean_from: AtomicUsize,
     queue: OnceLock<Arc<Queue<Change>>>,
 }
 
 impl LocationTable {
-    /// An empty table that writes nothing to disk until a [`Journal`](crate::journal::Journal) is started on it.
+    /// Creates an empty table that writes nothing to disk until a [`Journal`](crate::journal::Journal) is started on
+    /// it.
     pub fn new(settings: LocationSettings) -> Self {
         let partitions = settings.partitions.clamp(1, 65_536).next_power_of_two();
         Self {
@@ -131,22 +132,22 @@ impl LocationTable {
         }
     }
 
-    /// Whether `aor` has a binding that has not expired at `now_ms`.
+    /// Tells whether `aor` has a binding that has not expired at `now_ms`.
     pub fn is_registered(&self, aor: &[u8], now_ms: u64) -> bool {
         let mut found = false;
         self.lookup(aor, now_ms, &mut |_| found = true);
         found
     }
 
-    /// Decides about the contacts of one address-of-record and applies the decision whole or not at all (RFC 3261 section
-    /// 10.3 step 7), under one lock.
+    /// Decides about the contacts of one address-of-record, under one lock, and applies all steps of the decision or
+    /// none (RFC 3261 section 10.3 step 7).
     ///
-    /// `decide` sees what is registered at `now_ms` and returns the steps, taken in their order; no steps is a question
-    /// (REGISTER without Contact). On [`UpdateStatus::Pending`] the 200 waits for `ticket`. `most` is the largest number of
-    /// contacts allowed; an address-of-record that has more already may refresh and remove, not add.
+    /// `decide` sees the bindings registered at `now_ms` and returns the steps, taken in order; no steps mean a query
+    /// (REGISTER without Contact). On [`UpdateStatus::Pending`] the 200 waits for `ticket`. `most` is the largest
+    /// number of contacts allowed; an address-of-record that has more already may refresh and remove, not add.
     ///
     /// # Errors
-    /// Nothing is changed then, and no ticket comes.
+    /// Nothing has changed then, and the ticket does not come back.
     pub fn update<'c, E>(
         &self,
         aor: &[u8],
@@ -158,11 +159,11 @@ impl LocationTable {
         self.update_and(aor, now_ms, most, ticket, || (), decide)
     }
 
-    /// As [`update`](Self::update); `taken` is called once the table has taken the decision, under the same lock: what it asks of others has the
-    /// order of the decisions.
+    /// Works as [`update`](Self::update), and calls `taken` under the same lock once the table has accepted the
+    /// decision: requests that `taken` sends have the order of the decisions.
     ///
     /// # Errors
-    /// Nothing is changed then, `taken` is not called, and no ticket comes.
+    /// Nothing has changed then, `taken` is not called, and the ticket does not come back.
     pub fn update_and<'c, E>(
         &self,
         aor: &[u8],
@@ -223,8 +224,8 @@ impl LocationTable {
         Ok(standing)
     }
 
-    /// Removes what expired at or before `now_ms`, at most `most` bindings, and shows each one. Returns how many they were;
-    /// `most` of them means that there may be more. To be called about once a second.
+    /// Removes at most `most` bindings that expired at or before `now_ms`, and shows each one. Returns their number; if
+    /// it is `most`, there may be more. Call about once a second.
     pub fn expire(&self, now_ms: u64, most: usize, each: &mut dyn FnMut(BindingView<'_>)) -> usize {
         let count = self.partitions.len();
         let first = self.clean_from.load(Ordering::Relaxed);
@@ -240,7 +241,7 @@ impl LocationTable {
         most - left
     }
 
-    /// Bindings taken out under one hold of a lock.
+    /// Bindings removed under one hold of a lock.
     const CHUNK: usize = 64;
 
     fn expire_partition(&self, at: usize, now_ms: u64, most: usize, each: &mut dyn FnMut(BindingView<'_>)) -> usize {
@@ -256,7 +257,7 @@ impl LocationTable {
             }
             if let Some(queue) = self.queue.get() {
                 let ids = due.iter().map(|slot| partition.at(*slot).id()).collect();
-                // A full queue is not the time for clean-up: they stay, unseen by look-ups, until the next round.
+                // The queue is full: they stay, invisible to look-ups, until the next round.
                 if queue.submit(Change::Purge { ids }).is_err() {
                     break;
                 }
@@ -279,9 +280,9 @@ impl LocationTable {
         done
     }
 
-    /// Shows up to `most` bindings from `from` on and returns where to go on, `None` at the end. The lock is held for those
-    /// alone; a binding that is there all the time is seen once, one that comes or goes meanwhile perhaps. Expired ones
-    /// are shown too.
+    /// Shows up to `most` bindings from `from` on and returns the next position, `None` at the end. The lock is held
+    /// for this step only: a binding present all the time is seen once, one added or removed meanwhile may be missed.
+    /// Expired bindings are shown too.
     pub fn walk(&self, from: Cursor, most: usize, each: &mut dyn FnMut(BindingView<'_>)) -> Option<Cursor> {
         let Cursor { partition, mut slot } = from;
         let guard = self.partitions.get(partition)?.lock().unwrap_or_else(PoisonError::into_inner);
@@ -299,7 +300,7 @@ impl LocationTable {
         (partition + 1 < self.partitions.len()).then_some(Cursor { partition: partition + 1, slot: 0 })
     }
 
-    /// Figures for the log and the metrics.
+    /// Returns figures for the log and the metrics.
     pub fn gauges(&self) -> LocationGauges {
         LocationGauges {
             bindings: self.bindings.load(Ordering::Relaxed),
@@ -314,7 +315,7 @@ impl LocationTable {
         &self.agents
     }
 
-    /// Takes over a binding that was on disk.
+    /// Inserts a binding from the database.
     pub(crate) fn load(&self, id: BindingId, binding: &Binding<'_>) -> Result<(), InvalidBinding> {
         let record = PackedBinding::pack(id, binding, &self.agents, self.settings.binding_bytes)?;
         let hash = self.hasher.hash_one(binding.aor);
@@ -325,22 +326,23 @@ impl LocationTable {
         Ok(())
     }
 
-    /// The ids that this table gives.
+    /// Returns the ids that this table may assign.
     pub(crate) const fn ids(&self) -> RangeInclusive<u64> {
         BindingId::of_node(self.settings.node)
     }
 
-    /// New bindings get ids from `id` on.
+    /// Raises the next id of a new binding to at least `id`.
     pub(crate) fn ids_from(&self, id: u64) {
         self.next_id.fetch_max(id, Ordering::Relaxed);
     }
 
-    /// Changes go to `queue` from now on. Only the first call counts: there is one journal for a table.
+    /// Sends all further changes to `queue`. Only the first call counts: a table has one journal.
     pub(crate) fn write_to(&self, queue: Arc<Queue<Change>>) {
         let _first = self.queue.set(queue);
     }
 
-    /// Puts an address-of-record back to `before`; `fence` is read under the same lock and returned.
+    /// Restores the bindings `before` of an address-of-record; calls `fence` under the same lock and returns its
+    /// result.
     pub(crate) fn restore(&self, aor: &[u8], before: Vec<PackedBinding>, fence: impl FnOnce() -> u64) -> u64 {
         let hash = self.hasher.hash_one(aor);
         let mut partition = self.lock(hash);
@@ -356,7 +358,7 @@ impl LocationTable {
         fence()
     }
 
-    /// One address-of-record went from `before` to `after` bindings.
+    /// Updates the counters after an address-of-record went from `before` to `after` bindings.
     fn account(&self, before: usize, after: usize) {
         if after >= before {
             self.bindings.fetch_add(after - before, Ordering::Relaxed);
@@ -379,7 +381,7 @@ impl LocationTable {
     }
 
     fn partition_of(&self, hash: u64) -> usize {
-        // hashbrown looks at the lowest and the seven highest bits; these lie between.
+        // hashbrown uses the lowest bits and the seven highest; these lie between.
         (hash >> 32) as usize & (self.partitions.len() - 1)
     }
 }
@@ -604,7 +606,7 @@ mod tests {
     }
 
     proptest! {
-        /// The same as an ordered map would do, with any steps in any order.
+        /// The table behaves as an ordered map, with any steps in any order.
         #[test]
         fn the_table_is_a_map(acts in proptest::collection::vec(act(), 1..120)) {
             let t = table();

@@ -1,20 +1,20 @@
 //! One partition of the location table: bindings in numbered slots, an index by address-of-record, a wheel of expiries.
 //!
-//! What a binding costs beside its packed block: a slot of 24 bytes, about 11 bytes of index. The wheel is a list through
-//! the slots, so it costs nothing more and a binding leaves it at once when it is refreshed or removed.
+//! Overhead of a binding beside its packed block: a slot of 24 bytes and about 11 bytes of index. The wheel is a linked
+//! list through the slots, so it needs no further memory, and a refreshed or removed binding leaves it at once.
 
 use hashbrown::HashTable;
 
 use crate::binding::PackedBinding;
 
-/// Buckets of the wheel, one a second. An expiry further away than that stays in its bucket for several turns.
+/// Buckets of the wheel, one per second. A later expiry stays in its bucket for several turns.
 const WHEEL: u64 = 1024;
 const NIL: u32 = u32::MAX;
-/// In `prev`: this slot is the first of its bucket, whose number is in the other bits.
+/// Mark in `prev`: this slot is the first of its bucket, whose number is in the other bits.
 const HEAD_OF: u32 = 1 << 31;
 
 struct Slot {
-    /// `None`: the slot is free, and `next` is the next free one.
+    /// `None`: the slot is free, and `next` is the next free slot.
     record: Option<PackedBinding>,
     prev: u32,
     next: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Partition {
     index: HashTable<u32>,
     /// First slot of each second; allocated with the first binding.
     wheel: Vec<u32>,
-    /// All seconds up to this one were cleaned up.
+    /// Last second of completed clean-up.
     cleaned: u64,
 }
 
@@ -37,27 +37,27 @@ impl Default for Partition {
 }
 
 impl Partition {
-    /// The slots of `aor`.
+    /// Returns the slots of `aor`.
     pub(crate) fn of<'a>(&'a self, hash: u64, aor: &'a [u8]) -> impl Iterator<Item = u32> + use<'a> {
         self.index.iter_hash(hash).copied().filter(move |slot| self.at(*slot).aor() == aor)
     }
 
-    /// The binding in a slot that [`Partition::of`] or [`Partition::due`] named.
+    /// Returns the binding in a slot that [`Partition::of`] or [`Partition::due`] returned.
     pub(crate) fn at(&self, slot: u32) -> &PackedBinding {
         self.slots[slot as usize].record.as_ref().expect("index and wheel name slots in use")
     }
 
-    /// Number of slots, free ones included.
+    /// Returns the number of slots, including free ones.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// The binding in a slot, `None` if it is free.
+    /// Returns the binding in a slot, `None` if it is free.
     pub(crate) fn slot(&self, slot: usize) -> Option<&PackedBinding> {
         self.slots.get(slot)?.record.as_ref()
     }
 
-    /// Adds a binding; `rehash` computes the hash of one that is there already.
+    /// Adds a binding; `rehash` computes the hash of an existing one.
     pub(crate) fn insert(&mut self, hash: u64, record: PackedBinding, rehash: impl Fn(&PackedBinding) -> u64) {
         let expires_at = record.expires_at();
         let slot = self.take_slot(record);
@@ -68,7 +68,7 @@ impl Partition {
         });
     }
 
-    /// Takes a binding out.
+    /// Removes a binding.
     pub(crate) fn remove(&mut self, hash: u64, slot: u32) -> PackedBinding {
         self.unlink(slot);
         if let Ok(entry) = self.index.find_entry(hash, |s| *s == slot) {
@@ -80,14 +80,14 @@ impl Partition {
         place.record.take().expect("index and wheel name slots in use")
     }
 
-    /// Names up to `most` bindings that expired at or before `now_ms`. Returns whether those are all.
+    /// Collects up to `most` slots of bindings that expired at or before `now_ms`. Tells whether these are all.
     pub(crate) fn due(&mut self, now_ms: u64, most: usize, due: &mut Vec<u32>) -> bool {
         let now = now_ms / 1000;
         if self.wheel.is_empty() {
             self.cleaned = now;
             return true;
         }
-        // After a long pause each bucket is looked at once. The last second is looked at again the next time.
+        // After a long pause each bucket is visited once. The last second is visited again the next time.
         let first = (self.cleaned + 1).max(now.saturating_sub(WHEEL - 1)).min(now);
         for second in first..=now {
             let mut slot = self.wheel[(second % WHEEL) as usize];
@@ -115,7 +115,7 @@ impl Partition {
             return slot;
         }
         if self.slots.len() == self.slots.capacity() {
-            // An eighth more at a time: doubling would leave half of the largest allocation empty.
+            // Grows by an eighth: doubling would leave half of the largest allocation empty.
             self.slots.reserve_exact(self.slots.len() / 8 + 8);
         }
         let slot = u32::try_from(self.slots.len()).ok().filter(|slot| slot & HEAD_OF == 0);
@@ -125,7 +125,7 @@ impl Partition {
     }
 
     fn bucket(&self, expires_at: u64) -> usize {
-        // What has expired already goes where the next clean-up looks.
+        // An expiry in the past goes into the bucket of the next clean-up.
         let second = (expires_at / 1000).max(self.cleaned + 1);
         (second % WHEEL) as usize
     }

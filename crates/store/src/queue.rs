@@ -1,4 +1,4 @@
-//! The bounded queue before a writer of groups.
+//! Bounded queue of a group writer.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -10,27 +10,27 @@ use crate::ticket::Refused;
 
 struct State<R> {
     pending: Vec<Numbered<R>>,
-    /// What `pending` counts for against the bound.
+    /// Weight of `pending` against the bound.
     weight: usize,
     /// Index in `pending` of each row that has a key.
     places: HashMap<u64, usize>,
-    /// Weight of the group that is being written.
+    /// Weight of the group in progress.
     open: usize,
-    /// When the oldest of `pending` came.
+    /// Arrival time of the oldest row in `pending`.
     since: Instant,
     /// Number of the last row accepted.
     last: u64,
-    /// The writer sleeps until something comes.
+    /// Set while the writer sleeps until the next row.
     asleep: bool,
-    /// The writer is to look at what it has to do, also where nothing has come.
+    /// Set by [`Queue::poke`]: the writer must check its work even without new rows.
     poked: bool,
     stopped: bool,
 }
 
-/// Keys for which memory stays.
+/// Capacity for keys that is never released.
 pub(crate) const RESERVE: usize = 1_024;
 
-/// The bounded queue before a writer.
+/// Bounded queue of a writer.
 pub(crate) struct Queue<R> {
     state: Mutex<State<R>>,
     wake: Condvar,
@@ -62,7 +62,7 @@ impl<R: Row> Queue<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a row. Called under locks, so it neither blocks nor does I/O.
+    /// Queues a row. Called under locks, so it neither blocks nor does I/O.
     pub(crate) fn submit(&self, row: R) -> Result<(), Refused> {
         let mut state = self.lock();
         if state.stopped {
@@ -73,11 +73,11 @@ impl<R: Row> Queue<R> {
         if let Some(place) = key.and_then(|key| state.places.get(&key).copied()) {
             let before = std::mem::replace(&mut state.pending[place].row, row);
             state.weight = state.weight - before.weight() + weight;
-            // Its memory goes back without the lock.
+            // Frees its memory without the lock.
             drop(state);
             return Ok(());
         }
-        // A row that is larger than the whole queue still passes when it is alone.
+        // A row larger than the whole queue still passes if the queue is empty.
         if state.weight + weight > self.settings.queue && !(state.pending.is_empty() && self.settings.queue > 0) {
             drop(state);
             self.figures.refused.fetch_add(1, Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl<R: Row> Queue<R> {
             state.places.insert(key, place);
         }
         state.pending.push(Numbered { number, row });
-        // While the writer lingers it wakes by itself: a wake-up costs more than the whole row.
+        // A lingering writer wakes by itself: a wake-up costs more than the whole row.
         let wake = state.asleep || state.pending.len() == self.settings.group;
         state.asleep = false;
         drop(state);
@@ -104,12 +104,12 @@ impl<R: Row> Queue<R> {
         Ok(())
     }
 
-    /// Whether half of the room is taken. Rows that no peer waits for leave the rest to others.
+    /// Tells whether half of the capacity is in use. Rows without a waiting peer leave the rest to others.
     pub(crate) fn is_half_full(&self) -> bool {
         self.lock().weight * 2 > self.settings.queue
     }
 
-    /// Number of the last row accepted.
+    /// Returns the number of the last row accepted.
     pub(crate) fn last(&self) -> u64 {
         self.lock().last
     }
@@ -120,7 +120,8 @@ impl<R: Row> Queue<R> {
         self.wake.notify_one();
     }
 
-    /// Waits for a group, so long at most, or until it is [poked](Self::poke): then it may be empty. `None` once stopped and empty.
+    /// Waits for a group, for `patience` at most, or until a [poke](Self::poke): then it may be empty. `None` once
+    /// stopped and empty.
     pub(crate) fn take(&self, group: &mut Vec<Numbered<R>>, patience: Option<Duration>) -> Option<()> {
         group.clear();
         let linger = self.settings.linger;
@@ -129,7 +130,8 @@ impl<R: Row> Queue<R> {
         let mut waited = false;
         let mut state = self.lock();
         if state.pending.is_empty() && !state.stopped && !state.poked && !look.is_zero() {
-            // It was busy just now, so it will be again: it looks by itself after a linger, and no caller has to wake it.
+            // The writer was busy just now, so rows are likely: it checks by itself after a linger, and no caller has
+            // to wake it.
             (state, _) = self.wake.wait_timeout(state, look).unwrap_or_else(PoisonError::into_inner);
             waited = !state.pending.is_empty();
         }
@@ -159,7 +161,7 @@ impl<R: Row> Queue<R> {
         Some(())
     }
 
-    /// Takes what is queued, without waiting. False: nothing is.
+    /// Takes the queued rows without waiting. Tells whether there were any.
     pub(crate) fn try_take(&self, group: &mut Vec<Numbered<R>>) -> bool {
         group.clear();
         self.draw(&mut self.lock(), group);
@@ -177,7 +179,7 @@ impl<R: Row> Queue<R> {
         state.open = group.iter().map(|pending| pending.row.weight()).sum();
         state.weight -= state.open;
         if state.places.capacity() > RESERVE {
-            // A burst does not keep its memory.
+            // Frees the memory of a burst.
             state.places = HashMap::new();
         }
         state.places.clear();
@@ -185,7 +187,7 @@ impl<R: Row> Queue<R> {
         places.extend(pending.iter().enumerate().filter_map(|(place, left)| Some((left.row.key()?, place))));
     }
 
-    /// Sleeps, until it is [poked](Self::poke) at most; `false` once stopped, at once.
+    /// Sleeps for `most`, or until a [poke](Self::poke). Returns `false` at once when stopped.
     pub(crate) fn pause(&self, most: Duration) -> bool {
         let end = Instant::now() + most;
         let mut state = self.lock();
@@ -198,23 +200,23 @@ impl<R: Row> Queue<R> {
         !state.stopped
     }
 
-    /// The group that was taken last is done with.
+    /// Marks the last group as finished.
     pub(crate) fn written(&self) {
         self.lock().open = 0;
     }
 
-    /// Weight of the rows that are queued or being written.
+    /// Returns the weight of the rows that are queued or being written.
     pub(crate) fn waiting(&self) -> usize {
         let state = self.lock();
         state.weight + state.open
     }
 
-    /// What rows count for that are queued now.
+    /// Returns the weight of the queued rows.
     pub(crate) fn weight(&self) -> usize {
         self.lock().weight
     }
 
-    /// Takes out all that is queued.
+    /// Removes and returns all queued rows.
     pub(crate) fn take_all(&self) -> Vec<Numbered<R>> {
         let mut state = self.lock();
         state.weight = 0;
@@ -222,7 +224,7 @@ impl<R: Row> Queue<R> {
         std::mem::take(&mut state.pending)
     }
 
-    /// Refuses what comes from now on; what is queued is still written.
+    /// Refuses all further rows; queued rows are still written.
     pub(crate) fn stop(&self) {
         self.lock().stopped = true;
         self.wake.notify_all();

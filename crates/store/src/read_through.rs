@@ -1,21 +1,23 @@
-//! A cache in front of any engine, for any kind of question: known answers at once, others from threads beside the shards.
+//! Cache in front of any engine, for any kind of question: cached answers are returned at once, threads beside the
+//! shards fetch the others.
 //!
-//! *Asked together.* Equal questions in flight are asked once. Those of a round leave together ([`ReadThrough::flush`]); up to
-//! [`ReadThroughSettings::connections`] batches are with the engine at once, each by a connection of its own. A shard may have one more for
-//! itself, which wakes no thread ([`ReadThrough::local`]).
+//! *Batches.* Equal questions in flight are asked once. The questions of a round leave together
+//! ([`ReadThrough::flush`]); up to [`ReadThroughSettings::connections`] batches are with the engine at once, each on
+//! its own connection. A shard may have one more connection for itself, which wakes no thread ([`ReadThrough::local`]).
 //!
-//! *Fresh.* A [`Watch`] asks the engine some times a second what has changed, by a connection that no question blocks: a notice voids
-//! the answers that it names, a version all of them, so that `strowger user passwd` of another process counts within
-//! [`ReadThroughSettings::poll`]. Beyond that an answer lives for its lifetime, "there is none" for a shorter one.
+//! *Fresh answers.* A [`Watch`] asks the engine several times a second for changes, on a connection that carries no
+//! questions. A notice voids the answers it names, a new version voids all, so that `strowger user passwd` of another
+//! process takes effect within [`ReadThroughSettings::poll`]. In addition each answer has a lifetime; negative answers
+//! have a shorter one.
 //!
-//! *Silent engines.* What is known outlives its engine (as RFC 8767 has it for names): an answer past its lifetime is used for
-//! [`ReadThroughSettings::serve_stale`] more where the engine fails or does not answer within [`ReadThroughSettings::stale_wait`], and
-//! is asked for again meanwhile. What is not known fails at its deadline; after
-//! [`ReadThroughSettings::breaker_after`] deadlines in a row at once, and one question is asked again and again until the engine
-//! answers in time.
+//! *Silent engines.* Cached answers outlive their engine (as RFC 8767 does for names): an answer past its lifetime
+//! stays usable for another [`ReadThroughSettings::serve_stale`] if the engine fails or does not answer within
+//! [`ReadThroughSettings::stale_wait`], and is requested again meanwhile. Other questions fail at their deadline; after
+//! [`ReadThroughSettings::breaker_after`] missed deadlines in a row they fail at once, and one question is repeated
+//! until the engine answers in time.
 //!
-//! *Bounded.* Found and absent answers have bounds of their own, so that a flood of made-up names cannot push out those
-//! of real users.
+//! *Bounded.* Found and absent answers have separate bounds, so that a flood of made-up names cannot push out those of
+//! real users.
 
 mod asker;
 mod batch;
@@ -50,33 +52,34 @@ use crate::ticket::{Refused, SinkId, Sinks, Ticket};
 /// Limits and times of the cache.
 #[derive(Clone, Debug)]
 pub struct ReadThroughSettings {
-    /// What is asked for, in the names of threads and in the log; at most 10 bytes.
+    /// Subject of the look-ups, for names of threads and the log; at most 10 bytes.
     pub name: &'static str,
-    /// Most answers kept that found something.
+    /// Most positive answers in the cache.
     pub found: usize,
-    /// Most answers kept that found nothing.
+    /// Most negative answers in the cache.
     pub absent: usize,
-    /// Most bytes of a name of which it is kept that there is none: names that are made up may be long.
+    /// Longest name, in bytes, with a cached negative answer: made-up names may be long.
     pub absent_name: usize,
-    /// How long a found answer is good.
+    /// Lifetime of a positive answer.
     pub found_ttl: Duration,
-    /// How long "there is none" is good.
+    /// Lifetime of a negative answer.
     pub absent_ttl: Duration,
-    /// How long a found answer is good beyond that while the engine does not answer; zero: not at all.
+    /// Time beyond its lifetime for which a positive answer is used while the engine does not answer; zero: not at all.
     pub serve_stale: Duration,
-    /// How long the engine has to answer before such an answer is used.
+    /// Time that the engine has to answer before a stale answer is used.
     pub stale_wait: Duration,
-    /// How often the engine is asked what has changed, and, when it has stopped answering, whether it does again.
+    /// Interval of questions for changes, and of trial questions to an engine that has stopped answering.
     pub poll: Duration,
-    /// How long a request may take before its ticket comes back with [`StoreError::TimedOut`]; kept within 50 ms.
+    /// Time after which a request's ticket comes back with [`StoreError::TimedOut`]; kept within 50 ms.
     pub deadline: Duration,
     /// Deadlines missed in a row after which unknown questions are answered with [`StoreError::Unavailable`] at once.
     pub breaker_after: u32,
     /// Most different questions in flight.
     pub queue: usize,
-    /// Most questions handed to the engine at once.
+    /// Most questions given to the engine at once.
     pub batch: usize,
-    /// Most batches with the engine at a time: connections, each with its thread. One is opened at the start, others when all are busy.
+    /// Most batches with the engine at a time: connections, each with its thread. One is opened at the start, others
+    /// when all are busy.
     pub connections: usize,
 }
 
@@ -104,23 +107,23 @@ impl Default for ReadThroughSettings {
 /// Figures of the cache since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadThroughGauges {
-    /// Answers kept now, void ones included.
+    /// Cached answers, including voided ones.
     pub entries: usize,
-    /// Negative answers kept now.
+    /// Cached negative answers.
     pub absent: usize,
-    /// Different questions in flight now.
+    /// Different questions in flight.
     pub in_flight: usize,
     /// Bound of `in_flight`.
     pub bound: usize,
-    /// Connections to the engine now.
+    /// Open connections to the engine.
     pub connections: usize,
-    /// The engine does not answer, and what is not known fails at once.
+    /// True while the engine does not answer: questions without a cached answer fail at once.
     pub is_broken: bool,
     /// Answers from the cache.
     pub hits: u64,
     /// Questions that the cache could not answer.
     pub misses: u64,
-    /// Answers past their lifetime that were used because the engine was silent.
+    /// Stale answers that were used because the engine was silent.
     pub stale: u64,
     /// Requests that joined an equal one in flight.
     pub merged: u64,
@@ -128,13 +131,13 @@ pub struct ReadThroughGauges {
     pub refused: u64,
     /// Tickets that came back at the deadline.
     pub late: u64,
-    /// Questions that failed at once, since the engine had missed deadline after deadline.
+    /// Questions that failed at once because the engine had missed several deadlines in a row.
     pub broken: u64,
-    /// Batches that the engine failed.
+    /// Batches that failed with an error of the engine.
     pub failed: u64,
-    /// Answers that were kept and voided by notices, one by one.
+    /// Cached answers that notices voided one by one.
     pub voided: u64,
-    /// Times that no answer was fresh any more, since it was not known what had changed.
+    /// Times that the whole cache lost its freshness because the changes were unknown.
     pub doubted: u64,
 }
 
@@ -152,7 +155,7 @@ struct Figures {
     doubted: AtomicU64,
 }
 
-/// Receives answers: on a thread of the store, so it must not block.
+/// Receiver of answers. Runs on a thread of the store, so it must not block.
 trait Sink<A>: Send + Sync {
     fn answered(&self, results: &[(u64, Result<A, StoreError>)]);
 }
@@ -171,9 +174,9 @@ struct Shared<K: Key> {
     sinks: Sinks<dyn Sink<K::Answer>>,
     settings: ReadThroughSettings,
     clock: Clock,
-    /// The engine did not answer in time when it was last asked: what is known is used past its lifetime.
+    /// Set while the engine does not answer in time: cached answers are used past their lifetime.
     is_silent: AtomicBool,
-    /// Deadlines missed since an answer came in time.
+    /// Deadlines missed since the last answer in time.
     misses: AtomicU32,
     figures: Figures,
 }
@@ -200,7 +203,7 @@ impl<K: Key> Shared<K> {
         self.misses.load(Ordering::Relaxed) >= self.settings.breaker_after
     }
 
-    /// An answer came, `took` after the engine was asked.
+    /// Records an answer that came `took` after its question.
     fn heard(&self, took: Duration) {
         self.is_silent.store(took >= self.settings.stale_wait, Ordering::Relaxed);
         if took < self.settings.deadline {
@@ -214,13 +217,13 @@ impl<K: Key> Shared<K> {
         }
     }
 
-    /// The engine failed.
+    /// Records a failure of the engine.
     fn failed(&self) {
         self.is_silent.store(true, Ordering::Relaxed);
         self.figures.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The engine let `count` deadlines pass.
+    /// Records `count` missed deadlines.
     fn missed(&self, count: u32) {
         let before = self.misses.fetch_add(count, Ordering::Relaxed);
         let after = self.settings.breaker_after;
@@ -235,7 +238,7 @@ impl<K: Key> Shared<K> {
         }
     }
 
-    /// The answer past its lifetime, if there is one.
+    /// Returns the stale answer, if there is one.
     fn stale(&self, key: &K, now: u64) -> Option<K::Answer> {
         let (answer, _) = self.cache.find(self.cache.hash(key), key, now)?;
         self.figures.stale.fetch_add(1, Ordering::Relaxed);
@@ -243,20 +246,21 @@ impl<K: Key> Shared<K> {
     }
 }
 
-/// From one moment to another, in milliseconds of [`Moment::mono`](crate::clock::Moment::mono).
+/// Returns the time between two values of [`Moment::mono`](crate::clock::Moment::mono), in milliseconds.
 const fn since(then: u64, now: u64) -> Duration {
     Duration::from_millis(now.saturating_sub(then))
 }
 
-/// The cache with its threads. Dropping it ends them; open tickets come back with [`StoreError::Unavailable`].
+/// Cache with its threads. A drop ends them; open tickets come back with [`StoreError::Unavailable`].
 pub struct ReadThrough<K: Key> {
     shared: Arc<Shared<K>>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
 impl<K: Key> ReadThrough<K> {
-    /// Starts the threads. `connect` opens a further connection when `first` is busy, and takes its time; `watch` tells
-    /// what has changed, and where there is none, answers live for their lifetime. `clock` is the one that callers take their time from.
+    /// Starts the threads. `connect` opens a further connection when `first` is busy, and may take long. `changes`
+    /// reports changed answers; without it only the lifetime limits an answer. `clock` is the clock that callers use
+    /// too.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -302,7 +306,8 @@ impl<K: Key> ReadThrough<K> {
         self.shared.sinks.add(Arc::new(sink))
     }
 
-    /// What is known at `now_ms`: an answer, or that there will be none. Neither waits nor, while the engine answers, allocates.
+    /// Returns the answer known at `now_ms`, or an error at once if the engine is broken. Never waits; does not
+    /// allocate while the engine answers.
     #[inline]
     pub fn cached<Q>(&self, question: Q, now_ms: u64) -> Option<Result<K::Answer, StoreError>>
     where
@@ -333,11 +338,11 @@ impl<K: Key> ReadThrough<K> {
         }
     }
 
-    /// Asks the engine once the round is [flushed](Self::flush). `ticket` comes back once: with the answer, or with an error at the
-    /// deadline. Equal questions in flight are asked once.
+    /// Asks the engine once the round is [flushed](Self::flush). `ticket` comes back once: with the answer, or with an
+    /// error at the deadline. Equal questions in flight are asked once.
     ///
     /// # Errors
-    /// The queue is full or the threads have stopped; no ticket comes then.
+    /// The queue is full or the threads have stopped; the ticket does not come back.
     pub fn request<Q>(&self, ticket: Ticket, question: Q, now_ms: u64) -> Result<(), Refused>
     where
         Q: Copy + Hash + Equivalent<K> + Into<K>,
@@ -354,14 +359,14 @@ impl<K: Key> ReadThrough<K> {
         Ok(())
     }
 
-    /// Sends the questions that were requested since the last call. Cheap when there is none. Where it is not called they leave a
+    /// Sends the questions requested since the last call. Cheap if there are none. Without this call they leave a
     /// moment later.
     pub fn flush(&self) {
         self.shared.flights.flush();
     }
 
-    /// What is kept of a question, and whether it is good at `now_ms` without asking the engine. It answers no request, and is
-    /// no hit.
+    /// Returns the cached answer to a question, and whether it is usable at `now_ms` without the engine. For display
+    /// only: it counts as no hit.
     pub fn kept<Q>(&self, question: Q, now_ms: u64) -> Option<(K::Answer, bool)>
     where
         Q: Copy + Hash + Equivalent<K>,
@@ -369,23 +374,23 @@ impl<K: Key> ReadThrough<K> {
         self.shared.cache.find(self.shared.cache.hash(&question), &question, now_ms)
     }
 
-    /// Forgets the answers to these questions, as if the engine had said that they changed; how many were kept.
+    /// Voids the answers to these questions, as a notice of the engine does. Returns how many were cached.
     pub fn void(&self, keys: &[K]) -> usize {
         self.shared.void(keys)
     }
 
-    /// Forgets every answer.
+    /// Removes all cached answers.
     pub fn forget(&self) {
         self.shared.flights.void_all();
         self.shared.cache.clear();
     }
 
-    /// Whether a thread has ended without being asked to: every question is refused from then on.
+    /// Tells whether a thread has ended unexpectedly. If so, every question is refused.
     pub fn has_ended(&self) -> bool {
         self.shared.flights.has_stopped()
     }
 
-    /// Figures for the log and the metrics.
+    /// Returns figures for the log and the metrics.
     pub fn gauges(&self) -> ReadThroughGauges {
         let (shared, f) = (&self.shared, &self.shared.figures);
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
@@ -421,7 +426,7 @@ fn spawn(
     Ok(())
 }
 
-/// Between two looks whether the threads have ended.
+/// Interval at which a drop checks whether the threads have ended.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl<K: Key> Drop for ReadThrough<K> {
@@ -430,7 +435,8 @@ impl<K: Key> Drop for ReadThrough<K> {
         let mut results = shared.flights.stop();
         shared.give(&mut results);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        // One that an engine holds up has its deadline; a process that ends does not wait for a database that is dead.
+        // An engine may hold up its thread: wait for one deadline only, so that a dead database does not delay the end
+        // of the process.
         let end = Instant::now() + shared.settings.deadline;
         while Instant::now() < end && !threads.iter().all(JoinHandle::is_finished) {
             std::thread::sleep(LOOK);
@@ -445,7 +451,7 @@ impl<K: Key> Drop for ReadThrough<K> {
     }
 }
 
-/// Should a thread panic, requests are refused instead of waiting for ever.
+/// Guard of a thread: after a panic, requests are refused instead of waiting for ever.
 struct StopOnDrop<K: Key>(Arc<Shared<K>>);
 
 impl<K: Key> Drop for StopOnDrop<K> {

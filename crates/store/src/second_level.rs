@@ -1,19 +1,20 @@
-//! A cache between the memory of this process and its database, which several servers may share and which may outlive them.
+//! Cache between the memory of this process and its database. Several servers may share it, and it may outlive them.
 //!
-//! A question that the memory cannot answer goes to this cache first, together with all of its batch; what is not there goes to the database,
-//! and each user that it finds is stored. A cache that fails or is silent costs its deadline at most: the database is asked instead.
+//! A batch of questions that the memory cannot answer goes to this cache first. Misses go to the database, and each
+//! user found there is stored. A failed or silent cache costs its deadline at most: the database is asked instead.
 //!
-//! *Unknown users.* That there is no such user is never stored: any sender can ask for users without end, and their entries would evict those
-//! of known users. The memory of the process keeps such answers, with a bound of their own ([`read_through`](crate::read_through)).
+//! *Unknown users.* Negative answers are never stored: any sender can ask for any number of made-up users, and their
+//! entries would evict known users. The memory of the process holds such answers, with a bound of their own
+//! ([`read_through`](crate::read_through)).
 //!
-//! *Whose answer.* A key has the realm, or the domain, and the user. A value begins with the version of its form and holds the key once more:
-//! what stands under a wrong key, is of another version or damaged is no answer.
+//! *Keys.* A key has the realm, or the domain, and the user. A value begins with its format version and repeats the
+//! key: an entry under a wrong key, of another version or damaged is ignored.
 //!
-//! *Fresh.* What the database tells as changed is removed from the cache. From then on an answer to that question counts only if it was read
-//! from the database later: another server that has not heard of the change yet may store what it read before. The same holds for all answers
-//! where the database cannot say what changed, and for those from before this process watched it. "Later" is by the system's clocks of the
-//! servers, which are to agree. A database that tells of no changes has no watch: an answer is then as old as the lives of both caches
-//! together at most.
+//! *Fresh answers.* Changed answers are removed from the cache. From then on an answer to that question counts only if
+//! it was read from the database after the change: another server that has not noticed the change yet may store its
+//! older answer. The same holds for all answers if the database cannot say which have changed, and for answers from
+//! before this process watched it. The comparison uses the system clocks of the servers, which must agree. A database
+//! that reports no changes has no watch: an answer is then at most as old as the lifetimes of both caches together.
 
 pub(crate) mod codec;
 
@@ -33,19 +34,19 @@ use crate::error::StoreError;
 use crate::read_through::{Changes, Engine, Key, LocalEngine, Task};
 use crate::subscriber::{Answer, Asked, Removed, SubscriberWatch};
 
-/// Keys of which it is known when they changed. With more of them nothing is read that is older than now.
+/// Most keys with a known time of change. With more of them, all entries from before now are ignored.
 const CHANGED: usize = 10_000;
 
-/// Lives and times of the cache.
+/// Lifetimes and timeouts of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct SecondLevelSettings {
-    /// How long an answer is good.
+    /// Lifetime of an answer.
     pub found: Duration,
-    /// How long an answer of the cache is waited for at most; its own deadline is shorter.
+    /// Longest wait for an answer of the cache; its own deadline is shorter.
     pub wait: Duration,
 }
 
-/// The cache; its copies share it.
+/// Cache; clones share it.
 #[derive(Clone)]
 pub struct SecondLevel {
     shared: Arc<Shared>,
@@ -58,26 +59,26 @@ struct Shared {
     doubts: Mutex<Doubts>,
 }
 
-/// What in the cache may not be so any more.
+/// Entries of the cache that may be outdated.
 #[derive(Default)]
 struct Doubts {
-    /// Keys that have changed. Answers that the database gave before, in milliseconds since 1970, do not count.
+    /// Changed keys. Answers that the database gave before this time, in milliseconds since 1970, do not count.
     changed: HashMap<Vec<u8>, u64>,
-    /// Those of them that are still to be removed.
+    /// Changed keys still to be removed.
     removals: HashSet<Vec<u8>>,
-    /// The same for all keys.
+    /// The same limit for all keys.
     not_before: u64,
-    /// Grows with each change that is heard of.
+    /// Number of reported changes.
     changes: u64,
 }
 
 impl Doubts {
-    /// From when on answers for this key count.
+    /// Returns the time from which answers for this key count.
     fn not_before(&self, key: &[u8]) -> u64 {
         self.changed.get(key).map_or(self.not_before, |changed| self.not_before.max(*changed))
     }
 
-    /// Answers from before do not count, for any key.
+    /// Ignores earlier answers for all keys.
     fn doubt_all(&mut self, not_before: u64) {
         self.not_before = not_before;
         self.changed.clear();
@@ -90,9 +91,9 @@ impl Shared {
         self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answers to these questions changed just now.
+    /// Records that the answers to these questions changed just now.
     fn doubt(&self, changed: &[Asked]) {
-        // What was read in this same millisecond may be from before the change.
+        // An answer read in this same millisecond may be from before the change.
         let not_before = (self.clock)().wall + 1;
         let doubts = &mut *self.doubts();
         doubts.changes += 1;
@@ -105,7 +106,7 @@ impl Shared {
         }
     }
 
-    /// All answers may have changed just now.
+    /// Records that all answers may have changed just now.
     fn doubt_all(&self) {
         let not_before = (self.clock)().wall + 1;
         let doubts = &mut *self.doubts();
@@ -113,7 +114,7 @@ impl Shared {
         doubts.doubt_all(not_before);
     }
 
-    /// Removes what stands under these keys. What the cache does not do stays to be done.
+    /// Removes these keys. Keys that the cache could not remove stay in `removals`.
     fn remove(&self, cache: &mut WaitingCache, keys: &[Vec<u8>]) -> Result<(), CacheError> {
         let removals: Vec<Request<'_>> = keys.iter().map(|key| Request::Remove { key }).collect();
         let now = (self.clock)().mono;
@@ -122,7 +123,7 @@ impl Shared {
         let doubts = &mut *self.doubts();
         for (key, outcome) in keys.iter().zip(outcomes) {
             match outcome.result {
-                // A key beyond its bound is never there.
+                // A refused key is too long, so it is never there.
                 Ok(_) | Err(CacheError::Refused) => {
                     doubts.removals.remove(key);
                 }
@@ -134,18 +135,18 @@ impl Shared {
 }
 
 impl SecondLevel {
-    /// Of this cache.
+    /// Uses this cache.
     pub fn new(cache: CacheEngine, settings: SecondLevelSettings, clock: Clock) -> Self {
         Self { shared: Arc::new(Shared { cache, settings, clock, doubts: Mutex::default() }) }
     }
 
-    /// Puts the cache before a connection to the database.
+    /// Puts the cache in front of a connection to the database.
     pub fn before<E: Engine<Key = Asked>>(&self, engine: E) -> Cached<E> {
         Cached { cache: WaitingCache::new(self.shared.cache.clone()), engine, shared: self.shared.clone() }
     }
 
-    /// Puts the cache before a connection of the calling shard: it is asked by connections of the shard too, where it is in another process,
-    /// and the shard is to run the task beside them.
+    /// Puts the cache in front of a connection of the calling shard. If the cache is in another process, the shard's
+    /// own connections ask it too, and the shard must run the task.
     pub fn before_local<E: LocalEngine<Key = Asked>>(&self, engine: E) -> (Cached<E>, Option<Task>) {
         let shared = self.shared.clone();
         let (cache, task) =
@@ -153,16 +154,17 @@ impl SecondLevel {
         (Cached { cache: WaitingCache::new(cache), engine, shared }, task)
     }
 
-    /// Has the cache follow what changes in the database. From now on nothing from before counts.
+    /// Makes the cache follow changes in the database. Entries from before now are ignored.
     pub fn watched_by<W: SubscriberWatch>(&self, watch: W) -> Watching<W> {
         self.shared.doubts().not_before = (self.shared.clock)().wall;
         Watching { cache: WaitingCache::new(self.shared.cache.clone()), watch, shared: self.shared.clone() }
     }
 
-    /// What the cache holds of a question, and when the database said so, in milliseconds since 1970. Waits for the cache.
+    /// Returns the cached answer to a question, and the time the database gave it, in milliseconds since 1970. Waits
+    /// for the cache.
     ///
     /// # Errors
-    /// The cache does not answer.
+    /// The cache did not answer.
     pub fn held(&self, asked: &Asked) -> Result<Option<(Answer, u64)>, CacheError> {
         let (shared, key) = (&self.shared, key_of(asked));
         let not_before = shared.doubts().not_before(&key);
@@ -175,25 +177,26 @@ impl SecondLevel {
         })
     }
 
-    /// What the cache holds of these questions counts no more, as if the database had said that it changed, and is removed. Waits for the cache:
-    /// what it does not do now is done later where the database is watched.
+    /// Voids the entries of these questions, as a reported change does, and removes them. Waits for the cache: failed
+    /// removals are repeated later if the database is watched.
     ///
     /// # Errors
-    /// The cache has not removed all: it counts no more for this process, and for others that share the cache it does.
+    /// The cache has not removed all of them: they are void for this process, but not for other servers that share the
+    /// cache.
     pub fn void(&self, asked: &[Asked]) -> Result<(), CacheError> {
         self.shared.doubt(asked);
         let keys: Vec<Vec<u8>> = asked.iter().map(key_of).collect();
         self.shared.remove(&mut WaitingCache::new(self.shared.cache.clone()), &keys)
     }
 
-    /// Nothing that the cache holds now counts any more for this process. It stays there until other answers take its place, for servers that
-    /// share the cache.
+    /// Voids all current entries for this process. They stay in the cache until other answers replace them, for servers
+    /// that share the cache.
     pub fn forget(&self) {
         self.shared.doubt_all();
     }
 }
 
-/// A connection to the database behind the cache.
+/// Connection to the database behind the cache.
 pub struct Cached<E> {
     cache: WaitingCache,
     engine: E,
@@ -240,17 +243,17 @@ impl<E: LocalEngine<Key = Asked>> LocalEngine for Cached<E> {
     }
 }
 
-/// Questions on their way through the cache and, those that it does not know, through the database.
+/// Batch of questions on its way through the cache and, for misses, the database.
 struct Batch<'q> {
     shared: &'q Shared,
     questions: &'q [Asked],
     keys: Vec<Vec<u8>>,
     known: Vec<Option<Answer>>,
-    /// Whether the cache has an entry of the question.
+    /// Tells whether the cache has an entry of the question.
     has_entry: Vec<bool>,
-    /// [`Doubts::changes`] when they were asked.
+    /// Value of [`Doubts::changes`] when they were asked.
     changes: u64,
-    /// When the database was asked, in milliseconds since 1970.
+    /// Time of the question to the database, in milliseconds since 1970.
     read_at: u64,
 }
 
@@ -261,12 +264,12 @@ impl<'q> Batch<'q> {
         Self { shared, questions, keys, known: Vec::new(), has_entry: Vec::new(), changes, read_at: 0 }
     }
 
-    /// What the cache is asked.
+    /// Returns the requests to the cache.
     fn fetches(&self) -> Vec<Request<'_>> {
         self.keys.iter().map(|key| Request::Fetch { key }).collect()
     }
 
-    /// Takes what the cache knows.
+    /// Takes the answers of the cache.
     fn hear(&mut self, outcomes: Vec<Outcome>) {
         let not_before: Vec<u64> = {
             let doubts = self.shared.doubts();
@@ -282,7 +285,7 @@ impl<'q> Batch<'q> {
             .collect();
     }
 
-    /// What the database is to be asked now, if there is anything.
+    /// Returns the questions for the database, if there are any.
     fn missing(&mut self) -> Option<Vec<Asked>> {
         let unknown = self.questions.iter().zip(&self.known).filter(|(_, known)| known.is_none());
         let missing: Vec<Asked> = unknown.map(|(asked, _)| asked.clone()).collect();
@@ -290,8 +293,8 @@ impl<'q> Batch<'q> {
         (!missing.is_empty()).then_some(missing)
     }
 
-    /// Takes the answers of the database, and stores the users that it found in this cache, unless something has changed since it was asked.
-    /// Removes the invalid entry of an unknown user.
+    /// Takes the answers of the database, and stores the users it found in this cache, unless anything has changed
+    /// since the question. Removes the invalid entry of an unknown user.
     fn keep(&mut self, said: Vec<Answer>, cache: &CacheEngine) -> Result<(), StoreError> {
         let missing: Vec<usize> = (0..self.known.len()).filter(|place| self.known[*place].is_none()).collect();
         if said.len() != missing.len() {
@@ -307,7 +310,7 @@ impl<'q> Batch<'q> {
             })
             .collect();
         let life = Life::from(settings.found);
-        // Under the lock: a removal that is heard of comes behind it, and requests for a key keep their order.
+        // Under the lock, so that a reported removal comes later, and requests for a key keep their order.
         let doubts = self.shared.doubts();
         if doubts.changes == self.changes {
             for (key, value) in &changes {
@@ -315,7 +318,7 @@ impl<'q> Batch<'q> {
                     Some(value) => Request::Store { key, value, life },
                     None => Request::Remove { key },
                 };
-                // Of no use to this server: it has the answer.
+                // The result is irrelevant to this server: it has the answer.
                 let _ = cache.ask(&request, Promise::Held, Ticket::NONE, now, &mut Vec::new());
             }
         }
@@ -332,7 +335,7 @@ impl<'q> Batch<'q> {
     }
 }
 
-/// A watch that the cache follows.
+/// Watch that the cache follows.
 pub struct Watching<W> {
     cache: WaitingCache,
     watch: W,
@@ -348,7 +351,7 @@ impl<W> Watching<W> {
         }
         let keys: Vec<Vec<u8>> = self.shared.doubts().removals.iter().cloned().collect();
         if !keys.is_empty() {
-            // What is left is tried again.
+            // Failed removals are tried again.
             let _left = self.shared.remove(&mut self.cache, &keys);
         }
     }

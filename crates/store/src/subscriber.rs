@@ -1,14 +1,14 @@
 //! Subscribers: the users that may register, and their secrets.
 //!
-//! A shard asks [`Subscribers::cached`] first, which neither waits nor allocates. If the answer is not there it asks
-//! [`Subscribers::request`], suspends the transaction and goes on; the answer comes back with the ticket. Behind the trait
-//! stands [`CachedSubscribers`](crate::cached_subscribers::CachedSubscribers), with one [cache](crate::read_through) for all engines; an
-//! engine only answers questions, blocking on a thread of its own: SQLite by prepared statements, MariaDB and
-//! PostgreSQL by one `IN` list a batch, Redis by one pipeline.
+//! A shard asks [`Subscribers::cached`] first, which neither waits nor allocates. On a miss it calls
+//! [`Subscribers::request`], suspends the transaction and continues; the answer comes back with the ticket.
+//! [`CachedSubscribers`](crate::cached_subscribers::CachedSubscribers) implements the trait, with one
+//! [cache](crate::read_through) for all engines. An engine only answers questions and may block on its own thread:
+//! SQLite uses prepared statements, MariaDB and PostgreSQL one `IN` list per batch, Redis one pipeline.
 //!
-//! No clear password is kept or passed, only HA1 = H(username:realm:password) for each algorithm (RFC 8760, RFC 7616
-//! section 3.4.2), computed by the caller. Realms and domains are compared byte by byte; the caller gives domains in lower
-//! case.
+//! No clear password is stored or passed, only HA1 = H(username:realm:password) for each algorithm (RFC 8760, RFC 7616
+//! section 3.4.2), computed by the caller. Realms and domains are compared byte by byte; the caller gives domains in
+//! lower case.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::read_through::{Changes, Key, LocalAsker, ReadThroughGauges, Task};
 use crate::ticket::{Refused, SinkId, Ticket};
 
-/// HA1 of one user and realm for each algorithm that was set up, as digests, not in hex.
+/// HA1s of one user and realm, one for each configured algorithm, as digests, not in hex.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ha1s {
     /// MD5.
@@ -32,7 +32,7 @@ pub struct Ha1s {
 }
 
 impl Ha1s {
-    /// The algorithms that are set, by their names in the `algorithm` parameter, with their digests.
+    /// Returns the algorithms that are set, by their names in the `algorithm` parameter, with their digests.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
         let md5 = self.md5.as_ref().map(|h| (MD5, h.as_slice()));
         let sha256 = self.sha256.as_ref().map(|h| (SHA_256, h.as_slice()));
@@ -40,7 +40,7 @@ impl Ha1s {
         [md5, sha256, sha512_256].into_iter().flatten()
     }
 
-    /// Sets the digest of a named algorithm; `None` if the name is not known or the length is wrong.
+    /// Sets the digest of a named algorithm; `None` if the name is unknown or the length is wrong.
     pub fn set(&mut self, algorithm: &str, digest: &[u8]) -> Option<()> {
         match algorithm {
             MD5 => self.md5 = Some(digest.try_into().ok()?),
@@ -59,27 +59,28 @@ pub const SHA_256: &str = "SHA-256";
 /// `algorithm` parameter of SHA-512/256.
 pub const SHA_512_256: &str = "SHA-512-256";
 
-/// An HA1 is as good as the password: it never gets into a log.
+/// Prints algorithm names only: an HA1 is equivalent to the password and must not reach a log.
 impl fmt::Debug for Ha1s {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter().map(|(algorithm, _)| algorithm)).finish()
     }
 }
 
-/// What proves a user in a realm.
+/// Proof of a user's identity in a realm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
-    /// Name of the user; in the `username` parameter a phone may write the domain behind it, and the secrets are for what it wrote.
+    /// User name. A phone may append the domain in the `username` parameter; the secrets are those for the name as the
+    /// phone wrote it.
     pub username: Box<str>,
     /// Realm.
     pub realm: Box<str>,
-    /// Domain of the user: it is `username@domain` that this credential stands for.
+    /// Domain of the user: this credential authenticates `username@domain`.
     pub domain: Box<str>,
     /// The secrets.
     pub ha1: Ha1s,
 }
 
-/// A [`Credential`] by its parts, wherever they stand.
+/// Borrowed parts of a [`Credential`], from any source.
 #[derive(Clone, Copy, Debug)]
 pub struct CredentialView<'a> {
     /// See [`Credential::username`].
@@ -91,19 +92,19 @@ pub struct CredentialView<'a> {
 }
 
 impl Credential {
-    /// Its parts.
+    /// Returns a view of its parts.
     pub fn view(&self) -> CredentialView<'_> {
         CredentialView { username: &self.username, domain: &self.domain, ha1: self.ha1 }
     }
 }
 
-/// A user name of credentials, and what stands behind it from its last `@` on: a phone may send its address in place of its name. The domain of
-/// an address is the same in upper and lower case, an HA1 is not.
+/// Splits a `username` parameter at its last `@`: a phone may send its address in place of its name. The domain of an
+/// address is equal in upper and lower case, its HA1 is not.
 pub fn parts_of(username: &[u8]) -> (&[u8], &[u8]) {
     username.split_at(username.iter().rposition(|byte| *byte == b'@').unwrap_or(username.len()))
 }
 
-/// What can be asked.
+/// Question to the subscriber database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Question<'a> {
     /// The credential of a user in a realm.
@@ -113,7 +114,7 @@ pub enum Question<'a> {
         /// `realm`, unquoted.
         realm: &'a [u8],
     },
-    /// Whether a local domain has a user (404 or 480, RFC 3261 section 16.5).
+    /// Existence of a user in a local domain (404 or 480, RFC 3261 section 16.5).
     User {
         /// User part, unescaped.
         username: &'a [u8],
@@ -122,7 +123,7 @@ pub enum Question<'a> {
     },
 }
 
-/// A question with its texts, to keep.
+/// Owned copy of a [`Question`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Asked {
     is_user: bool,
@@ -131,7 +132,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The question.
+    /// Returns the question.
     pub fn question(&self) -> Question<'_> {
         let (username, second) = self.text.split_at(self.split);
         if self.is_user {
@@ -181,28 +182,29 @@ impl Key for Asked {
         *answer == Answer::Absent
     }
 
-    /// A domain in other letters than lower case makes another HA1 of one user, for each way to write it.
+    /// Tells whether the answer is cached. Each spelling of a domain in mixed case has another HA1 for the same user,
+    /// so only lower case is cached.
     fn is_kept(&self) -> bool {
         let Question::Credential { username, .. } = self.question() else { return true };
         !parts_of(username).1.iter().any(u8::is_ascii_uppercase)
     }
 }
 
-/// What comes back.
+/// Answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To [`Question::Credential`].
+    /// Answer to [`Question::Credential`].
     Credential(Arc<Credential>),
-    /// To [`Question::User`].
+    /// Answer to [`Question::User`].
     Exists,
-    /// To both: there is none.
+    /// No such user or credential; answer to both questions.
     Absent,
 }
 
-/// A user who was removed, until the keeper of bindings has ended theirs.
+/// Removed user, until the keeper of bindings has ended the user's bindings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// Another one for each removal.
+    /// Unique number of the removal.
     pub id: u64,
     /// User name.
     pub username: Box<str>,
@@ -210,9 +212,9 @@ pub struct Removed {
     pub domain: Box<str>,
 }
 
-/// Receives answers: on the reader's thread, so it must not block.
+/// Receiver of answers. Runs on the reader's thread, so it must not block.
 pub trait LookupSink: Send + Sync {
-    /// Tickets with their answers.
+    /// Takes tickets with their answers.
     fn answered(&self, results: &[(u64, Result<Answer, StoreError>)]);
 }
 
@@ -222,89 +224,93 @@ impl<F: Fn(&[(u64, Result<Answer, StoreError>)]) + Send + Sync> LookupSink for F
     }
 }
 
-/// The subscribers as a shard sees them. Time is the caller's: `now_ms` is [`Moment::mono`](crate::clock::Moment::mono).
+/// View of the subscribers for a shard. The caller gives the time: `now_ms` is
+/// [`Moment::mono`](crate::clock::Moment::mono).
 pub trait Subscribers: Send + Sync {
     /// Adds a receiver of answers.
     fn receiver(&self, sink: Arc<dyn LookupSink>) -> SinkId;
 
-    /// The answer if it is known at `now_ms`, or that there will be none, since the database does not answer. Allocates nothing while it does.
+    /// Returns the cached answer at `now_ms`, or an error at once if the database does not answer. Allocates nothing
+    /// for an answer.
     fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Result<Answer, StoreError>>;
 
-    /// Asks the database. `ticket` comes back once: with the answer, or with an error at the deadline. Equal questions in
-    /// flight are asked once.
+    /// Asks the database. `ticket` comes back once: with the answer, or with an error at the deadline. Equal questions
+    /// in flight are asked once.
     ///
     /// # Errors
-    /// The queue is full or the threads have stopped; no ticket comes then.
+    /// The queue is full or the threads have stopped; the ticket does not come back.
     fn request(&self, ticket: Ticket, question: Question<'_>, now_ms: u64) -> Result<(), Refused>;
 
-    /// A round of a shard has ended: what it requested leaves together.
+    /// Sends the questions of the shard's round together.
     fn flush(&self) {}
 
-    /// For the calling shard: what sends the questions of its rounds in place of [`flush`](Self::flush), and the tasks that it is to run
-    /// beside them. `None`: threads ask.
+    /// Returns the calling shard's own asker, used in place of [`flush`](Self::flush), and the tasks that the shard
+    /// must run. `None`: threads ask.
     fn local(&self) -> Option<(LocalAsker<Asked>, Vec<Task>)> {
         None
     }
 
-    /// What is kept of a question, and whether it is good at `now_ms` without asking the database; for people, no request is answered by it.
+    /// Returns the cached answer to a question, and whether it is usable at `now_ms` without the database. For display
+    /// only; no request is answered by it.
     fn kept(&self, _question: Question<'_>, _now_ms: u64) -> Option<(Answer, bool)> {
         None
     }
 
-    /// Forgets what is kept of these questions; how many answers that were.
+    /// Removes the cached answers to these questions. Returns how many answers it removed.
     fn void(&self, _questions: &[Asked]) -> usize {
         0
     }
 
-    /// Forgets everything that is kept.
+    /// Removes all cached answers.
     fn forget(&self) {}
 
-    /// Figures for the log and the metrics.
+    /// Returns figures for the log and the metrics.
     fn gauges(&self) -> ReadThroughGauges {
         ReadThroughGauges::default()
     }
 
-    /// Users who were removed, each until it is [settled](Self::settled): also those of before a restart. No answer from
-    /// before a removal is given any more by the time that it stands here.
+    /// Returns the removed users that are not yet [settled](Self::settled), including removals before a restart. When a
+    /// removal is listed here, no earlier answer for its user is given any more.
     fn removed(&self) -> Vec<Removed> {
         Vec::new()
     }
 
-    /// Whether a thread that answers has ended without being asked to: every question is refused from then on.
+    /// Tells whether an answering thread has ended unexpectedly. If so, every question is refused.
     fn has_ended(&self) -> bool {
         false
     }
 
-    /// The bindings of this removal are gone for good.
+    /// Marks this removal as complete: its bindings are gone for good.
     fn settled(&self, _id: u64) {}
 }
 
-/// Tells what has changed among subscribers, and which were removed. Lives on a thread of its own; may block.
+/// Watch for changed and removed subscribers. Lives on a thread of its own; may block.
 pub trait SubscriberWatch: Send + 'static {
-    /// The questions whose answers have changed since the last call, by any program. Asked some times a second.
+    /// Returns the questions whose answers have changed since the last call, by any program. Called several times a
+    /// second.
     ///
     /// # Errors
-    /// It is not known.
+    /// The changes are unknown.
     fn changes(&mut self) -> Result<Changes<Asked>, StoreError>;
 
-    /// The users that were removed, by any program, and are not settled. Asked when anything has changed.
+    /// Returns the users removed by any program whose removal is not settled. Called after any change.
     ///
     /// # Errors
-    /// It is not known now; it is asked again soon.
+    /// The removals are unknown now; the caller asks again soon.
     fn removed(&mut self) -> Result<Vec<Removed>, StoreError> {
         Ok(Vec::new())
     }
 
-    /// Forgets these removals.
+    /// Deletes the notes of these removals.
     ///
     /// # Errors
-    /// None is forgotten; the same is asked again soon.
+    /// None is deleted; the caller asks again soon.
     fn settle(&mut self, _ids: &[u64]) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
-/// A subscriber as shown to people: no secret.
+/// Subscriber for display: no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// User name.
@@ -319,10 +325,10 @@ pub struct Listed {
     pub updated_at: u64,
 }
 
-/// Why an order about subscribers was not carried out.
+/// Reason why a subscriber command failed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdminError {
-    /// There is such a user already.
+    /// The user exists already.
     #[error("{username}@{domain} exists already")]
     Exists {
         /// User name.
@@ -330,7 +336,7 @@ pub enum AdminError {
         /// Domain.
         domain: String,
     },
-    /// There is no such user.
+    /// The user does not exist.
     #[error("there is no user {username}@{domain}")]
     Missing {
         /// User name.
@@ -338,7 +344,8 @@ pub enum AdminError {
         /// Domain.
         domain: String,
     },
-    /// Digest knows a user by name and realm alone, so a realm can have a name once.
+    /// The realm has this name already. Digest identifies a user by name and realm alone, so a name is unique in a
+    /// realm.
     #[error("realm {realm:?} has {username:?} of {domain} already; give this domain a realm of its own")]
     RealmTaken {
         /// User name.
@@ -354,26 +361,26 @@ pub enum AdminError {
     /// An empty name or domain.
     #[error("a user needs a name and a domain, and a realm")]
     NoName,
-    /// Another process has been writing for longer than is waited.
+    /// Another process held the write lock longer than the wait limit.
     #[error("another process has been writing to the database; try again")]
     Locked,
-    /// The disk or the file's limit is full.
+    /// The disk is full, or the file has reached its limit.
     #[error("no room on disk; make room, then try again")]
     NoRoom,
-    /// What else the database said.
+    /// Any other error of the database.
     #[error("the database refused: {0}")]
     Database(String),
 }
 
-/// Orders about subscribers, from the command line or an admin API. Blocking.
+/// Administration of subscribers, from the command line or an admin API. Blocking.
 pub trait SubscriberAdmin {
     /// Adds a user with the HA1s of one realm.
     ///
     /// # Errors
-    /// [`AdminError`]; nothing is changed then. So in all of these.
+    /// [`AdminError`]; nothing has changed then. This holds for all methods of this trait.
     fn add(&mut self, username: &str, domain: &str, realm: &str, ha1: &Ha1s, now_ms: u64) -> Result<(), AdminError>;
 
-    /// Replaces the HA1s of a user in one realm: algorithms that are not in `ha1` are gone after it.
+    /// Replaces the HA1s of a user in one realm. Algorithms that are not in `ha1` are removed.
     fn set_password(
         &mut self,
         username: &str,
@@ -383,13 +390,13 @@ pub trait SubscriberAdmin {
         now_ms: u64,
     ) -> Result<(), AdminError>;
 
-    /// Removes the HA1s of a user in one realm, if there are any. Those in others stay.
+    /// Removes the HA1s of a user in one realm, if there are any. Other realms keep theirs.
     fn remove_password(&mut self, username: &str, domain: &str, realm: &str) -> Result<(), AdminError>;
 
     /// Removes a user with all HA1s.
     fn remove(&mut self, username: &str, domain: &str) -> Result<(), AdminError>;
 
-    /// The users of a domain, or of all, sorted by domain and name.
+    /// Lists the users of a domain, or of all, sorted by domain and name.
     fn list(&mut self, domain: Option<&str>) -> Result<Vec<Listed>, AdminError>;
 }
 

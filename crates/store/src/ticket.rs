@@ -1,34 +1,35 @@
-//! Tickets: how a shard asks for what takes time without waiting for it.
+//! Tickets: a shard starts a slow operation without waiting for it.
 //!
-//! A shard registers once as a receiver and gets a [`SinkId`]; with each request it gives a [`Ticket`] of that receiver and
-//! a number of its own; the number comes back with the result, many at once, on a thread of the store.
+//! A shard registers once as a receiver and gets a [`SinkId`]; with each request it gives a [`Ticket`] of that receiver
+//! and a number of its own. The numbers come back with the results, many at once, on a thread of the store.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Names one receiver of results, usually one shard.
+/// Name of a receiver of results, usually a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SinkId(pub(crate) u16);
 
 impl SinkId {
-    /// No receiver: for tables that write nothing and give no ticket back.
+    /// No receiver: for tables that write nothing and return no tickets.
     pub const NONE: Self = Self(u16::MAX);
 }
 
-/// Comes back once with what became of the request that it was given with.
+/// Token of a request. It comes back once, with the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    /// The receiver that gets it back.
+    /// Receiver that gets it back.
     pub sink: SinkId,
-    /// The caller's own number.
+    /// Number of the caller's choice.
     pub value: u64,
 }
 
 impl Ticket {
-    /// Comes back to no receiver: for a table without a journal, where no ticket ever comes, and for changes that no caller waits for.
+    /// Ticket without a receiver: for a table without a journal, and for changes that no caller waits for.
     pub const NONE: Self = Self { sink: SinkId(u16::MAX), value: 0 };
 }
 
-/// Why a request was not even queued. Nothing was changed, no ticket comes. The caller answers 503 with Retry-After.
+/// Reason why a request was not queued. Nothing has changed, the ticket does not come back. The caller answers 503 with
+/// Retry-After.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The queue is at its bound.
@@ -39,7 +40,7 @@ pub enum Refused {
     Stopped,
 }
 
-/// The receivers, and the results of a round sorted by them.
+/// Registered receivers. Sorts results by receiver.
 pub(crate) struct Sinks<S: ?Sized>(RwLock<Vec<Arc<S>>>);
 
 impl<S: ?Sized> Default for Sinks<S> {
@@ -50,7 +51,7 @@ impl<S: ?Sized> Default for Sinks<S> {
 
 impl<S: ?Sized> Sinks<S> {
     /// # Panics
-    /// After 65,535 receivers: they are shards, and are made at start.
+    /// After 65,535 receivers: each is a shard, created at start.
     pub(crate) fn add(&self, sink: Arc<S>) -> SinkId {
         let mut sinks = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let id = SinkId(u16::try_from(sinks.len()).expect("there are fewer than 65,535 shards"));
@@ -59,13 +60,13 @@ impl<S: ?Sized> Sinks<S> {
         id
     }
 
-    /// Hands the results to their receivers by `give`, in order, once for each receiver, and empties the list.
+    /// Passes the results to their receivers by `give`, in order, once per receiver, and empties the list.
     pub(crate) fn hand_out<R>(&self, results: &mut Vec<(Ticket, R)>, give: impl Fn(&S, &[(u64, R)])) {
         if results.is_empty() {
             return;
         }
         let sinks: Vec<Arc<S>> = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        // Stable: the order within a receiver stays.
+        // A stable sort preserves the order within a receiver.
         results.sort_by_key(|(ticket, _)| ticket.sink.0);
         let mut rest = results.drain(..).peekable();
         let mut of_one = Vec::new();

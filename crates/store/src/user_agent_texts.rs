@@ -1,8 +1,8 @@
-//! User-Agent texts, each kept once for the whole process.
+//! User-Agent texts, each stored once for the whole process.
 //!
-//! A million phones carry a few hundred different User-Agent values, so a binding names its text by a 16-bit number.
-//! Numbers are never taken back: a reader needs no lock. What a peer can do with that is bounded: after `limit` different
-//! texts (or for a text over [`LONGEST`] bytes) a binding carries its own copy, some bytes more each, nothing else.
+//! A million phones have a few hundred different User-Agent values, so a binding refers to its text by a 16-bit number.
+//! Numbers are never released: a reader needs no lock. A flood of texts is bounded: after `limit` different texts (or
+//! for a text over [`LONGEST`] bytes) a binding carries its own copy, some bytes more each.
 
 use std::hash::BuildHasher;
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -10,10 +10,10 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
-/// Longest text that is shared, in bytes. A longer one is rare enough to be kept in the binding itself.
+/// Longest shared text, in bytes. Longer ones are rare and stay in the binding itself.
 pub const LONGEST: usize = 255;
 
-/// The shared texts.
+/// Table of shared texts.
 pub struct UserAgentTexts {
     texts: Box<[OnceLock<Box<[u8]>>]>,
     index: RwLock<HashTable<u16>>,
@@ -21,7 +21,7 @@ pub struct UserAgentTexts {
 }
 
 impl UserAgentTexts {
-    /// Room for `limit` different texts (at most 65,535; 0 shares nothing).
+    /// Creates a table for `limit` different texts (at most 65,535; 0 shares nothing).
     pub fn new(limit: usize) -> Self {
         let limit = limit.min(usize::from(u16::MAX));
         Self {
@@ -31,7 +31,7 @@ impl UserAgentTexts {
         }
     }
 
-    /// The number of `text`, or `None` when it is empty, too long, or all numbers are taken.
+    /// Returns the number of `text`, or `None` if it is empty, too long, or all numbers are taken.
     pub fn intern(&self, text: &[u8]) -> Option<u16> {
         if text.is_empty() || text.len() > LONGEST {
             return None;
@@ -52,17 +52,17 @@ impl UserAgentTexts {
         Some(n)
     }
 
-    /// The text behind a number; empty for a number that was never given out.
+    /// Returns the text of a number; empty for a number that was never given out.
     pub fn text(&self, n: u16) -> &[u8] {
         self.texts.get(usize::from(n)).and_then(|t| t.get()).map_or(&[], |t| t)
     }
 
-    /// How many texts are shared now.
+    /// Returns the number of shared texts.
     pub fn len(&self) -> usize {
         self.index.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Whether no text is shared yet.
+    /// Tells whether no text is shared yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,7 +1,8 @@
-//! A database that stops, freezes or slows down for a minute, under calls of known and unknown users: known users' calls go on untouched, the
-//! others get the stated answer at the deadline, and when it answers again all is as before.
+//! Outage of a database that stops, freezes or slows down for a minute, under calls of known and unknown users: calls
+//! of known users are not affected, the others get the specified answer at the deadline, and when the database answers
+//! again, service is as before.
 //!
-//! The clock runs over the minute in one step.
+//! The clock passes the minute in one step.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -22,7 +23,7 @@ enum Mode {
     Slow,
 }
 
-/// A database that does what the test says.
+/// Database in the mode that the test sets.
 #[derive(Clone)]
 struct Database(Arc<(Mutex<Mode>, Condvar)>);
 
@@ -39,7 +40,7 @@ impl Database {
         drop(mode);
         match now {
             Mode::Stopped => return Err(StoreError::Unavailable),
-            // It takes that long.
+            // The delay under test.
             Mode::Slow => std::thread::sleep(SLOW),
             Mode::Well | Mode::Frozen => {}
         }
@@ -109,7 +110,7 @@ impl Bed {
         self.start.elapsed().as_millis() as u64 + self.ahead.load(SeqCst)
     }
 
-    /// A call of this user: what is known of it at once, else it waits.
+    /// Starts a call of this user: returns the cached answer, or asks with a ticket.
     fn call(&mut self, name: &str) -> Option<Result<Answer, StoreError>> {
         let question = Question::User { username: name.as_bytes(), domain: b"d" };
         let known = self.store.cached(question, self.now());
@@ -122,7 +123,7 @@ impl Bed {
         known
     }
 
-    /// What became of a call that waits, and how long it has waited.
+    /// Returns the result of a waiting call, and how long it has waited.
     fn hear(&mut self) -> (Result<Answer, StoreError>, Duration) {
         let ((value, result), at) = self.heard.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back");
         (result, at - self.open.remove(&value).expect("it is open"))
@@ -145,7 +146,7 @@ fn outage(mode: Mode) {
     bed.ahead.fetch_add(LIFETIME.as_millis() as u64, SeqCst);
     bed.database.set(mode);
 
-    // The first calls find out; none waits for longer than an answer past its lifetime is held back.
+    // The first calls discover the outage; none waits longer than `stale_wait`.
     let mut waited = Vec::new();
     for n in 0..KNOWN {
         if bed.call(&format!("known{n}")).is_none() {
@@ -181,12 +182,12 @@ fn outage(mode: Mode) {
         }
     }
     took.sort();
-    // One may wait for the processor among tests that run beside this one.
+    // One may wait for the processor among tests that run in parallel.
     let most = took[took.len() - 1 - took.len() / 20];
     assert!(most <= DEADLINE + Duration::from_millis(100), "{mode:?}: {took:?}");
     assert_eq!(at_once > 0, mode == Mode::Frozen, "{at_once} failed at once");
 
-    // The minute passes, and nothing is lost by it.
+    // The minute passes without any loss.
     bed.ahead.fetch_add(60_000, SeqCst);
     bed.known();
 
@@ -204,9 +205,9 @@ fn outage(mode: Mode) {
         // The rate of calls.
         std::thread::sleep(Duration::from_millis(5));
     }
-    // A batch that was slow may be under way.
+    // A slow batch may be in progress.
     assert!(back.elapsed() < SLOW + Duration::from_millis(500), "{mode:?}: back after {:?}", back.elapsed());
-    // All is as before: what is past its lifetime is asked for.
+    // All is as before: answers past their lifetime are asked for.
     for n in 0..KNOWN {
         let known = bed.call(&format!("known{n}"));
         assert_eq!(known.unwrap_or_else(|| bed.hear().0), Ok(Answer::Exists));

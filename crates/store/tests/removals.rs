@@ -1,4 +1,4 @@
-//! Who is removed, and what the cache of subscribers says meanwhile.
+//! Removed users, and the answers of the cache of subscribers meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -11,7 +11,7 @@ use strowger_store::read_through::{Changes, Engine, ReadThroughSettings};
 use strowger_store::subscriber::{Answer, Asked, Question, Removed, SubscriberWatch, Subscribers};
 use strowger_store::ticket::Ticket;
 
-/// Knows every user. Removals that are settled it cannot note.
+/// Database that knows every user, and cannot settle removals.
 #[derive(Clone, Default)]
 struct Fake {
     changes: Arc<Mutex<Vec<Asked>>>,
@@ -76,7 +76,7 @@ fn a_removal_voids_the_cache_and_one_that_cannot_be_noted_does_not() {
     let removal = |id| Removed { id, username: "bob".into(), domain: "d".into() };
 
     let remove = |id| {
-        // At one moment, as a database has it.
+        // In one step, as in a database.
         let mut removed = fake.removed.lock().unwrap();
         removed.push(removal(id));
         fake.changes.lock().unwrap().push(bob.into());

@@ -1,4 +1,4 @@
-//! SIPp's programs and ours on a network of their own, where every port is free.
+//! SIPp and `strowger sipp` on a network of their own, where every port is free.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -12,7 +12,7 @@ use crate::binary;
 use crate::process::Process;
 use crate::program::{IP, SIPP};
 
-/// Whose program plays a part.
+/// Program that plays a side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// `strowger sipp`.
@@ -21,31 +21,31 @@ pub enum Who {
     Theirs,
 }
 
-/// Which side of a call a process is.
+/// Side of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Makes calls.
     Calls,
-    /// Takes them.
+    /// Answers calls.
     Answers,
 }
 
-/// One run of one case: its folder, who calls and who answers.
+/// Run of a case: its folder, and the programs of both sides.
 #[derive(Debug)]
 pub struct Bench {
     folder: tempfile::TempDir,
-    /// Who makes calls.
+    /// Program that makes calls.
     pub caller: Who,
-    /// Who takes them.
+    /// Program that answers calls.
     pub callee: Who,
     names: u32,
 }
 
 impl Bench {
-    /// With the files of these folders in one of its own.
+    /// Copies the files of these folders into a folder of its own.
     ///
     /// # Panics
-    /// They cannot be copied.
+    /// The files cannot be copied.
     pub fn new(caller: Who, callee: Who, folders: &[&Path]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         for from in folders {
@@ -57,17 +57,17 @@ impl Bench {
         Self { folder, caller, callee, names: 0 }
     }
 
-    /// A file of the folder.
+    /// Returns the path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Its text; nothing without.
+    /// Returns the text of a file; empty if there is none.
     pub fn text(&self, name: &str) -> String {
         String::from_utf8_lossy(&std::fs::read(self.path(name)).unwrap_or_default()).into_owned()
     }
 
-    /// The command line of a side, without `-nostdin`.
+    /// Returns the command line of a side, without `-nostdin`.
     ///
     /// # Panics
     /// SIPp is missing.
@@ -81,7 +81,7 @@ impl Bench {
             }
             Who::Theirs => Command::new(SIPP.path().expect("sipp is there")),
         };
-        // Two quotes are a word of nothing.
+        // Two quotes are an empty word.
         command.args(words.split_whitespace().map(|word| if word == "''" { "" } else { word }));
         command.env("TERM", "dumb").current_dir(self.folder.path());
         command
@@ -93,14 +93,14 @@ impl Bench {
         Process::start(&format!("process{}", self.names), self.folder.path(), command)
     }
 
-    /// In the background: looked at after a second.
+    /// Starts a side in the background and checks it after a second.
     ///
     /// # Panics
-    /// It has ended by then, and not well.
+    /// It has ended with an error by then.
     pub fn background(&mut self, side: Side, words: &str) -> Process {
         let mut command = self.command(side, words);
         let mut process = self.start(command.arg("-nostdin"));
-        // SIPp says nothing when it listens.
+        // SIPp prints nothing when it begins to listen.
         std::thread::sleep(Duration::from_secs(1));
         if let Some(status) = process.ended() {
             assert!(status.success(), "{side:?} {words}: {status}\n{}", process.tail());
@@ -108,26 +108,26 @@ impl Bench {
         process
     }
 
-    /// Waited for: its exit code.
+    /// Runs a side to its end; returns the exit code.
     pub fn foreground(&mut self, side: Side, words: &str) -> Option<i32> {
         let mut command = self.command(side, words);
         self.start(command.arg("-nostdin")).end(Duration::from_secs(30)).code()
     }
 }
 
-/// Puts this thread, and what it starts, on a network of its own, with its loopback up; whether that is allowed.
+/// Moves this thread and its children to a network of their own, with the loopback up. Tells whether that is allowed.
 pub fn leave() -> bool {
-    // SAFETY: unshare changes what this thread and what it starts see of the network, nothing else.
+    // SAFETY: unshare only changes the network namespace of this thread and its children.
     IP.path().is_some()
         && unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0
         && Command::new("ip").args(["link", "set", "lo", "up"]).status().is_ok_and(|status| status.success())
 }
 
-/// Runs `work` on a network of its own, with its loopback up. Where that is not allowed, no other program that uses
-/// this function runs meanwhile, and the machine's own ports are used.
+/// Runs `work` on a network of its own, with the loopback up. If that is not allowed, callers of this function take
+/// turns on the machine's own ports.
 ///
 /// # Errors
-/// What `work` said when it panicked.
+/// The panic message of `work`.
 pub fn alone<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
     static TURN: Mutex<()> = Mutex::new(());
     std::thread::scope(|scope| {
@@ -142,13 +142,13 @@ pub fn alone<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
     })
 }
 
-/// What a plain recorder heard: from whom, and all bytes.
+/// Recorded input: the sender, and all bytes.
 pub type Heard = (SocketAddr, Vec<u8>);
 
-/// Takes one connection and writes down what comes, without a word.
+/// Accepts one connection and records its bytes without an answer.
 ///
 /// # Panics
-/// The port is taken.
+/// The port is in use.
 pub fn record_stream(port: u16) -> Receiver<Heard> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).expect("the port is free");
     let (to, from) = channel();
@@ -156,7 +156,7 @@ pub fn record_stream(port: u16) -> Receiver<Heard> {
         let Ok((mut stream, peer)) = listener.accept() else { return };
         let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
         let (mut all, mut buffer, mut quiet) = (Vec::new(), [0; 65_536], Instant::now());
-        // Whole when nothing has come for a while.
+        // Complete after a pause without bytes.
         while all.is_empty() || quiet.elapsed() < Duration::from_millis(400) {
             match stream.read(&mut buffer) {
                 Ok(0) => break,
@@ -169,7 +169,7 @@ pub fn record_stream(port: u16) -> Receiver<Heard> {
             }
         }
         let _ = to.send((peer, all));
-        // The connection stays open for as long as the peer wants it.
+        // The connection stays open until the peer closes it.
         while matches!(stream.read(&mut buffer), Ok(1..) | Err(_)) && quiet.elapsed() < Duration::from_secs(10) {}
     });
     from
@@ -178,7 +178,7 @@ pub fn record_stream(port: u16) -> Receiver<Heard> {
 /// Waits for one datagram.
 ///
 /// # Panics
-/// The port is taken.
+/// The port is in use.
 pub fn record_datagram(port: u16, patience: Duration) -> Receiver<Heard> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).expect("the port is free");
     socket.set_read_timeout(Some(patience)).expect("a socket can be told");
@@ -192,7 +192,8 @@ pub fn record_datagram(port: u16, patience: Duration) -> Receiver<Heard> {
     from
 }
 
-/// Plays each on a network of its own, some at a time: the names of those that went wrong, with what they said.
+/// Plays each case on a network of its own, some at a time: returns the names of those that failed, with their
+/// messages.
 pub fn play_all<T: Sync>(
     cases: &[T],
     at_once: usize,

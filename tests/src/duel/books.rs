@@ -1,13 +1,14 @@
-//! What a program counted: the last lines of its statistics and of the counts of its steps, without what depends on time.
+//! Counts of a program: the last lines of its statistics and of the counts of its steps, without time-dependent
+//! columns.
 
 use std::path::Path;
 
-/// Columns that hold times, or what follows from them: SIPp begins a pause a little later than we do, and a message may come
-/// before it.
+/// Columns with times, or values that depend on them: SIPp begins a pause a little later than we do, and a message may
+/// come before it.
 const TIMES: [&str; 9] =
     ["Time", "Elapsed", "CallRate", "CallLength", "ResponseTime", "StDev", "Watchdog", "_<", "Pause_Sessions"];
 
-/// `name=value` of every total, in the order of the files; nothing of a file that is not there.
+/// Returns `name=value` of every total, in the order of the files; nothing for a missing file.
 pub fn of(folder: &Path) -> Vec<String> {
     let mut files: Vec<_> = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.to_string_lossy().ends_with("counts.csv") || path.ends_with(STATISTICS));

@@ -1,17 +1,17 @@
-//! A case: a SIPp document whose first comment says how it is run and what the peer does.
+//! Case: a SIPp document whose first comment contains the command line and the script of the peer.
 //!
 //! ```text
 //! <!--
-//! About: what is looked at
-//! Run: -m 1 -s bob           arguments besides those for addresses, ports and the scenario; `-m 1` by default
-//! Address: ::1               of both sides; 127.0.0.1 by default
+//! About: subject of the case
+//! Run: -m 1 -s bob           arguments in addition to addresses, ports and the scenario; `-m 1` by default
+//! Address: ::1               address of both sides; 127.0.0.1 by default
 //! Role: answers              the program under test is called; otherwise it calls
-//! Times: X-Tick, Date        lines with one of these names hold times: their digits are not compared
-//! Limit: 6                   seconds that the program may run on after the peer's last word; 4 by default
-//! File users.csv:            a file in the folder where the program runs
+//! Times: X-Tick, Date        header lines with times: their digits are not compared
+//! Limit: 6                   seconds that the program may run after the end of the script; 4 by default
+//! File users.csv:            a file in the folder of the program
 //! | SEQUENTIAL
 //! | alice;secret
-//! Peer:                      one word a line, see `peer.rs`
+//! Peer:                      one command per line, see `peer.rs`
 //! await INVITE
 //! reply 200
 //! -->
@@ -20,35 +20,35 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
-/// What is run and what is said to it.
+/// Parsed case.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// Name of the file, without `.xml`.
     pub name: String,
-    /// The document; `None` for a case whose arguments name the scenario.
+    /// SIPp document; `None` for a case whose arguments name the scenario.
     pub document: Option<PathBuf>,
     /// Words of the command line.
     pub arguments: Vec<String>,
-    /// Where program and peer are.
+    /// Address of program and peer.
     pub address: IpAddr,
-    /// The program waits for calls.
+    /// True: the program waits for calls.
     pub answers: bool,
-    /// Names of header lines that hold times.
+    /// Names of header lines with times.
     pub times: Vec<String>,
-    /// Seconds that the program may run on after the script's end.
+    /// Seconds that the program may run after the end of the script.
     pub limit: u64,
     /// Files beside the program: name and text.
     pub files: Vec<(String, String)>,
-    /// The peer's script.
+    /// Script of the peer.
     pub script: Vec<Line>,
 }
 
-/// A line of the peer's script.
+/// Line of the peer's script.
 #[derive(Debug, Clone, Default)]
 pub struct Line {
-    /// Its words.
+    /// Words of the command.
     pub words: Vec<String>,
-    /// The lines behind `|` that follow it.
+    /// Lines after `|` that follow it.
     pub text: Vec<String>,
 }
 
@@ -69,10 +69,10 @@ impl Default for Case {
 }
 
 impl Case {
-    /// Reads one: `NAME.xml`, or `NAME.case`, which is the comment alone.
+    /// Reads a case: `NAME.xml`, or `NAME.case`, which is the comment alone.
     ///
     /// # Panics
-    /// It cannot be read, or says what is unknown.
+    /// It cannot be read, or contains an unknown line.
     pub fn read(path: &Path) -> Self {
         let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -132,20 +132,20 @@ impl Case {
         }
     }
 
-    /// The transport of SIPp's `-t`, by its first letter: TCP or not.
+    /// Tells whether the transport is TCP: the first letter of SIPp's `-t`.
     pub fn streams(&self) -> bool {
         let at = self.arguments.iter().position(|a| a == "-t");
         at.and_then(|at| self.arguments.get(at + 1)).is_some_and(|t| t.starts_with('t'))
     }
 
-    /// Whether calls have sockets of their own, by the second letter.
+    /// Tells whether calls have sockets of their own: the second letter.
     pub fn is_apart(&self) -> bool {
         let at = self.arguments.iter().position(|a| a == "-t");
         at.and_then(|at| self.arguments.get(at + 1)).is_some_and(|t| t.ends_with('n'))
     }
 }
 
-/// Words between blanks; a pair of single quotes keeps blanks, and makes a word of nothing.
+/// Splits a text at blanks; a pair of single quotes preserves blanks, and may be an empty word.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,4 +1,4 @@
-//! One case played against two programs: what each of them sent.
+//! One case played with two programs, and a comparison of their messages.
 
 pub mod bench;
 pub mod books;
@@ -19,25 +19,25 @@ use peer::Peer;
 /// Addresses of a case; both programs get the same.
 #[derive(Debug, Clone, Copy)]
 pub struct Ports {
-    /// Of the peer.
+    /// Port of the peer.
     pub peer: u16,
-    /// Of the program.
+    /// Port of the program.
     pub own: u16,
-    /// Its control socket.
+    /// Control socket of the program.
     pub control: u16,
-    /// Its media: SIPp takes this port and some that follow.
+    /// Media port of the program: SIPp takes it and some that follow.
     pub media: u16,
 }
 
 impl Ports {
-    /// Those of a network of one's own, where all are free.
+    /// Ports on a separate network, where all are free.
     pub const OWN: Self = Self { peer: 4_000, own: 4_001, control: 4_002, media: 4_010 };
 
-    /// Ports that are free: below those of [`crate::port`], so that no other test takes them, and apart, because SIPp takes
-    /// some that follow its media port.
+    /// Returns free ports: below those of [`crate::port`], so that no other test takes them, and spaced, because SIPp
+    /// takes some ports after its media port.
     ///
     /// # Panics
-    /// They are used up.
+    /// All blocks are in use.
     pub fn free() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         const BLOCKS: u32 = 250;
@@ -54,27 +54,27 @@ impl Ports {
         panic!("no port of 127.0.0.1 is free");
     }
 
-    /// All that a case may take of them.
+    /// Returns all ports that a case may use.
     const fn taken(self) -> Range<u32> {
         self.peer as u32..self.peer as u32 + 20
     }
 }
 
-/// What a program did.
+/// Behaviour of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Played {
-    /// Its messages, pid and times replaced.
+    /// Its messages, with process id and times replaced.
     pub messages: Vec<String>,
-    /// What the peer waited for in vain.
+    /// Messages that the peer expected in vain.
     pub missed: Vec<String>,
-    /// Its exit code; nothing when it had to be ended.
+    /// Its exit code; `None` if it had to be killed.
     pub exit: Option<i32>,
-    /// What it counted, see [`books::of`].
+    /// Its counts, see [`books::of`].
     pub books: Vec<String>,
 }
 
 impl Played {
-    /// Takes two of the same case, played by processes with these ids: by chance the id of one is a number that both wrote.
+    /// Hides the process ids in two runs of the same case: the id of one may by chance be a number in both.
     pub fn hide_both(one: &mut (u32, Self), other: &mut (u32, Self)) {
         for (played, pid) in [(&mut one.1, other.0), (&mut other.1, one.0)] {
             for message in &mut played.messages {
@@ -84,7 +84,8 @@ impl Played {
     }
 }
 
-/// Plays a case against a program, and returns the id of its process with what it did: the first words of its command line are `program`. Files go to the folder.
+/// Plays a case with a program, whose first words of the command line are `program`; returns its process id and its
+/// behaviour. Files are written to the folder.
 ///
 /// # Panics
 /// It does not start.
@@ -110,14 +111,14 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> (u32
     let [own, control, media] = [ports.own, ports.control, ports.media].map(|p| p.to_string());
     command.args(["-trace_stat", "-stf", books::STATISTICS, "-trace_counts"]);
     command.args(["-nostdin", "-i", &ip, "-p", &own, "-cp", &control, "-mp", &media]);
-    // SIPp counts a warning where it was held up, which on a busy machine it is.
+    // SIPp counts a warning when it was delayed, which happens on a busy machine.
     command.args(["-watchdog_minor_threshold", "600000", "-watchdog_major_threshold", "600000"]);
     if !case.answers {
         command.arg(address(ports.peer).to_string());
     }
     command.env("TERM", "dumb").current_dir(folder);
     let streams = case.streams();
-    // A process id that is one of the ports too could not be told from it in the messages.
+    // A process id equal to one of the ports would be ambiguous in the messages.
     let (mut called, mut process) = loop {
         let called = (!case.answers).then(|| Peer::called(address(ports.peer), address(ports.own), streams));
         let process = Process::start("program", folder, &mut command);
@@ -131,7 +132,7 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> (u32
         None => {
             let end = Instant::now() + Duration::from_secs(5);
             while !streams && !is_bound(ports.own) && Instant::now() < end {
-                // Between two looks.
+                // Poll interval.
                 std::thread::sleep(Duration::from_millis(10));
             }
             Peer::calling(address(ports.peer), address(ports.own), streams)
@@ -145,7 +146,7 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> (u32
     let exit = process.ended().and_then(|status| status.code());
     process.kill();
     peer.listen(Duration::from_millis(30));
-    // Sockets of calls have any port: it is replaced too.
+    // Sockets of calls have any port, which is replaced, too.
     let any: Vec<u16> = peer.ports().iter().copied().filter(|port| case.is_apart() && *port != ports.own).collect();
     let (record, missed) = peer.record();
     let message = |bytes: &Vec<u8>| {
@@ -159,12 +160,12 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> (u32
 fn is_bound(port: u16) -> bool {
     let table = |name: &str| std::fs::read_to_string(name).unwrap_or_default();
     let end = format!(":{port:04X}");
-    // Of the network that this thread is on.
+    // The table of this thread's network.
     let both = table("/proc/thread-self/net/udp") + &table("/proc/thread-self/net/udp6");
     both.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&end)))
 }
 
-/// The message with the process id as `PID`, and `#` for the numbers of lines that hold times. Line ends are shown.
+/// Returns the message with the process id as `PID`, and `#` for the numbers of lines with times. Line ends are shown.
 fn normal(bytes: &[u8], pid: u32, times: &[String]) -> String {
     let text: String = bytes.iter().map(|&b| b as char).collect();
     let mut lines = Vec::new();
@@ -188,7 +189,7 @@ fn normal(bytes: &[u8], pid: u32, times: &[String]) -> String {
     lines.concat()
 }
 
-/// Replaces the number where no other digit is beside it: within a moment, a process id may stand by chance.
+/// Replaces the number if no digit is beside it: a longer number, such as a time, may contain the process id by chance.
 fn replaced(line: &str, number: &str, word: &str) -> String {
     let mut text = String::new();
     let mut rest = line;

@@ -1,22 +1,22 @@
-//! The peer of a case: plays a script and writes down all that comes.
+//! Peer of a case: plays a script and records all messages.
 //!
-//! | word | what it does |
+//! | word | action |
 //! |---|---|
-//! | `await [WORD]` | takes the next message, or the next whose method or code is `WORD`; what it passes over stays in the record |
+//! | `await [WORD]` | takes the next message, or the next with method or code `WORD`; skipped messages stay in the record |
 //! | `reply CODE [to METHOD]` | answers the last request taken (the last of that method) |
 //! | `request METHOD [CSEQ]` | sends a request of the same call |
-//! | `send` | sends the text as it is |
+//! | `send` | sends the text unchanged |
 //! | `again` | sends the last message once more |
-//! | `sleep MS` | listens so long |
-//! | `pieces N` | what is sent from now on goes in pieces of N bytes (streams) |
-//! | `hold` / `flush` | what is sent between goes in one write (streams) |
+//! | `sleep MS` | listens for MS milliseconds |
+//! | `pieces N` | later messages are sent in pieces of N bytes (streams) |
+//! | `hold` / `flush` | messages between them leave in one write (streams) |
 //! | `close` | closes the connection (streams) |
-//! | `reset` | breaks it off: TCP's RST (streams) |
-//! | `call-id TEXT` | the Call-ID of the calls that the peer makes from now on |
+//! | `reset` | aborts it by TCP's RST (streams) |
+//! | `call-id TEXT` | Call-ID of later calls of the peer |
 //!
-//! Text behind `|` is header lines, and after an empty line the body. `-Name` takes a line away. `{local}`, `{remote}` are the
-//! addresses of peer and program, `{via}`, `{from}`, `{to}`, `{call-id}`, `{cseq}`, `{branch}` and `{Header}` come from the
-//! message taken last; `\r`, `\n`, `\t` and `\\` are what they are in C.
+//! Text after `|` is header lines, and after an empty line the body. `-Name` removes a line. `{local}`, `{remote}` are
+//! the addresses of peer and program, `{via}`, `{from}`, `{to}`, `{call-id}`, `{cseq}`, `{branch}` and `{Header}` come
+//! from the last message taken; `\r`, `\n`, `\t` and `\\` have their meaning of C.
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use super::case::Line;
 
-/// How long `await` waits.
+/// Time limit of `await`.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 enum Link {
@@ -35,18 +35,18 @@ enum Link {
     Closed,
 }
 
-/// A peer under way.
+/// Peer in progress.
 pub struct Peer {
     link: Link,
     local: SocketAddr,
     remote: SocketAddr,
-    /// Of a stream: what is no whole message yet.
+    /// Bytes of a stream that are no complete message yet.
     rest: Vec<u8>,
-    /// All that came.
+    /// All received messages.
     record: Vec<(Duration, Vec<u8>)>,
-    /// The ports that it came from.
+    /// Ports of their senders.
     ports: BTreeSet<u16>,
-    /// How many of them `await` has gone past.
+    /// Number of messages that `await` has passed.
     taken: usize,
     requests: Vec<Vec<u8>>,
     last: Option<Vec<u8>>,
@@ -61,10 +61,10 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// One that is called.
+    /// Creates a peer that is called.
     ///
     /// # Panics
-    /// The port is taken.
+    /// The port is in use.
     pub fn called(local: SocketAddr, remote: SocketAddr, streams: bool) -> Self {
         let link = if streams {
             let listener = patiently(|| TcpListener::bind(local));
@@ -76,10 +76,10 @@ impl Peer {
         Self::new(link, local, remote)
     }
 
-    /// One that calls; over a stream it connects when it first speaks.
+    /// Creates a peer that calls; over a stream it connects at its first message.
     ///
     /// # Panics
-    /// The port is taken, or no program listens there in time.
+    /// The port is in use, or no program listens there in time.
     pub fn calling(local: SocketAddr, remote: SocketAddr, streams: bool) -> Self {
         if !streams {
             return Self::new(datagrams(local), local, remote);
@@ -87,11 +87,11 @@ impl Peer {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Ok(stream) = TcpStream::connect(remote) {
-                // Its port is another; what it says of itself must not change from run to run.
+                // Its real port differs; the address in its messages must not change from run to run.
                 return Self::new(Link::Stream(stream), local, remote);
             }
             assert!(Instant::now() < end, "nobody listens at {remote}");
-            // Between two tries.
+            // Retry interval.
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -118,10 +118,10 @@ impl Peer {
         }
     }
 
-    /// Plays the script; `over` says whether the program has ended, which ends every wait.
+    /// Plays the script; `over` tells whether the program has ended, which ends every wait.
     ///
     /// # Panics
-    /// The script says what is unknown.
+    /// The script has an unknown command.
     pub fn play(&mut self, script: &[Line], mut over: impl FnMut() -> bool) {
         for line in script {
             let words: Vec<&str> = line.words.iter().map(String::as_str).collect();
@@ -157,7 +157,7 @@ impl Peer {
         }
     }
 
-    /// Nothing lingers: the connection is not finished but broken off (RST).
+    /// Aborts the connection (RST) by a linger time of zero.
     fn reset(&mut self) {
         if let Link::Stream(stream) = &self.link {
             let socket = socket2::SockRef::from(stream);
@@ -166,7 +166,7 @@ impl Peer {
         self.link = Link::Closed;
     }
 
-    /// Listens for so long.
+    /// Listens for this time.
     pub fn listen(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -174,17 +174,17 @@ impl Peer {
         }
     }
 
-    /// The ports that something came from.
+    /// Returns the ports of all senders.
     pub fn ports(&self) -> &BTreeSet<u16> {
         &self.ports
     }
 
-    /// All that came, with the time since the start, and the words for which `await` waited in vain.
+    /// Returns all messages with the time since the start, and the words that `await` expected in vain.
     pub fn record(self) -> (Vec<(Duration, Vec<u8>)>, Vec<String>) {
         (self.record, self.missed)
     }
 
-    /// Reads what is there, for some milliseconds at most.
+    /// Reads the available input, for some milliseconds at most.
     fn hear(&mut self) {
         let mut buffer = [0; 65_536];
         match &mut self.link {
@@ -204,7 +204,7 @@ impl Peer {
                     self.ports.insert(from.port());
                     self.link = Link::Stream(stream);
                 }
-                // Between two looks.
+                // Poll interval.
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
             },
             Link::Stream(stream) => {
@@ -216,10 +216,10 @@ impl Peer {
                     Err(_) => self.link = Link::Closed,
                 }
             }
-            // Between two looks.
+            // Poll interval.
             Link::Closed => std::thread::sleep(Duration::from_millis(5)),
         }
-        // The answer to a keep-alive (RFC 5626 section 4.4.1) is a message of its own.
+        // The answer to a keep-alive (RFC 5626 section 4.4.1) counts as a message.
         while self.rest.starts_with(b"\r\n") {
             self.record.push((self.began.elapsed(), self.rest.drain(..2).collect()));
         }
@@ -248,7 +248,7 @@ impl Peer {
                 self.missed.push(word.into());
                 return;
             }
-            // What it said with its last breath is still read.
+            // The last output before the end is still read.
             ended = over();
             self.hear();
         }
@@ -322,7 +322,7 @@ impl Peer {
         let back = self.requests.last();
         let dialog = |name: &str| self.last.as_deref().and_then(|m| header(m, name));
         let (from, to, call_id) = match back {
-            // Within their call: their From is our To.
+            // Within the peer's call: From is our To.
             Some(theirs) => {
                 let own = header(theirs, "To").unwrap_or_default();
                 let own = if own.contains("tag=") { own } else { format!("{own};tag=peer") };
@@ -364,13 +364,13 @@ impl Peer {
 
     fn write(&mut self, bytes: &[u8]) {
         match &mut self.link {
-            // It may be gone already; then the record tells.
+            // The peer may be gone already; then the record shows it.
             Link::Datagrams(socket) => drop(socket.send_to(bytes, self.remote)),
             Link::Stream(stream) => {
                 for piece in bytes.chunks(self.pieces) {
                     let _ = stream.write_all(piece);
                     if self.pieces < bytes.len() {
-                        // So that each piece arrives by itself.
+                        // Lets each piece arrive separately.
                         std::thread::sleep(Duration::from_millis(10));
                     }
                 }
@@ -380,7 +380,7 @@ impl Peer {
     }
 }
 
-/// Tries again for some seconds: a program that has just ended may hold the port for a moment.
+/// Retries for some seconds: a program that has just ended may hold the port for a moment.
 fn patiently<T>(bind: impl Fn() -> std::io::Result<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -388,7 +388,7 @@ fn patiently<T>(bind: impl Fn() -> std::io::Result<T>) -> T {
             Ok(socket) => return socket,
             Err(error) => assert!(Instant::now() < end, "the port of the peer is taken: {error}"),
         }
-        // Between two tries.
+        // Retry interval.
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -399,7 +399,7 @@ fn datagrams(local: SocketAddr) -> Link {
     Link::Datagrams(socket)
 }
 
-/// Method and Request-URI, or version and code.
+/// Returns method and Request-URI, or version and code.
 pub fn first_words(message: &[u8]) -> (String, String) {
     let line = message.split(|&b| b == b'\r' || b == b'\n').next().unwrap_or_default();
     let text = String::from_utf8_lossy(line).into_owned();
@@ -407,7 +407,7 @@ pub fn first_words(message: &[u8]) -> (String, String) {
     (words.next().unwrap_or_default().into(), words.next().unwrap_or_default().into())
 }
 
-/// The value of the first line of this name.
+/// Returns the value of the first line of this name.
 fn header(message: &[u8], name: &str) -> Option<String> {
     let text = String::from_utf8_lossy(message).into_owned();
     let compact = match &*name.to_ascii_lowercase() {
@@ -427,7 +427,7 @@ fn header(message: &[u8], name: &str) -> Option<String> {
     field.map(|(_, value)| value.trim().to_owned())
 }
 
-/// Length of the first message of a stream, if it is whole.
+/// Returns the length of the first message of a stream, if it is complete.
 fn whole(bytes: &[u8]) -> Option<usize> {
     let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
     let length = header(&bytes[..end], "Content-Length").or_else(|| header(&bytes[..end], "l"));
@@ -435,7 +435,7 @@ fn whole(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= n).then_some(n)
 }
 
-/// Header lines, changed by the extra ones, and the body behind their empty line.
+/// Returns header lines, changed by the extra ones, and the body after their empty line.
 fn compose(mut lines: Vec<String>, extra: &[String]) -> Vec<u8> {
     let split = extra.iter().position(String::is_empty).unwrap_or(extra.len());
     for line in &extra[..split] {

@@ -1,14 +1,14 @@
-//! Mistakes of configurations, each alone in a file.
+//! Configuration mistakes, each alone in a file.
 
-/// A configuration with one thing wrong in it.
+/// Configuration with one mistake.
 pub(super) struct Wrong {
-    /// What kind of mistake it is.
+    /// Kind of mistake.
     pub(super) kind: &'static str,
-    /// The file; the two marks stand around what the caret must point at and are taken out before the file is written.
+    /// Text of the file; the two marks enclose the position of the caret and are removed before the file is written.
     pub(super) text: &'static str,
-    /// A part of the sentence that says what is wrong.
+    /// Part of the sentence that describes the mistake.
     pub(super) message: &'static str,
-    /// A part of the sentence that says what would be right.
+    /// Part of the sentence that describes the cure.
     pub(super) cure: &'static str,
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::root;
 
-/// All documents: those of the root, of `docs` and of its folders.
+/// Returns all documents: those of the root, of `docs` and of its folders.
 pub(super) fn documents() -> Vec<PathBuf> {
     let mut folders = vec![root(), root().join("docs")];
     let mut found = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// Lines of a document without its code blocks.
+/// Returns lines of a document without its code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut is_code = false;
     text.lines().filter(move |line| {
@@ -34,7 +34,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Anchors of the headings of a document, as GitHub writes them.
+/// Returns anchors of the headings of a document, as GitHub writes them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = prose(text).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     headings
@@ -45,7 +45,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Targets of the links in a line: `[text](target)`.
+/// Returns the targets of the links in a line: `[text](target)`.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::{links, root, sources};
 
-/// Looks up the places in a cell: files, and words that the last file before them has. A path begins at the root, at `crates`, beside the last
-/// file, or at `beside`. True if the cell names a file.
+/// Looks up the places in a cell: files, and words that the last file before them must have. A path begins at the root,
+/// at `crates`, beside the last file, or at `beside`. True if the cell names a file.
 fn look_up(places: &str, beside: &Path) -> bool {
     let mut file: Option<PathBuf> = None;
     for word in places.split('`').skip(1).step_by(2) {
@@ -27,7 +27,7 @@ fn look_up(places: &str, beside: &Path) -> bool {
     file.is_some()
 }
 
-/// The rows of the first table of a section, without its head.
+/// Returns the rows of the first table of a section, without its head.
 fn rows(section: &str) -> impl Iterator<Item = &str> {
     section.lines().filter(|line| line.starts_with("| ")).skip(1)
 }
@@ -49,7 +49,8 @@ fn section<'a>(text: &'a str, heading: &str) -> Option<&'a str> {
     Some(rest.split(&format!("\n{level} ")).next().unwrap_or_default())
 }
 
-/// The files of "Where is ...?" are there, and hold the words behind them; so do those of the pages of crates and modules.
+/// The files of "Where is ...?" exist, and contain the words after them; so do those of the pages of crates and
+/// modules.
 #[test]
 fn each_behaviour_is_where_the_architecture_says() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there");
@@ -86,7 +87,7 @@ fn each_step_of_an_invite_names_its_file() {
     assert_eq!(count, 12);
 }
 
-/// Each crate has its row among the layers, and depends on crates of the rows below alone.
+/// Each crate has its row among the layers, and depends only on crates of the rows below.
 #[test]
 fn each_crate_has_its_layer() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there");
@@ -113,7 +114,7 @@ fn each_crate_has_its_layer() {
 #[test]
 fn each_file_that_a_document_names_exists() {
     let mut seen = 0;
-    // Paths of that one may begin beside the file before them.
+    // Paths in ARCHITECTURE.md may be relative to the previous file.
     for document in links::documents().iter().filter(|document| !document.ends_with("ARCHITECTURE.md")) {
         let text = fs::read_to_string(document).expect("it is text");
         for word in

@@ -1,4 +1,4 @@
-//! Caches that the configuration names, as the second level of what is known of subscribers.
+//! Caches in the configuration, as the second level of cached subscribers.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use strowger_tests::{port, wait};
 
 use super::{ask, code};
 
-/// Where the server keeps what it knows of Alice.
+/// Cache key of Alice's credential.
 const ALICE: &str = "strowger:credential:11:example.org:alice";
 const PASSWORD: &str = "a password of Alice";
 
@@ -23,7 +23,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
-/// A server with this cache between memory and its database; memory forgets at once.
+/// Starts a server with this cache between memory and its database; memory forgets at once.
 fn start(cache: &str, lines: &str) -> Server {
     let lines = format!(
         "domains = [\"example.org\"]\nban.enabled = false\nstore.cache = \"shared\"\nstore.poll_interval = \"10ms\"\n\
@@ -36,12 +36,12 @@ fn redis(server: &Backend) -> String {
     format!("engine = \"redis\", servers = [\"{}\"]", server.address())
 }
 
-/// The status of a REGISTER of Alice with this password.
+/// Returns the status of a REGISTER of Alice with this password.
 fn register(server: &Server, password: &str) -> u16 {
     register_as(server, "alice", password)
 }
 
-/// The status of a REGISTER of this user with this password.
+/// Returns the status of a REGISTER of this user with this password.
 fn register_as(server: &Server, user: &str, password: &str) -> u16 {
     let mut wire = server.connect(Tcp);
     let contact = format!("sip:{user}@127.0.0.1");
@@ -50,22 +50,22 @@ fn register_as(server: &Server, user: &str, password: &str) -> u16 {
     code(&ask(&mut wire, &authorized(&request, &challenge, user, password)))
 }
 
-/// Whether a Redis has the key of Alice; `before`: what is said first.
+/// Tells whether a Redis has the key of Alice; `before`: commands sent first.
 fn has(redis: SocketAddr, before: &[&str]) -> bool {
     let ask = format!("EXISTS {ALICE}");
     let said = say(redis, &[before, &[&ask]].concat());
     said.last().is_some_and(|said| said == ":1\r\n")
 }
 
-/// Alice registers, and what the server knows of her comes to its Redis; or does not.
+/// Registers Alice, and asserts that her credential is stored in the server's Redis, or is not.
 fn learns(server: &Server, redis: SocketAddr, before: &[&str], comes: bool) {
     server.add_user("alice@example.org", PASSWORD);
     let is_known = wait::until(Duration::from_secs(60), || register(server, PASSWORD) == 200);
     assert!(is_known, "she is in the database");
-    // What the server did not have to do comes as little in a second as in a minute.
+    // A write that is not made will not appear within a minute either.
     let limit = Duration::from_secs(if comes { 120 } else { 1 });
     let came = wait::until(limit, || {
-        // What it knew before it heard of her as a new user it forgets again.
+        // The server forgets her credential when it gets the notice of the new user.
         assert_eq!(register(server, PASSWORD), 200);
         has(redis, before)
     });
@@ -82,8 +82,8 @@ fn what_a_server_learns_is_in_its_cache() {
     let server = start(&format!("{}, database = 5", redis(&cache)), "store.cache_lifetime = \"20m\"");
     learns(&server, cache.address(), &["SELECT 5"], true);
     assert!(!has(cache.address(), &["SELECT 0"]));
-    // It lives as long as the configuration says, and is not what a thief of passwords looks for.
-    // Both are asked at once, and again where the server has just forgotten her: it may hear only now that she is a new user.
+    // It has the configured lifetime, and contains no password. Both are checked at once, and again if the server has
+    // just forgotten her: the notice of the new user may come late.
     let kept = wait::look(Duration::from_secs(10), || {
         assert_eq!(register(&server, PASSWORD), 200);
         let said = say(cache.address(), &["SELECT 5", &format!("TTL {ALICE}"), &format!("GET {ALICE}")]);
@@ -93,13 +93,14 @@ fn what_a_server_learns_is_in_its_cache() {
     let (life, credential) = kept.expect("she is in the cache");
     assert!((1_100..=1_200).contains(&life), "{life}");
     assert!(!credential.contains(PASSWORD));
-    // A password that changes is known at once, and what was known of the other is gone.
+    // A changed password takes effect at once, and the earlier credential is gone.
     server.set_password("alice@example.org", "another password");
     let is_new = wait::until(Duration::from_secs(10), || register(&server, "another password") == 200);
     assert!(is_new && register(&server, PASSWORD) == 401);
 }
 
-/// One learns from its database, the other from what the first has learned: each has a database of its own, which shows where it has that from.
+/// One server learns from its database, the other from the first through the cache: each has a database of its own,
+/// which shows the source.
 #[test]
 fn servers_that_share_a_cache_share_what_they_learn() {
     if !have(&[REDIS, MEMCACHED]) {
@@ -113,8 +114,8 @@ fn servers_that_share_a_cache_share_what_they_learn() {
         let [first, second] = [(); 2].map(|()| start(&cache, ""));
         let mut users = 0;
         let is_shared = wait::until(Duration::from_secs(20), || {
-            // A new one each time. When the first hears that a user is new, it removes her from the cache; if the second asks just then, its
-            // database says that there is none, which both believe for a while.
+            // A new user each time. When the first server gets the notice of the new user, it removes the cached
+            // answer; if the second asks just then, its database has no such user, and both cache that for a while.
             users += 1;
             let user = format!("user{users}");
             first.add_user(&format!("{user}@example.org"), PASSWORD);
@@ -174,7 +175,7 @@ fn a_cache_may_be_a_group_or_a_cluster() {
     learns(&start(&format!("{sentinel}, group = \"west\""), ""), master.address(), &[], true);
     say(master.address(), &["FLUSHALL"]);
     learns(&start(&format!("{sentinel}, group = \"east\""), ""), master.address(), &[], false);
-    // The Sentinel wants a password, and the master none.
+    // The Sentinel requires a password, and the master none.
     let told = say(watching.address(), &["ACL SETUSER default resetpass >sesame", "ACL SETUSER west on >open +@all"]);
     assert_eq!(told, ["+OK\r\n"; 2]);
     for (lines, comes) in [
@@ -206,7 +207,7 @@ fn a_cache_has_so_many_connections() {
     let cache = backend::redis(folder.path()).expect("it starts");
     for connections in [1, 5] {
         let _server = start(&format!("{}, connections = {connections}", redis(&cache)), "");
-        // The one of this test is another.
+        // One connection belongs to this test.
         let want = format!("connected_clients:{}\r\n", connections + 1);
         let are_there = || say(cache.address(), &["INFO clients"])[0].contains(&want);
         assert!(wait::until(Duration::from_secs(10), are_there), "{:?}", say(cache.address(), &["INFO clients"]));
@@ -221,12 +222,12 @@ fn a_cache_that_is_silent_is_waited_for_so_long() {
     let folder = folder();
     let cache = backend::redis(folder.path()).expect("it starts");
     for (timeout, is_long) in [("1500ms", true), ("50ms", false)] {
-        // Nothing is known from before, and what a frozen cache costs is seen.
+        // Nothing is cached, so that the cost of a frozen cache is visible.
         let server = start(&format!("{}, timeout = \"{timeout}\"", redis(&cache)), "store.stale_wait = \"10s\"");
         server.add_user("alice@example.org", PASSWORD);
         let is_connected = || !say(cache.address(), &["INFO clients"])[0].contains("connected_clients:1\r\n");
         assert!(wait::until(Duration::from_secs(10), is_connected));
-        // The server hears of the new user, by the cache too, before the cache is silent.
+        // Time for the notice of the new user to reach server and cache before the cache becomes silent.
         std::thread::sleep(Duration::from_millis(300));
         cache.freeze();
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! What is forwarded, how, and what is refused for its size.
+//! Forwarding, and refusals of large messages.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn messages_beyond_the_limits_are_refused() {
     ask("a body", 200, &|request| request.body = vec![b'x'; 1_000]);
     ask("a body", 413, &|request| request.body = vec![b'x'; 1_001]);
     ask("a Request-URI", 414, &|request| request.uri = format!("sip:{}@127.0.0.1", "x".repeat(100)));
-    // Behind the fields that an answer is made from.
+    // After the fields that an answer copies.
     ask("header fields", 400, &|request| request.call_id.push_str(&"\r\nX: 1".repeat(20)));
     ask("a large message", 200, &|request| request.call_id.push_str(&format!("\r\nX: {}", "x".repeat(5_000))));
     ask("too large a message", 513, &|request| request.call_id.push_str(&format!("\r\nX: {}", "x".repeat(6_000))));
@@ -82,7 +82,7 @@ fn a_call_from_one_network_to_another_has_a_route_for_each() {
     }
 }
 
-/// Bob has two phones; which of them ring before anybody answers.
+/// Bob has two phones; tells which of them ring before any answer.
 fn rings(server: &Server) -> (Wire, [Wire; 2], [bool; 2]) {
     let mut phones = [server.connect(Udp), server.connect(Udp)];
     for (phone, q) in phones.iter_mut().zip(["1.0", "0.5"]) {
@@ -167,7 +167,7 @@ fn without_loop_detection_hops_alone_end_what_goes_round() {
     }
 }
 
-/// Without `rport` the answer goes to the port that Via names.
+/// Without `rport` the answer goes to the port in Via.
 #[test]
 fn answers_go_where_requests_came_from_if_the_setting_says_so() {
     for (setting, heard) in [(false, false), (true, true)] {
@@ -183,14 +183,14 @@ fn answers_go_where_requests_came_from_if_the_setting_says_so() {
     }
 }
 
-/// A call that rings may ring on for as long as the setting says, not for 30 seconds.
+/// A ringing call may continue for the configured time, not for 30 seconds.
 #[test]
 fn a_shutdown_waits_for_calls_as_long_as_it_may() {
     let mut server = open("server.drain_timeout = \"1s\"");
     let (mut caller, _bob, _) = rings_bob(&server);
     let begun = Instant::now();
     server.process().signal(libc::SIGTERM);
-    // The shards hear of it a moment later.
+    // The shards stop accepting a moment later.
     let own = format!("sip:{}", server.address(Udp));
     loop {
         let options = request(&caller, "OPTIONS", &own);

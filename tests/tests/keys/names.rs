@@ -1,4 +1,4 @@
-//! Names of other servers, asked of a name server of the test's own.
+//! Names of other servers, resolved by a name server of the test.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use strowger_tests::wire::Wire;
 
 use super::{SOON, code, open, request, send};
 
-/// Whose name server says nothing of the addresses of these names.
+/// Starts a name server that does not answer address questions about these names.
 fn silent(names: &[&str]) -> Option<NameServer> {
     let records: Vec<(&str, Record)> = names.iter().map(|name| (*name, Record::Silent(A))).collect();
     NameServer::start(&records)
@@ -33,7 +33,7 @@ fn a_silent_name_server_is_asked_so_often_and_waited_for_so_long() {
     let refused = caller.final_response(SOON).expect("an answer");
     assert!(code(&refused) >= 400);
     assert!(begun.elapsed() < Duration::from_millis(3_500), "by default it takes four seconds: {:?}", begun.elapsed());
-    // The last of them may not have been read yet.
+    // The name server may not have read the last one yet.
     wait::until(SOON, || names.asked("gone.example.net", A) >= 4);
     assert_eq!(names.asked("gone.example.net", A), 4);
 }
@@ -72,7 +72,7 @@ fn so_many_look_ups_wait_and_so_many_messages_of_a_call() {
     let refused = caller.final_response(SOON).expect("some are refused");
     assert_eq!(code(&refused), 503);
     assert!(begun.elapsed() < Duration::from_millis(900), "those that wait are answered after two seconds");
-    // Those that wait are waited for no longer.
+    // A kill ends the waiting ones.
     server.kill();
 
     server.start();
@@ -113,7 +113,7 @@ fn so_many_names_are_looked_up_for_one_source() {
     assert!(wait::until(SOON, || names.asked("name9.example.net", A) > 0), "its name is not asked for");
 }
 
-/// All names of a domain may lead here: each Route of one would be another question.
+/// All names of a domain may lead here: each Route with one would be another question.
 #[test]
 fn so_many_names_in_routes_are_looked_up_for_one_request() {
     let all: Vec<String> = (0..20).map(|n| format!("edge{n}.example.org")).collect();
@@ -134,7 +134,7 @@ fn so_many_names_in_routes_are_looked_up_for_one_request() {
     }
 }
 
-/// A peer that knows the Call-ID of a call does not hold it up.
+/// A peer that knows the Call-ID of a call cannot delay it.
 #[test]
 fn a_request_that_waits_holds_up_those_of_its_own_sender_alone() {
     let Some(names) = silent(&["edge.example.org"]) else { return };
@@ -149,7 +149,7 @@ fn a_request_that_waits_holds_up_those_of_its_own_sender_alone() {
     next.call_id = waits.call_id.clone();
     send(&mut caller, &next);
     assert_eq!(code(&caller.final_response(SOON).expect("it is answered")), 200);
-    // One of the same sender waits its turn.
+    // A request of the same sender waits its turn.
     let mut own = request(&mallory, "OPTIONS", "sip:example.org");
     (own.call_id, own.from, own.cseq) = (waits.call_id.clone(), waits.from.clone(), waits.cseq + 1);
     send(&mut mallory, &own);

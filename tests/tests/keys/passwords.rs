@@ -33,7 +33,7 @@ fn register(wire: &Wire) -> Request {
     Request::register("bob", "example.org", &format!("sip:bob@{}", wire.local()), "udp", wire.local())
 }
 
-/// One guess at bob's password; false if nothing is answered.
+/// Makes one guess at bob's password; false without an answer.
 fn guess(wire: &mut Wire) -> bool {
     let request = register(wire);
     send(wire, &request);
@@ -43,8 +43,8 @@ fn guess(wire: &mut Wire) -> bool {
     wire.final_response(2 * NEVER).is_some()
 }
 
-/// Servers that share a secret, one by a key and others by a file, take each other's nonces: those that were issued after their own
-/// start, by more than their clocks may differ.
+/// Servers that share a secret, one by a key and others by a file, accept each other's nonces: those issued after their
+/// own start, by more than the allowed clock difference.
 #[test]
 fn servers_of_one_secret_take_nonces_of_each_other() {
     let secret = "0123456789abcdef0123456789abcdef";
@@ -57,7 +57,7 @@ fn servers_of_one_secret_take_nonces_of_each_other() {
         ("auth.clock_skew = \"0s\"".into(), false),
     ]
     .map(|(lines, takes)| (start(&lines), lines, takes));
-    // Nonces count seconds.
+    // Nonces have a resolution of seconds.
     std::thread::sleep(Duration::from_millis(1_100));
     let mut wire = first.connect(Udp);
     let request = register(&wire);
@@ -84,7 +84,7 @@ fn answers_without_qop_are_taken_if_the_setting_says_so() {
     }
 }
 
-/// Two failures ban within a second, not with more than a second between.
+/// Two failures within a second ban, not with more than a second between.
 #[test]
 fn failures_count_within_the_window() {
     let server = start("ban.failures = 2\nban.window = \"1s\"");
@@ -96,7 +96,7 @@ fn failures_count_within_the_window() {
     assert!(!guess(&mut wire));
 }
 
-/// Of more sources than the setting says the oldest is forgotten, with its failures.
+/// Beyond the configured number of sources the oldest is forgotten, with its failures.
 #[test]
 fn so_many_sources_are_watched() {
     let server = start("ban.failures = 2\nban.sources = 16\nban.account_failures = 1000");
@@ -108,7 +108,7 @@ fn so_many_sources_are_watched() {
     let mut first: Vec<Wire> = (1..=8).map(from).collect();
     assert!(first.iter_mut().all(guess));
     assert!((257..900).all(|n| guess(&mut from(n))));
-    // Which is the oldest is told by each of 64 parts for itself.
+    // Each of 64 parts determines its own oldest source.
     let forgotten =
         first.into_iter().filter_map(|mut wire| (guess(&mut wire) && guess(&mut wire)).then_some(())).count();
     assert!(forgotten >= 6, "{forgotten} of 8");
@@ -125,14 +125,14 @@ fn scanners_are_those_of_the_list() {
     }
 }
 
-/// Each address by itself, where by default all of a /64 are one source.
+/// Each address is a source; by default a whole /64 is one.
 #[test]
 fn sources_are_networks_of_so_many_bits() {
     if !namespace::possible() {
         return;
     }
     let net = Namespace::new("bits");
-    // Programs inside may take any address of 2001:db8::/32.
+    // Programs inside may use any address of 2001:db8::/32.
     let sysctl = net.command().args(["sysctl", "-q", "-w", "net.ipv6.ip_nonlocal_bind=1"]).status();
     assert!(sysctl.is_ok_and(|status| status.success()));
     net.ip(&["-6", "route", "add", "local", "2001:db8::/32", "dev", "lo"]);

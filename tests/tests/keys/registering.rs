@@ -1,4 +1,4 @@
-//! What may be bound, for how long, and when it is written.
+//! Bounds and lifetimes of bindings, and their writing.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use strowger_tests::wire::Wire;
 
 use super::{SOON, code, open, send};
 
-/// A REGISTER that wants to live so long; `None` leaves it to the server.
+/// Returns a REGISTER with this lifetime; `None` leaves it to the server.
 fn binding(wire: &Wire, user: &str, expires: Option<u32>) -> Request {
     let contact = format!("sip:{user}@{}", wire.local());
     let mut request = Request::register(user, "example.org", &contact, wire.transport().name(), wire.local());
@@ -38,7 +38,7 @@ fn bindings_live_as_long_as_the_bounds_say() {
     assert_eq!((code(&brief), text::field(&brief, "Min-Expires").as_deref()), (423, Some("120")));
     assert_eq!(granted(&ask(&binding(&local, "a", Some(9_999)))), 240);
     assert_eq!(granted(&ask(&binding(&local, "a", None))), 180);
-    // One of so many bytes would have found room.
+    // A smaller one would fit.
     let mut large = binding(&local, "b", None);
     large.headers[0] = format!("Contact: <sip:{}@127.0.0.1>", "x".repeat(512));
     assert!((400..600).contains(&code(&ask(&large))));
@@ -46,7 +46,7 @@ fn bindings_live_as_long_as_the_bounds_say() {
     assert_eq!(code(&ask(&binding(&local, "c", None))), 503);
 }
 
-/// A phone that supports it says so; "demand" refuses a Path that was put above one that does not.
+/// A phone announces support; "demand" refuses a Path added for a phone that does not.
 #[test]
 fn path_is_kept_ignored_or_demanded() {
     for (setting, said, unsaid) in [
@@ -68,7 +68,7 @@ fn on_disk(lines: &str) -> Server {
     Setup::on(&[Udp, Tcp]).open_registrar().with(lines).start()
 }
 
-/// A binding waits for others to be written with it.
+/// A binding waits for others to be written in the same group.
 #[test]
 fn bindings_wait_for_others_to_be_written_with() {
     for (linger, waits) in [("700ms", true), ("0s", false)] {
@@ -80,7 +80,7 @@ fn bindings_wait_for_others_to_be_written_with() {
             assert_eq!(code(&exchange(&mut wire, &request)), 200);
             begun.elapsed()
         };
-        // The first may come at the end of a wait.
+        // The first one may come at the end of a group's wait.
         let (_, second) = (time("a"), time("b"));
         assert_eq!(second > Duration::from_millis(500), waits, "{linger}: {second:?}");
     }
@@ -104,7 +104,7 @@ fn bindings_beyond_the_queue_are_refused() {
     other.execute_batch("ROLLBACK").expect("it was begun");
 }
 
-/// By default a request keeps the connection open; this is the other choice.
+/// By default pings are requests; this is the alternative.
 #[test]
 fn a_phone_is_pinged_by_line_ends_if_the_setting_says_so() {
     let server = open("nat.ping_interval = \"1s\"\nnat.ping_method = \"crlf\"");
@@ -120,7 +120,7 @@ fn a_phone_is_pinged_by_line_ends_if_the_setting_says_so() {
     assert!(came.iter().all(|byte| b"\r\n".contains(byte)), "{}", String::from_utf8_lossy(&came));
 }
 
-/// Where no flow is to be kept open, there is nothing to wake up for.
+/// Without flows to keep open there is no wake-up.
 #[test]
 fn without_pings_a_server_with_phones_rests() {
     let mut server = open("nat.ping_interval = \"never\"");
@@ -136,7 +136,7 @@ fn without_pings_a_server_with_phones_rests() {
     // The first pings would be due a second later.
     std::thread::sleep(Duration::from_millis(1_100));
     let (used, rest) = (server.process().run_time(), Duration::from_millis(300));
-    // What it uses meanwhile is measured.
+    // The time of the measurement.
     std::thread::sleep(rest);
     let used = server.process().run_time() - used;
     assert!(used < rest / 10, "{used:?} of processor time in {rest:?} without a message");

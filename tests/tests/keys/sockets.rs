@@ -1,4 +1,4 @@
-//! What is asked of the kernel, by a trace.
+//! System calls, observed by a trace.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use strowger_tests::wire::Transport::Udp;
 
 use super::{SOON, request, send};
 
-/// The system calls of a server with these lines that reads twenty datagrams which have waited for it, and a hundred that come fast.
+/// Returns the trace of a server with these lines that reads twenty waiting datagrams, and a hundred in quick
+/// succession.
 fn trace(lines: &str) -> Option<String> {
     if !have(&[STRACE]) {
         return None;
@@ -27,11 +28,11 @@ fn trace(lines: &str) -> Option<String> {
     server.process().signal(libc::SIGCONT);
     for _ in 0..100 {
         send(&mut wire, &options);
-        // Two milliseconds apart is fast.
+        // Two milliseconds are quick.
         std::thread::sleep(Duration::from_millis(2));
     }
     wire.final_response(SOON).expect("it is answered");
-    // It ends behind the last of them, not in the middle of its work.
+    // The trace ends after the last answer, not in the middle of the work.
     for _ in 1..120 {
         if wire.final_response(SOON).is_none() {
             break;
@@ -42,14 +43,14 @@ fn trace(lines: &str) -> Option<String> {
     Some(trace.whole(id))
 }
 
-/// Each datagram that was read, by reads: how many one took.
+/// Returns the number of datagrams of each read.
 fn reads(trace: &str) -> Vec<usize> {
     let received = trace.lines().filter(|line| line.contains("recvmmsg"));
     received.filter_map(|line| line.rsplit_once("= ")?.1.split(' ').next()?.parse().ok()).collect()
 }
 
-/// How often a thread that reads datagrams waited for a time without looking for them: no other wait of a shard but its linger is one of a
-/// futex.
+/// Returns how often a thread that reads datagrams paused without reading: the linger is the only futex wait of a
+/// shard.
 fn lingers(trace: &str) -> usize {
     let thread = |line: &str| line.split(' ').next().map(str::to_owned);
     let shards: HashSet<String> = trace.lines().filter(|line| line.contains("recvmmsg")).filter_map(thread).collect();
@@ -71,7 +72,7 @@ fn the_kernel_is_asked_for_what_the_settings_say() {
         ("SO_SNDBUF, [4194304]", (false, true)),
         ("SCHED_BATCH", (false, true)),
         ("SO_ATTACH_REUSEPORT_CBPF", (false, true)),
-        // While the configuration is read there are none.
+        // Switched off while the configuration is read.
         ("PR_SET_THP_DISABLE, 1", (true, true)),
         ("PR_SET_THP_DISABLE, 0", (true, false)),
     ] {
@@ -79,9 +80,9 @@ fn the_kernel_is_asked_for_what_the_settings_say() {
     }
     assert_eq!(reads(&set).into_iter().max(), Some(5));
     assert!(reads(&default).into_iter().max() > Some(5), "{:?}", reads(&default));
-    // Several are waited for where the setting says so: behind those that had waited at the latest.
+    // With the setting a shard waits for several datagrams: after the initially waiting ones at the latest.
     assert_eq!((lingers(&set) > 0, lingers(&default)), (true, 0), "{:?}", reads(&set));
-    // Between two rounds of reading the shard looks for everything else.
+    // Between two rounds of reading a shard checks all other events.
     let most = |trace: &str| {
         let calls = trace.lines().filter(|line| line.contains("recvmmsg") || line.contains("epoll_"));
         let (mut row, mut most) = (0, 0);

@@ -39,14 +39,14 @@ fn connections_end_that_keep_the_server_waiting() {
     let mut silent = TcpStream::connect(server.address(Tls)).expect("the server takes it");
     silent.set_read_timeout(Some(SOON)).expect("a socket can be set");
     assert!(half.closes(SOON));
-    // What TLS says at its end comes before that.
+    // The TLS alert at the end comes before that.
     assert!(silent.read_to_end(&mut Vec::new()).is_ok());
     assert!(begun.elapsed() < Duration::from_millis(1_900), "{:?}", begun.elapsed());
     assert!(idle.closes(SOON));
     assert!(begun.elapsed() >= Duration::from_millis(1_900), "{:?}", begun.elapsed());
 }
 
-/// Of a listener whose queue is full the kernel drops what asks for a connection.
+/// The kernel drops connection requests of a listener with a full queue.
 #[test]
 fn a_connection_must_be_made_in_time() {
     let server = open("limits.connect_timeout = \"200ms\"");
@@ -63,15 +63,15 @@ fn a_connection_must_be_made_in_time() {
     assert!(begun.elapsed() < Duration::from_secs(3), "by default it takes five seconds: {:?}", begun.elapsed());
 }
 
-/// A phone that does not read: what the kernel does not take waits in the server, up to the bound.
+/// A phone that does not read: bytes that the kernel does not accept wait in the server, up to the bound.
 #[test]
 fn so_many_bytes_wait_for_a_slow_peer() {
     for (queue, closed) in [("4KiB", true), ("64MiB", false)] {
-        // That no answer comes, and all from one source, is to end nothing before.
+        // Neither the missing answers nor the single source may trigger another limit before.
         let more = "limits.connection_memory_per_source = \"256MiB\"\nlimits.request_memory_per_source = \"256MiB\"";
         let lines = format!("limits.connection_queue = \"{queue}\"\nproxy.udp_to_tcp_above = \"never\"\n{more}");
         let server = open(&lines);
-        // The kernel is to hold little of it.
+        // The kernel's buffer should be small.
         let phone = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         phone.set_recv_buffer_size(4_096).expect("a socket can be set");
         phone.connect(&server.address(Tcp).into()).expect("the server takes it");
@@ -90,10 +90,10 @@ fn so_many_bytes_wait_for_a_slow_peer() {
             message.body = vec![b'x'; 60_000];
             send(&mut caller, &message);
         }
-        // The server has read all before it.
+        // The server has read all earlier messages.
         let options = request(&caller, "OPTIONS", &format!("sip:{}", server.address(Udp)));
         assert_eq!(code(&ask(&mut caller, &options)), 200);
-        // All that came, or as much as came before the end.
+        // All bytes, or those before the end.
         phone.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket can be set");
         let mut read = 0;
         let mut piece = vec![0; 1 << 20];

@@ -1,5 +1,5 @@
-//! What is remembered of users, and for how long. Changes are looked for once a minute here, so that nothing else voids it, and what is past
-//! its lifetime is not used, however slow this machine is.
+//! Cached users, and their lifetime. Here changes are polled once a minute, so that nothing else voids an answer, and
+//! stale answers are not used, however slow this machine is.
 
 use std::process::Command;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn start(lines: &str, users: &[&str]) -> Server {
     server
 }
 
-/// The status of a REGISTER with this password.
+/// Returns the status of a REGISTER with this password.
 fn register(wire: &mut Wire, user: &str, password: &str) -> u16 {
     let request = Request::register(user, "example.org", &format!("sip:{user}@127.0.0.1"), "tcp", wire.local());
     let challenge = ask(wire, &request);
@@ -54,9 +54,9 @@ fn that_there_is_no_such_user_is_good_for_its_lifetime() {
     }
 }
 
-/// With room for two answers in each of its 16 parts, one that is new and one that is old, the cache has forgotten the first
-/// of many users. Which part a user falls in is drawn at each start: by chance three of the first eight stay in one run of a
-/// hundred thousand.
+/// With two answers, a young and an old one, in each of its 16 parts, the cache has forgotten the first of many users.
+/// The part of a user is random at each start: by chance three of the first eight stay in one of a hundred thousand
+/// runs.
 #[test]
 fn so_many_answers_are_kept() {
     let users: Vec<String> = (0..128).map(|n| format!("user{n}")).collect();
@@ -84,7 +84,7 @@ fn so_many_answers_are_kept() {
     assert!(forgotten.count() >= 6);
 }
 
-/// The thread that reads users is held up by the kernel for longer than a look-up may take.
+/// The kernel delays the reading thread beyond the limit of a look-up.
 #[test]
 fn a_look_up_that_takes_too_long_fails() {
     if !have(&[STRACE]) {

@@ -1,4 +1,4 @@
-//! Each key and the tests that show its effect, beside what it may be set to (`config.rs`, `config/src/`).
+//! Each key with the tests of its effect, in addition to those of its allowed values (`config.rs`, `config/src/`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use strowger_tests::binary::strowger;
 
-/// Tests by file, seen from the root of the project, and name.
+/// Tests by file, relative to the root of the project, and name.
 const TESTS: &[(&str, &[&str])] = &[
     (
         "listen",
@@ -594,7 +594,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("metrics.unhealthy_after", &["crates/node/tests/policy/health.rs::a_shard_that_stands_still_is_seen"]),
 ];
 
-/// Every key that the program knows, with its table in front.
+/// Returns every key that the program knows, with its table in front.
 fn keys() -> BTreeSet<String> {
     let output = Command::new(strowger()).args(["check", "--keys"]).output().expect("the program runs");
     let page = String::from_utf8(output.stdout).expect("it is text");

@@ -1,4 +1,4 @@
-//! The timers of RFC 3261, seen from outside.
+//! Timers of RFC 3261, observed from outside.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use strowger_tests::wire::Transport::Udp;
 
 use super::{NEVER, SOON, calls_bob, open, request, rings_bob, send};
 
-/// Copies of a request that nobody answers: after `t1`, doubled up to `t2`; an INVITE ends after 64 times `t1`. By default the eighth
-/// copy comes after 31 seconds, and with `t2` as it is after six.
+/// Retransmissions of an unanswered request: after `t1`, doubled up to `t2`; an INVITE ends after 64 times `t1`. By
+/// default the eighth copy comes after 31 seconds, with the default `t2` after six.
 #[test]
 fn copies_and_ends_follow_the_estimate_of_the_round_trip() {
     let server = open("timers.t1 = \"20ms\"\ntimers.t2 = \"40ms\"");
@@ -37,12 +37,12 @@ fn what_rings_too_long_is_cancelled() {
     let server = open("timers.timer_c = \"1s\"");
     let (mut caller, mut bob, got) = rings_bob(&server);
     assert!(bob.request("CANCEL", SOON).is_some());
-    // The caller ended nothing.
+    // The caller has not cancelled.
     bob.send(&respond(&got, 487, "bob", &[])).expect("loopback takes it");
     assert_eq!(caller.final_response(SOON).as_deref().and_then(text::status), Some(408));
 }
 
-/// A failure that comes again is acknowledged again, for as long as its transaction is remembered.
+/// A retransmitted failure is acknowledged again, as long as its transaction exists.
 #[test]
 fn a_failure_is_acknowledged_for_as_long_as_it_may_come() {
     let server = open("timers.timer_d = \"1s\"");
@@ -52,13 +52,13 @@ fn a_failure_is_acknowledged_for_as_long_as_it_may_come() {
         bob.send(&busy).expect("loopback takes it");
         assert!(bob.request("ACK", SOON).is_some());
     }
-    // Until the transaction is forgotten, which is only seen by what is done no more; ends come in steps of 100 ms.
+    // Longer than the transaction, whose end is visible only by the missing ACK; ends come in steps of 100 ms.
     std::thread::sleep(Duration::from_millis(1_300));
     bob.send(&busy).expect("loopback takes it");
     assert!(bob.request("ACK", NEVER).is_none());
 }
 
-/// What was answered is remembered for `t4`, in case the answer comes again.
+/// An answered transaction stays for `t4`, in case the answer is retransmitted.
 #[test]
 fn what_was_answered_is_remembered_while_a_copy_may_be_on_its_way() {
     for (t4, remembered) in [("10ms", false), ("1m", true)] {
@@ -70,7 +70,7 @@ fn what_was_answered_is_remembered_while_a_copy_may_be_on_its_way() {
         let got = bob.request("MESSAGE", SOON).expect("it arrives");
         bob.send(&respond(&got, 200, "bob", &[])).expect("loopback takes it");
         assert!(caller.final_response(SOON).is_some());
-        // Longer than the end of both transactions with the short setting.
+        // Longer than both transactions with the short setting.
         std::thread::sleep(Duration::from_millis(900));
         let own = format!("sip:{}", server.address(Udp));
         let options = request(&caller, "OPTIONS", &own);
@@ -83,7 +83,7 @@ fn what_was_answered_is_remembered_while_a_copy_may_be_on_its_way() {
     }
 }
 
-/// Three calls that nobody answers, begun apart, end at multiples of a second.
+/// Three unanswered calls, begun apart, end at multiples of a second.
 #[test]
 fn ends_of_transactions_share_a_wake_up() {
     let server = open("timers.t1 = \"10ms\"\ntimers.t2 = \"10ms\"\ntimers.step = \"1s\"");
@@ -92,12 +92,12 @@ fn ends_of_transactions_share_a_wake_up() {
     for _ in 0..3 {
         let invite = request(&caller, "INVITE", "sip:bob@example.org");
         send(&mut caller, &invite);
-        // Each ends a quarter of a second after the one before, where ends do not share.
+        // Without shared ends each would end a quarter of a second after the one before.
         std::thread::sleep(Duration::from_millis(250));
     }
     let ends: Vec<Instant> = (0..3)
         .map(|_| {
-            // Each is sent again until its ACK: another Call-ID is another call.
+            // Each answer is retransmitted until its ACK: another Call-ID is another call.
             let end = caller.final_response(SOON).expect("an answer");
             assert_eq!(text::status(&end), Some(408));
             Instant::now()

@@ -1,4 +1,4 @@
-//! Certificates that are shown and demanded.
+//! Certificates sent and required by the server.
 
 use std::net::TcpStream;
 use std::path::Path;
@@ -13,7 +13,7 @@ use strowger_tests::wire::{Wire, trusting};
 
 use super::{SOON, code, request, send};
 
-/// Two listeners, of which the second has what is its own.
+/// Starts two listeners, of which the second has settings of its own.
 fn two(lines: &str, own: &str) -> Server {
     let (first, second) = (port::free_address(), port::free_address());
     let table = |port: u16| format!("[[listener]]\ntransport = \"tls\"\naddress = \"127.0.0.1\"\nport = {port}\n");
@@ -21,7 +21,7 @@ fn two(lines: &str, own: &str) -> Server {
     Setup::tables(&[(Tls, first), (Tls, second)]).with(&lines).start()
 }
 
-/// Whether a client without a certificate that trusts these authorities is heard by the listener of this number.
+/// Tells whether the listener with this number answers a client without a certificate that trusts these authorities.
 fn hears(server: &Server, listener: usize, authority: &Path) -> bool {
     let Ok(mut wire) = Wire::connect(Tls, server.listeners()[listener], Some(authority)) else { return false };
     let options = request(&wire, "OPTIONS", &format!("sip:{};transport=tls", server.listeners()[listener]));
@@ -42,7 +42,8 @@ fn a_listener_shows_its_own_certificate_and_demands_one_of_its_own_authorities()
     assert_eq!([0, 1].map(|n| hears(&server, n, &server.authority())), [false, false]);
 }
 
-/// Whether a client that asks for this name (SNI) and trusts this authority alone is shown a certificate that is valid for it.
+/// Tells whether a client that requests this name (SNI) and trusts this authority alone gets a valid certificate for
+/// it.
 fn is_shown(server: &Server, listener: usize, name: &str, authority: &Path) -> bool {
     let config = trusting(authority).expect("the authority can be read");
     let name = ServerName::try_from(name.to_owned()).expect("a name");
@@ -65,7 +66,7 @@ fn a_listener_shows_the_certificate_of_the_name_that_is_asked_for() {
     {
         let server = two("", &format!("certificates = [{listed}]\n{tables}"));
         assert_eq!([0, 1].map(|n| hears(&server, n, &server.authority())), [true, false]);
-        // A client that asks for no name gets the first.
+        // A client without a requested name gets the first.
         assert_eq!([&west, &east].map(|own| hears(&server, 1, &own.authority)), [by_west, !by_west], "{listed}");
         let shown =
             [("west.example", &west), ("EAST.example", &east), ("west.example", &east), ("east.example", &west)];
@@ -74,7 +75,7 @@ fn a_listener_shows_the_certificate_of_the_name_that_is_asked_for() {
     }
 }
 
-/// Another server is reached if its certificate is signed by whom the setting names, or if it is not looked at.
+/// Another server is reached if an authority of the setting has signed its certificate, or if verification is off.
 #[test]
 fn certificates_of_other_servers_are_verified() {
     let other = Setup::on(&[Tls]).in_memory().with("domains = []").start();

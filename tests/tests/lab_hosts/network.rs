@@ -18,10 +18,11 @@ const SSHD: Program = Program { name: "sshd", package: "openssh-server" };
 const SSH: Program = Program { name: "ssh", package: "openssh-client" };
 const FAKETIME: Program = Program { name: "faketime", package: "faketime" };
 
-/// Time in which a run of these tests ends, and what hosts have started, on a busy machine.
+/// Time limit for the end of a run and of its remote processes, on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(600);
 
-/// Window of a trial that is cut short, in seconds: longer than [`LIMIT`], so that an end of the run within it is no end of the trial.
+/// Window of a trial that is cut short, in seconds: longer than [`LIMIT`], so that the trial cannot end by itself
+/// within that time.
 pub(crate) const LONG: u32 = 900;
 
 pub(crate) const EXPERIMENT: &str = r#"
@@ -70,7 +71,7 @@ fn address_v6(number: usize) -> String {
 }
 
 impl Network {
-    /// None where a program or a right is missing, which is said loudly.
+    /// Creates the network. `None` if a program or a right is missing, with a message.
     pub(crate) fn new() -> Option<Self> {
         if !program::have(&[IP, SSHD, SSH, FAKETIME]) {
             return None;
@@ -79,7 +80,7 @@ impl Network {
             program::skipped("network namespaces need root");
             return None;
         }
-        // sshd gives up its rights in this empty folder.
+        // sshd drops its rights in this empty folder.
         std::fs::create_dir_all("/run/sshd").expect("root may make it");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let laboratory = Namespace::new("lab");
@@ -110,7 +111,7 @@ impl Network {
         known.push_str(
             &known.lines().map(|line| format!("[{}", line.replacen(' ', "]:2222 ", 1)) + "\n").collect::<String>(),
         );
-        // A host whose key is another one.
+        // A host with another key.
         let wrong = known.lines().next().expect("west").replacen(&address(0), "stranger", 1);
         std::fs::write(network.path("known"), known + &wrong + "\n").expect("it is written");
         hosts.push_str(&format!("Host stranger\n  HostName {}\n  HostKeyAlias stranger\n", address(1)));
@@ -188,7 +189,7 @@ impl Network {
         self.command_of("mine.toml", &EXPERIMENT.replace("@WINDOW@", &window.to_string()), out, words)
     }
 
-    /// Run of an experiment with this text, or without a text of the shipped one.
+    /// Returns the run of an experiment with this text, or of the shipped one without a text.
     pub(crate) fn command_of(&self, experiment: &str, text: &str, out: &str, words: &[&str]) -> Command {
         if !text.is_empty() {
             std::fs::write(self.path(experiment), text).expect("it is written");
@@ -207,7 +208,7 @@ impl Network {
         (output.status.code(), said(&output))
     }
 
-    /// Command lines of the processes of strowger in a namespace.
+    /// Returns the command lines of strowger processes in a namespace.
     pub(crate) fn programs(namespace: &Namespace) -> Vec<(u32, String)> {
         let command_line = |id: u32| {
             let words = std::fs::read(format!("/proc/{id}/cmdline")).ok()?;
@@ -222,7 +223,7 @@ impl Network {
             .collect()
     }
 
-    /// Everything of ours that still runs, but for the sshd.
+    /// Returns all remaining processes of ours, except the sshd.
     pub(crate) fn left(&self) -> Vec<(u32, String)> {
         let all = self.machines.iter().map(|machine| &machine.namespace).chain([&self.laboratory]);
         all.flat_map(Self::programs).filter(|(_, words)| !words.contains("sshd.conf")).collect()
@@ -232,13 +233,13 @@ impl Network {
         wait::until(LIMIT, || self.left().is_empty())
     }
 
-    /// Starts a run of a long window, and waits until all these hosts call.
+    /// Starts a run with a long window, and waits until all these hosts call.
     pub(crate) fn calling(&self, out: &str, callers: &[&str], others: &[&str]) -> Process {
         let words: Vec<&str> =
             callers.iter().flat_map(|name| ["--caller", name]).chain(others.iter().copied()).collect();
         let mut command = self.command(LONG, out, &words);
         let mut lab = Process::start(&format!("lab-{out}"), self.folder.path(), &mut command).expect("it starts");
-        // The floor has a window of five seconds at most: the calls of the system are those that count.
+        // The floor has a window of five seconds at most: only the calls of the system count.
         let duration = format!("--duration {LONG}500ms");
         let calls = |name: &str| {
             let programs = Self::programs(&self.machine(name).namespace);

@@ -1,4 +1,4 @@
-//! Rows of accounting: written, kept back, lost.
+//! Accounting rows: written, delayed, lost.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ pub(super) const SCENES: &[(&str, fn())] = &[
     ("refused calls of one source", refused_calls),
 ];
 
-/// A relay that writes two rows for a call that fails; nothing is sent again in this test.
+/// Starts a relay that writes two rows for a failed call, without retransmissions in this test.
 fn relay(lines: &str) -> Stage {
     let both = "timers.t1 = \"4s\"\naccounting.cdr = true\naccounting.events = true\naccounting.path = \"rows\"";
     Stage::start(Setup::on(&[Udp]).relay().with(both).with(lines))
 }
 
-/// A callee is busy.
+/// Makes a call to a busy callee.
 fn fails(stage: &Stage) {
     let [mut alice, mut bob] = [(); 2].map(|()| stage.server.connect(Udp));
     let call = invite(&format!("sip:bob@{}", bob.local()), &alice);
@@ -38,7 +38,7 @@ fn fails(stage: &Stage) {
 }
 
 fn rows() {
-    // So long that the queue is seen with them.
+    // Long enough to see the rows in the queue.
     let mut stage = relay("accounting.group_interval = \"5s\"");
     fails(&stage);
     stage.shows(&[
@@ -55,7 +55,7 @@ fn rows() {
 }
 
 fn spool() {
-    // It is tried again when all has been looked at.
+    // The next attempt comes after all checks.
     let mut stage = relay("store.busy_timeout = \"10ms\"\naccounting.retry_interval = \"8s\"");
     let other = rusqlite::Connection::open(stage.server.folder().join("rows")).expect("the database is there");
     other.busy_timeout(Duration::from_secs(5)).expect("a time");
@@ -79,7 +79,7 @@ fn spool() {
     stage.end();
 }
 
-/// The database refuses the record of a call, and takes its event.
+/// The database refuses the row of a call, and accepts its event.
 fn quarantine() {
     let mut stage = relay("accounting.retry_interval = \"8s\"\ncontrol.socket = \"orders\"");
     let other = rusqlite::Connection::open(stage.server.folder().join("rows")).expect("the database is there");
@@ -103,7 +103,7 @@ fn quarantine() {
     stage.end();
 }
 
-/// Callers without a password: their refused calls have so many records a minute.
+/// Refused calls of callers without a password have a limited number of rows per minute.
 fn refused_calls() {
     let lines = "accounting.cdr = true\naccounting.path = \"rows\"\naccounting.group_interval = \"1s\"";
     let mut stage = Stage::start(Setup::on(&[Tcp]).open_registrar().in_memory().with(lines));

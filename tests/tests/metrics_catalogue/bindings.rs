@@ -1,4 +1,4 @@
-//! Bindings, and how they get to disk.
+//! Bindings, and their path to disk.
 
 use super::{SOON, Stage, ask, code, send};
 use strowger_tests::meter::Shows::{Above, At, By, More};
@@ -52,7 +52,7 @@ fn registrations() {
         ("shard_longest_turn_seconds", Above(0.0)),
         ("process_resident_memory_bytes", Above(1e6)),
     ]);
-    // A question is answered without a commit.
+    // A query is answered without a commit.
     let mut question = register(&phone, "alice", 1, 600);
     question.headers.clear();
     assert_eq!(code(&mut phone, &question), 200);
@@ -84,7 +84,7 @@ fn expiry() {
     stage.end();
 }
 
-/// Another process holds the database.
+/// Locks the database as another process.
 fn hold(stage: &Stage) -> rusqlite::Connection {
     let other = rusqlite::Connection::open(stage.server.folder().join("test.sqlite")).expect("the database is there");
     other.busy_timeout(SOON).expect("it can be set");

@@ -1,4 +1,4 @@
-//! What a cache between memory and database does, and what becomes of its requests when its server is silent or gone.
+//! Cache between memory and database, and its requests when its server is silent or gone.
 
 use super::{SOON, Stage, ask, code, send};
 use strowger_lab::backend;
@@ -14,7 +14,7 @@ use strowger_tests::wire::Wire;
 pub(super) const SCENES: &[(&str, fn())] =
     &[("a shared cache", shared_cache), ("credentials in a cache", credentials_in_a_cache)];
 
-/// All that the scene moves.
+/// All metrics that the scene moves.
 const METRICS: &[&str] = &[
     "cache_hits_total",
     "cache_misses_total",
@@ -28,7 +28,7 @@ const METRICS: &[&str] = &[
     "cache_connections_lost_total",
 ];
 
-/// A user's name is the password.
+/// Returns a REGISTER; the name is the password.
 fn register(wire: &mut Wire, user: &str) -> Request {
     let contact = format!("sip:x@{}", wire.local());
     let request = Request::register(user, "example.org", &contact, "udp", wire.local());
@@ -41,7 +41,7 @@ fn registers(wire: &mut Wire, user: &str) -> u16 {
     code(wire, &request)
 }
 
-/// What a look-up of an unknown user moves besides.
+/// Returns the additional changes by a look-up of an unknown user.
 fn unknown<'a>(more: &[(&'a str, Shows)]) -> Vec<(&'a str, Shows)> {
     let always = [
         ("requests_suspended_total", By(1)),
@@ -70,7 +70,7 @@ fn shared_cache() {
         ("cache_requests_bound", At(10_000)),
         ("cache_requests_in_flight", At(0)),
     ]);
-    // Another server, which begins later, has Alice in its database, and the first learns from it.
+    // Another server, which starts later, has Alice in its database, and the first learns from it.
     let other = Stage::with_users(Setup::on(&[Udp]).with(&lines), &["alice"]);
     assert_eq!(registers(&mut other.server.connect(Udp), "alice"), 200);
     drop(other);
@@ -83,7 +83,7 @@ fn shared_cache() {
     ]);
     assert_eq!(registers(&mut phone, "bob"), 401);
     stage.shows(&unknown(&[("cache_misses_total", By(1)), ("cache_stores_total", By(0))]));
-    // A name that no key has room for.
+    // A name too long for a key.
     assert_eq!(registers(&mut phone, &"c".repeat(1_100)), 401);
     stage.shows(&unknown(&[("cache_requests_refused_total", By(1))]));
     let request = register(&mut phone, "dave");
@@ -113,7 +113,7 @@ fn shared_cache() {
     stage.end();
 }
 
-/// A message of Alice, with her password.
+/// Sends a message of Alice, with her password.
 fn writes(wire: &mut Wire) -> u16 {
     let mut request = Request::new("MESSAGE", "sip:bob@example.org", "udp", wire.local());
     request.from = "<sip:alice@example.org>;tag=a".into();
@@ -133,7 +133,7 @@ fn credentials_in_a_cache() {
     );
     let mut stage = Stage::with_users(Setup::on(&[Udp]).with(&lines), &["alice"]);
     let mut phone = stage.server.connect(Udp);
-    // Of the shard, which asks, and of the thread of the cache.
+    // One of the shard, which sends requests, and one of the thread of the cache.
     stage.shows(&[("cache_connections", At(2))]);
     // She is not registered: that is no failed authentication.
     assert_eq!(writes(&mut phone), 407);

@@ -1,4 +1,4 @@
-//! Calls: their transactions, what is kept of them, and their log.
+//! Calls: their transactions, kept state, and log.
 
 use std::time::{Duration, Instant};
 
@@ -25,16 +25,16 @@ pub(super) const SCENES: &[(&str, fn())] = &[
     ("keep-alive requests", pings),
 ];
 
-/// What stays of a transaction for 64 times `t1` is gone after 640 ms.
+/// Settings by which transactions of 64 times `t1` end after 640 ms.
 const QUICK: &str = "timers.t1 = \"10ms\"";
-/// Nothing is sent again in this test.
+/// Settings without retransmissions in this test.
 const SLOW: &str = "timers.t1 = \"4s\"";
 
 fn relay(lines: &str) -> Stage {
     Stage::start(Setup::on(&[Udp]).relay().with(lines))
 }
 
-/// A phone of this address, which no registrar knows.
+/// Opens a phone at an address that no registrar knows.
 fn callee(stage: &Stage) -> (Wire, String) {
     let wire = stage.server.connect(Udp);
     let uri = format!("sip:bob@{}", wire.local());
@@ -42,7 +42,7 @@ fn callee(stage: &Stage) -> (Wire, String) {
 }
 
 fn call() {
-    // By streams nothing is sent again, however slow the test is.
+    // Streams have no retransmissions, however slow the test is.
     let setup =
         Setup::on(&[Tcp]).open_registrar().in_memory().with("timers.t1 = \"50ms\"\nnat.ping_interval = \"never\"");
     let mut stage = Stage::start(setup);
@@ -109,7 +109,7 @@ fn call() {
     stage.end();
 }
 
-/// Callers without a password have half of the room.
+/// Callers without a password may use half of the table.
 fn call_log() {
     let mut stage = relay(&format!("{SLOW}\nlog.open_calls = 4\nlog.longest_call = \"3s\""));
     let call = |stage: &Stage| {
@@ -128,7 +128,7 @@ fn call_log() {
         ("calls_forgotten_total", By(0)),
         ("call_setup_seconds_count", By(3)),
     ]);
-    // Until the first two have lasted for too long.
+    // Until the first two have exceeded the longest time.
     std::thread::sleep(Duration::from_millis(3_100).saturating_sub(begun.elapsed()));
     let (mut bob, uri) = callee(&stage);
     let mut alice = stage.server.connect(Udp);
@@ -184,7 +184,7 @@ fn tracked_calls() {
     stage.end();
 }
 
-/// A callee that answers with one tag after the other.
+/// A callee that answers with several tags in turn.
 fn many_answers() {
     let mut stage = relay(&format!("{SLOW}\ndialogs.track = true\ndialogs.lifetime = \"3s\""));
     let (mut bob, uri) = callee(&stage);
@@ -214,7 +214,7 @@ fn many_answers() {
     stage.end();
 }
 
-/// A request that comes again after its answer gets that again.
+/// A retransmitted request gets the earlier answer again.
 fn repetitions() {
     let mut stage = relay(SLOW);
     let (mut bob, uri) = callee(&stage);
@@ -235,7 +235,7 @@ fn repetitions() {
 fn silent_callee() {
     let mut stage = Stage::start(Setup::on(&[Udp, Tcp]).relay().with(QUICK).with("dns.set_aside = \"0s\""));
     let (mut bob, uri) = callee(&stage);
-    // To her the failure goes once.
+    // The failure is sent to her once.
     let mut alice = stage.server.connect(Tcp);
     let request = Request::new("INVITE", &uri, "tcp", alice.local());
     let answer = ask(&mut alice, &request);
@@ -275,7 +275,7 @@ fn too_many() {
     let mut stage = relay(&format!("{SLOW}\nlimits.transactions = 16"));
     let (_bob, uri) = callee(&stage);
     let mut alice = stage.server.connect(Udp);
-    // Each has two transactions, which are seen at once: not when their first timer is due.
+    // Each has two transactions, visible at once: not only when their first timer is due.
     let seen = (1..=8).map(|calls| {
         let request = Request::new("INVITE", &uri, "udp", alice.local());
         send(&mut alice, &request);
@@ -296,7 +296,7 @@ fn too_many() {
     stage.end();
 }
 
-/// A re-INVITE of a call that the process before tracked, and kept nowhere.
+/// A re-INVITE of a call that the earlier process tracked without storing it.
 fn earlier_calls() {
     let mut stage = relay(&format!("{SLOW}\ndialogs.track = true\nauth.secret = \"{}\"", "0123456789abcdef".repeat(4)));
     let (mut bob, uri) = callee(&stage);
@@ -318,7 +318,7 @@ fn earlier_calls() {
         ("calls_tracked", At(1)),
         ("call_setup_seconds_count", By(1)),
     ]);
-    // The route token is of another second than the beginning of the process.
+    // The signed route token carries a second later than the start of the process.
     std::thread::sleep(Duration::from_millis(1_100));
     stage.server.stop();
     stage.restart();

@@ -1,4 +1,4 @@
-//! Connections: how many, what they hold, how they end.
+//! Connections: their number, memory and ends.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -101,7 +101,7 @@ fn to_peers() {
         ("stream_messages_out_total", By(1)),
         ("streams_lost_total", By(0)),
     ]);
-    // No program listens there: what waited for the connection is lost.
+    // No program listens there: the message that waits for the connection is lost.
     let closed = port::free_address();
     let request = options(&caller, &format!("sip:x@{closed};transport=tcp"));
     assert_eq!(code(&mut caller, &request), 500);
@@ -113,7 +113,7 @@ fn to_peers() {
         ("streams_lost_total", By(1)),
         ("stream_waiting_bytes", At(0)),
     ]);
-    // No more than two.
+    // The limit is two connections.
     let _second = stage.server.connect(Tcp);
     stage.shows(&[("connections{transport=\"tcp\"}", At(2)), ("connections_accepted_total", By(1))]);
     let (_further, address) = listen();
@@ -182,7 +182,7 @@ fn failed_handshakes() {
     stage.end();
 }
 
-/// Two servers: the second closes a connection that is silent, and the first makes another one.
+/// Two servers: the second closes an idle connection, and the first opens another one.
 fn resumed() {
     let near = Setup::on(&[Udp, Tls]).open_registrar().with("limits.idle_connection_timeout = \"2s\"");
     let mut far = Stage::start(near);
@@ -233,7 +233,7 @@ fn idle() {
     stage.end();
 }
 
-/// What the kernel does not take waits; where it is too much, the connection ends.
+/// Bytes that the kernel does not accept wait in the server; above a limit, the connection ends.
 fn slow_peer() {
     let lines = "limits.connection_queue = \"16MiB\"\nlimits.connection_memory_per_source = \"64MiB\"";
     let mut stage = Stage::start(Setup::on(&[Tcp]).open_registrar().with(lines));
@@ -246,7 +246,7 @@ fn slow_peer() {
             wire.send(&request.bytes())
         };
         let mut sent = 0;
-        // The kernel holds some megabytes.
+        // The socket buffers of the kernel take some megabytes first.
         while !stage.meter.sees("stream_waiting_bytes", Above(0.0), Duration::ZERO) {
             (0..20).for_each(|_| ask(&mut wire).expect("the server reads"));
             sent += 20;

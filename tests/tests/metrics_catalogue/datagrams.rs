@@ -1,4 +1,4 @@
-//! Datagrams: those that wait, those that get lost, and what the kernel says of them.
+//! Datagrams: waiting ones, lost ones, and the errors that the kernel reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,8 @@ fn keep_alives() {
     stage.end();
 }
 
-/// A port that no program listens on; and a request that is longer than a datagram may be, with what the server adds.
+/// A port without a listener; and a request that exceeds the maximum size of a datagram with the header fields of the
+/// server.
 fn bad_targets() {
     let setup = Setup::on(&[Udp])
         .relay()
@@ -70,7 +71,7 @@ fn bad_targets() {
     stage.end();
 }
 
-/// A binding that another program wrote: it is reached over UDP by IPv6, which no listener speaks.
+/// A binding that another program wrote. Its address is UDP over IPv6, and the server has no such listener.
 fn unroutable() {
     let mut stage = Stage::start(Setup::on(&[Udp]).open_registrar());
     let mut phone = stage.server.connect(Udp);
@@ -89,7 +90,7 @@ fn unroutable() {
     stage.end();
 }
 
-/// The server stands while more comes than the kernel keeps for it.
+/// The server is stopped while more datagrams arrive than its receive buffer holds.
 fn full_receive_buffer() {
     const SENT: u64 = 300;
     let mut stage = Stage::start(Setup::on(&[Udp]).open_registrar().with("server.udp_receive_buffer = 4096"));
@@ -117,7 +118,8 @@ fn full_receive_buffer() {
     stage.end();
 }
 
-/// The kernel keeps what it sends to a host whose hardware address it does not know: the socket is full, until the host is found.
+/// The kernel queues datagrams to a host whose hardware address it does not know: the send buffer stays full until the
+/// host is found.
 fn full_send_buffer() {
     const QUEUE: u64 = 64;
     const SENT: u64 = 100;
@@ -126,7 +128,7 @@ fn full_send_buffer() {
     }
     let [own, other] = ["own", "other"].map(Namespace::new);
     own.join(("near", "10.99.0.1/24"), &other, ("far", "10.99.0.2/24"));
-    // It asks for the address once a second, and does not give up meanwhile.
+    // The kernel repeats its neighbour solicitation each second and does not give up during the test.
     let asks = own.command().args(["sysctl", "-q", "-w", "net.ipv4.neigh.near.mcast_solicit=60"]).status();
     assert!(asks.is_ok_and(|status| status.success()));
     let (tcp, metrics, own) = (port::free_address(), port::free_address(), Arc::new(own));
@@ -160,7 +162,7 @@ fn full_send_buffer() {
     stage.end();
 }
 
-/// Each time that the shard reads, it is held up.
+/// A delay at each read of the shard.
 fn unread() {
     const BATCH: usize = 8;
     if !have(&[STRACE]) {
@@ -173,14 +175,14 @@ fn unread() {
     let mut ping = |count: usize| (0..count).for_each(|_| phone.send(b"\r\n\r\n").expect("loopback takes it"));
     stage.shows(&[("shard_backlog_bytes", At(0)), ("shard_oldest_datagram_seconds", At(0))]);
     ping(BATCH);
-    // While it is held up; the kernel is asked for timestamps with the first full batch.
+    // Seen during the delay. The shard asks the kernel for timestamps with the first full batch.
     stage.shows(&[("shard_backlog_bytes", Above(0.0))]);
     stage.shows(&[
         ("datagrams_in_total", By(BATCH as u64)),
         ("datagram_pings_total", By(BATCH as u64)),
         ("shard_backlog_bytes", At(0)),
     ]);
-    // A little later it gives them.
+    // The kernel begins to give timestamps a little later.
     let is_seen = (0..5).any(|_| {
         ping(3 * BATCH);
         stage.meter.sees("shard_oldest_datagram_seconds", Above(0.1), Duration::from_secs(3))

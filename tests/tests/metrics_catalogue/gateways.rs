@@ -14,7 +14,7 @@ use strowger_tests::wire::Wire;
 pub(super) const SCENES: &[(&str, fn())] =
     &[("calls at a gateway", calls), ("a gateway that is gone", gone), ("methods and codes", methods_and_codes)];
 
-/// A server whose rule leads all calls to a gateway, and the name of that.
+/// Starts a server whose rule routes all calls to a gateway; returns the name of the gateway too.
 fn start(lines: &str) -> (Stage, Wire, String) {
     let address = port::free_address();
     let rule = format!(
@@ -26,7 +26,7 @@ fn start(lines: &str) -> (Stage, Wire, String) {
     (stage, gateway, address.to_string())
 }
 
-/// One call is answered and ends, one is refused.
+/// One call is answered and ends, another is refused.
 fn calls() {
     let (mut stage, mut gateway, name) = start("timers.t1 = \"4s\"");
     let of = |metric: &str| format!("{metric}{{gateway=\"{name}\"}}");
@@ -49,7 +49,7 @@ fn calls() {
         ("calls_ended_total", By(0)),
         ("call_setup_seconds_count", By(1)),
     ]);
-    // Durations are counted in milliseconds.
+    // The call lasts a while, as durations are counted in milliseconds.
     std::thread::sleep(Duration::from_millis(50));
     send(&mut alice, &end.request("BYE"));
     let bye = gateway.request("BYE", SOON).expect("the BYE arrives");
@@ -60,7 +60,7 @@ fn calls() {
         ("call_limit_calls{limit=\"lines\"}", At(0)),
         ("call_limit_highest{limit=\"lines\"}", At(0)),
     ]);
-    // A challenge is the outcome of no call.
+    // A challenge (407) is no outcome of a call.
     for (code, counted) in [(486, 1), (407, 0), (499, 1)] {
         let mut alice = stage.server.connect(Udp);
         let call = invite("sip:+49301@example.org", &alice);
@@ -77,7 +77,7 @@ fn calls() {
     stage.end();
 }
 
-/// It sends no response, and is set aside.
+/// The gateway sends no response, and is set aside.
 fn gone() {
     let (mut stage, gateway, name) = start("timers.t1 = \"10ms\"\ndns.set_aside = \"1s\"\ncontrol.socket = \"orders\"");
     let mut alice = stage.server.connect(Udp);
@@ -115,7 +115,7 @@ fn methods_and_codes() {
             ("requests_refused_total", By(u64::from(answer == 501))),
         ]);
     }
-    // A call to a user who is not registered has an outcome of the server's own.
+    // A call to an unregistered user counts as an outcome at the server itself.
     let call = invite("sip:nobody@example.org", &phone).with(contact("second", &phone));
     assert_eq!(code(&mut phone, &call), 480);
     stage.shows(&[("calls_total{code=\"480\"}", By(1)), ("requests_not_found_total", By(1))]);

@@ -1,4 +1,4 @@
-//! Calls that are kept over a restart.
+//! Calls that survive a restart.
 
 use super::{SOON, Stage, send};
 use strowger_tests::dialog::{contact, invite};
@@ -11,14 +11,14 @@ use strowger_tests::wire::Wire;
 
 pub(super) const SCENES: &[(&str, fn())] = &[("kept calls", kept), ("kept calls on a full disk", full_disk)];
 
-/// A relay that keeps calls; nothing is sent again in this test.
+/// A relay that stores its calls; no message is retransmitted in this test.
 fn relay(lines: &str) -> Setup {
     let kept =
         "timers.t1 = \"4s\"\ndialogs.track = true\ndialogs.folder = \"calls\"\nauth.secret = \"a secret of letters\"";
     Setup::on(&[Udp]).relay().with(kept).with(lines)
 }
 
-/// A call that is answered by a phone with this user part; its INVITE and its answer.
+/// Sets up a call that the phone of this user answers; returns both phones, the INVITE and its answer.
 fn answered(stage: &Stage, user: &str) -> (Wire, Wire, Request, Vec<u8>) {
     let [mut alice, mut bob] = [(); 2].map(|()| stage.server.connect(Udp));
     let call = invite(&format!("sip:bob@{}", bob.local()), &alice);
@@ -33,7 +33,7 @@ fn answered(stage: &Stage, user: &str) -> (Wire, Wire, Request, Vec<u8>) {
 }
 
 fn kept() {
-    // So long that a change is seen before it is written.
+    // Long enough that the test sees a change before the server writes it.
     let mut stage = Stage::start(relay("dialogs.group_interval = \"3s\""));
     let (mut alice, mut bob, call, answer) = answered(&stage, "bob");
     stage.shows(&[
@@ -56,12 +56,12 @@ fn kept() {
 }
 
 fn full_disk() {
-    // The signal of a file at its limit would end the process.
+    // The default action of SIGXFSZ would end the process.
     let ignores = ["sh", "-c", "trap '' XFSZ; exec \"$0\" \"$@\""];
     let quiet = "dialogs.group_interval = \"1ms\"\nlog.level = \"warn\"";
     let mut stage = Stage::start(relay(quiet).under(&ignores));
     limit_files(&mut stage.server, 3 << 10);
-    // Of each some 1,700 bytes or more are kept: only the first has room, however they come into groups.
+    // Each call takes 1,700 bytes or more on disk: only the first has room, however the calls are grouped.
     let long = "x".repeat(1_500);
     let mut calls = vec![answered(&stage, &long)];
     stage.shows(&[

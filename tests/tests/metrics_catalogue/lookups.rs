@@ -1,4 +1,4 @@
-//! What is asked about subscribers and names, and what becomes of it where nothing answers.
+//! Look-ups of subscribers and of names, also at a database or name server that does not answer.
 
 use super::{SOON, Stage, ask, code, send};
 use std::net::Ipv4Addr;
@@ -36,7 +36,7 @@ fn register(wire: &Wire, user: &str) -> Request {
     Request::register(user, "example.org", &contact, "udp", wire.local())
 }
 
-/// A REGISTER with the user's name as password; of a challenge that came before.
+/// Returns a REGISTER with the user's name as password, for an earlier challenge.
 fn signed(wire: &Wire, user: &str, challenge: &[u8]) -> Request {
     authorized(&register(wire, user), challenge, user, user)
 }
@@ -46,14 +46,14 @@ fn challenge(wire: &mut Wire) -> Vec<u8> {
     ask(wire, &request)
 }
 
-/// Registers with a nonce of its own.
+/// Registers with a fresh nonce.
 fn registers(wire: &mut Wire, user: &str) -> u16 {
     let challenge = challenge(wire);
     let request = signed(wire, user, &challenge);
     code(wire, &request)
 }
 
-/// The database of the server, for another program.
+/// Opens the database of the server as another program.
 fn open(stage: &Stage) -> Connection {
     let other = Connection::open(stage.server.folder().join("test.sqlite")).expect("the database is there");
     other.busy_timeout(SOON).expect("it can be set");
@@ -86,13 +86,13 @@ fn changed_subscribers() {
     ]);
     stage.server.add_user("dave@example.org", "dave");
     stage.shows(&[("lookups_cached_absent", At(0)), ("lookups_voided_total", By(1))]);
-    // One is changed, in three algorithms, and a user is added for whom no caller asked.
+    // One user is changed, in three algorithms; another one, whom no request named before, is added.
     stage.server.set_password("alice@example.org", "another");
     stage.server.add_user("carol@example.org", "carol");
     stage.shows(&[("lookups_voided_total", By(1)), ("lookups_cached", At(1))]);
     assert_eq!(registers(&mut phone, "bob"), 200);
     stage.shows(&[("lookup_hits_total", By(1)), ("lookup_misses_total", By(0)), ("challenges_total", By(1))]);
-    // Nothing tells any more what has changed: no answer is fresh.
+    // The change log is reset: no cached answer counts as fresh.
     open(&stage)
         .execute("UPDATE sqlite_sequence SET seq = 0 WHERE name = 'subscriber_change'", [])
         .expect("it is written");
@@ -123,7 +123,7 @@ fn failing_database() {
         ("challenges_total", By(1)),
         ("lookups_cached", At(0)),
     ]);
-    // To call a user who is not registered asks whether there is one.
+    // A call to an unregistered user asks the database whether the user exists.
     let call = Request::new("OPTIONS", "sip:bob@example.org", "udp", phone.local());
     assert_eq!(code(&mut phone, &call), 480);
     stage.shows(&[
@@ -146,7 +146,7 @@ fn failing_database() {
     stage.end();
 }
 
-/// Deadlines are three seconds: what belongs to the time before one is done before it.
+/// Deadlines are three seconds: each check of the state before a deadline ends before it.
 fn silent_database() {
     let lines = "store.cache_lifetime = \"0s\"\nstore.lookup_timeout = \"3s\"\nstore.stale_wait = \"100ms\"\nstore.breaker_after = 3\nstore.lookup_connections = 1\nregistrar.durability = \"none\"";
     let mut stage = start(lines, &["known", "dave"]);
@@ -165,7 +165,7 @@ fn silent_database() {
     ]);
 
     let frozen = FrozenDatabase::of(&stage.server);
-    // The first waits for as long as the database has.
+    // The first request waits for the whole timeout of the database.
     let request = signed(&phone, "known");
     assert_eq!(code(&mut phone, &request), 200);
     stage.shows(&[
@@ -178,7 +178,7 @@ fn silent_database() {
     let request = signed(&phone, "known");
     assert_eq!(code(&mut phone, &request), 200);
     stage.shows(&[("lookups_stale_total", By(1)), ("lookup_misses_total", By(0)), ("lookup_hits_total", By(0))]);
-    // Two ask for one user.
+    // Two requests ask for one user.
     for _ in 0..2 {
         let request = signed(&phone, "carol");
         send(&mut phone, &request);
@@ -202,7 +202,7 @@ fn silent_database() {
         ("subscriber_lookup_seconds_count", By(2)),
         ("lookups_silent", At(0)),
     ]);
-    // The third question in a row without an answer.
+    // The third query in a row without an answer.
     let request = signed(&phone, "erin");
     assert_eq!(code(&mut phone, &request), 500);
     stage.shows(&[
@@ -234,7 +234,7 @@ fn silent_database() {
     stage.end();
 }
 
-/// How often the threads of this name have begun to sleep.
+/// Returns the number of voluntary context switches of the threads with this name.
 fn sleeps(process: u32, name: &str) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process lives").flatten();
     let of = |task: std::path::PathBuf| {
@@ -259,7 +259,7 @@ fn too_many() {
     for n in 1..=QUEUE {
         let request = signed(&phone, &format!("user{n}"), &challenge);
         send(&mut phone, &request);
-        // With the first question at the database: it waits there.
+        // The first query waits at the database.
         assert!(wait::until(SOON, || sleeps(process, "subscriber-read") > before));
         stage.shows(&[("lookups_in_flight", At(n)), ("requests_waiting", At(n)), ("requests_suspended_total", By(1))]);
     }
@@ -310,7 +310,7 @@ fn names() {
         ("requests_total", By(4)),
         ("name_lookup_seconds_count", By(0)),
     ]);
-    // The one that was held asks in its turn.
+    // The second message is resolved after the first.
     for _ in 0..2 {
         assert_eq!(caller.final_response(SOON).as_deref().and_then(status), Some(500));
     }
@@ -325,7 +325,7 @@ fn names() {
     stage.end();
 }
 
-/// A name that is used while its answer is about to end, and beyond that: its name server is silent by then.
+/// A name that is used shortly before and after its answer expires; its name server is silent by then.
 fn names_in_use() {
     let hosts = [("host.test", Record::A(Ipv4Addr::LOCALHOST))];
     let Some(servers) = NameServer::start(&hosts) else {
@@ -351,7 +351,7 @@ fn names_in_use() {
         ("names_stale_total", By(0)),
     ]);
     servers.freeze(true);
-    // Longer than its answer is good: one waits, and has it all the same.
+    // The answer has expired: one request waits, and gets the stale answer.
     std::thread::sleep(Duration::from_millis(1_200));
     reaches();
     stage.shows(&[
@@ -362,7 +362,7 @@ fn names_in_use() {
         ("names_stale_total", By(1)),
     ]);
     servers.freeze(false);
-    // A name server that failed is asked again five seconds later.
+    // The server asks a failed name server again after five seconds.
     std::thread::sleep(Duration::from_millis(5_200));
     reaches();
     stage.shows(&[
@@ -375,7 +375,7 @@ fn names_in_use() {
 }
 
 fn next_hops() {
-    // What has no answer ends after 640 ms; by streams nothing is sent again.
+    // A transaction without an answer ends after 640 ms; over streams nothing is retransmitted.
     let lines = "timers.t1 = \"10ms\"\ndns.set_aside = \"1s\"";
     let mut stage = Stage::start(Setup::on(&[Udp, Tcp]).relay().with(lines));
     let (mut caller, (listener, at)) = (stage.server.connect(Tcp), listen());
@@ -387,7 +387,7 @@ fn next_hops() {
     let mut host = accept(&listener, SOON);
     assert!(host.request("MESSAGE", SOON).is_some());
     stage.shows(&[("transaction_timeouts_total", By(1)), ("targets_aside", At(1)), ("target_failures_total", By(1))]);
-    // There is no other.
+    // There is no other target.
     ask();
     let got = host.request("MESSAGE", SOON).expect("it comes");
     host.send(&respond(&got, 200, "h", &[])).expect("the server reads");

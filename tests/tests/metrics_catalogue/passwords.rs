@@ -1,4 +1,4 @@
-//! Challenges, passwords and those who guess them.
+//! Challenges, passwords and guessing.
 
 use std::net::SocketAddr;
 
@@ -25,7 +25,7 @@ fn register(wire: &Wire) -> Request {
     Request::register("bob", "example.org", &contact, "udp", wire.local())
 }
 
-/// What comes of this password; the first request has none.
+/// Returns the answer to a REGISTER with this password; the first request carries none.
 fn answer(wire: &mut Wire, password: &str) -> Vec<u8> {
     let request = register(wire);
     let challenge = ask(wire, &request);
@@ -62,7 +62,7 @@ fn passwords() {
         ("lookup_misses_total", By(0)),
         ("used_nonces", At(1)),
     ]);
-    // There is no such user: asked, and known from then on.
+    // An unknown user costs one look-up, and the negative answer is cached.
     let unknown = authorized(&register(&phone), &challenge, "nobody", "a guess");
     assert_eq!(code(&mut phone, &unknown), 401);
     stage.shows(&[
@@ -141,7 +141,7 @@ fn bans() {
     stage.shows(&[("messages_banned_total", By(4)), ("requests_total", By(0)), ("datagrams_in_total", By(4))]);
     control::done(&stage.server, &["ban", "lift", "127.0.0.2"]);
     stage.shows(&[("sources_banned", At(0))]);
-    // A scanner is dropped, and by UDP no source is banned for it.
+    // A scanner is dropped, and no source is banned for it over UDP.
     let scanner = register(&guesser).with("User-Agent: friendly-scanner");
     send(&mut guesser, &scanner);
     stage.shows(&[("messages_banned_total", By(1)), ("sources_banned", At(0)), ("datagrams_out_total", By(0))]);

@@ -1,4 +1,4 @@
-//! What belongs to the process: its beginning, its log, its configuration.
+//! Metrics of the process: start, log, configuration.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -32,7 +32,7 @@ fn new_server() {
             || stage.meter.value("process_cpu_seconds_total") > 0.0
     );
     assert!(stage.meter.value("process_start_time_seconds") <= since_1970());
-    // Counters begin at 0 with the process; what it has done so far is to wait.
+    // Counters begin at 0 with the process; so far it has only waited.
     let counted: Vec<_> =
         stage.meter.look().into_iter().filter(|(name, value)| name.contains("_total") && *value > 0.0).collect();
     assert!(
@@ -60,7 +60,7 @@ fn reloads() {
     stage.end();
 }
 
-/// Sets that are read again are no configurations.
+/// A reload of sets is not counted as one of the configuration.
 fn sets() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("set.csv");
@@ -74,18 +74,18 @@ fn sets() {
     write("");
     assert_eq!(control::run(&stage.server, &["sets", "reload"]).status.code(), Some(1));
     stage.shows(&[("set_reads_failed_total", By(1)), ("sets_old", At(1))]);
-    // With the same entries no shard is given anything.
+    // With equal entries the shards receive no new set.
     write("key\na\nb\n");
     control::done(&stage.server, &["sets", "reload"]);
     stage.shows(&[("sets_read_total", By(1)), ("sets_old", At(0))]);
     stage.end();
 }
 
-/// Standard error is a disk without room; a line of each binding is lost.
+/// Standard error is `/dev/full`; one line is lost for each binding.
 fn failing_log() {
     let full = ["sh", "-c", "exec \"$0\" \"$@\" 2>/dev/full"];
     let mut stage = Stage::start(Setup::on(&[Udp]).open_registrar().in_memory().under(&full));
-    // Of its start too, each 0.2 s.
+    // The server also lost lines of its start; it writes the log every 0.2 s.
     std::thread::sleep(Duration::from_millis(500));
     stage.meter.begins_again();
     for line in 0..3 {

@@ -16,7 +16,7 @@ pub(super) const SCENES: &[(&str, fn())] = &[
     ("a shutdown", shutdown),
 ];
 
-/// What is wrong with a request, and how it is answered.
+/// Status code of the answer, and the change that makes a request wrong.
 type Case = (u16, fn(Request) -> Vec<u8>);
 
 const CASES: &[Case] = &[
@@ -62,7 +62,7 @@ fn refusals() {
     let brief = register("sip:bob@127.0.0.1:9", 1);
     assert_eq!((code(&mut phone, &own), code(&mut phone, &brief)), (403, 423));
     stage.shows(&[("requests_refused_total", By(2)), ("registrations_total", By(0)), ("bindings", At(0))]);
-    // What is right is not refused.
+    // A correct request is not refused.
     let right = Request::new("OPTIONS", &uri, "udp", phone.local());
     assert_eq!(code(&mut phone, &right), 200);
     stage.shows(&[("requests_refused_total", By(0)), ("requests_total", By(1))]);
@@ -106,7 +106,7 @@ fn withheld() {
         ("requests_total", By(1)),
         ("datagrams_out_total", By(0)),
     ]);
-    // A connection forges no source.
+    // A connection cannot forge its source.
     let mut phone = stage.server.connect(Tcp);
     let request = short(&phone, "TCP");
     phone.send(request.as_bytes()).expect("the server reads");
@@ -156,7 +156,7 @@ fn shutdown() {
     let silent = stage.server.connect(Udp);
     let uri = format!("sip:bob@{}", silent.local());
     let mut caller = stage.server.connect(Udp);
-    // It keeps the server from ending.
+    // The pending call keeps the server from ending.
     let call = Request::new("INVITE", &uri, "udp", caller.local());
     send(&mut caller, &call);
     stage.shows(&[("requests_unanswered", At(1)), ("requests_refused_at_shutdown_total", By(0))]);

@@ -1,4 +1,4 @@
-//! Shards: what crosses between them, and buckets that move.
+//! Shards: messages that cross between them, and buckets that move.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -24,7 +24,7 @@ pub(super) const SCENES: &[(&str, fn())] = &[
 
 const BUCKETS: u64 = 256;
 
-/// Two shards with their halves of the buckets; the kernel hands each datagram to any of them.
+/// Starts two shards with half of the buckets each; the kernel may hand a datagram to either.
 fn start(setup: Setup) -> Stage {
     let mut stage = Stage::with_shards(setup.with("server.kernel_steering = false"), 2, &[]);
     let halves = [0, 1].map(|shard| format!("buckets{{shard=\"{shard}\"}}"));
@@ -44,7 +44,7 @@ fn options(wire: &Wire) -> Request {
     Request::new("OPTIONS", "sip:example.org", wire.transport().name(), wire.local())
 }
 
-/// A call of the other shard than that of this connection: its requests cross, and so do their answers.
+/// Finds a call in a bucket of the other shard: its requests and their answers cross between the shards.
 fn foreign_call(stage: &mut Stage, wire: &mut Wire) -> String {
     for _ in 0..64 {
         let request = options(wire);
@@ -79,7 +79,7 @@ fn crossings() {
     stage.end();
 }
 
-/// One shard is held up while it answers a datagram; what the other has for it fills the ring and the queue before it.
+/// One shard is delayed while it answers a datagram; messages from the other fill the ring and the queue before it.
 fn full_ring() {
     const QUEUE: u64 = 64;
     const SENT: u64 = 400;
@@ -98,7 +98,7 @@ fn full_ring() {
     stage.shows(&[("requests_total", By(1)), ("datagrams_out_total", By(0))]);
     let more = (0..SENT).map(|_| Request { call_id: call_id.clone(), ..options(&wire) }.bytes());
     wire.send(&more.collect::<Vec<_>>().concat()).expect("the server reads");
-    // A ring, and as many before it.
+    // One ring, and a queue of the same length before it.
     let crossed = 2 * QUEUE;
     stage.shows(&[
         ("crossings_waiting", At(QUEUE)),
@@ -115,7 +115,7 @@ fn full_ring() {
     stage.end();
 }
 
-/// A shard is held up for a moment whenever it answers datagrams, so also between the departure of a bucket and its arrival.
+/// Each answer to datagrams delays a shard for a moment, so also between the departure of a bucket and its arrival.
 fn held() {
     if !have(&[STRACE]) {
         return meter::leave_out(&["messages_held"]);
@@ -135,7 +135,7 @@ fn held() {
                     send(wire, &request);
                     sent.fetch_add(1, SeqCst);
                 }
-                // So few that a shard empties its sockets, without which no bucket leaves.
+                // Slow enough for a shard to empty its sockets, before which no bucket leaves.
                 std::thread::sleep(Duration::from_millis(10));
             }
         });
@@ -162,7 +162,7 @@ fn held() {
     stage.end();
 }
 
-/// No counter falls, and none goes away, whatever becomes of the shards and the configuration.
+/// No counter falls or disappears when shards and configuration change.
 fn more_and_fewer() {
     let mut stage = start(Setup::on(&[Udp, Tcp]).open_registrar().with("server.software = \"first\""));
     let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -229,7 +229,7 @@ fn more_and_fewer() {
     stage.end();
 }
 
-/// Ends the work beside a scene, also where that fails.
+/// Ends the background thread of a scene, also when the scene fails.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -238,7 +238,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// The samples that were seen last.
+/// The samples of the last scrape.
 struct Shown(BTreeMap<String, f64>);
 
 impl Shown {

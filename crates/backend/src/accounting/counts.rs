@@ -23,12 +23,12 @@ pub(crate) struct Counts {
     pub(crate) retries: Attempts,
 }
 
-/// A file of rows that wait.
+/// Counts of a file of waiting rows.
 #[derive(Debug, Default)]
 pub(crate) struct FileCounts {
     pub(crate) rows: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// When the oldest row was made; 0 for none.
+    /// Time of the oldest row; 0 for none.
     oldest: AtomicU64,
 }
 
@@ -44,10 +44,10 @@ impl FileCounts {
     }
 }
 
-/// The last failure.
+/// Last failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastError {
-    /// When, in milliseconds since 1970, UTC.
+    /// Time, in milliseconds since 1970, UTC.
     pub at: u64,
     /// Text of the error, which names the file or the server.
     pub detail: String,
@@ -68,13 +68,13 @@ impl Counts {
         lock(&self.last_error).clone()
     }
 
-    /// Reason of the last row of the quarantine.
+    /// Returns the reason of the last row in quarantine.
     pub(crate) fn last_reason(&self) -> Option<String> {
         lock(&self.last_reason).clone()
     }
 }
 
-/// Attempts of one kind that were asked for, and how many of them were made.
+/// Attempts of one kind: requested and made.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     numbers: Mutex<Numbers>,
@@ -88,20 +88,20 @@ struct Numbers {
 }
 
 impl Attempts {
-    /// Asks for one; its number.
+    /// Requests an attempt. Returns its number.
     pub(crate) fn ask(&self) -> u64 {
         let mut numbers = lock(&self.numbers);
         numbers.asked += 1;
         numbers.asked
     }
 
-    /// The last that was asked for; none: all were made.
+    /// Returns the number of the last request; `None`: all attempts were made.
     pub(crate) fn wanted(&self) -> Option<u64> {
         let Numbers { asked, made } = *lock(&self.numbers);
         (asked > made).then_some(asked)
     }
 
-    /// The attempts up to this one were made.
+    /// Marks the attempts up to this one as made.
     pub(crate) fn end(&self, asked: u64) {
         let mut numbers = lock(&self.numbers);
         if numbers.made < asked {
@@ -111,7 +111,7 @@ impl Attempts {
     }
 }
 
-/// An attempt that was asked for. It keeps nothing from ending: accounting may be dropped meanwhile.
+/// Requested attempt. It blocks no shutdown: accounting may be dropped meanwhile.
 pub struct Attempt {
     pub(crate) counts: Arc<Counts>,
     pub(crate) of: fn(&Counts) -> &Attempts,
@@ -119,7 +119,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Waits for the outcome, at most this long. True: the attempt was made, and [`Figures`](crate::accounting::Figures) count the rows left.
+    /// Waits for the outcome, at most this long. True: the attempt was made, and
+    /// [`Figures`](crate::accounting::Figures) count the remaining rows.
     pub fn wait(self, most: Duration) -> bool {
         let attempts = (self.of)(&self.counts);
         let is_open = |numbers: &mut Numbers| numbers.made < self.asked;

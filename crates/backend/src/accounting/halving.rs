@@ -1,6 +1,7 @@
-//! Finds the rows that a database refuses for their values: a refused group is halved until each such row is alone.
+//! Search for the rows that a database refuses for their values: a refused group is halved until each such row is
+//! alone.
 //!
-//! The cost of a bad row in a group of `n` is `2 log2(n)` attempts, and of any number of them `2n`.
+//! A bad row in a group of `n` costs `2 log2(n)` attempts, any number of bad rows at most `2n`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -12,14 +13,14 @@ use strowger_store::accounting::sink::{Sink, SinkError, Trouble};
 pub(crate) struct Outcome {
     /// Reason of the refusal of each row. `None`: the row is written.
     pub(crate) refusals: Vec<Option<String>>,
-    /// Failure of the whole place.
+    /// Failure that affects all rows.
     pub(crate) trouble: Option<SinkError>,
 }
 
-/// Writes rows, for so long at most once the first of them has an outcome.
+/// Writes rows. After `most` it stops, once the first row has a result.
 pub(crate) fn write(sink: &mut dyn Sink, rows: &[Box<Row>], now: u64, most: Duration) -> Outcome {
     let (began, mut outcome) = (Instant::now(), Outcome::default());
-    // The first group is the last one here.
+    // A stack: the first group is at its end.
     let mut waiting = vec![rows];
     while let Some(group) = waiting.pop() {
         match caught(|| sink.write(group, now)) {
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
     use strowger_store::accounting::record::Cdr;
 
-    /// A table that refuses some rows, and all after so many attempts.
+    /// Table that refuses some rows, and all rows after `most` attempts.
     struct Picky {
         refuses: fn(usize) -> bool,
         written: Vec<String>,

@@ -1,13 +1,14 @@
 //! Accounting: a row for each call, or for each of its events, to SQL, JSON lines or CSV.
 //!
-//! The one rule of use: [`Accounting::submit`] neither waits nor does I/O. A row that is taken is written in a group by a thread of its own.
-//! What cannot be written goes to a [spool](crate::files::spool), a file of records with checksums, and follows later, in order; each row has an identity
-//! that is written once. A row that the database refuses for its values goes to a [quarantine](crate::files::quarantine), and the rows behind it are
-//! written. A row is lost where the process is killed before its group is written, where both the place of the rows and the
-//! spool fail until the queue is full, and nowhere else: the last are counted.
+//! The one rule of use: [`Accounting::submit`] neither waits nor does I/O. A separate thread writes accepted rows in
+//! groups. Rows that cannot be written go to a [spool](crate::files::spool), a file of records with checksums, and
+//! follow later, in order; each row has an identity and is written once. A row that the database refuses for its values
+//! goes to a [quarantine](crate::files::quarantine), and the rows behind it are written. A row is lost only in two
+//! cases: the process is killed before its group is written, or both sink and spool fail until the queue is full. Rows
+//! lost in the second case are counted.
 //!
-//! * [`crate::files::form`]: JSON lines and CSV.
-//! * [`writer`]: the public interface; `work.rs` has its thread.
+//! [`crate::files::form`]: JSON lines and CSV.
+//! [`writer`]: the public interface; `work.rs` has its thread.
 //!
 //! ```
 //! use strowger_store::accounting::record::{Cdr, Row};
@@ -54,19 +55,19 @@ use crate::sqlite::accounting::Sqlite;
 
 pub use writer::{Accounting, Figures, Settings};
 
-/// Form and place of a sink.
+/// Format and place of a sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A database file. The time is how long another process that holds it is waited for.
+    /// Database file. The time is the longest wait for another process that holds it.
     Sqlite(PathBuf, Duration),
-    /// A folder of files with JSON lines, one a day and table.
+    /// Folder of files with JSON lines, one per day and table.
     Json(PathBuf),
-    /// The same with CSV.
+    /// Folder of files with CSV, one per day and table.
     Csv(PathBuf),
 }
 
 impl Place {
-    /// Sink that writes there. Nothing is opened yet.
+    /// Returns a sink for this place. Nothing is opened yet.
     pub fn sink(&self) -> Box<dyn Sink> {
         match self {
             Self::Sqlite(path, patience) => Box::new(Sqlite::new(path, *patience)),

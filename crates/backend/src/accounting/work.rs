@@ -1,4 +1,5 @@
-//! The thread that writes: groups to the sink, refused rows to the quarantine, and all others that are not written to the spool.
+//! Writing thread: writes groups to the sink, refused rows to the quarantine, and all other unwritten rows to the
+//! spool.
 
 use crate::accounting::counts::Counts;
 use crate::accounting::halving::{self, caught};
@@ -16,19 +17,19 @@ use strowger_store::accounting::sink::{Sink, SinkError};
 use strowger_store::group::{Commit, GroupFigures, Numbered};
 use strowger_store::lasting_failure::LastingFailure;
 
-/// Rows of the spool that are written at a time.
+/// Rows of the spool in one attempt.
 pub(crate) const CHUNK: usize = 4_096;
 
-/// The search for refused rows pauses after so long: other rows wait for the thread.
+/// Longest run of the search for refused rows: other rows wait for the thread.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// Between two looks for old rows, while there are none.
+/// Interval of searches for old rows, if there are none.
 const REMOVAL: Duration = Duration::from_secs(600);
 
-/// While there are some.
+/// Interval while there are some.
 const REMOVAL_STEP: Duration = Duration::from_secs(1);
 
-/// A trouble that lasts is logged so often.
+/// Interval of log lines about a lasting failure.
 const REMINDER: Duration = Duration::from_secs(60);
 
 pub(crate) struct Work {
@@ -39,10 +40,10 @@ pub(crate) struct Work {
     clock: Clock,
     counts: Arc<Counts>,
     earlier: Earlier,
-    /// The rows of the quarantine are being tried again.
+    /// Set while the rows of the quarantine are retried.
     retrying: Option<Retrying>,
     next_try: Instant,
-    /// Number of the last attempt that was asked for and has begun.
+    /// Number of the last requested attempt that has begun.
     try_begun: u64,
     next_removal: Instant,
     sink_trouble: LastingFailure,
@@ -50,28 +51,28 @@ pub(crate) struct Work {
     refusals: RefusalLog,
 }
 
-/// Rows that an earlier process left in the spool.
+/// Rows in the spool from an earlier process.
 struct Earlier {
-    /// The sink was not asked yet which of them are written.
+    /// Set until the sink has said which of them are written.
     is_unknown: bool,
-    /// Identities of those that are.
+    /// Identities of the written ones.
     written: HashSet<String>,
 }
 
 struct Retrying {
     retry: Retry,
     batch: Vec<Entry>,
-    /// Identities that the sink has, though they are here: a process was killed between the two.
+    /// Identities in both sink and quarantine: a process was killed between the two steps.
     written: HashSet<String>,
     asked: u64,
 }
 
-/// The reasons that were logged, each once in [`REMINDER`].
+/// Logged reasons, each once in [`REMINDER`].
 #[derive(Default)]
 struct RefusalLog(Vec<(String, Instant)>);
 
 impl RefusalLog {
-    /// Reasons in [`REMINDER`]: peers may write a part of them.
+    /// Most logged reasons in [`REMINDER`]: peers may write a part of their text.
     const MOST: usize = 8;
 
     fn is_due(&mut self, reason: &str) -> bool {
@@ -159,7 +160,7 @@ impl Work {
         }
     }
 
-    /// Whether these rows are written now, or in the quarantine or the spool.
+    /// Tells whether these rows are now written, or in the quarantine or the spool.
     fn keep(&mut self, rows: &[Box<Row>]) -> bool {
         // Rows of the spool are older and go first. A full spool has room again after its last row.
         while self.replay() && self.spool.is_full() {}
@@ -176,21 +177,22 @@ impl Work {
     /// Makes a requested attempt due now. Returns the number of the last request.
     fn begin_try(&mut self) -> Option<u64> {
         let asked = self.counts.flushes.wanted()?;
-        // An attempt that has begun continues chunk by chunk.
+        // An attempt in progress continues chunk by chunk.
         if asked > self.try_begun {
             (self.next_try, self.try_begun) = (Instant::now(), asked);
         }
         Some(asked)
     }
 
-    /// The attempts up to this one were made.
+    /// Marks the attempts up to this one as made.
     fn end_try(&self, asked: Option<u64>) {
         if let Some(asked) = asked {
             self.counts.flushes.end(asked);
         }
     }
 
-    /// How many of these rows, from the first, are written now or in the quarantine. `waiting`: all that wait with them.
+    /// Tries to write these rows. Returns how many of them, from the first, are now written or in the quarantine.
+    /// `waiting`: all rows that wait with them.
     fn try_sink(&mut self, rows: &[Box<Row>], waiting: u64) -> usize {
         let now = (self.clock)();
         let outcome = halving::write(&mut *self.sink, rows, now, SLICE);
@@ -201,7 +203,7 @@ impl Work {
         let kept = if refused.is_empty() { Ok(()) } else { self.quarantine.add(&refused) };
         let done = match kept {
             Ok(()) => outcome.refusals.len(),
-            // The refused row waits in the spool with all behind it.
+            // The refused row waits in the spool with all rows behind it.
             Err(_) => outcome.refusals.iter().position(Option::is_some).unwrap_or(0),
         };
         let written = outcome.refusals[..done].iter().filter(|refusal| refusal.is_none()).count();
@@ -256,7 +258,7 @@ impl Work {
         }
     }
 
-    /// Whether these rows are in the spool.
+    /// Appends these rows to the spool. Tells whether it succeeded.
     fn try_spool(&mut self, rows: &[Box<Row>]) -> bool {
         let result = self.spool.append(rows);
         self.show();
@@ -280,7 +282,8 @@ impl Work {
         }
     }
 
-    /// The oldest rows of the spool go where they belong, if there are any and it is time to try. Whether any of them did.
+    /// Writes the oldest rows of the spool to the sink, if there are any and an attempt is due. Tells whether any were
+    /// written.
     fn replay(&mut self) -> bool {
         if self.spool.is_empty() || !self.is_due() || !self.learns_what_is_written() {
             return false;
@@ -306,7 +309,7 @@ impl Work {
         is_any_done
     }
 
-    /// Asks the sink which rows of the spool an earlier process had written before it was killed.
+    /// Asks the sink which rows of the spool an earlier process had written before a kill.
     fn learns_what_is_written(&mut self) -> bool {
         if !self.earlier.is_unknown {
             return true;
@@ -336,7 +339,7 @@ impl Work {
         }
     }
 
-    /// Retries rows of the quarantine for one slice, if requested. True: rows are left to try.
+    /// Retries rows of the quarantine for one slice, if requested. Tells whether rows are left to try.
     fn retry(&mut self) -> bool {
         let Some(mut retrying) = self.retrying.take().or_else(|| self.begin_retry()) else { return false };
         let (asked, before) = (retrying.asked, self.quarantine.rows());
@@ -374,7 +377,7 @@ impl Work {
         None
     }
 
-    /// True: rows are left to try.
+    /// Retries rows for one slice. Tells whether rows are left to try.
     fn retry_some(&mut self, retrying: &mut Retrying) -> io::Result<bool> {
         let began = Instant::now();
         while began.elapsed() < SLICE {

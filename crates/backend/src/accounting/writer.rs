@@ -1,4 +1,4 @@
-//! Accounting, for those who hand in rows and ask what became of them. [`work`](crate::accounting::work) has its thread.
+//! Public interface of accounting: accepts rows and reports figures. [`work`](crate::accounting::work) has its thread.
 
 use crate::accounting::Place;
 use crate::accounting::counts::{Attempts, Counts};
@@ -16,27 +16,27 @@ use strowger_store::ticket::Refused;
 
 pub use crate::accounting::counts::{Attempt, LastError};
 
-/// The bounds.
+/// Settings of accounting.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The file of those that cannot be written.
+    /// Spool file, for rows that cannot be written.
     pub spool: PathBuf,
-    /// Bytes that it may have.
+    /// Most bytes of the spool.
     pub spool_bytes: u64,
-    /// Bytes that the file of refused rows may have.
+    /// Most bytes of the quarantine file.
     pub quarantine_bytes: u64,
-    /// How long another process that has it, and may be just ending, is waited for.
+    /// Longest wait for another process that has the spool and may be just ending.
     pub patience: Duration,
-    /// How long the first row of a group waits for others, rows of a group and rows that may wait.
+    /// Linger of a group, most rows of a group and most waiting rows.
     pub group: GroupSettings,
-    /// After a failure the sink is tried again so much later.
+    /// Time between a failure of the sink and the next attempt.
     pub retry: Duration,
-    /// Rows older than this go; none: they stay.
+    /// Age at which rows are removed; `None`: they stay.
     pub retention: Option<Duration>,
 }
 
 impl Settings {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new(spool: PathBuf) -> Self {
         Self {
             spool,
@@ -50,19 +50,19 @@ impl Settings {
     }
 }
 
-/// Milliseconds since 1970, UTC.
+/// Function that returns milliseconds since 1970, UTC.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Why accounting does not start.
+/// Reason why accounting does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The rows cannot be written there.
+    /// The sink cannot be used.
     #[error("rows of accounting cannot be written: {0}")]
     Sink(SinkError),
     /// The spool cannot be used.
     #[error("the spool of accounting cannot be used: {0}")]
     Spool(#[from] OpenError),
-    /// The file of refused rows cannot be used.
+    /// The quarantine file cannot be used.
     #[error("the quarantine of accounting cannot be used: {0}")]
     Quarantine(strowger_records::OpenError),
     /// The thread could not be started.
@@ -70,7 +70,7 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
 }
 
-/// Takes rows. Dropped, it writes what is queued, and ends its thread.
+/// Accounting with its thread. A drop writes the queued rows, and ends the thread.
 pub struct Accounting {
     writer: GroupWriter<Box<Row>>,
     counts: Arc<Counts>,
@@ -79,22 +79,22 @@ pub struct Accounting {
     quarantine: PathBuf,
 }
 
-/// What became of rows since the start, and how many wait.
+/// Figures of rows since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Rows that wait for the thread.
     pub queued: u64,
-    /// Rows that may wait.
+    /// Most waiting rows.
     pub bound: u64,
-    /// Rows that were written.
+    /// Rows written.
     pub written: u64,
     /// Rows that went to the spool first.
     pub spooled: u64,
-    /// Rows that are lost: as many waited as may.
+    /// Rows lost because the queue was full.
     pub dropped: u64,
     /// Rows that went to the quarantine: the database refused them for their values.
     pub quarantined: u64,
-    /// Times that rows could not be written, or old ones not removed.
+    /// Failures to write rows or to remove old ones.
     pub failures: u64,
     /// Rows in the spool.
     pub spool_rows: u64,
@@ -104,7 +104,7 @@ pub struct Figures {
     pub quarantine_rows: u64,
     /// Bytes of the quarantine.
     pub quarantine_bytes: u64,
-    /// Rows go to the spool.
+    /// Set while rows go to the spool.
     pub is_down: bool,
 }
 
@@ -112,17 +112,17 @@ impl Accounting {
     /// Opens the sink of this place and the spool, and starts the thread.
     ///
     /// # Errors
-    /// [`StartError`]. A sink that is locked, full or out of reach is none: its rows go to the spool.
+    /// [`StartError`]. A locked, full or unreachable sink is no error: its rows go to the spool.
     pub fn start(place: &Place, settings: Settings, clock: Clock) -> Result<Self, StartError> {
         Self::start_on(place.sink(), settings, clock)
     }
 
-    /// The same on any sink.
+    /// Starts on any sink.
     ///
     /// # Errors
-    /// As [`Accounting::start`].
+    /// See [`Accounting::start`].
     pub fn start_on(mut sink: Box<dyn Sink>, settings: Settings, clock: Clock) -> Result<Self, StartError> {
-        // First this one: it waits for a process that is just ending.
+        // The spool first: its lock waits for a process that is just ending.
         let spool = Spool::open(&settings.spool, settings.spool_bytes, settings.patience)?;
         match sink.open() {
             Err(error) if error.kind == Trouble::Unusable => return Err(StartError::Sink(error)),
@@ -154,11 +154,11 @@ impl Accounting {
         Ok(Self { writer, counts, place, settings: own, quarantine: quarantine_path })
     }
 
-    /// Takes a row. Neither waits nor does I/O: one that finds no room is counted, and lost.
+    /// Queues a row. Neither waits nor does I/O: a row that does not fit is counted and lost.
     pub fn submit(&self, row: Box<Row>) {
         let Err(refused) = self.writer.submit(row) else { return };
         let lost = self.counts.dropped.fetch_add(1, Relaxed) + 1;
-        // The more there are, the rarer the line.
+        // The line is logged at powers of two.
         if lost.is_power_of_two() {
             match refused {
                 Refused::Full => tracing::error!(lost, "rows of accounting are lost: as many wait as may"),
@@ -169,12 +169,12 @@ impl Accounting {
         }
     }
 
-    /// Has the rows of the spool written now, whether or not it is time to try again.
+    /// Requests an attempt to write the rows of the spool now, before the next one is due.
     pub fn flush(&self) -> Attempt {
         self.attempt(|counts| &counts.flushes)
     }
 
-    /// Has the rows of the quarantine tried again now.
+    /// Requests an attempt to write the rows of the quarantine now.
     pub fn retry(&self) -> Attempt {
         self.attempt(|counts| &counts.retries)
     }
@@ -185,47 +185,48 @@ impl Accounting {
         Attempt { counts: self.counts.clone(), of, asked }
     }
 
-    /// Whether the thread has ended before it was asked to: by a panic. Every row is lost from then on.
+    /// Tells whether the thread has ended by a panic. If so, every row is lost.
     pub fn has_ended(&self) -> bool {
         self.writer.has_ended()
     }
 
-    /// Where rows go, as people name it.
+    /// Returns the place of the rows, for display.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// The bounds.
+    /// Returns the settings.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// When the oldest row of the spool was made, in milliseconds since 1970; none: it is empty, or that row has not been read yet.
+    /// Returns the time of the oldest row in the spool, in milliseconds since 1970; `None`: the spool is empty, or the
+    /// row has not been read yet.
     pub fn oldest(&self) -> Option<u64> {
         self.counts.spool.oldest()
     }
 
-    /// The file of refused rows.
+    /// Returns the path of the quarantine file.
     pub fn quarantine(&self) -> &std::path::Path {
         &self.quarantine
     }
 
-    /// When the oldest row of the quarantine was made, in milliseconds since 1970; none: it is empty.
+    /// Returns the time of the oldest row in the quarantine, in milliseconds since 1970; `None`: it is empty.
     pub fn oldest_refused(&self) -> Option<u64> {
         self.counts.quarantine.oldest()
     }
 
-    /// Why the last row of the quarantine was refused.
+    /// Returns the reason of the last row in the quarantine.
     pub fn last_reason(&self) -> Option<String> {
         self.counts.last_reason()
     }
 
-    /// What failed last since the start, also where it works again.
+    /// Returns the last failure since the start, even after recovery.
     pub fn last_error(&self) -> Option<LastError> {
         self.counts.last_error()
     }
 
-    /// For the metrics.
+    /// Returns figures for the metrics.
     pub fn figures(&self) -> Figures {
         let (gauges, of) = (self.writer.gauges(), |count: &AtomicU64| count.load(Relaxed));
         let counts = &*self.counts;

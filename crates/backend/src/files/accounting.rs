@@ -1,7 +1,8 @@
-//! Rows in files of text: one a day (UTC) and table, `cdr-2026-11-25.jsonl`, so that old ones can go whole.
+//! Rows in text files: one per day (UTC) and table, `cdr-2026-11-25.jsonl`, so that old rows can be removed as whole
+//! files.
 //!
-//! A group stands in its files whole or not at all. A file that another program has moved, removed or cut goes on as it is found. One process at a
-//! time has the folder: it cuts off what another one may be writing.
+//! A group is written to its files whole or not at all. A file that another program has moved, removed or cut is
+//! continued in its present state. Only one process may use a folder, because it cuts off incomplete rows.
 
 use crate::files::form::Form;
 use jiff::SignedDuration;
@@ -15,45 +16,45 @@ use strowger_files::{FileLock, FileNumber, LockError, private};
 use strowger_store::accounting::record::{Row, Table};
 use strowger_store::accounting::sink::{Sink, SinkError, Trouble};
 
-/// A folder of such files.
+/// Folder of such files.
 pub struct Files {
     folder: PathBuf,
     form: Form,
     lock: Option<FileLock>,
-    /// By table.
+    /// Open file of each table.
     open: [Option<Open>; 2],
 }
 
-/// The file of a day.
+/// File of a day.
 struct Open {
     day: u64,
     path: PathBuf,
     file: File,
-    /// Device and number, by which it is known again.
+    /// Identifies the file: device and inode number.
     number: FileNumber,
-    /// Bytes that are whole rows.
+    /// Length of the complete rows in bytes.
     length: u64,
-    /// Those that it had before the group that is being written.
+    /// Value of `length` before the current group.
     before: u64,
-    /// It may have more than those.
+    /// True: the file may be longer than `length`.
     is_torn: bool,
 }
 
 const DAY: u64 = 86_400_000;
 
-/// Bytes of a file that are looked through at a time for its last line end.
+/// Bytes that the search for the last line end reads at once.
 const PART: u64 = 64 << 10;
 
-/// The lock of a folder: no `*` means it, by which another program moves the files away.
+/// Lock file of a folder. Its name has a leading dot, so that a `*` of another program does not move it away.
 const LOCK: &str = ".lock";
 
 impl Files {
-    /// Nothing is opened yet; the folder is made when it is needed.
+    /// Creates a sink without opening anything; the folder is created when needed.
     pub fn new(folder: &Path, form: Form) -> Self {
         Self { folder: folder.to_owned(), form, lock: None, open: [None, None] }
     }
 
-    /// Makes the folder, and holds it.
+    /// Creates and locks the folder.
     fn make_folder(&mut self) -> Result<(), SinkError> {
         if self.lock.is_some() {
             return private::make_folder(&self.folder).map_err(|error| SinkError::of_file(&self.folder, &error));
@@ -70,7 +71,7 @@ impl Files {
         Ok(())
     }
 
-    /// The file of this day.
+    /// Returns the file of this day.
     fn file(&mut self, table: Table, day: u64) -> Result<&mut Open, SinkError> {
         let slot = &mut self.open[table as usize];
         if slot.as_ref().is_none_or(|open| open.day != day || !open.is_there()) {
@@ -109,7 +110,7 @@ impl Files {
         Ok(())
     }
 
-    /// The files of a table with their days, the oldest first.
+    /// Returns the files of a table with their days, the oldest first.
     fn all(&self, table: Table) -> io::Result<Vec<(u64, PathBuf)>> {
         let (start, end) = (format!("{}-", table.name()), format!(".{}", self.form.extension()));
         let mut found = Vec::new();
@@ -148,7 +149,7 @@ impl Sink for Files {
     }
 
     fn written(&mut self, identities: &HashSet<String>) -> Result<HashSet<String>, SinkError> {
-        /// What a process wrote last stands in the newest files: it may have worked over midnight.
+        /// The last rows of a process are in the newest files; two, since it may have worked over midnight.
         const NEWEST: usize = 2;
         let mut found = HashSet::new();
         for table in Table::ALL {
@@ -171,7 +172,7 @@ impl Sink for Files {
     fn purge(&mut self, before: u64) -> Result<bool, SinkError> {
         for table in Table::ALL {
             let files = self.all(table).map_err(|error| SinkError::of_file(&self.folder, &error))?;
-            // A day is over when its last moment lies before.
+            // A day is over when its last moment is before the limit.
             for (_, path) in files.iter().filter(|(day, _)| (day + 1) * DAY <= before) {
                 fs::remove_file(path).map_err(|error| SinkError::of_file(path, &error))?;
             }
@@ -189,7 +190,8 @@ impl Open {
         Ok(Self { day, path: path.to_owned(), file, number, length, before: length, is_torn: true })
     }
 
-    /// It is the file of its path, and has what was written there: no other program has cut it, or written more.
+    /// Tells whether the path still names this file with the same length: no other program has replaced, cut or
+    /// extended it.
     fn is_there(&self) -> bool {
         let has_all = |length| length == self.length || (self.is_torn && length > self.length);
         fs::metadata(&self.path).is_ok_and(|file| FileNumber::from(&file) == self.number && has_all(file.len()))
@@ -209,19 +211,19 @@ impl Open {
     fn take_back(&mut self) {
         if self.length != self.before || self.is_torn {
             (self.length, self.is_torn) = (self.before, true);
-            // What cannot be cut now is cut before the next row.
+            // If it cannot be cut now, it is cut before the next row.
             let _ = self.cut();
         }
     }
 
-    /// Cuts off what is behind the whole rows. A file that another program has cut meanwhile becomes no longer.
+    /// Cuts off everything after the complete rows. A file that another program has cut meanwhile does not grow.
     fn cut(&mut self) -> io::Result<()> {
         self.length = self.length.min(self.file.metadata()?.len());
         self.file.set_len(self.length)
     }
 }
 
-/// Bytes up to the last line end: what a kill left of a row is no row, nor is what a power cut left in its place.
+/// Returns the length up to the last line end: a partial row from a kill, or garbage from a power cut, does not count.
 fn whole_rows(file: &mut File, length: u64) -> io::Result<u64> {
     let (mut end, mut part) = (length, Vec::new());
     while end > 0 {
@@ -239,17 +241,17 @@ fn whole_rows(file: &mut File, length: u64) -> io::Result<u64> {
 
 const EPOCH: Date = jiff::civil::date(1970, 1, 1);
 
-/// `2026-11-25`: the date of a day since 1970.
+/// Returns the date of a day since 1970: `2026-11-25`.
 fn date(day: u64) -> String {
     let since = i64::try_from(day).unwrap_or(i64::MAX).saturating_mul(24);
     EPOCH.saturating_add(SignedDuration::from_hours(since)).to_string()
 }
 
-/// The day of such a date.
+/// Returns the day of such a date.
 fn day_of(text: &str) -> Option<u64> {
     let date: Date = text.parse().ok()?;
     let day = u64::try_from(date.duration_since(EPOCH).as_hours() / 24).ok()?;
-    // Other forms of a date are no name of a file of ours.
+    // Other forms of a date are not in names of our files.
     (date >= EPOCH && date.to_string() == text).then_some(day)
 }
 
@@ -298,7 +300,7 @@ mod tests {
             files.write(&[cdr("1"), event("1-0"), cdr("2")], NOW).unwrap();
             files.write(&[cdr("3")], NOW).unwrap();
             files.write(&[cdr("4")], NOW + DAY).unwrap();
-            // Another process goes on behind what is whole.
+            // Another process continues after the complete rows.
             fs::OpenOptions::new().append(true).open(path("cdr-2026-11-26")).unwrap().write_all(b"{\"ident").unwrap();
             drop(files);
             let mut files = Files::new(folder.path(), form);
@@ -313,7 +315,7 @@ mod tests {
             let mut written: Vec<String> = files.written(&asked).unwrap().into_iter().collect();
             written.sort();
             assert_eq!(written, ["1-0", "2", "5"]);
-            // Of two days the first is over.
+            // Only the first of the two days is over.
             assert!(!files.purge((NOW / DAY + 1) * DAY).unwrap());
             assert_eq!((path("cdr-2026-11-25").exists(), path("cdr-2026-11-26").exists()), (false, true));
             assert!(!path("events-2026-11-25").exists());
@@ -327,7 +329,7 @@ mod tests {
         let cdrs = folder.path().join("cdr-2026-11-25.jsonl");
         let mut files = Files::new(folder.path(), Form::Json);
         files.write(&[cdr("1")], NOW).unwrap();
-        // The file of events is a device that takes nothing.
+        // The file of events is a device that accepts nothing.
         std::os::unix::fs::symlink("/dev/full", &events).unwrap();
         let error = files.write(&[cdr("2"), event("2-0")], NOW).unwrap_err();
         assert!(error.detail.contains("events-2026-11-25.jsonl"), "{error}");
@@ -352,7 +354,7 @@ mod tests {
         assert!(fs::read_to_string(&path).unwrap().starts_with("identity,"));
     }
 
-    /// As `copytruncate` of logrotate does it, or a person who adds a line.
+    /// Another program may cut the file (`copytruncate` of logrotate), or a person may add a line.
     #[test]
     fn a_file_that_another_program_has_cut_or_written_goes_on_at_its_end() {
         let folder = tempfile::tempdir().unwrap();
@@ -367,7 +369,7 @@ mod tests {
         assert_eq!(identities(&path, Form::Csv), ["3", "other", "4"]);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("identity,") && !text.contains('\0'), "{text:?}");
-        // What is taken back is cut off where the file ends, not where it ended.
+        // The roll-back cuts at the present end of the file, not at its earlier end.
         other.set_len(0).unwrap();
         std::os::unix::fs::symlink("/dev/full", folder.path().join("events-2026-11-25.csv")).unwrap();
         files.write(&[cdr("5"), event("5-0")], NOW).unwrap_err();

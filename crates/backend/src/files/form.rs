@@ -1,19 +1,19 @@
-//! Rows as lines of text: JSON (RFC 8259), an object a line, and CSV (RFC 4180) with a line of names first.
+//! Rows as lines of text: JSON (RFC 8259), an object per line, and CSV (RFC 4180) with a header line.
 
 use serde_json::Map;
 use strowger_store::accounting::record::{Row, Table, Value};
 
-/// Which text.
+/// Text format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// An object a line.
+    /// JSON: an object per line.
     Json,
-    /// Values with commas between; the first line names the columns.
+    /// CSV: values separated by commas; the first line names the columns.
     Csv,
 }
 
 impl Form {
-    /// Of the files.
+    /// Returns the file name extension.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Json => "jsonl",
@@ -21,7 +21,7 @@ impl Form {
         }
     }
 
-    /// What stands before the first row.
+    /// Returns the text before the first row.
     pub fn heading(self, table: Table) -> String {
         match self {
             Self::Json => String::new(),
@@ -40,7 +40,7 @@ impl Form {
         }
     }
 
-    /// The identity of the row in this line; none where it has none, as the first line of a CSV file.
+    /// Returns the identity of the row in this line; `None` for other lines, such as the header of a CSV file.
     pub fn identity(self, line: &str) -> Option<&str> {
         let rest = match self {
             Self::Json => line.strip_prefix("{\"identity\":\"")?,
@@ -73,7 +73,7 @@ fn write_json_text(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("a vector takes all, and a text can be written");
 }
 
-/// Names and values as an object of JSON.
+/// Returns names and values as a JSON object.
 pub fn object(fields: &[(String, String)]) -> String {
     let map: Map<String, serde_json::Value> =
         fields.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
@@ -96,7 +96,7 @@ fn write_csv(row: &Row, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Between quotes where it must be, those in it doubled (section 2, items 5 to 7).
+/// Writes a text in quotes if necessary, with quotes in it doubled (section 2, items 5 to 7).
 fn write_csv_text(text: &str, out: &mut Vec<u8>) {
     if !text.contains([',', '"', '\r', '\n']) {
         return out.extend_from_slice(text.as_bytes());

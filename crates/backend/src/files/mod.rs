@@ -1,5 +1,5 @@
-//! Engines that write files of their own: folders of JSON lines and CSV, segments of kept calls, and the files in which rows of accounting
-//! wait.
+//! Engines with files of their own: folders of JSON lines and CSV, segments of kept calls, and the files of waiting
+//! accounting rows.
 
 pub mod accounting;
 pub mod calls;

@@ -1,7 +1,8 @@
-//! The quarantine: refused rows with their reasons, in a file of [records](strowger_records) next to the spool.
+//! Quarantine: refused rows with their reasons, in a file of [records](strowger_records) next to the spool.
 //!
-//! A refused row would be refused for ever, and the rows behind it would wait for ever. Here it waits for an operator, who mends the table and
-//! has it tried again. Its identity says that it is here: a row that a killed process left in the spool too is not written down twice.
+//! The database would refuse such a row for ever, and the rows behind it would wait for ever. Here it waits for an
+//! operator, who repairs the table and requests another attempt. Rows are identified: if a killed process left a row in
+//! the spool too, the row is not written again.
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -16,16 +17,16 @@ const NAME: [u8; 7] = *b"STRQUAR";
 /// Kind of a record with an entry.
 const ENTRY: u8 = 1;
 
-/// Most bytes of a reason: the rest of an error text is left out.
+/// Most bytes of a reason: longer error texts are cut.
 const REASON: usize = 1_000;
 
-/// Rows that are tried again at a time.
+/// Most rows in one attempt.
 const BATCH: usize = 256;
 
-/// A refused row.
+/// Refused row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// When it was refused first, in milliseconds since 1970.
+    /// Time of the first refusal, in milliseconds since 1970.
     pub at: u64,
     /// Last error text of the database.
     pub reason: String,
@@ -33,21 +34,21 @@ pub struct Entry {
     pub row: Box<Row>,
 }
 
-/// The open file and the index of its rows.
+/// Open file with the index of its rows.
 pub struct Quarantine {
     path: PathBuf,
-    /// Bytes that the file may have.
+    /// Most bytes of the file.
     most: u64,
-    /// None while there is no file.
+    /// `None` while there is no file.
     writer: Option<Writer>,
     held: Held,
 }
 
-/// The entries of a file.
+/// Index of the entries in a file.
 #[derive(Debug, Default)]
 struct Held {
     identities: HashSet<String>,
-    /// When the oldest row was made.
+    /// Time of the oldest row.
     oldest: Option<u64>,
     last_reason: Option<String>,
 }
@@ -65,12 +66,12 @@ impl Quarantine {
     /// Opens the quarantine of this spool, whose lock covers both. The first row creates the file.
     ///
     /// # Errors
-    /// It cannot be read, or is another program's.
+    /// The file cannot be read, or belongs to another program.
     pub fn open(spool: &Path, most: u64) -> Result<Self, OpenError> {
         let mut path = spool.as_os_str().to_owned();
         path.push("-quarantine");
         let mut this = Self { path: path.into(), most, writer: None, held: Held::default() };
-        // A process was killed while it wrote that.
+        // A killed process may have left it.
         let _ = std::fs::remove_file(this.path_of_new());
         if std::fs::metadata(&this.path).is_ok_and(|file| file.len() > 0) {
             this.writer = Some(this.open_writer()?);
@@ -82,48 +83,48 @@ impl Quarantine {
         Ok(this)
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Rows in the file.
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.held.identities.len() as u64
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, Writer::length)
     }
 
-    /// When the oldest row was made, in milliseconds since 1970.
+    /// Returns the time of the oldest row, in milliseconds since 1970.
     pub const fn oldest(&self) -> Option<u64> {
         self.held.oldest
     }
 
-    /// The reason of the last row.
+    /// Returns the reason of the last row.
     pub fn last_reason(&self) -> Option<&str> {
         self.held.last_reason.as_deref()
     }
 
-    /// The identities of all rows.
+    /// Returns the identities of all rows.
     pub const fn identities(&self) -> &HashSet<String> {
         &self.held.identities
     }
 
-    /// Whether a row is here.
+    /// Tells whether a row is in quarantine.
     pub fn contains(&self, identity: &str) -> bool {
         self.held.identities.contains(identity)
     }
 
-    /// Appends these rows, all or none, and returns when they survive a power cut. A row that the file has is skipped.
+    /// Appends these rows, all or none, and syncs them to disk. A row that is in the file already is skipped.
     ///
     /// # Errors
-    /// As the system says, or there would be more bytes than may be.
+    /// Error of the system, or the file would exceed its bound.
     pub fn add(&mut self, entries: &[Entry]) -> io::Result<()> {
         if self.writer.as_ref().is_some_and(|writer| !writer.has_its_name()) {
-            // Its rows went with it.
+            // Its rows are gone with it.
             tracing::warn!(quarantine = %self.path.display(), "the quarantine of accounting was removed by another program");
             (self.writer, self.held) = (None, Held::default());
         }
@@ -138,20 +139,21 @@ impl Quarantine {
         Ok(())
     }
 
-    /// Begins to try all rows again.
+    /// Begins another attempt for all rows.
     ///
     /// # Errors
-    /// The file cannot be read, or the one that is to take its place cannot be written.
+    /// The file cannot be read, or its replacement cannot be written.
     pub fn retry(&self) -> io::Result<Retry> {
         let reader = self.read().map_err(io::Error::other)?;
         let new = Writer::create(&self.path_of_new(), MAGIC)?;
         Ok(Retry { reader, left: self.rows(), new, held: Held::default() })
     }
 
-    /// Ends what [`Quarantine::retry`] began: the rows that were kept take the place of all, with those that came meanwhile.
+    /// Ends the attempt begun by [`Quarantine::retry`]: the rows still refused replace the file, together with rows
+    /// added meanwhile.
     ///
     /// # Errors
-    /// As the system says; the file has all its rows still.
+    /// Error of the system; the file still has all its rows.
     pub fn end(&mut self, mut retry: Retry) -> io::Result<()> {
         let replaced = self.replace(&mut retry);
         if replaced.is_err() || retry.held.identities.is_empty() {
@@ -171,7 +173,7 @@ impl Quarantine {
         }
         retry.new.sync()?;
         std::fs::rename(self.path_of_new(), &self.path)?;
-        // The name is another file's from here on.
+        // From here on the name belongs to another file.
         self.writer = None;
         self.writer = Some(self.open_writer().map_err(io::Error::other)?);
         Ok(())
@@ -196,18 +198,18 @@ impl Quarantine {
     }
 }
 
-/// An attempt to write all rows of a quarantine.
+/// Attempt to write all rows of a quarantine.
 pub struct Retry {
     reader: Reader,
-    /// Rows that were there when it began, and have not been taken out.
+    /// Rows present at the begin of the attempt and not yet taken.
     left: u64,
-    /// The file that takes the place of the old one.
+    /// Replacement of the file.
     new: Writer,
     held: Held,
 }
 
 impl Retry {
-    /// The next rows; empty: there are none.
+    /// Returns the next rows; empty at the end.
     pub fn batch(&mut self) -> Vec<Entry> {
         let count = usize::try_from(self.left).map_or(BATCH, |left| left.min(BATCH));
         let entries: Vec<Entry> = (0..count).map_while(|_| next(&mut self.reader)).collect();
@@ -215,10 +217,10 @@ impl Retry {
         entries
     }
 
-    /// These rows stay.
+    /// Keeps these rows in quarantine.
     ///
     /// # Errors
-    /// As the system says.
+    /// Error of the system.
     pub fn keep(&mut self, entries: &[Entry]) -> io::Result<()> {
         let entries: Vec<Entry> = entries.iter().map(cut).collect();
         write(&mut self.new, &entries, u64::MAX, Path::new(""))?;
@@ -249,7 +251,7 @@ fn cut(entry: &Entry) -> Entry {
     entry
 }
 
-/// The next entry that can be read.
+/// Returns the next readable entry.
 fn next(reader: &mut Reader) -> Option<Entry> {
     loop {
         let (_, payload) = reader.next()?;
@@ -297,10 +299,10 @@ mod tests {
         let mut retry = quarantine.retry().unwrap();
         assert_eq!(retry.batch(), (0..256).map(|n| entry(n, "too long")).collect::<Vec<_>>());
         retry.keep(&[entry(7, "still too long")]).unwrap();
-        // One comes meanwhile.
+        // A row is added meanwhile.
         quarantine.add(&[entry(700, "new")]).unwrap();
         assert_eq!((retry.batch().len(), retry.batch().len(), retry.batch().len()), (256, 88, 0));
-        // Killed here, the next process has all of them.
+        // After a kill at this point, the next process has all of them.
         assert_eq!(open(folder.path(), 1 << 20).rows(), 601);
         let mut retry = quarantine.retry().unwrap();
         while !retry.batch().is_empty() {}

@@ -1,7 +1,7 @@
-//! Rows that cannot be written now, in a file of [records](strowger_records) in their order, until they can.
+//! Spool: rows that cannot be written now wait in order in a file of [records](strowger_records).
 //!
-//! A record holds a row as JSON: an older file can be read by a program whose rows have more columns. One process at a time has a spool: another one
-//! would write over its rows, or take them away.
+//! A record holds a row as JSON: a program whose rows have more columns can read an older file. Only one process may
+//! use a spool: another one would overwrite or remove its rows.
 
 use std::collections::HashSet;
 use std::io;
@@ -17,21 +17,21 @@ const NAME: [u8; 7] = *b"STRACCT";
 /// Kind of a record with a row.
 const ROW: u8 = 1;
 
-/// Why a spool cannot be used.
+/// Reason why a spool cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file is of another kind or version, or cannot be read.
+    /// The file has another format or version, or cannot be read.
     #[error(transparent)]
     Unread(#[from] Unread),
-    /// Another process has it.
+    /// Another process uses it.
     #[error("{path}: another server has it; end that first, or name a file of its own in accounting.spool", path = .0.display())]
     InUse(PathBuf),
-    /// The lock beside it cannot be taken.
+    /// The lock file cannot be taken.
     #[error("{path}: {error}; accounting.spool is to name a file that this user may make", path = .path.display())]
     Lock {
-        /// Of the lock.
+        /// Path of the lock.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
 }
@@ -45,31 +45,31 @@ impl From<LockError> for OpenError {
     }
 }
 
-/// The file, and how far its rows have been taken.
+/// Spool file with its read position.
 pub struct Spool {
     path: PathBuf,
     _lock: FileLock,
-    /// Bytes that the file may have.
+    /// Most bytes of the file.
     most: u64,
-    /// None while the file cannot be opened.
+    /// `None` while the file cannot be opened.
     writer: Option<Writer>,
     reader: Option<Reader>,
-    /// Rows of the file that have been taken out.
+    /// Rows of the file that have been taken.
     taken: u64,
-    /// Rows of the file that have not.
+    /// Rows of the file that have not been taken.
     left: u64,
-    /// The last rows found no room.
+    /// Set when the last rows did not fit.
     is_full: bool,
-    /// When the oldest row that waits was made; none: no row waits, or that one has not been read yet.
+    /// Time of the oldest waiting row; `None`: no row waits, or the row has not been read yet.
     oldest: Option<u64>,
-    /// Taken out, and not confirmed.
+    /// Rows taken and not confirmed.
     #[expect(clippy::vec_box, reason = "rows come and go as they are")]
     chunk: Vec<Box<Row>>,
 }
 
 impl Spool {
-    /// What an earlier process has left there is taken first. The file is made with the first row, and a lock beside it now: another process
-    /// that has it, and may be just ending, is waited for so long.
+    /// Opens the spool; rows of an earlier process come first. The first row creates the file; a lock file next to it
+    /// is created now. `patience`: longest wait for another process that may be just ending.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -101,27 +101,28 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Rows that wait here.
+    /// Returns the number of waiting rows.
     pub fn rows(&self) -> u64 {
         self.left + self.chunk.len() as u64
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, Writer::length)
     }
 
-    /// When the oldest row that waits here was made, in milliseconds since 1970; none: no row waits, or it cannot be read.
+    /// Returns the time of the oldest waiting row, in milliseconds since 1970; `None`: no row waits, or it cannot be
+    /// read.
     pub const fn oldest(&self) -> Option<u64> {
         self.oldest
     }
 
-    /// No row waits.
+    /// Tells whether no row waits.
     pub fn is_empty(&self) -> bool {
         self.rows() == 0
     }
 
-    /// The last rows that came found no room. There is some when the last row here is confirmed: the file does not shrink before.
+    /// Tells whether the last rows did not fit. The file does not shrink until its last row is confirmed.
     pub const fn is_full(&self) -> bool {
         self.is_full
     }
@@ -129,7 +130,7 @@ impl Spool {
     /// Appends rows, all or none.
     ///
     /// # Errors
-    /// As the system says, or there would be more bytes than may be.
+    /// Error of the system, or the file would exceed its bound.
     pub fn append(&mut self, rows: &[Box<Row>]) -> io::Result<()> {
         let result = self.try_append(rows);
         self.is_full = result.is_err();
@@ -137,7 +138,7 @@ impl Spool {
     }
 
     fn try_append(&mut self, rows: &[Box<Row>]) -> io::Result<()> {
-        // Made again where another program has removed it, as it may one that is empty.
+        // Created again if another program has removed it, which is harmless while it is empty.
         if self.writer.as_ref().is_none_or(|writer| self.is_empty() && !writer.has_its_name()) {
             self.writer = Some(writer(&self.path).map_err(io::Error::other)?);
         }
@@ -154,7 +155,7 @@ impl Spool {
             }
         });
         if let Err(error) = written {
-            // It may have read what is cut off again.
+            // It may have read bytes that are now cut off.
             self.reader = None;
             return Err(error);
         }
@@ -165,7 +166,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The oldest rows, so many at most: the same again until they are [confirmed](Self::confirm).
+    /// Returns the oldest rows, at most `most`; the same rows again until they are [confirmed](Self::confirm).
     pub fn chunk(&mut self, most: usize) -> &[Box<Row>] {
         if self.chunk.is_empty() && self.left > 0 && self.fill(most).is_err() {
             // The next call tries again.
@@ -177,7 +178,8 @@ impl Spool {
         &self.chunk
     }
 
-    /// The rows of the last [chunk](Self::chunk) are elsewhere, but for these, which are its last. With the last of all the file becomes empty.
+    /// Confirms the rows of the last [chunk](Self::chunk) except `rest`, its last ones. When all rows are confirmed,
+    /// the file is emptied.
     pub fn confirm_all_but(&mut self, rest: Vec<Box<Row>>) {
         if rest.is_empty() {
             return self.confirm();
@@ -186,20 +188,20 @@ impl Spool {
         self.chunk = rest;
     }
 
-    /// The rows of the last [chunk](Self::chunk) are elsewhere. With the last of all the file becomes empty.
+    /// Confirms the rows of the last [chunk](Self::chunk). When all rows are confirmed, the file is emptied.
     pub fn confirm(&mut self) {
         self.chunk.clear();
         self.oldest = None;
         if self.left == 0 {
             (self.reader, self.taken, self.is_full) = (None, 0, false);
             if let Some(Err(error)) = self.writer.as_mut().map(Writer::clear) {
-                // That is done before the next row, or these are read again at the next start, and known by their identities.
+                // The next append empties it, or the next start reads these rows again and recognizes their identities.
                 tracing::error!(spool = %self.path.display(), %error, "spool of accounting not emptied");
             }
         }
     }
 
-    /// The identities of all rows that wait.
+    /// Returns the identities of all waiting rows.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -243,7 +245,7 @@ impl Spool {
     }
 }
 
-/// Goes on behind what is whole.
+/// Opens the file for appending after its complete records.
 fn writer(path: &Path) -> Result<Writer, Unread> {
     let (writer, damage) = Writer::append(path, MAGIC)?;
     if let Some(damage) = damage {
@@ -292,7 +294,7 @@ mod tests {
         Spool::open(path, most, Duration::ZERO)
     }
 
-    /// What another process has of a file, were this one killed now.
+    /// Returns the spool that another process finds if this one is killed now.
     fn left(path: &Path) -> Spool {
         let copy = path.with_extension("copy");
         std::fs::copy(path, &copy).unwrap();
@@ -314,7 +316,7 @@ mod tests {
         assert_eq!(spool.rows(), 3);
         assert_eq!(spool.chunk(9), rows(3..6));
         assert_eq!(spool.oldest(), Some(1_003));
-        // Killed here, another process has them all again: what it has written already it must know.
+        // After a kill at this point another process has all rows again: it must find out which are written already.
         let mut other = left(&path);
         assert_eq!((other.rows(), other.identities().unwrap().len(), other.oldest()), (6, 6, Some(1_000)));
         assert_eq!(other.chunk(9), rows(0..6));
@@ -325,7 +327,7 @@ mod tests {
         spool.append(&rows(6..8)).unwrap();
         assert_eq!(spool.chunk(9), rows(6..8));
         assert_eq!(left(&path).rows(), 2);
-        // Another program may remove a file that is empty.
+        // Another program may remove an empty file.
         spool.confirm();
         std::fs::remove_file(&path).unwrap();
         spool.append(&rows(8..9)).unwrap();
@@ -345,7 +347,7 @@ mod tests {
         assert!(error.contains("no/spool-lock: "), "{error}");
     }
 
-    /// Takes rows, and cuts nothing before its test lets it.
+    /// Medium that accepts rows, and refuses to cut until the test allows it.
     struct Stubborn(File, Arc<AtomicBool>);
 
     impl io::Write for Stubborn {

@@ -1,7 +1,7 @@
-//! Rows of accounting in tables of a database server: `strowger_cdr` and `strowger_events`, which `strowger db init` makes.
+//! Accounting rows in tables of a database server: `strowger_cdr` and `strowger_events`, created by `strowger db init`.
 //!
-//! A group is one transaction, and what it takes is sent at once. A table passes over a row whose identity it has: so a group whose connection was
-//! lost in the middle is written again, and no row of it stands twice.
+//! A group is one transaction, sent as a whole. A table skips rows whose identity it has: so after a lost connection a
+//! group is written again, and no row is stored twice.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ use crate::sql::schema::{self, Part};
 use crate::sql::server::ServerSettings;
 use crate::sql::writing_connection::{Broken, WritingConnection};
 
-/// Rows that are removed in one step.
+/// Rows removed in one step.
 const STEP: usize = 1_000;
 
-/// The least that a statement may take: a time-out of nothing would refuse every row.
+/// Shortest limit of a statement: a limit of zero would refuse every row.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// What a row adds to the time that its group may take. A server that needs longer is behind in any case.
+/// Additional time per row of a group. A server that needs longer is overloaded in any case.
 const PER_ROW: Duration = Duration::from_millis(1);
 
-/// Writes rows to a server.
+/// Sink that writes rows to a server.
 pub struct ServerSink {
     connection: WritingConnection,
     cdr: OwnTable,
@@ -37,11 +37,11 @@ pub struct ServerSink {
 }
 
 impl ServerSink {
-    /// Nothing is connected yet. A statement may take so long, and a millisecond more for each row. `removes`: old rows are to go, for which the
-    /// user of the database needs a right more.
+    /// Creates a sink without connecting. A statement may take `patience`, and a millisecond more for each row.
+    /// `removes`: old rows are removed, for which the database user needs an additional right.
     ///
     /// # Errors
-    /// The authorities that are trusted cannot be read.
+    /// The trusted certificate authorities cannot be read.
     pub fn new(settings: &ServerSettings, patience: Duration, removes: bool) -> Result<Self, OpenError> {
         let connection = WritingConnection::new(settings)?;
         let [cdr, events] = tables();
@@ -105,7 +105,7 @@ impl Sink for ServerSink {
     }
 }
 
-/// Of calls and of events.
+/// Returns the tables of calls and of events.
 pub(crate) fn tables() -> [OwnTable; 2] {
     let own = |name, table: Table| {
         let column = |(n, (name, kind)): (usize, (&'static str, ValueKind))| Column {

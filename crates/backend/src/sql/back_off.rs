@@ -1,21 +1,21 @@
-//! How often a server that cannot be reached is tried again.
+//! Pauses between attempts to reach a server.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// After the first failure.
+/// Pause after the first failure.
 const FIRST: Duration = Duration::from_millis(50);
-/// At most, however many there were.
+/// Longest pause.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Shared by all connections to one server.
+/// Pauses shared by all connections to one server.
 #[derive(Debug, Default)]
 pub(crate) struct BackOff(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
-    /// Not tried before this.
+    /// Earliest time of the next attempt.
     until: Option<Instant>,
 }
 
@@ -24,15 +24,15 @@ impl BackOff {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is worth trying to connect.
+    /// Tells whether an attempt to connect is allowed now.
     pub(crate) fn may_try(&self, now: Instant) -> bool {
         self.lock().until.is_none_or(|until| now >= until)
     }
 
-    /// There is no connection, or one was silent for too long.
+    /// Records a failed attempt, or a connection that missed its deadline.
     pub(crate) fn failed(&self, now: Instant) {
         let mut state = self.lock();
-        // Several connections may fail of one cause.
+        // Several connections may fail from one cause.
         if state.until.is_none_or(|until| now >= until) {
             let pause = FIRST.saturating_mul(1 << state.failures.min(10)).min(LONGEST);
             state.failures += 1;
@@ -40,7 +40,7 @@ impl BackOff {
         }
     }
 
-    /// There is a connection; whether it was tried in vain before.
+    /// Records a connection. Tells whether an attempt had failed before.
     pub(crate) fn succeeded(&self) -> bool {
         std::mem::take(&mut *self.lock()).failures > 0
     }
@@ -57,7 +57,7 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..8 {
             back_off.failed(now);
-            // Of another connection, by the same cause.
+            // Another connection fails from the same cause.
             back_off.failed(now + Duration::from_millis(1));
             let start = now;
             while !back_off.may_try(now) {

@@ -1,11 +1,11 @@
-//! Bindings in the table `strowger_binding` of a database server, which `strowger db init` makes: as the SQLite file has them, behind the same
-//! writer.
+//! Bindings in the table `strowger_binding` of a database server, created by `strowger db init`: the same columns as in
+//! the SQLite file, and the same writer.
 //!
-//! A group is one transaction, and what it takes is sent at once: rows that go by one statement, rows that are put by another. Texts of peers are
-//! bytes: they need not be UTF-8.
+//! A group is one transaction, sent as a whole: one statement deletes rows, another one inserts or replaces rows. Texts
+//! of peers are bytes: they need not be UTF-8.
 //!
-//! One server keeps its bindings in a database, by a [lease](crate::sql::lease), and no commit of a connection that was given up comes after one of
-//! the next.
+//! A [lease](crate::sql::lease) allows one server to write its bindings to a database, and no commit of an abandoned
+//! connection takes effect after a commit of its successor.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,26 +32,26 @@ use crate::sql::schema::{self, Part};
 use crate::sql::server::ServerSettings;
 use crate::sql::writing_connection::{Broken, WritingConnection};
 
-/// Rows that are read at a time.
+/// Rows read at a time.
 const PAGE: usize = 5_000;
 
-/// Expired rows that are removed at a time.
+/// Expired rows removed at a time.
 const STEP: usize = 10_000;
 
-/// How long one of these steps may take at the start.
+/// Limit of one of these steps at the start.
 const LOAD: Duration = Duration::from_secs(30);
 
-/// The least that a commit may take: a time-out of nothing would refuse every registration.
+/// Shortest limit of a commit: a limit of zero would refuse every registration.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// A failure that lasts is said so often.
+/// Interval of log lines about a lasting failure.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Fills `table` from a server and keeps it there from now on. A commit may take `patience`. Returns the writer and the number of bindings that
-/// came back.
+/// Fills `table` from a server and stores its changes there from then on. A commit may take `patience`. Returns the
+/// writer and the number of bindings loaded.
 ///
 /// # Errors
-/// [`OpenError`], to be shown as it is.
+/// [`OpenError`], for display as it is.
 pub fn keep(
     settings: &ServerSettings,
     durability: Durability,
@@ -61,7 +61,7 @@ pub fn keep(
     clock: Clock,
     lease: Arc<Lease>,
 ) -> Result<(Journal, usize), OpenError> {
-    // By a thread that has no runtime: the caller's may have one.
+    // On a thread without a runtime, since the caller's may have one.
     apart(|| {
         let engine = ServerBindings::open(settings, durability, patience, lease)?;
         let server = engine.connection.server().url.to_string();
@@ -70,7 +70,7 @@ pub fn keep(
     })
 }
 
-/// Bindings of a server, for [`Journal::start`].
+/// Engine of the bindings of a server, for [`Journal::start`].
 pub struct ServerBindings {
     connection: WritingConnection,
     table: OwnTable,
@@ -80,10 +80,10 @@ pub struct ServerBindings {
 }
 
 impl ServerBindings {
-    /// Connects and looks whether the table is there. A commit may take `patience`. Not to be called within a runtime.
+    /// Connects and checks whether the table exists. A commit may take `patience`. Not to be called within a runtime.
     ///
     /// # Errors
-    /// [`OpenError`], to be shown as it is.
+    /// [`OpenError`], for display as it is.
     pub fn open(
         settings: &ServerSettings,
         durability: Durability,
@@ -136,7 +136,7 @@ impl ServerBindings {
         let of_node = [number(first), number(last)].map(Parameter::Number);
         let rows = self.connection.run(LOAD, async |connection| connection.cells(&highest, &of_node).await);
         let highest = rows.map_err(|broken| broken.failure)?.first().and_then(|row| row.first()).and_then(as_number);
-        // Not yet expired is what ends later than now.
+        // A binding that ends at `wall_ms` has expired.
         let removal = self.table.removal(dialect, "expires_at", number(wall_ms).saturating_add(1), STEP);
         let mut removed = STEP as u64;
         while removed >= STEP as u64 {
@@ -179,7 +179,7 @@ impl BindingEngine for ServerBindings {
     }
 
     fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
-        // What stands last counts: a row is put whole.
+        // The last write of an id counts, since a row is replaced as a whole.
         let mut last = BTreeMap::new();
         for write in writes {
             match write {
@@ -190,7 +190,7 @@ impl BindingEngine for ServerBindings {
         let gone: Vec<i64> = last.iter().filter(|(_, row)| row.is_none()).map(|(id, _)| number(id.0)).collect();
         let rows: Vec<Vec<Cell<'_>>> = last.into_values().flatten().collect();
         let changes = [Change::Delete(&self.table, None, &gone), Change::Put(&self.table, &rows)];
-        // Also where this panics.
+        // Set in advance, so that it holds after a panic, too.
         self.is_in_doubt = true;
         let done = self.connection.run(self.patience, async |connection| connection.change(&changes).await);
         let server = &self.connection.server().url;
@@ -216,7 +216,7 @@ impl BindingEngine for ServerBindings {
     }
 }
 
-/// The setting of the server by which a commit does not survive a power cut.
+/// Returns the server setting that lets a power cut lose commits, if there is one.
 async fn unkept(connection: &mut Connection, kind: DatabaseKind) -> Result<Option<String>, Failure> {
     let (name, right, select) = match kind {
         DatabaseKind::MariaDb => {
@@ -230,7 +230,7 @@ async fn unkept(connection: &mut Connection, kind: DatabaseKind) -> Result<Optio
     Ok((found != right).then(|| format!("{name} = {found}, and it has to be {right}")))
 }
 
-/// Of bindings. The names are those of the SQLite file.
+/// Returns the table of bindings. The names are those of the SQLite file.
 pub(crate) fn table() -> OwnTable {
     let column = |(name, kind, is_optional)| Column { name, kind, is_optional };
     let columns = [
@@ -257,12 +257,12 @@ pub(crate) fn table() -> OwnTable {
     OwnTable { name: "strowger_binding", columns, key: 1, is_numbered: false, index: None, clash: Clash::Replace }
 }
 
-/// Ids and times stay below 2^63: ids have 63 bits, times 48.
+/// Converts ids and times, which stay below 2^63: ids have 63 bits, times 48.
 fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The values of the columns.
+/// Returns the values of the columns.
 fn cells<'a>(id: BindingId, b: &Binding<'a>, listener: &'a str) -> Vec<Cell<'a>> {
     let optional = |bytes: &'a [u8]| if bytes.is_empty() { Cell::Null } else { Cell::bytes(bytes) };
     let maybe = |number: Option<u32>| number.map_or(Cell::Null, Cell::number);
@@ -292,7 +292,7 @@ fn as_number(cell: &Cell<'_>) -> Option<i64> {
     if let Cell::Number(number) = cell { Some(*number) } else { None }
 }
 
-/// The binding of these values; none where one is of another kind than its column.
+/// Reads a binding from these values; `None` if a value has another type than its column.
 fn read<'a>(row: &'a [Cell<'_>]) -> Option<(BindingId, Binding<'a>, &'a str)> {
     let bytes = |n: usize| match row.get(n) {
         Some(Cell::Bytes(bytes)) => Some(&**bytes),
@@ -359,7 +359,7 @@ mod tests {
                 };
                 assert!(fits || column.is_optional && *cell == Cell::Null, "{column:?}: {cell:?}");
             }
-            // Servers give texts as bytes.
+            // Servers return texts as bytes.
             let row: Vec<Cell<'_>> = cells
                 .into_iter()
                 .map(|cell| {

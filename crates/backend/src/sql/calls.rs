@@ -1,9 +1,9 @@
-//! State by number in the table `strowger_call` of a database server, which `strowger db init` makes: the engine of a
-//! [`CallStore`](strowger_store::calls::CallStore) where calls are kept there.
+//! State by number in the table `strowger_call` of a database server, created by `strowger db init`: an engine of the
+//! [`CallStore`](strowger_store::calls::CallStore).
 //!
-//! A group is one transaction: rows that go by one statement, rows that are put by another, whole. To write it twice is the same as once; so a group
-//! whose outcome is not known is followed by the state of a later moment. No such group comes after one of the next connection: each
-//! node has a [lease](crate::sql::lease), which fences it.
+//! A group is one transaction: one statement deletes rows, another one inserts or replaces whole rows. Writing it twice
+//! is harmless, so after a group with unknown outcome the present states are written. No such group takes effect after
+//! one of the next connection: each node has a [lease](crate::sql::lease), which fences it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,47 +23,47 @@ use crate::sql::schema::{self, Part};
 use crate::sql::server::ServerSettings;
 use crate::sql::writing_connection::{Broken, WritingConnection};
 
-/// Rows that are read at a time.
+/// Rows read at a time.
 const PAGE: usize = 5_000;
 
-/// How long that may take at the start.
+/// Limit of one such read at the start.
 const LOAD: Duration = Duration::from_secs(30);
 
-/// The least that a group may take: a time-out of nothing would write none.
+/// Shortest limit of a group: a limit of zero would write none.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// What a row adds to the time that its group may take.
+/// Additional time per row of a group.
 const PER_ROW: Duration = Duration::from_millis(1);
 
-/// Whose calls they are, and what a group of them may take.
+/// Settings of the calls of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct CallSettings {
-    /// The number of the server among those that use the database.
+    /// Number of the server among the users of the database.
     pub node: u16,
-    /// The version of the form of states, for people who look at the table.
+    /// Format version of the states, for display.
     pub form: u8,
-    /// Of a group, and a millisecond more for each row.
+    /// Limit of a group, to which each row adds a millisecond.
     pub patience: Duration,
 }
 
-/// Calls of a node in a server.
+/// Calls of a node in a database server.
 pub struct ServerCalls {
     connection: WritingConnection,
     table: OwnTable,
     settings: CallSettings,
-    /// The bytes of each state that is there.
+    /// Length of each stored state.
     there: HashMap<u64, u32>,
     bytes: u64,
-    /// Numbers of groups that failed: they may be there as well.
+    /// Numbers of failed groups: they may be stored, too.
     doubtful: HashSet<u64>,
     written: u64,
 }
 
 impl ServerCalls {
-    /// Connects and looks whether the table is there.
+    /// Connects and checks whether the table exists.
     ///
     /// # Errors
-    /// [`OpenError`], to be shown as it is.
+    /// [`OpenError`], for display as it is.
     pub fn open(server: &ServerSettings, settings: CallSettings, lease: Arc<Lease>) -> Result<Self, OpenError> {
         apart(|| {
             let connection = WritingConnection::fenced(server, lease)?;
@@ -109,7 +109,7 @@ impl ServerCalls {
         Ok(report)
     }
 
-    /// The statement that reads some rows of this node, from a number on.
+    /// Returns the statement that reads a page of this node's rows, from a number on.
     fn page(&self) -> String {
         let dialect = Dialect(self.connection.server().url.kind);
         let from = match dialect.0 {
@@ -150,7 +150,7 @@ impl ServerCalls {
             match change {
                 Put::State(said) => rows.push(self.row(*number, said, false)),
                 Put::Closed(said) => rows.push(self.row(*number, said, true)),
-                // What is not there need not be removed.
+                // A number without a row needs no removal.
                 Put::Removed if self.there.contains_key(number) || self.doubtful.contains(number) => {
                     gone.push(number.cast_signed());
                 }
@@ -210,7 +210,8 @@ impl Engine for ServerCalls {
     }
 }
 
-/// Of calls, by node and number. `closed`: 1 where `state` is the rows of a call that is over, which accounting may not have written yet.
+/// Returns the table of calls, by node and number. `closed`: 1 if `state` is the rows of an ended call, which
+/// accounting may not have written yet.
 pub(crate) fn table() -> OwnTable {
     let column = |(name, kind)| Column { name, kind, is_optional: false };
     let columns = [

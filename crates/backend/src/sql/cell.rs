@@ -1,21 +1,21 @@
-//! What stands in a column of a table of this program, and what changes of such a table are.
+//! Values and changes of tables of this program.
 
 use std::borrow::Cow;
 
 use crate::sql::own_table::OwnTable;
 
-/// A value.
+/// Value of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cell<'a> {
     Null,
     Number(i64),
-    /// Without U+0000, which PostgreSQL does not take.
+    /// Text without U+0000, which PostgreSQL refuses.
     Text(Cow<'a, str>),
     Bytes(Cow<'a, [u8]>),
 }
 
 impl<'a> Cell<'a> {
-    /// Numbers of columns stay below 2^63.
+    /// Converts a number. Numbers of columns stay below 2^63.
     pub(crate) fn number(number: impl TryInto<i64>) -> Self {
         Self::Number(number.try_into().unwrap_or(i64::MAX))
     }
@@ -30,11 +30,12 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// A change of a table. Those that are given together are made together, or none is.
+/// Change of a table. Changes given together are made together, or none is.
 pub(crate) enum Change<'a> {
-    /// Rows, with a value for each column, whose keys differ.
+    /// Inserts or replaces rows, with a value for each column and different keys.
     Put(&'a OwnTable, &'a [Vec<Cell<'a>>]),
-    /// The rows of these keys go, as far as they are there. Where a key has two columns, the number is that of the first.
+    /// Deletes the rows of these keys, as far as they exist. If a key has two columns, the single number is the first
+    /// one.
     Delete(&'a OwnTable, Option<i64>, &'a [i64]),
 }
 

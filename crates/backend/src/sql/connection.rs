@@ -1,4 +1,4 @@
-//! A connection to either kind of server.
+//! Connection to either kind of server.
 
 use strowger_store::database_url::DatabaseKind;
 
@@ -8,24 +8,25 @@ use crate::sql::mariadb::MariaDb;
 use crate::sql::postgresql::PostgreSql;
 use crate::sql::server::Server;
 
-/// What stands in place of a placeholder.
+/// Value of a placeholder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Parameter<'a> {
     /// One text.
     Text(&'a str),
-    /// Those of a list; see [`Dialect::is_one_of`](crate::sql::dialect::Dialect::is_one_of).
+    /// Texts of a list; see [`Dialect::is_one_of`](crate::sql::dialect::Dialect::is_one_of).
     Texts(&'a [&'a str]),
     /// A number.
     Number(i64),
 }
 
-/// A row: its columns as text, an empty one for NULL.
+/// Row: its columns as text, an empty one for NULL.
 pub(crate) type Row = Vec<Vec<u8>>;
 
-/// A connection to a database server.
+/// Connection to a database server.
 pub(crate) struct Connection {
     driver: Driver,
-    /// Statement that begins each transaction of [`Connection::change`] and fails where this process may not write any more.
+    /// Statement that begins each transaction of [`Connection::change`] and fails if this process may not write any
+    /// more.
     fence: Option<String>,
 }
 
@@ -48,7 +49,8 @@ impl Connection {
         self.fence = Some(statement);
     }
 
-    /// The rows that a statement returns, all columns of which are text. It is prepared when this connection sees it first.
+    /// Returns the rows of a statement whose columns are all text. Prepares the statement at its first use on this
+    /// connection.
     pub(crate) async fn rows(&mut self, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Failure> {
         match &mut self.driver {
             Driver::MariaDb(connection) => connection.rows(statement, parameters).await,
@@ -56,7 +58,7 @@ impl Connection {
         }
     }
 
-    /// The same, with columns of text, bytes and numbers of 64 bits; texts come as bytes.
+    /// Returns rows with columns of text, bytes and 64-bit numbers; texts are returned as bytes.
     pub(crate) async fn cells(
         &mut self,
         statement: &str,
@@ -68,7 +70,7 @@ impl Connection {
         }
     }
 
-    /// Runs a statement that has no parameters and returns no rows; how many rows it changed.
+    /// Runs a statement without parameters and rows. Returns how many rows it changed.
     pub(crate) async fn run(&mut self, statement: &str) -> Result<u64, Failure> {
         match &mut self.driver {
             Driver::MariaDb(connection) => connection.run(statement).await,
@@ -76,8 +78,8 @@ impl Connection {
         }
     }
 
-    /// Makes all of these changes or none, in one transaction; what it takes is sent at once. After a failure the connection is no good: a
-    /// transaction may be open.
+    /// Makes all of these changes or none, in one transaction, sent as a whole. After a failure the connection is
+    /// unusable: a transaction may be open.
     pub(crate) async fn change(&mut self, changes: &[Change<'_>]) -> Result<(), Failure> {
         if changes.iter().all(Change::is_empty) {
             return Ok(());
@@ -89,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Takes leave, so that the server notes no aborted connection.
+    /// Closes the connection properly, so that the server counts no aborted connection.
     pub(crate) async fn close(self) {
         match self.driver {
             Driver::MariaDb(connection) => connection.close().await,

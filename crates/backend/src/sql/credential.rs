@@ -1,4 +1,4 @@
-//! From a row of the table to what proves its user.
+//! Conversion of a row of the table to a credential.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use crate::sql::realms::Realm;
 use crate::sql::subscribers::HashPassword;
 use crate::sql::table::{Field, HA1_OF, SubscriberTable};
 
-/// A row, and what it is a row of.
+/// Row with its table.
 pub(crate) struct Record<'a> {
     pub(crate) table: &'a SubscriberTable,
     pub(crate) row: &'a Row,
 }
 
 impl<'a> Record<'a> {
-    /// The text of a column, without blanks around it; empty if the table has none.
+    /// Returns the text of a column, without surrounding blanks; empty if the table lacks the column.
     fn text(&self, field: Field) -> &'a str {
         let bytes = self.table.position(field).and_then(|position| self.row.get(position));
         bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default().trim()
     }
 
-    /// A password is what it is, blanks and all.
+    /// Returns the password unchanged, including blanks.
     fn password(&self) -> &'a str {
         let bytes = self.table.position(Field::Password).and_then(|position| self.row.get(position));
         bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
@@ -32,20 +32,20 @@ impl<'a> Record<'a> {
         self.text(Field::Username)
     }
 
-    /// The domain of the user as the server calls it; `None`: it is none of this realm.
+    /// Returns the user's domain in the spelling of this server; `None`: it does not belong to this realm.
     pub(crate) fn domain<'r>(&self, realm: &'r Realm) -> Option<&'r str> {
         match self.table.has_domains() {
             true => realm.domain(self.text(Field::Domain).as_bytes()),
-            // All users are of one.
+            // Without this column all users have one domain.
             false => realm.domains.first().map(|domain| &**domain),
         }
     }
 
-    /// What proves this user in a realm. `sent`: the user name of the credentials, which has a domain behind it if `has_domain`, in lower case
-    /// or upper. Whichever it is, the user is that of the row.
+    /// Returns the credential of this user in a realm. `sent`: the user name of the request, with a domain in any case
+    /// if `has_domain`. The credential always belongs to the user of the row.
     ///
-    /// An HA1 is taken as it stands: those programs make it for the realm that is called as the domain. A password in clear serves for any
-    /// realm and algorithm, where there is no HA1, and where the one that stands there is for another realm.
+    /// A stored HA1 is used unchanged: those programs compute it for the realm with the name of the domain. A clear
+    /// password serves for any realm and algorithm, if there is no HA1, or the HA1 is for another realm.
     pub(crate) fn credential(
         &self,
         realm: &Realm,
@@ -81,7 +81,7 @@ impl<'a> Record<'a> {
 fn digest_of_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let pair = |pair: &[u8]| match pair {
-        // Two digits are below 256.
+        // Two hexadecimal digits are below 256.
         [high, low] => Some((digit(*high)? * 16 + digit(*low)?) as u8),
         _ => None,
     };
@@ -96,7 +96,7 @@ mod tests {
     use crate::sql::realms::Realms;
     use crate::sql::table::tests::{KAMAILIO, OPENSIPS, table};
 
-    /// No digest: what it was made of can be seen.
+    /// Returns no real digest, so that its input is visible.
     fn hash(username: &str, realm: &str, password: &str) -> Ha1s {
         let mut md5 = [0; 16];
         let text = format!("{username}:{realm}:{password}");
@@ -119,18 +119,18 @@ mod tests {
         let digest: [u8; 16] = std::array::from_fn(|n| n as u8);
         let kamailio = table(DatabaseKind::MariaDb, &KAMAILIO);
         for (texts, sent, has_domain, md5, has_others) in [
-            // Its HA1 is taken, also beside a password.
+            // The HA1 is used, even beside a password.
             (["al", "d", "", DIGEST, DIGEST_B], "al", false, Some(digest), false),
             (["al", "D", "pw", DIGEST, DIGEST_B], "al", false, Some(digest), true),
             (["al", "d", "pw", "", ""], "al", false, hash("al", "d", "pw").md5, true),
             (["al", "d", "", DIGEST, DIGEST_B], "al@d", true, Some([255; 16]), false),
             (["al", "d", "pw", DIGEST, ""], "al@d", true, hash("al@d", "d", "pw").md5, true),
-            // What is hashed is what was sent.
+            // The hash has the user name as sent.
             (["al", "d", "pw", DIGEST, ""], "al@D", true, hash("al@D", "d", "pw").md5, true),
-            // An HA1 of the domain `e` is for a realm of that name; a password for each.
+            // An HA1 of the domain `e` is for a realm of that name; a password is for any.
             (["al", "e", "pw", DIGEST, ""], "al", false, hash("al", "d", "pw").md5, true),
             (["al", "e", "", DIGEST, ""], "al", false, Some(digest), false),
-            // No digest.
+            // No digests.
             (["al", "d", "", "00zz", ""], "al", false, None, false),
             (["al", "d", "", "0001", ""], "al", false, None, false),
         ] {

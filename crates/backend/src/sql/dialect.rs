@@ -1,21 +1,21 @@
-//! What the two kinds of server call differently. Everything else is written once.
+//! Differences between the two kinds of server. All other code is common.
 
 use std::fmt::Write as _;
 
 use strowger_store::database_url::DatabaseKind;
 
-/// Most names that one statement asks for.
+/// Most names in one statement.
 pub(crate) const LONGEST_LIST: usize = 256;
 
-/// Lengths of lists where each item has a placeholder of its own: few, so that few statements are prepared.
+/// Lengths of lists in which each item has its own placeholder: few, so that few statements are prepared.
 const LENGTHS: [usize; 5] = [1, 4, 16, 64, LONGEST_LIST];
 
-/// How one kind of server wants it.
+/// SQL dialect of one kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect(pub(crate) DatabaseKind);
 
 impl Dialect {
-    /// A name of a table or column, which may have any character.
+    /// Quotes a name of a table or column, which may have any character.
     pub(crate) fn quoted(self, name: &str) -> String {
         match self.0 {
             DatabaseKind::MariaDb => format!("`{}`", name.replace('`', "``")),
@@ -23,7 +23,7 @@ impl Dialect {
         }
     }
 
-    /// A column, read as text. Blanks that fill it up are left out.
+    /// Returns a column as text. Padding blanks are removed.
     pub(crate) fn as_text(self, column: &str) -> String {
         match self.0 {
             DatabaseKind::MariaDb => column.into(),
@@ -31,7 +31,7 @@ impl Dialect {
         }
     }
 
-    /// A column of any type, read as text.
+    /// Returns a column of any type as text.
     pub(crate) fn cast_to_text(self, column: &str) -> String {
         match self.0 {
             DatabaseKind::MariaDb => format!("CAST({column} AS CHAR)"),
@@ -39,7 +39,7 @@ impl Dialect {
         }
     }
 
-    /// How long a list is to be in which so many items stand: what is missing is filled up with the last one. `None`: as long as it is.
+    /// Returns the list length for this many items; a list is padded with its last item. `None`: no padding.
     pub(crate) fn length(self, items: usize) -> Option<usize> {
         match self.0 {
             DatabaseKind::MariaDb => Some(LENGTHS.into_iter().find(|length| *length >= items).unwrap_or(LONGEST_LIST)),
@@ -47,8 +47,8 @@ impl Dialect {
         }
     }
 
-    /// That a column of this type is one of a list of this [length](Self::length). `number` is that of the parameter, from 1. The column
-    /// stands as it is: else its index would not be used.
+    /// Returns the condition that a column of this type is in a list of this [length](Self::length). `number` is the
+    /// parameter's, from 1. The column is not converted, so that its index can be used.
     pub(crate) fn is_one_of(self, column: &str, type_name: &str, number: usize, length: Option<usize>) -> String {
         match self.0 {
             DatabaseKind::MariaDb => {
@@ -69,7 +69,7 @@ impl Dialect {
         }
     }
 
-    /// Whether a column of this type holds text.
+    /// Tells whether a column of this type holds text.
     pub(crate) fn is_text(self, type_name: &str) -> bool {
         match self.0 {
             DatabaseKind::MariaDb => type_name.ends_with("char") || type_name.ends_with("text"),
@@ -77,8 +77,8 @@ impl Dialect {
         }
     }
 
-    /// The statement that lists the columns of a table: name, type, most characters, character set. Its parameters are the table and, twice,
-    /// its schema, or "" for that of the connection.
+    /// Returns the statement that lists the columns of a table: name, type, most characters, character set. Its
+    /// parameters are the table and, twice, its schema, or "" for the schema of the connection.
     pub(crate) const fn columns_of_table(self) -> &'static str {
         match self.0 {
             DatabaseKind::MariaDb => {
@@ -96,8 +96,8 @@ impl Dialect {
         }
     }
 
-    /// Which texts a column can hold, by its character set. Others must not be asked for: they would be looked for in every row, or the
-    /// server would refuse the statement, also for the sake of others.
+    /// Returns the texts that a column can hold, by its character set. Queries for other texts must be avoided: they
+    /// would scan every row, or the server would refuse the whole statement.
     pub(crate) fn repertoire(self, character_set: &str) -> Repertoire {
         match character_set.to_ascii_lowercase().as_str() {
             "utf8mb4" => Repertoire::All,
@@ -108,17 +108,17 @@ impl Dialect {
     }
 }
 
-/// Characters that are certainly among those of a character set.
+/// Characters that are certainly in a character set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repertoire {
     All,
-    /// Up to U+FFFF.
+    /// Characters up to U+FFFF.
     FirstPlane,
     Ascii,
 }
 
 impl Repertoire {
-    /// Whether a text consists of them. No server holds U+0000.
+    /// Tells whether all characters of a text are in it. No server stores U+0000.
     pub(crate) fn has(self, text: &str) -> bool {
         let last = match self {
             Self::All => char::MAX,

@@ -1,148 +1,149 @@
-//! What can go wrong with a database server.
+//! Errors of a database server.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use strowger_store::error::StoreError;
 
-/// Why a database server cannot be used from the start. To be shown as it is; it names the server without its password.
+/// Reason why a database server cannot be used at the start. For display as it is; it names the server without its
+/// password.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no connection.
     #[error("{server} cannot be reached: {reason}")]
     Unreachable {
-        /// Which one.
+        /// Server.
         server: String,
-        /// In the words of the system.
+        /// Text of the system.
         reason: String,
     },
-    /// It answers, and does not let us in or does not do what it is asked.
+    /// The server refused the login or a request.
     #[error("{server} refused: {reason}")]
     Refused {
-        /// Which one.
+        /// Server.
         server: String,
-        /// In its own words.
+        /// Text of the server.
         reason: String,
     },
-    /// It does not answer in time.
+    /// The server did not answer in time.
     #[error("{server} did not answer within {limit:?}")]
     TimedOut {
-        /// Which one.
+        /// Server.
         server: String,
-        /// How long it was waited for.
+        /// Time limit.
         limit: Duration,
     },
-    /// The table is not there, or not for this user.
+    /// The table does not exist, or not for this user.
     #[error("{server} has no table {table:?} that {user:?} may read (store.subscriber_table)")]
     NoTable {
-        /// Which one.
+        /// Server.
         server: String,
-        /// The table.
+        /// Table.
         table: String,
-        /// Who we are there.
+        /// Database user of this process.
         user: String,
     },
     /// The table is no table of subscribers.
     #[error("the table {table:?} of {server} lacks {missing}; it has {present}")]
     NoColumn {
-        /// Which one.
+        /// Server.
         server: String,
-        /// The table.
+        /// Table.
         table: String,
-        /// Which columns it would have to have.
+        /// Missing columns.
         missing: String,
-        /// Which it has.
+        /// Present columns.
         present: String,
     },
-    /// A column that names are looked for in is of a type that is no text.
+    /// A column of names has a type that is not text.
     #[error("the column {column:?} of the table {table:?} of {server} is of the type {type_name:?}, which is no text")]
     NoText {
-        /// Which one.
+        /// Server.
         server: String,
-        /// The table.
+        /// Table.
         table: String,
-        /// The column.
+        /// Column.
         column: String,
         /// Its type.
         type_name: String,
     },
-    /// A table that `strowger db init` makes is not there, or not for this user.
+    /// A table that `strowger db init` creates does not exist, or not for this user.
     #[error("{server} has no table {table:?} that {user:?} may use: `strowger db init` makes it")]
     NotMade {
-        /// Which one.
+        /// Server.
         server: String,
-        /// The table.
+        /// Table.
         table: String,
-        /// Who we are there.
+        /// Database user of this process.
         user: String,
     },
-    /// Its user may not do there what a server does.
+    /// The database user lacks rights.
     #[error("{server}: {user:?} lacks {rights}; an administrator of the database can grant that")]
     Rights {
-        /// Which one.
+        /// Server.
         server: String,
-        /// Who we are there.
+        /// Database user of this process.
         user: String,
-        /// Which rights on which tables.
+        /// Missing rights and their tables.
         rights: String,
     },
-    /// A table that is to be written lacks columns.
+    /// A table that must be written lacks columns.
     #[error(
         "the table {table:?} of {server} lacks {missing}: it is another program's, or was changed; give it another name, and `strowger db init` \
          makes one that has them"
     )]
     Lacks {
-        /// Which one.
+        /// Server.
         server: String,
-        /// The table.
+        /// Table.
         table: String,
         /// Its missing columns.
         missing: String,
     },
-    /// The tables were made by an older version of this program.
+    /// The tables were created by an older version of this program.
     #[error(
         "the tables for {part} in {server} are of version {found}, this program needs {known}: `strowger db migrate` makes it so"
     )]
     Older {
-        /// Which one.
+        /// Server.
         server: String,
-        /// What they are for.
+        /// Part of the program that uses them.
         part: &'static str,
-        /// Their version.
+        /// Version of the tables.
         found: u32,
-        /// That of this program.
+        /// Version of this program.
         known: u32,
     },
-    /// The tables were made by a newer version of this program.
+    /// The tables were created by a newer version of this program.
     #[error(
         "the tables for {part} in {server} are of version {found}, this program knows {known}: use the program that made them"
     )]
     Newer {
-        /// Which one.
+        /// Server.
         server: String,
-        /// What they are for.
+        /// Part of the program that uses them.
         part: &'static str,
-        /// Their version.
+        /// Version of the tables.
         found: u32,
-        /// That of this program.
+        /// Version of this program.
         known: u32,
     },
-    /// What is committed there may be lost by a power cut.
+    /// A power cut may lose committed data.
     #[error(
         "{server} may lose by a power cut what it has committed: {setting}; set it there, or registrar.durability = \"crash\" here"
     )]
     NotDurable {
-        /// Which one.
+        /// Server.
         server: String,
-        /// The setting, and what is right.
+        /// Setting with its value, and the correct value.
         setting: String,
     },
-    /// The certificates of the authorities that are trusted cannot be used.
+    /// The certificates of the trusted authorities cannot be used.
     #[error("{path}: {reason}")]
     Authorities {
-        /// Their file.
+        /// File of the certificates.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error of the file.
         reason: String,
     },
     /// A thread could not be started.
@@ -150,18 +151,19 @@ pub enum OpenError {
     Thread(#[from] std::io::Error),
 }
 
-/// Why a statement has no rows.
+/// Reason why a statement failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// There is no connection, or it is not good any more.
+    /// There is no connection, or it is unusable.
     Lost(String),
-    /// The server answers, and does not do what it is asked.
+    /// The server refused the statement.
     Refused(String),
-    /// The same, for a value of one row: too long, or against a constraint. The other rows of the statement may be good.
+    /// The server refused a value of one row: too long, or against a constraint. The other rows of the statement may be
+    /// valid.
     Row(String),
-    /// The same, since its user lacks a right on a table.
+    /// The server refused the statement because its user lacks a right on a table.
     Denied(String),
-    /// It answers, and has no room.
+    /// The server has no space left.
     Full(String),
     /// The deadline has passed.
     TimedOut,
@@ -179,7 +181,7 @@ impl Failure {
         }
     }
 
-    /// The same as an error of the start.
+    /// Converts the failure to an error of the start.
     pub(crate) fn at_start(self, server: String, limit: Duration) -> OpenError {
         match self {
             Self::Lost(reason) => OpenError::Unreachable { server, reason },
@@ -206,7 +208,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// An error with those that caused it, each once, also where one repeats what the next one begins with.
+/// Returns the text of an error with its causes, each once, even if one repeats the beginning of the next.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,11 +1,13 @@
-//! Leases in the table `strowger_lease`: which process may write the bindings, or the calls of a node, in a database.
+//! Leases in the table `strowger_lease`: the right of a process to write the bindings, or the calls of a node, in a
+//! database.
 //!
-//! The holder renews its lease each second. Another process takes it when the holder has released it, has ended on this machine, or was silent
-//! for five seconds. Silence is measured by the clock of the process that watches, so no clock of another machine matters.
+//! The holder renews its lease each second. Another process takes it when the holder has released it, has ended on this
+//! machine, or was silent for five seconds. Silence is measured by the clock of the watching process, so no clock of
+//! another machine matters.
 //!
-//! Each take-over gives the lease a larger token, and each connection that writes a larger epoch. A transaction that changes rows begins with a
-//! fence: it fails where token or epoch is no longer its own. So a holder that was cut off writes nothing once another process has the lease,
-//! and a late transaction of a connection that was given up is refused.
+//! Each take-over gives the lease a larger token, and each writing connection a larger epoch. A transaction that
+//! changes rows begins with a fence: it fails if token or epoch is no longer its own. So a holder that was cut off
+//! writes nothing once another process has the lease, and a late transaction of an abandoned connection is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,19 +30,19 @@ use crate::sql::server::{Server, ServerSettings};
 /// Interval of renewals.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// Silence after which a holder is taken for dead.
+/// Silence after which a holder counts as dead.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// Interval at which a candidate reads the lease.
 const POLL: Duration = Duration::from_millis(250);
 
-/// Deadline of a release, for which the end of a process waits.
+/// Deadline of a release, which delays the end of a process.
 const RELEASE: Duration = Duration::from_millis(400);
 
 /// Deadline of one statement. A renewal may have to wait for a transaction of the same holder.
 const STATEMENT: Duration = Duration::from_secs(10);
 
-/// Interval of log lines about a failure that lasts.
+/// Interval of log lines about a lasting failure.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Rows that a lease protects.
@@ -61,7 +63,7 @@ impl Purpose {
         }
     }
 
-    /// Cause and cure where another process holds the lease.
+    /// Returns cause and cure if another process holds the lease.
     fn refusal(self, holder: &str) -> String {
         let stand_by = "or start this one with --stand-by, or with --take-over to end the other one's right at once";
         match self {
@@ -83,7 +85,7 @@ pub struct Holder {
     pub name: String,
     /// Identity of the process, for `has_ended` of a process on the same machine.
     pub process: String,
-    /// Whether the process with this identity ran on this machine and has ended. False where that cannot be told.
+    /// Tells whether the process with this identity ran on this machine and has ended. False if unknown.
     pub has_ended: fn(&str) -> bool,
 }
 
@@ -110,24 +112,24 @@ pub struct Unavailable {
     pub error: OpenError,
 }
 
-/// A lease of this process. Dropping it releases the lease.
+/// Lease of this process. A drop releases it.
 #[derive(Debug)]
 pub struct Lease {
     right: Right,
     server: String,
     is_lost: Arc<AtomicBool>,
-    /// Dropped before the thread is joined, which ends it.
+    /// Dropped before the thread is joined: the drop ends the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Lease {
-    /// Whether another process has taken the lease. This process cannot write the rows any more.
+    /// Tells whether another process has taken the lease. This process cannot write the rows any more.
     pub fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Text for the log: the rows and their database.
+    /// Returns a text for the log: the rows and their database.
     pub fn shown(&self) -> String {
         format!("{} in {}", self.right.purpose.key(), self.server)
     }
@@ -157,7 +159,7 @@ impl Drop for Lease {
     }
 }
 
-/// The purpose and token of a lease.
+/// Purpose and token of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Right {
     purpose: Purpose,
@@ -165,7 +167,7 @@ pub(crate) struct Right {
 }
 
 impl Right {
-    /// Begins a new epoch by this connection. Returns the statement that fences its transactions.
+    /// Begins a new epoch on this connection. Returns the statement that fences its transactions.
     pub(crate) async fn fence(self, connection: &mut Connection, kind: DatabaseKind) -> Result<String, Failure> {
         let own = self.condition();
         let begun = connection.run(&format!("UPDATE {TABLE} SET epoch = epoch + 1 WHERE {own}")).await?;
@@ -187,7 +189,7 @@ impl Right {
         })
     }
 
-    /// The statement that lets another process take the lease at once.
+    /// Returns the statement that lets another process take the lease at once.
     fn release(self) -> String {
         format!("UPDATE {TABLE} SET holder = '', process = '', beat = beat + 1 WHERE {}", self.condition())
     }
@@ -197,7 +199,7 @@ impl Right {
     }
 }
 
-/// The thread that renews a lease.
+/// Thread that renews a lease.
 struct Renewals {
     server: Server,
     right: Right,
@@ -235,11 +237,11 @@ impl Renewals {
             }
         }
         let release = self.right.release();
-        // A holder that cannot release its lease is silent from now on.
+        // A failed release has the same effect as silence.
         let _unreachable = within(RELEASE, self.change(&release)).await;
     }
 
-    /// Runs a statement by the connection that is there, or by a new one.
+    /// Runs a statement on the existing connection, or on a new one.
     async fn change(&mut self, statement: &str) -> Result<u64, Failure> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -253,10 +255,11 @@ impl Renewals {
 
 /// Takes all of these leases, or none.
 ///
-/// Returns nothing where `is_cancelled` becomes true while this waits.
+/// Returns `None` if `is_cancelled` becomes true while this waits.
 ///
 /// # Errors
-/// [`Unavailable`], whose text is shown unchanged: a database cannot be used, or a holder lives where `claim` admits none.
+/// [`Unavailable`], whose text is shown unchanged: a database cannot be used, or a holder lives and `claim` does not
+/// allow to take the lease.
 pub fn acquire(
     wanted: &[(ServerSettings, Purpose)],
     holder: &Holder,
@@ -305,7 +308,8 @@ pub fn acquire(
     })
 }
 
-/// Takes each lease in order and returns their tokens. Where another process was faster, those that were taken are released.
+/// Takes each lease in order and returns their tokens. If another process was faster, releases the leases already
+/// taken.
 fn take_all(candidates: &mut [Candidate], holder: &Holder) -> Result<Option<Vec<i64>>, Unavailable> {
     let mut tokens = Vec::new();
     for n in 0..candidates.len() {
@@ -321,7 +325,7 @@ fn take_all(candidates: &mut [Candidate], holder: &Holder) -> Result<Option<Vec<
     Ok(Some(tokens))
 }
 
-/// State of a lease that is wanted.
+/// State of a wanted lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It can be taken.
@@ -332,7 +336,7 @@ enum State {
     Watched,
 }
 
-/// A row of the table.
+/// Row of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Row {
     token: i64,
@@ -341,13 +345,13 @@ struct Row {
     process: String,
 }
 
-/// A lease that this process wants.
+/// Lease that this process wants.
 struct Candidate {
     server: Server,
     purpose: Purpose,
     runtime: Runtime,
     connection: Option<Connection>,
-    /// The row that was read last, and when it changed.
+    /// Last row read, with the time of its last change.
     seen: Option<(Row, Instant)>,
     trouble: LastingFailure,
 }
@@ -364,7 +368,7 @@ impl Candidate {
         Ok(this)
     }
 
-    /// Reads the lease. While this process waits, a database that fails is a holder that is not known to be dead.
+    /// Reads the lease. While this process waits, a failing database does not prove that the holder is dead.
     fn look(&mut self, holder: &Holder) -> Result<State, OpenError> {
         let select =
             format!("SELECT token, beat, holder, process FROM {TABLE} WHERE purpose = '{}'", self.purpose.key());
@@ -377,7 +381,7 @@ impl Candidate {
                 if let Some(attempts) = self.trouble.fails(true) {
                     tracing::warn!(database = %self.server.url, attempts, error = %failure, "lease cannot be read");
                 }
-                // Silence counts only where the database answers.
+                // Silence counts only while the database answers.
                 self.seen = self.seen.take().map(|(row, _)| (row, Instant::now()));
                 return Ok(State::Watched);
             }
@@ -401,7 +405,7 @@ impl Candidate {
         state
     }
 
-    /// Takes the lease if it is still as it was read. Returns its token.
+    /// Takes the lease if it has not changed since it was read. Returns its token.
     fn take(&mut self, holder: &Holder) -> Result<Option<i64>, OpenError> {
         let (row, purpose) = (self.seen.as_ref().map(|(row, _)| row.clone()).unwrap_or_default(), self.purpose.key());
         let (name, process, token) = (literal(&holder.name), literal(&holder.process), row.token + 1);
@@ -419,7 +423,7 @@ impl Candidate {
         match self.by_connection(async |connection, _| connection.run(&change).await) {
             Ok(1) => Ok(Some(token)),
             Ok(_) => Ok(None),
-            // Another process made the row first, or a transaction of the last holder is not over yet.
+            // Another process inserted the row first, or a transaction of the last holder is not over yet.
             Err(Failure::Refused(reason) | Failure::Row(reason)) => {
                 tracing::info!(database = %self.server.url, purpose, reason, "lease not taken yet");
                 Ok(None)
@@ -430,7 +434,7 @@ impl Candidate {
 
     fn release(&mut self, token: i64) {
         let release = Right { purpose: self.purpose, token }.release();
-        // A process that cannot release a lease is silent about it.
+        // A failed release has the same effect as silence.
         let _unreachable = self.by_connection(async |connection, _| connection.run(&release).await);
     }
 
@@ -445,7 +449,7 @@ impl Candidate {
         OpenError::Refused { server, reason: self.purpose.refusal(&holder) }
     }
 
-    /// The database, and the name of the holder.
+    /// Returns the database, and the name of the holder.
     fn shown(&self) -> (String, String) {
         (self.server.url.to_string(), self.seen.as_ref().map(|(row, _)| row.holder.clone()).unwrap_or_default())
     }
@@ -477,7 +481,7 @@ fn read(row: &[Cell<'_>]) -> Option<Row> {
     Some(Row { token: *token, beat: *beat, holder: text(holder), process: text(process) })
 }
 
-/// Text for a statement: characters that neither server reads as anything else.
+/// Returns a text for a statement: only characters without special meaning on both servers.
 fn literal(text: &str) -> String {
     let is_plain = |&c: &char| c.is_ascii_graphic() && !matches!(c, '\'' | '\\' | '"' | '`') || c == ' ';
     text.chars().filter(is_plain).collect()

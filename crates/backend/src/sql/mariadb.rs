@@ -11,33 +11,34 @@ use crate::sql::connection::{Parameter, Row};
 use crate::sql::error::{Failure, with_causes};
 use crate::sql::server::Server;
 
-/// Errors of a server that ends the connection or takes none: too many connections, shutdown, killed, idle for too long.
+/// Errors of a server that ends the connection or accepts none: too many connections, shutdown, killed, idle for too
+/// long.
 const GONE: [u16; 5] = [1040, 1053, 1203, 1927, 4031];
 
-/// Errors of a server that has no room: the file system's, a table's, and a write that failed for it.
+/// Errors of a server without space: in the file system, in a table, or a write that failed for this reason.
 const FULL: [u16; 4] = [3, 1021, 1026, 1114];
 
-/// Errors of a server whose user lacks a right on a table or a column.
+/// Errors of a missing right on a table or a column.
 const DENIED: [u16; 2] = [1142, 1143];
 
-/// SQLSTATE classes of errors that are a row's own: a value that does not fit, a constraint.
+/// SQLSTATE classes of errors due to a row: a value that does not fit, a constraint.
 const ROW_CLASSES: [&str; 3] = ["22", "23", "45"];
 
-/// The same by their numbers, of errors that have a class of many kinds: truncated data, a wrong value, no partition, the wrong partition, a row
-/// that violates a view, a CHECK of MySQL.
+/// Numbers of further errors due to a row, whose class is ambiguous: truncated data, a wrong value, no partition, the
+/// wrong partition, a row that violates a view, a CHECK of MySQL.
 const ROW: [u16; 6] = [1265, 1366, 1526, 1748, 1369, 3819];
 
-/// Errors of these classes that are a statement's: an ambiguous column.
+/// Errors of these classes that are due to the statement: an ambiguous column.
 const NO_ROW: [u16; 1] = [1052];
 
 /// Prepared statements of a connection; there are a few for each size of list.
 const STATEMENTS: usize = 64;
 
-/// What a server takes by default. Said here, so that the driver need not ask for it.
+/// Default packet limit of a server. Set explicitly, so that the driver need not ask for it.
 const PACKET: usize = 16 << 20;
 
-/// Bytes of a statement that puts rows, and of what is sent at a time, after which another one begins. A server that takes the least by default
-/// (MySQL 5.7, 4 MB) has room for a row more.
+/// Bytes after which a statement that inserts rows, or a packet, is followed by another one. A server with the smallest
+/// default (MySQL 5.7, 4 MB) has room for one more row.
 const STATEMENT: usize = 1 << 20;
 const SENT: usize = 3 << 20;
 
@@ -130,7 +131,8 @@ fn options(server: &Server) -> Opts {
     options.ssl_opts(tls).into()
 }
 
-/// Values stand in their statements: one with placeholders would have to be prepared for each number of rows.
+/// Returns the statements with literal values: with placeholders each number of rows would need its own prepared
+/// statement.
 fn statements(changes: &[Change<'_>]) -> Vec<String> {
     let of = |change: &Change<'_>| match change {
         Change::Put(table, rows) => table.literal_insertions(rows, STATEMENT),
@@ -139,7 +141,7 @@ fn statements(changes: &[Change<'_>]) -> Vec<String> {
     changes.iter().flat_map(of).collect()
 }
 
-/// What is sent at a time: statements with semicolons between them. One that is alone is a transaction by itself.
+/// Joins statements to packets, separated by semicolons. A single statement is a transaction by itself.
 fn packets(statements: Vec<String>) -> Vec<String> {
     if statements.len() < 2 {
         return statements;
@@ -163,7 +165,7 @@ fn cell(value: Value) -> Cell<'static> {
         Value::Int(number) => Cell::Number(number),
         Value::UInt(number) => Cell::number(number),
         Value::Bytes(bytes) => Cell::Bytes(bytes.into()),
-        // Of the columns that are read so none is of another type.
+        // The columns read here have no other type.
         value => Cell::Bytes(value.as_sql(true).into_bytes().into()),
     }
 }
@@ -172,7 +174,7 @@ fn text(value: Value) -> Vec<u8> {
     match value {
         Value::NULL => Vec::new(),
         Value::Bytes(bytes) => bytes,
-        // Numbers; no column that is read is one, and they are shown to people at most.
+        // Numbers; no such column is read, and they are for display only.
         value => value.as_sql(true).into_bytes(),
     }
 }
@@ -193,7 +195,7 @@ fn failure(error: &Error) -> Failure {
     }
 }
 
-/// Whether a row is refused for itself.
+/// Tells whether an error is due to the row.
 fn is_rows_own(code: u16, state: &str) -> bool {
     ROW.contains(&code) || ROW_CLASSES.iter().any(|class| state.starts_with(class)) && !NO_ROW.contains(&code)
 }

@@ -1,17 +1,19 @@
-//! Database servers behind the traits of the floors below: MariaDB, MySQL and PostgreSQL.
+//! Database servers as engines of the store: MariaDB, MySQL and PostgreSQL.
 //!
-//! * [`subscribers`] reads the tables of subscribers that OpenSIPS 3 and Kamailio 5 have, in place.
-//! * [`accounting`] writes the rows of calls.
-//! * [`bindings`] keeps registrations.
-//! * [`calls`] keeps state by number, which is that of calls.
-//! * [`lease`] says which process may write bindings and calls.
-//! * [`rows`] reads all rows of a query.
-//! * [`schema`] makes the tables of this program, and knows their versions.
+//! [`subscribers`] reads the tables of subscribers of OpenSIPS 3 and Kamailio 5, in place.
+//! [`accounting`] writes the rows of calls.
+//! [`bindings`] stores registrations.
+//! [`calls`] stores state by number, used for calls.
+//! [`lease`] grants one process the right to write bindings or calls.
+//! [`rows`] reads all rows of a query.
+//! [`schema`] creates and migrates the tables of this program.
 //!
-//! What differs between the servers is in `dialect.rs`, `own_table.rs` and the two drivers; all else is written once.
+//! The differences between the servers are in `dialect.rs`, `own_table.rs` and the two drivers; all other code is
+//! common.
 //!
-//! What is asked for each request is prepared, once a connection. Each statement has a deadline, kept also where the server is frozen or its packets vanish: a
-//! connection that misses it is dropped, and another is made, with pauses that grow while the server cannot be reached.
+//! Each connection prepares the statements of requests once. Each statement has a deadline, even if the server is
+//! frozen or its packets are lost: a connection that misses it is dropped, and another one is opened, with growing
+//! pauses while the server is unreachable.
 //!
 //! # Where is ...?
 //!

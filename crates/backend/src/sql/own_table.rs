@@ -1,4 +1,4 @@
-//! Tables of this program in a database server: their columns, and the statements that make and change them.
+//! Tables of this program in a database server: their columns, and the statements that create and change them.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,12 @@ use strowger_store::database_url::DatabaseKind;
 use crate::sql::cell::Cell;
 use crate::sql::dialect::Dialect;
 
-/// What a column holds.
+/// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A whole number of 64 bits.
+    /// Integer of 64 bits.
     Number,
-    /// At most 64 characters of ASCII: it can be a key.
+    /// At most 64 ASCII characters, so it can be a key.
     Word,
     /// Text of any length.
     Text,
@@ -20,25 +20,25 @@ pub(crate) enum Kind {
     Bytes,
 }
 
-/// A column.
+/// Column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// It may be NULL.
+    /// True: it may be NULL.
     pub(crate) is_optional: bool,
 }
 
-/// What becomes of a row whose key is there already.
+/// Handling of a row whose key exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clash {
-    /// The row that is there stays as it is.
+    /// The existing row stays unchanged.
     Keep,
-    /// It is replaced whole.
+    /// The existing row is replaced as a whole.
     Replace,
 }
 
-/// What a user of the database may do with a table.
+/// Right of a database user on a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
     Select,
@@ -48,7 +48,7 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    /// As it is granted.
+    /// Returns its name in a GRANT.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Select => "SELECT",
@@ -59,22 +59,22 @@ impl Right {
     }
 }
 
-/// A table.
+/// Table.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnTable {
     pub(crate) name: &'static str,
     pub(crate) columns: Vec<Column>,
-    /// So many of the first are the key: one, or two numbers.
+    /// Number of leading columns that are the key: one, or two numbers.
     pub(crate) key: usize,
-    /// The server gives each row a number of its own, `id`, in the order in which they come.
+    /// True: the server assigns each row a number, `id`, in order of arrival.
     pub(crate) is_numbered: bool,
-    /// A column with an index.
+    /// Column with an index.
     pub(crate) index: Option<&'static str>,
     pub(crate) clash: Clash,
 }
 
 impl OwnTable {
-    /// The statements that make it where it is not there.
+    /// Returns the statements that create the table if missing.
     pub(crate) fn create(&self, dialect: Dialect) -> Vec<String> {
         let name = dialect.quoted(self.name);
         let mut lines = Vec::new();
@@ -87,7 +87,7 @@ impl OwnTable {
         for (n, column) in self.columns.iter().enumerate() {
             let key = match (n, dialect.0, self.is_numbered) {
                 _ if self.key > 1 => "",
-                // Rows of InnoDB lie in the order of the primary key: a random one would scatter them.
+                // InnoDB stores rows in the order of the primary key: a random one would scatter them.
                 (0, DatabaseKind::MariaDb, true) => " UNIQUE",
                 (0, ..) => " PRIMARY KEY",
                 _ => "",
@@ -117,15 +117,15 @@ impl OwnTable {
         }
     }
 
-    /// What putting and removing rows, as this table has them put and removed, needs of its user.
+    /// Returns the rights that the database user needs for inserts and, if `removes`, for removals.
     pub(crate) fn rights(&self, dialect: Dialect, removes: bool) -> Vec<Right> {
-        // MariaDB asks for that also where the row stays as it is.
+        // MariaDB requires this even if the row stays unchanged.
         let updates = self.clash == Clash::Replace || dialect.0 == DatabaseKind::MariaDb;
         let all = [(Right::Select, true), (Right::Insert, true), (Right::Update, updates), (Right::Delete, removes)];
         all.into_iter().filter_map(|(right, is_needed)| is_needed.then_some(right)).collect()
     }
 
-    /// A statement that needs this right, changes nothing and returns no row.
+    /// Returns a statement that needs this right, changes nothing and returns no row.
     pub(crate) fn probe(&self, dialect: Dialect, right: Right) -> String {
         let (table, names) = (dialect.quoted(self.name), self.names(dialect));
         let key = dialect.quoted(self.columns.first().map_or("", |column| column.name));
@@ -148,7 +148,7 @@ impl OwnTable {
         names.join(", ")
     }
 
-    /// What the values of all rows stand between.
+    /// Returns the parts of an INSERT before and after the values.
     fn insertion(&self, dialect: Dialect) -> (String, String) {
         let head = format!("INSERT INTO {} ({}) ", dialect.quoted(self.name), self.names(dialect));
         let rest = self.columns.get(self.key..).unwrap_or_default();
@@ -161,7 +161,7 @@ impl OwnTable {
         };
         let key = self.key_names(dialect);
         let tail = match (dialect.0, self.clash) {
-            // INSERT IGNORE would pass over more than that: texts that are cut, and the like.
+            // INSERT IGNORE would ignore more than that, such as truncated texts.
             (DatabaseKind::MariaDb, Clash::Keep) => format!(" ON DUPLICATE KEY UPDATE {key} = {key}"),
             (DatabaseKind::MariaDb, Clash::Replace) => {
                 format!(" ON DUPLICATE KEY UPDATE {}", assignments(|name| format!("VALUES({name})")))
@@ -174,7 +174,7 @@ impl OwnTable {
         (head, tail)
     }
 
-    /// Statements of MariaDB that put these rows, each of so many bytes or a little more.
+    /// Returns the statements of MariaDB that insert these rows, each of `most` bytes or a little more.
     pub(crate) fn literal_insertions(&self, rows: &[Vec<Cell<'_>>], most: usize) -> Vec<String> {
         let (head, tail) = self.insertion(Dialect(DatabaseKind::MariaDb));
         let mut statements = Vec::new();
@@ -201,7 +201,8 @@ impl OwnTable {
         statements
     }
 
-    /// The statement of PostgreSQL that puts rows: it has a parameter for each column, an array with a value for each row.
+    /// Returns the statement of PostgreSQL that inserts rows: it has a parameter for each column, an array with a value
+    /// for each row.
     pub(crate) fn array_insertion(&self) -> String {
         let (head, tail) = self.insertion(Dialect(DatabaseKind::PostgreSql));
         let array = |(n, column): (usize, &Column)| {
@@ -216,12 +217,13 @@ impl OwnTable {
         format!("{head}SELECT * FROM unnest({}){tail}", arrays.join(", "))
     }
 
-    /// The statement of PostgreSQL that deletes the rows of the keys in an array; `first`: the first number of all of them, where a key has two.
+    /// Returns the statement of PostgreSQL that deletes the rows of the keys in an array; `first`: the first number of
+    /// all keys, if a key has two.
     pub(crate) fn array_deletion(&self, first: Option<i64>) -> String {
         format!("{} = ANY(CAST($1 AS bigint[]))", self.deletion(Dialect(DatabaseKind::PostgreSql), first))
     }
 
-    /// Statements of MariaDB that delete the rows of these keys.
+    /// Returns the statements of MariaDB that delete the rows of these keys.
     pub(crate) fn literal_deletions(&self, first: Option<i64>, keys: &[i64]) -> Vec<String> {
         let head = self.deletion(Dialect(DatabaseKind::MariaDb), first);
         let statement = |keys: &[i64]| {
@@ -231,7 +233,7 @@ impl OwnTable {
         keys.chunks(10_000).map(statement).collect()
     }
 
-    /// The statement that removes at most so many rows in which a number is smaller than this one.
+    /// Returns the statement that removes at most `most` rows whose column is smaller than `before`.
     pub(crate) fn removal(&self, dialect: Dialect, column: &str, before: i64, most: usize) -> String {
         let (name, column) = (dialect.quoted(self.name), dialect.quoted(column));
         match dialect.0 {
@@ -242,7 +244,7 @@ impl OwnTable {
         }
     }
 
-    /// Up to the column whose values are given.
+    /// Returns a DELETE up to the column whose values follow.
     fn deletion(&self, dialect: Dialect, first: Option<i64>) -> String {
         let name = dialect.quoted(self.name);
         let key = |n: usize| dialect.quoted(self.columns.get(n).map_or("", |column| column.name));
@@ -264,7 +266,7 @@ const fn type_of(dialect: Dialect, kind: Kind) -> &'static str {
     }
 }
 
-/// A value as MariaDB and MySQL read it in a statement: no mode of theirs reads it otherwise.
+/// Writes a value as a literal of MariaDB and MySQL, independent of their SQL modes.
 fn push_literal(out: &mut String, cell: &Cell<'_>) {
     let (bytes, is_text) = match cell {
         Cell::Null => return out.push_str("NULL"),

@@ -20,22 +20,23 @@ use crate::sql::own_table::{Kind, OwnTable};
 use crate::sql::server::Server;
 use crate::sql::tls::MakeTls;
 
-/// Classes of errors after which a connection is no good: it was lost, the server takes no more, it shuts down (PostgreSQL, appendix A).
+/// Classes of errors that make a connection unusable: it was lost, the server accepts no more, it shuts down
+/// (PostgreSQL, appendix A).
 const GONE: [&str; 3] = ["08", "53", "57P"];
 /// The disk is full.
 const FULL: &str = "53100";
 /// The user lacks a right.
 const DENIED: &str = "42501";
-/// A prepared statement that the server does not have any more, or whose table has changed: the next connection prepares it again.
+/// The server has dropped a prepared statement, or its table has changed: the next connection prepares it again.
 const OUTDATED: [&str; 2] = ["26000", "0A000"];
 
-/// Idle time after which the system probes a connection, and the probes without an answer that end it.
+/// Idle time after which the system probes a connection; interval and number of unanswered probes that end it.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const PROBE: Duration = Duration::from_secs(2);
 const PROBES: u32 = 3;
 
-/// Classes of errors that are a row's own: a value that does not fit, a constraint (a partition that is missing too), the option of a view, and
-/// the exception of a trigger, a value that is too long for an index.
+/// Classes of errors due to a row: a value that does not fit, a constraint (including a missing partition), the option
+/// of a view, the exception of a trigger, a value that is too long for an index.
 const ROW: [&str; 5] = ["22", "23", "44", "P0001", "54000"];
 
 pub(crate) struct PostgreSql {
@@ -152,17 +153,17 @@ impl PostgreSql {
 
     pub(crate) async fn close(self) {
         let Self { client, mover, .. } = self;
-        // Without a client the mover takes leave of the server, and ends.
+        // Without a client the mover closes the session properly, and ends.
         drop(client);
         mover.finish().await;
     }
 }
 
-/// What becomes of a statement that is sent when this is polled first.
+/// Result of a statement that is sent at the first poll.
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
 
-/// Sends statements in their order without waiting between them; the first failure. Once one has failed, the server refuses the others of its
-/// transaction, and takes COMMIT for ROLLBACK.
+/// Sends statements in order without waiting between them; returns the first failure. After a failure the server
+/// refuses the rest of the transaction, and treats COMMIT as ROLLBACK.
 async fn in_order(mut sent: Vec<Answer<'_>>) -> Result<(), Error> {
     let mut answers: Vec<Option<Result<(), Error>>> = sent.iter().map(|_| None).collect();
     poll_fn(|context| {
@@ -177,7 +178,7 @@ async fn in_order(mut sent: Vec<Answer<'_>>) -> Result<(), Error> {
     answers.into_iter().flatten().collect()
 }
 
-/// The values of a column, of all rows.
+/// Values of a column in all rows.
 enum Array<'a> {
     Numbers(Vec<Option<i64>>),
     Texts(Vec<Option<&'a str>>),
@@ -194,7 +195,7 @@ impl Array<'_> {
     }
 }
 
-/// One for each column. A value that is not of the kind of its column is NULL: there is none.
+/// Returns an array for each column. A value of another type than its column would become NULL; there is none.
 fn arrays<'a>(table: &OwnTable, rows: &'a [Vec<Cell<'a>>]) -> Vec<Array<'a>> {
     let of = |(n, kind): (usize, Kind)| {
         let cells = rows.iter().map(move |row| row.get(n));
@@ -226,7 +227,7 @@ fn cells(row: &tokio_postgres::Row) -> Result<Vec<Cell<'static>>, Error> {
     (0..row.len()).map(cell).collect()
 }
 
-/// A task that ends with its value: one whose server is silent would wait for it.
+/// Task that ends with this value: without this it would wait for a silent server.
 struct Mover(JoinHandle<()>);
 
 impl Mover {
@@ -235,7 +236,7 @@ impl Mover {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        // What ends it is what the next statement fails with.
+        // The next statement reports the error that ends it.
         Self(tokio::spawn(async move { drop(connection.await) }))
     }
 
@@ -271,7 +272,7 @@ fn failure(error: &Error) -> Failure {
     if is_rows_own(code) { Failure::Row(text) } else { Failure::Refused(text) }
 }
 
-/// Whether a row is refused for itself.
+/// Tells whether an error is due to the row.
 fn is_rows_own(code: &str) -> bool {
     ROW.iter().any(|class| code.starts_with(class))
 }
@@ -282,7 +283,8 @@ mod tests {
 
     #[test]
     fn errors_of_a_row_differ_from_errors_of_its_table() {
-        // Too long, out of range, no such character, NULL, foreign key, twice, CHECK and no partition, a trigger, an index.
+        // Too long, out of range, no such character, NULL, foreign key, duplicate, CHECK and no partition, a trigger,
+        // an index.
         for code in ["22001", "22003", "22021", "23502", "23503", "23505", "23514", "P0001", "54000"] {
             assert!(is_rows_own(code), "{code}");
         }

@@ -1,22 +1,22 @@
-//! Realms, and the domains whose users have their passwords in them.
+//! Realms, and the domains of their users.
 
-/// One of them.
+/// Realm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Realm {
-    /// As phones are asked for it.
+    /// Name, as in a challenge.
     pub name: Box<str>,
-    /// The domains of its users, in lower case, at least one; that which is called as the realm first.
+    /// Domains of its users, in lower case, at least one; the domain with the name of the realm comes first.
     pub domains: Vec<Box<str>>,
-    /// Further names of those domains, each with the one that it means; also those of `domains` that mean another one.
+    /// Aliases of these domains, each with its domain; includes names in `domains` that are aliases of another one.
     pub aliases: Vec<(Box<str>, Box<str>)>,
 }
 
-/// All of them. They may change while a server runs.
+/// All realms. They may change while a server runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Realms(Vec<Realm>);
 
 impl Realms {
-    /// Of realms with their domains. A realm without domains has the users of the domain that is called as it is.
+    /// Creates realms with their domains. A realm without domains has the domain of its own name.
     pub fn new<'a>(realms: impl IntoIterator<Item = (&'a str, Vec<&'a str>)>) -> Self {
         let realm = |(name, domains): (&str, Vec<&str>)| {
             let mut domains: Vec<Box<str>> = domains.iter().map(|domain| domain.to_ascii_lowercase().into()).collect();
@@ -29,7 +29,7 @@ impl Realms {
         Self(realms.into_iter().map(realm).collect())
     }
 
-    /// The same with further names of their domains, each with the domain that it means, in lower case.
+    /// Adds aliases of their domains, each with its domain, in lower case.
     #[must_use]
     pub fn with_aliases<'a>(mut self, aliases: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         for (alias, domain) in aliases {
@@ -40,41 +40,41 @@ impl Realms {
         self
     }
 
-    /// How many domains there are; further names do not count.
+    /// Returns the number of domains, without aliases.
     pub(crate) fn domains(&self) -> usize {
         let names = self.0.iter().flat_map(|realm| realm.domains.iter().map(|name| realm.canonical(name) == &**name));
         names.filter(|is_canonical| *is_canonical).count()
     }
 
-    /// The realms, in their order.
+    /// Returns the realms, in order.
     pub fn all(&self) -> &[Realm] {
         &self.0
     }
 
-    /// The number of the realm that has this name.
+    /// Returns the number of the realm with this name.
     pub(crate) fn named(&self, name: &[u8]) -> Option<usize> {
         self.0.iter().position(|realm| realm.name.as_bytes() == name)
     }
 
-    /// The number of the realm in which the users of this domain are, and the domain as it is kept here.
+    /// Returns the number of the realm of a domain, and the stored spelling of the domain.
     pub(crate) fn of_domain(&self, domain: &[u8]) -> Option<(usize, &str)> {
         self.0.iter().enumerate().find_map(|(number, realm)| Some((number, realm.domain(domain)?)))
     }
 }
 
 impl Realm {
-    /// A domain as it is kept here, by a name or alias, if it is one of this realm, in lower case or upper.
+    /// Returns the stored spelling of a domain or alias of this realm, compared without case.
     pub(crate) fn domain(&self, domain: &[u8]) -> Option<&str> {
         self.names().find(|own| own.as_bytes().eq_ignore_ascii_case(domain))
     }
 
-    /// All names of its domains, each once.
+    /// Returns all names of its domains, each once.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let others = self.aliases.iter().map(|(alias, _)| alias).filter(|alias| !self.domains.contains(alias));
         self.domains.iter().chain(others).map(|name| &**name)
     }
 
-    /// The domain that this name means.
+    /// Returns the domain that this name stands for.
     pub(crate) fn canonical<'a>(&'a self, name: &'a str) -> &'a str {
         self.aliases.iter().find(|(alias, _)| **alias == *name).map_or(name, |(_, domain)| domain)
     }

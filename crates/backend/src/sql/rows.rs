@@ -1,4 +1,4 @@
-//! All rows of one query, for data that are read whole: by a connection of their own, made for it and closed behind it.
+//! All rows of one query, for data sets, on a connection of their own that is closed afterwards.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use crate::sql::dialect::Dialect;
 use crate::sql::error::Failure;
 use crate::sql::server::{Server, ServerSettings};
 
-/// Why there are no rows. To be shown as it is; it names the server without its password.
+/// Reason for missing rows, for display as it is; it names the server without its password.
 #[derive(Debug, thiserror::Error)]
 pub enum RowsError {
-    /// The server cannot be reached or does not answer in time: it may do so later.
+    /// The server cannot be reached or does not answer in time: a later attempt may succeed.
     #[error("{0}")]
     Unavailable(String),
-    /// The server refuses the query, or what it gives is no text.
+    /// The server refuses the query, or a value is not text.
     #[error("{0}")]
     Refused(String),
 }
 
-/// The columns of these names of what a query gives, row by row, as text; NULL is an empty one. The query is read as a part of another one, so
-/// it can only read. All of it, the connection too, may take `limit`.
+/// Reads these columns of all rows of a query as text; NULL becomes an empty one. The query becomes a subquery, so it
+/// can only read. Connection and query together may take `limit`.
 ///
-/// Blocks; not to be called on a thread that runs tasks of tokio.
+/// Blocks; not to be called on a thread that runs tokio tasks.
 ///
 /// # Errors
 /// [`RowsError`]
@@ -45,7 +45,7 @@ pub fn read(
         Ok(rows)
     };
     let rows = runtime.block_on(async { timeout(limit, rows).await.unwrap_or(Err(Failure::TimedOut)) });
-    // What a connection still does that was given up must not be waited for.
+    // Does not wait for the work of an abandoned connection.
     runtime.shutdown_background();
     let rows = rows.map_err(|failure| {
         let is_refused = matches!(failure, Failure::Refused(_) | Failure::Row(_) | Failure::Denied(_));
@@ -57,10 +57,10 @@ pub fn read(
     rows.into_iter().map(|row| row.into_iter().map(text).collect()).collect()
 }
 
-/// Each column, of any type, as text.
+/// Returns the statement, with each column of any type as text.
 fn statement(dialect: Dialect, query: &str, columns: &[&str]) -> String {
     let columns: Vec<String> = columns.iter().map(|column| dialect.cast_to_text(&dialect.quoted(column))).collect();
-    // The line ends behind the query, which may end with a comment.
+    // A newline follows the query, which may end with a comment.
     format!("SELECT {} FROM (\n{}\n) AS strowger_set", columns.join(", "), query.trim().trim_end_matches(';'))
 }
 

@@ -1,7 +1,8 @@
-//! Tables of this program in database servers: which there are to be, of which version they are, and how they become so.
+//! Tables of this program in database servers: their creation, versions and migrations.
 //!
-//! The table `strowger_schema` has a row for each [`Part`] with its version: how many of its migrations the database has seen. A migration is never
-//! edited once released; a change is a new one at the end. A table without such a row is another program's, and is left as it is.
+//! The table `strowger_schema` has a row for each [`Part`] with its version: the number of its migrations applied. A
+//! migration is never edited once released; a change is a new one at the end. Tables without such a row belong to
+//! another program, and are not changed.
 
 use strowger_store::database_url::DatabaseKind;
 
@@ -18,23 +19,23 @@ use crate::sql::runtime::{CONNECT, apart, runtime, within};
 use crate::sql::server::{Server, ServerSettings};
 use crate::sql::table::SubscriberTable;
 
-/// What some tables are for.
+/// Purpose of some tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Rows of calls and of their events.
     Accounting,
     /// Registrations.
     Bindings,
-    /// Calls that are kept.
+    /// Kept calls.
     Calls,
     /// Leases on bindings and calls.
     Leases,
-    /// Subscribers as OpenSIPS 3 has them, in this table: `TABLE` or `SCHEMA.TABLE`.
+    /// Subscribers in the schema of OpenSIPS 3, in this table: `TABLE` or `SCHEMA.TABLE`.
     Subscribers(String),
 }
 
 impl Part {
-    /// As people and `strowger_schema` call it.
+    /// Returns the name, for display and in `strowger_schema`.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Accounting => "accounting",
@@ -45,7 +46,7 @@ impl Part {
         }
     }
 
-    /// Its tables.
+    /// Returns its tables.
     pub fn tables(&self) -> Vec<String> {
         match self {
             Self::Accounting => accounting::tables().iter().map(|table| table.name.to_owned()).collect(),
@@ -56,13 +57,14 @@ impl Part {
         }
     }
 
-    /// The newest version.
+    /// Returns the newest version.
     pub fn version(&self) -> u32 {
-        // A handful.
+        // There are few migrations.
         self.migrations(Dialect(DatabaseKind::MariaDb)).len() as u32
     }
 
-    /// Statements from each version to the next one. Each can be run twice: MariaDB has no transaction around them.
+    /// Returns the statements from each version to the next one. Each can be run twice: MariaDB has no transaction
+    /// around them.
     fn migrations(&self, dialect: Dialect) -> Vec<Vec<String>> {
         match self {
             Self::Accounting => vec![accounting::tables().iter().flat_map(|table| table.create(dialect)).collect()],
@@ -74,7 +76,7 @@ impl Part {
     }
 }
 
-/// The table `subscriber` of OpenSIPS 3, under this name.
+/// Returns the statements for the table `subscriber` of OpenSIPS 3, under this name.
 fn opensips(dialect: Dialect, table: &str) -> Vec<String> {
     let columns = "username CHAR(64) DEFAULT '' NOT NULL, domain CHAR(64) DEFAULT '' NOT NULL, password CHAR(25) DEFAULT '' NOT NULL, \
                    ha1 CHAR(64) DEFAULT '' NOT NULL, ha1_sha256 CHAR(64) DEFAULT '' NOT NULL, ha1_sha512t256 CHAR(64) DEFAULT '' NOT NULL";
@@ -85,7 +87,7 @@ fn opensips(dialect: Dialect, table: &str) -> Vec<String> {
              CONSTRAINT account_idx UNIQUE (username, domain), KEY username_idx (username)) ENGINE=InnoDB"
         )],
         DatabaseKind::PostgreSql => {
-            // Of the schema of its table.
+            // The index is in the schema of its table.
             let index = dialect.quoted(&format!("{}_username_idx", table.rsplit('.').next().unwrap_or(table)));
             vec![
                 format!(
@@ -97,39 +99,39 @@ fn opensips(dialect: Dialect, table: &str) -> Vec<String> {
     }
 }
 
-/// What a database has of a part.
+/// State of a part in a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// None of its tables.
+    /// None of its tables exist.
     Nothing,
     /// Tables of this version; 0: some of them are missing.
     Version(u32),
-    /// Tables that another program made.
+    /// Tables created by another program.
     Others,
 }
 
-/// What is to be done.
+/// Command about tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Parts that are not there are made.
+    /// Create missing parts.
     Init,
-    /// Parts that are older are brought up to the version of this program.
+    /// Migrate older parts to the version of this program.
     Migrate,
 }
 
-/// What was found of a part, and what is done about it.
+/// State of a part, and the steps for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Which part.
+    /// Part.
     pub part: Part,
-    /// What was there.
+    /// State before.
     pub found: Found,
-    /// What is done about it, in order; nothing where there is nothing to do, or the order is another one.
+    /// Statements to run, in order; empty if nothing is necessary, or another command is.
     pub statements: Vec<String>,
 }
 
 impl Step {
-    /// The server can use this part when the statements are done.
+    /// Tells whether the server can use this part after the statements.
     pub fn is_usable(&self) -> bool {
         match self.found {
             _ if !self.statements.is_empty() => true,
@@ -141,10 +143,11 @@ impl Step {
     }
 }
 
-/// Says what this order does for these parts in a database and, unless `is_dry`, does it. `now`: milliseconds since 1970, UTC.
+/// Determines the steps of a command for these parts in a database and, unless `is_dry`, runs them. `now`: milliseconds
+/// since 1970, UTC.
 ///
 /// # Errors
-/// [`OpenError`], to be shown as it is.
+/// [`OpenError`], for display as it is.
 pub fn carry_out(
     settings: &ServerSettings,
     parts: &[Part],
@@ -160,7 +163,7 @@ pub fn carry_out(
             let steps = within(CONNECT, plan(&mut connection, &server, parts, order, now)).await?;
             if !is_dry {
                 for statement in steps.iter().flat_map(|step| &step.statements) {
-                    // As long as it takes: an index of a large table takes minutes.
+                    // Without a limit: an index of a large table takes minutes.
                     connection.run(statement).await?;
                 }
             }
@@ -191,7 +194,7 @@ async fn plan(
         }
         let found = match version(connection, dialect, part).await? {
             Some(version) if all => Found::Version(version),
-            // They were made, and some of them are gone.
+            // They were created, and some of them are gone.
             Some(_) => Found::Version(0),
             None if some => Found::Others,
             None => Found::Nothing,
@@ -225,10 +228,10 @@ fn statements(
         statements.push(format!(
             "CREATE TABLE IF NOT EXISTS {schema} (part {word} NOT NULL PRIMARY KEY, version BIGINT NOT NULL, changed_at BIGINT NOT NULL)"
         ));
-        // So that tables without a whole set of others are known as ours.
+        // Inserted first, so that tables of an incomplete set are recognized as ours.
         statements.push(format!("DELETE FROM {schema} WHERE part = '{name}'"));
         statements.push(format!("INSERT INTO {schema} (part, version, changed_at) VALUES ('{name}', 0, {now})"));
-        // A user who lacks the right to do this at the end has made no table yet.
+        // Tests the right for the last step early: a user without it has created no table yet.
         statements.push(format!("UPDATE {schema} SET version = 0, changed_at = {now} WHERE part = '{name}'"));
     }
     for (n, migration) in migrations.into_iter().enumerate().skip(seen as usize) {
@@ -240,7 +243,7 @@ fn statements(
     statements
 }
 
-/// The version of a part, as far as the database says one.
+/// Returns the version of a part, if the database has one.
 async fn version(connection: &mut Connection, dialect: Dialect, part: &Part) -> Result<Option<u32>, Failure> {
     if SubscriberTable::describe(connection, dialect, SCHEMA).await?.is_empty() {
         return Ok(None);
@@ -252,8 +255,8 @@ async fn version(connection: &mut Connection, dialect: Dialect, part: &Part) -> 
     Ok(rows.first().and_then(|row| row.first()).and_then(number))
 }
 
-/// Looks whether the tables of a part are there, with their columns and of this version, and whether the user may do there what a server does;
-/// `removes`: that removes rows too.
+/// Checks whether the tables of a part exist with their columns and this version, and whether the database user has the
+/// rights of a server; `removes`: the server removes rows, too.
 pub(crate) async fn expect(
     connection: &mut Connection,
     server: &Server,
@@ -293,7 +296,8 @@ pub(crate) async fn expect(
     Ok(Ok(()))
 }
 
-/// What the user may not do with these tables, as a part of a sentence. Only trying tells: rights come from tables, databases and roles.
+/// Returns the missing rights on these tables, as a part of a sentence. Only an attempt shows them: rights come from
+/// tables, databases and roles.
 async fn missing_rights(
     connection: &mut Connection,
     dialect: Dialect,
@@ -307,12 +311,12 @@ async fn missing_rights(
             match connection.cells(&table.probe(dialect, right), &[]).await {
                 Err(Failure::Denied(_)) => {
                     names.push(right.name());
-                    // What tries the others reads too.
+                    // The other probes read, too.
                     if right == Right::Select {
                         break;
                     }
                 }
-                // A server that only reads for now, say: what is written later will tell.
+                // Other refusals, such as a temporary read-only mode, show up at the first write.
                 Ok(_) | Err(Failure::Refused(_) | Failure::Row(_) | Failure::Full(_)) => {}
                 Err(failure) => return Err(failure),
             }
@@ -358,7 +362,7 @@ mod tests {
         }
     }
 
-    /// There is one version so far, so these are none of ours.
+    /// There is only one version so far, so the migrations of this test are made up.
     #[test]
     fn what_is_older_gets_the_migrations_that_it_lacks() {
         let of = |found, order| {

@@ -1,4 +1,4 @@
-//! Which server is asked, and how it is reached.
+//! Settings of a database server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use strowger_store::database_url::DatabaseUrl;
 
 use crate::sql::error::OpenError;
 
-/// How a server is reached.
+/// Settings to reach a server.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// Where it is, and who we are there.
+    /// Address and login.
     pub url: DatabaseUrl,
-    /// PEM file of the authorities one of which must have signed the certificate of the server, which must be for its host. `None`: no
-    /// TLS. A socket of this machine has none in any case.
+    /// PEM file of certificate authorities, one of which must have signed the certificate of the server, which must
+    /// match its host. `None`: no TLS. A socket of this machine never has TLS.
     pub authorities: Option<PathBuf>,
 }
 
-/// The same with what its files hold.
+/// Settings with the contents of their files.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) url: DatabaseUrl,
@@ -27,7 +27,7 @@ pub(crate) struct Server {
     pub(crate) authorities: Option<Authorities>,
 }
 
-/// As PEM and as certificates, which the two drivers want.
+/// Certificates in PEM and parsed, as the two drivers require them.
 #[derive(Clone, Debug)]
 pub(crate) struct Authorities {
     pub(crate) pem: Arc<[u8]>,

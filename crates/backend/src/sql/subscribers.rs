@@ -1,8 +1,8 @@
 //! Subscribers of a database server: the engine that answers shards, behind the cache of `strowger-store`.
 //!
-//! The questions of a round that are of one realm are one statement. A row is its user's if its name is the same, byte by byte: a server
-//! takes more for equal. Its tables tell of no change: an answer is good for its lifetime, and a removed user keeps bindings and route tokens
-//! until they end, or an operator ends them.
+//! One statement asks the questions of a round that have the same realm. A row belongs to a user only if its name is
+//! equal byte by byte: a server compares less strictly. The tables report no changes: only the lifetime limits an
+//! answer, and a removed user keeps bindings and route tokens until they end, or an operator ends them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -26,38 +26,38 @@ use crate::sql::runtime::{CONNECT, farewell, runtime, within};
 use crate::sql::server::{Server, ServerSettings};
 use crate::sql::table::{Named, SubscriberTable};
 
-/// The HA1s of a user name, a realm and a password (RFC 7616 section 3.4.2).
+/// Function that computes the HA1s of a user name, a realm and a password (RFC 7616 section 3.4.2).
 pub type HashPassword = fn(username: &str, realm: &str, password: &str) -> Ha1s;
 
-/// Which subscribers, and how they are read.
+/// Settings of the subscribers.
 #[derive(Clone, Debug)]
 pub struct SqlSettings {
-    /// The server.
+    /// Server.
     pub server: ServerSettings,
-    /// Their table: `TABLE` or `SCHEMA.TABLE`.
+    /// Table: `TABLE` or `SCHEMA.TABLE`.
     pub table: String,
-    /// Whose passwords are asked for.
+    /// Realms of the server.
     pub realms: Realms,
-    /// Makes an HA1 of a password in clear.
+    /// Computes HA1s from a clear password.
     pub hash: HashPassword,
 }
 
-/// Subscribers that are read.
+/// Running reader of subscribers.
 pub struct Started {
-    /// They themselves.
+    /// Subscribers.
     pub subscribers: CachedSubscribers,
-    /// What may be changed while they are read.
+    /// Realms, which may be changed at run time.
     pub realms: CurrentRealms,
-    /// The algorithms that some of them have an HA1 for, as the table was at the start; of an empty table those that it has a column for.
+    /// Algorithms for which some users had an HA1 at the start; for an empty table, the algorithms with a column.
     pub algorithms: Vec<&'static str>,
 }
 
-/// The realms by which the table is read now.
+/// Current realms of the reader.
 #[derive(Clone)]
 pub struct CurrentRealms(Arc<Shared>);
 
 impl CurrentRealms {
-    /// Other realms, from the next question on.
+    /// Sets other realms, from the next question on.
     ///
     /// # Errors
     /// The table has users of one domain only.
@@ -75,17 +75,18 @@ impl CurrentRealms {
     }
 }
 
-/// Connects, looks whether the table is one of subscribers, and starts the threads. `second`: a cache that is asked before the server.
+/// Connects, checks whether the table is one of subscribers, and starts the threads. `second`: a cache that is asked
+/// before the server.
 ///
 /// # Errors
-/// [`OpenError`], to be shown as it is.
+/// [`OpenError`], for display as it is.
 pub fn start(
     settings: &SqlSettings,
     second: Option<&SecondLevel>,
     cache: ReadThroughSettings,
     clock: Clock,
 ) -> Result<Started, OpenError> {
-    // By a thread that has no runtime: the caller's may have one.
+    // On a thread without a runtime, since the caller's may have one.
     let (first, shared, algorithms) = std::thread::scope(|scope| {
         let open = || SqlSubscribers::open(settings, cache.deadline);
         let opened = std::thread::Builder::new().name("subscriber-open".into()).spawn_scoped(scope, open)?;
@@ -107,7 +108,7 @@ pub fn start(
     Ok(Started { subscribers, realms: CurrentRealms(shared), algorithms })
 }
 
-/// What all connections have in common.
+/// State common to all connections.
 struct Shared {
     server: Server,
     dialect: Dialect,
@@ -115,10 +116,10 @@ struct Shared {
     table_name: String,
     realms: RwLock<Arc<Realms>>,
     hash: HashPassword,
-    /// How long a statement may take.
+    /// Limit of a statement.
     limit: Duration,
     back_off: BackOff,
-    /// When a failure was last said.
+    /// Time of the last log line about a failure.
     said: Mutex<Option<Instant>>,
 }
 
@@ -126,10 +127,11 @@ fn has_several_domains(realms: &Realms) -> bool {
     realms.domains() > 1
 }
 
-/// Questions come as fast as requests do: a failure that lasts is said so often.
+/// Interval of log lines about a lasting failure: questions arrive as fast as requests do.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 
-/// The keeper of deadlines is to be the first who sees that one was missed: it tells a server that is silent from one that fails.
+/// Added to the deadline of a statement, so that the keeper of deadlines notices a missed one first: this distinguishes
+/// a silent server from a failing one.
 const AFTER_DEADLINE: Duration = Duration::from_millis(100);
 
 impl Shared {
@@ -159,20 +161,20 @@ impl Shared {
     }
 }
 
-/// Of the lists of domains and of names; see [`Dialect::length`].
+/// Lengths of the lists of domains and of names; see [`Dialect::length`].
 type Lengths = (Option<usize>, Option<usize>);
 
-/// A connection, what all have in common, and the algorithms of the table.
+/// Connection, common state, and the algorithms of the table.
 type Opened = (SqlSubscribers, Arc<Shared>, Vec<&'static str>);
 
-/// Answers questions by the connection of a thread.
+/// Answers questions on the connection of a thread.
 struct SqlSubscribers {
-    /// `None` once it is dropped.
+    /// `None` while it answers and once it is dropped.
     runtime: Option<Runtime>,
     reader: Reader,
 }
 
-/// Reads by a connection of its own.
+/// Reader with its own connection.
 struct Reader {
     shared: Arc<Shared>,
     connection: Option<Connection>,
@@ -181,7 +183,7 @@ struct Reader {
 }
 
 impl SqlSubscribers {
-    /// The first connection; it looks what the table is like.
+    /// Opens the first connection and inspects the table.
     fn open(settings: &SqlSettings, deadline: Duration) -> Result<Opened, OpenError> {
         let server = Server::new(&settings.server)?;
         let (shown, dialect) = (server.url.to_string(), Dialect(server.url.kind));
@@ -194,7 +196,7 @@ impl SqlSubscribers {
         let (connection, columns) = match looked {
             Ok(looked) => looked,
             Err(failure) => {
-                // It may still look up a name.
+                // It may still be resolving a name.
                 runtime.shutdown_background();
                 return Err(failure.at_start(shown, CONNECT));
             }
@@ -203,7 +205,7 @@ impl SqlSubscribers {
         let table = SubscriberTable::of(dialect, &columns, has_several_domains(&settings.realms), &named)?;
         let mut connection = Some(connection);
         let algorithms = match runtime.block_on(within(deadline, algorithms_in_use(&table, &mut connection))) {
-            // Many users, none of whom has one of them, or a slow server.
+            // Many users without such an HA1, or a slow server.
             Err(Failure::TimedOut) => table.algorithms(),
             used => used.map_err(|failure| failure.at_start(shown, deadline))?,
         };
@@ -222,7 +224,7 @@ impl SqlSubscribers {
         Ok((Self { runtime: Some(runtime), reader }, shared, algorithms))
     }
 
-    /// One that connects when it is asked.
+    /// Creates an engine that connects at its first question.
     fn further(shared: Arc<Shared>) -> Result<Self, StoreError> {
         let runtime = runtime().map_err(|error| {
             tracing::error!(%error, "a further connection for look-ups cannot be made");
@@ -233,12 +235,12 @@ impl SqlSubscribers {
 }
 
 impl Reader {
-    /// One that connects when it is asked.
+    /// Creates a reader that connects at its first question.
     fn new(shared: Arc<Shared>) -> Self {
         Self { shared, connection: None, statements: HashMap::new() }
     }
 
-    /// The rows of all these users, statement by statement, by realm and name.
+    /// Reads the rows of all these users, statement by statement, by realm and name.
     async fn read(&mut self, wanted: &[Option<Wanted<'_>>], realms: &Realms) -> Result<Found, Failure> {
         let mut found = Found::default();
         for (number, realm) in realms.all().iter().enumerate() {
@@ -250,7 +252,7 @@ impl Reader {
                 continue;
             }
             let domains: Vec<&str> = realm.names().collect();
-            // One of each, nearly always.
+            // Nearly always one chunk of each.
             for domains in domains.chunks(LONGEST_LIST) {
                 for names in names.chunks(LONGEST_LIST) {
                     for row in self.rows(domains, names).await? {
@@ -263,7 +265,7 @@ impl Reader {
         Ok(found)
     }
 
-    /// The rows of users of these names and domains.
+    /// Reads the rows of users with these names and domains.
     async fn rows(&mut self, domains: &[&str], names: &[&str]) -> Result<Vec<Row>, Failure> {
         let shared = self.shared.clone();
         let lengths = (shared.dialect.length(domains.len()), shared.dialect.length(names.len()));
@@ -278,9 +280,10 @@ impl Reader {
                 Some(connection) => connection,
                 None => shared.connect().await?,
             };
-            // One that has missed the deadline is dropped: its answer would be taken for that of another question.
+            // A connection that has missed its deadline is dropped: its late answer would be taken for the answer to
+            // another question.
             match within(shared.limit, connection.rows(&statement, lists)).await {
-                // It may have ended while no question came, as where its server was restarted.
+                // The connection may have ended while idle, for example by a restart of the server.
                 Err(Failure::Lost(_)) if is_old => is_old = false,
                 Err(failure @ (Failure::Lost(_) | Failure::TimedOut)) => return Err(failure),
                 rows => {
@@ -292,7 +295,8 @@ impl Reader {
     }
 }
 
-/// What some user of the table has an HA1 for. The connection is gone if this is dropped before its end.
+/// Returns the algorithms for which any user of the table has an HA1. If this is dropped before its end, the connection
+/// is gone.
 async fn algorithms_in_use(
     table: &SubscriberTable,
     connection: &mut Option<Connection>,
@@ -312,16 +316,16 @@ async fn algorithms_in_use(
 #[derive(Default)]
 struct Found(HashMap<(usize, String), Vec<Row>>);
 
-/// Who is asked for.
+/// User of a question.
 struct Wanted<'q> {
     realm: usize,
     username: &'q str,
-    /// Of the domain with this name only.
+    /// Only in this domain.
     domain: Option<&'q str>,
 }
 
 impl<'q> Wanted<'q> {
-    /// `None`: the table cannot have such a user, and is not asked.
+    /// Reads a question. `None`: the table cannot have such a user, and is not asked.
     fn of(question: Question<'q>, realms: &'q Realms, table: &SubscriberTable) -> Option<Self> {
         let wanted = match question {
             Question::User { username, domain } => {
@@ -343,7 +347,8 @@ impl<'q> Wanted<'q> {
         table.can_hold(wanted.username).then_some(wanted)
     }
 
-    /// Their row: that of the domain that is called as the realm before others. A user has one row among all names of a domain.
+    /// Returns the user's row, preferring the domain with the name of the realm. Among all names of a domain a user has
+    /// one row.
     fn record<'f>(&self, found: &'f Found, realm: &Realm, table: &'f SubscriberTable) -> Option<Record<'f>> {
         let rows = found.0.get(&(self.realm, self.username.to_owned()))?;
         let records = rows.iter().map(|row| Record { table, row });
@@ -363,7 +368,7 @@ impl LocalEngine for Reader {
     type Key = Asked;
 
     async fn connect(&mut self) {
-        // What hinders it the first question says.
+        // The first question reports an error.
         self.connection = self.shared.connect().await.ok();
     }
 
@@ -397,7 +402,7 @@ impl Engine for SqlSubscribers {
     type Key = Asked;
 
     fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
-        // It is gone where the last question panicked.
+        // It is gone if the last question panicked.
         let runtime = self.runtime.take().map_or_else(runtime, Ok).map_err(|error| {
             self.reader.shared.say(&Failure::Lost(error.to_string()));
             StoreError::Unavailable
@@ -416,7 +421,7 @@ impl Drop for SqlSubscribers {
     }
 }
 
-/// A list of this length, filled up with its last item.
+/// Pads a list to this length with its last item.
 fn filled<'a>(list: &[&'a str], length: Option<usize>) -> Vec<&'a str> {
     let mut list = list.to_vec();
     if let (Some(length), Some(last)) = (length, list.last().copied()) {
@@ -452,18 +457,19 @@ mod tests {
         assert_eq!(of(credential("alice", "b.example")), wanted(0, "alice", None));
         assert_eq!(of(credential("alice@A.example", "b.example")), wanted(0, "alice", Some("a.example")));
         assert_eq!(of(credential("alice@c.example", "office")), wanted(1, "alice", Some("c.example")));
-        // No domain of this realm: a name with a sign in it.
+        // Not a domain of this realm: an `@` in the name.
         assert_eq!(of(credential("alice@c.example", "b.example")), wanted(0, "alice@c.example", None));
         let user = |domain: &'static [u8]| Question::User { username: b"bob", domain };
         assert_eq!(of(user(b"c.example")), wanted(1, "bob", Some("c.example")));
-        // There can be no such user.
+        // Such users cannot exist.
         assert_eq!(of(user(b"d.example")), None);
         assert_eq!(of(credential("alice", "a.example")), None);
         assert_eq!(of(credential(&long, "office")), None);
         assert_eq!(of(Question::Credential { username: b"\xff", realm: b"office" }), None);
     }
 
-    /// A name is that of one user among all domains of a realm; where a table has two, the domain that is called as the realm counts.
+    /// A name identifies one user among all domains of a realm; if a table has two, the domain with the name of the
+    /// realm counts.
     #[test]
     fn one_row_is_chosen() {
         let (realms, table) = (realms(), table(DatabaseKind::PostgreSql, &KAMAILIO));
@@ -485,7 +491,8 @@ mod tests {
         assert_eq!(chosen(credential("Alice", "b.example")), None);
     }
 
-    /// Of two rows of one name, whose domains are two names of one, only the first counts: no password proves a user who has another.
+    /// Of two rows with one name, in two names of the same domain, only the first counts, so that no password of the
+    /// other row is accepted.
     #[test]
     fn a_user_has_one_row_among_all_names_of_a_domain() {
         let aliases = [("a.example", "b.example"), ("192.0.2.1", "b.example")];

@@ -1,4 +1,4 @@
-//! The table of subscribers, as OpenSIPS 3 and Kamailio 5 have it: which of their columns are there, and the statement that reads them.
+//! Table of subscribers in the schema of OpenSIPS 3 or Kamailio 5: its columns, and the statement that reads them.
 
 use strowger_store::subscriber::{MD5, SHA_256, SHA_512_256};
 
@@ -6,22 +6,22 @@ use crate::sql::connection::{Connection, Parameter};
 use crate::sql::dialect::{Dialect, Repertoire};
 use crate::sql::error::{Failure, OpenError};
 
-/// A column that is read.
+/// Column to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Username,
     Domain,
-    /// In clear, or empty.
+    /// Clear password, or empty.
     Password,
     /// MD5 of username, realm and password, in hexadecimal, or empty; so are the next three.
     Ha1,
-    /// The same with `username@domain` in place of the user name, for phones that send that.
+    /// MD5 with `username@domain` as the user name, for phones that send that.
     Ha1b,
     Ha1Sha256,
     Ha1Sha512t256,
 }
 
-/// The columns by their names. What a table lacks of them is done without; which it must have says [`SubscriberTable::of`].
+/// Names of the columns. Most are optional; [`SubscriberTable::of`] checks the mandatory ones.
 const COLUMNS: [(Field, &str); 7] = [
     (Field::Username, "username"),
     (Field::Domain, "domain"),
@@ -32,34 +32,34 @@ const COLUMNS: [(Field, &str); 7] = [
     (Field::Ha1Sha512t256, "ha1_sha512t256"),
 ];
 
-/// Where the HA1 of each algorithm stands.
+/// Column of the HA1 of each algorithm.
 pub(crate) const HA1_OF: [(&str, Field); 3] =
     [(MD5, Field::Ha1), (SHA_256, Field::Ha1Sha256), (SHA_512_256, Field::Ha1Sha512t256)];
 
-/// A table of subscribers that is there.
+/// Existing table of subscribers.
 #[derive(Clone, Debug)]
 pub(crate) struct SubscriberTable {
     dialect: Dialect,
-    /// Quoted, with its schema if one was named.
+    /// Quoted name, with its schema if one was given.
     name: String,
-    /// What is read, in this order, each with its column, quoted.
+    /// Fields in the order of the statement, each with its quoted column.
     fields: Vec<(Field, String)>,
     username: TextColumn,
-    /// None: all users are of one domain.
+    /// `None`: all users have one domain.
     domain: Option<TextColumn>,
 }
 
-/// A column in which names are looked for.
+/// Column in which names are searched.
 #[derive(Clone, Debug)]
 struct TextColumn {
     quoted: String,
     type_name: String,
-    /// Characters.
+    /// Most characters.
     longest: usize,
     repertoire: Repertoire,
 }
 
-/// A column as the server describes it.
+/// Column as the server describes it.
 #[derive(Clone, Debug)]
 pub(crate) struct Described {
     pub(crate) name: String,
@@ -68,7 +68,7 @@ pub(crate) struct Described {
     pub(crate) character_set: String,
 }
 
-/// What is said of a table that is not there or none of subscribers.
+/// Names for errors about a missing or unsuitable table.
 pub(crate) struct Named<'a> {
     pub(crate) server: &'a str,
     pub(crate) user: &'a str,
@@ -76,7 +76,7 @@ pub(crate) struct Named<'a> {
 }
 
 impl SubscriberTable {
-    /// What the server says of the columns of a table: `TABLE` or `SCHEMA.TABLE`.
+    /// Returns the server's description of the columns of a table: `TABLE` or `SCHEMA.TABLE`.
     pub(crate) async fn describe(
         connection: &mut Connection,
         dialect: Dialect,
@@ -98,8 +98,8 @@ impl SubscriberTable {
         Ok(described.collect())
     }
 
-    /// Of a table that has these columns. It must have `username` and something to prove it by, and `domain` where users of several domains
-    /// are looked for.
+    /// Creates the table from these columns. It must have `username` and a password or HA1, and `domain` if users of
+    /// several domains are read.
     pub(crate) fn of(
         dialect: Dialect,
         described: &[Described],
@@ -156,7 +156,7 @@ impl SubscriberTable {
         })
     }
 
-    /// Whether it may have a user of this name.
+    /// Tells whether it can have a user with this name.
     pub(crate) fn can_hold(&self, username: &str) -> bool {
         self.username.repertoire.has(username) && username.chars().nth(self.username.longest).is_none()
     }
@@ -165,19 +165,19 @@ impl SubscriberTable {
         self.domain.is_some()
     }
 
-    /// Where a column stands in a row.
+    /// Returns the position of a column in a row.
     pub(crate) fn position(&self, field: Field) -> Option<usize> {
         self.fields.iter().position(|(own, _)| *own == field)
     }
 
-    /// The algorithms that its users can have an HA1 for: of a password in clear each can be made.
+    /// Returns the algorithms for which users can have an HA1: a clear password allows all.
     pub(crate) fn algorithms(&self) -> Vec<&'static str> {
         let has = |field| self.position(field).is_some();
         let known = HA1_OF.into_iter().filter(|(_, field)| has(*field) || has(Field::Password));
         known.map(|(algorithm, _)| algorithm).collect()
     }
 
-    /// The statement for one user who has an HA1 for this algorithm.
+    /// Returns the statement that finds one user with an HA1 for this algorithm.
     pub(crate) fn any_user_with(&self, algorithm: &str) -> String {
         let has = |field| HA1_OF.contains(&(algorithm, field)) || field == Field::Password;
         let columns = self.fields.iter().filter(|(field, _)| has(*field));
@@ -186,8 +186,8 @@ impl SubscriberTable {
         format!("SELECT {username} FROM {} WHERE {} LIMIT 1", self.name, conditions.join(" OR "))
     }
 
-    /// The statement for the users of these names in these domains, each a list of this [length](Dialect::length): domains first, if the
-    /// table has them.
+    /// Returns the statement for the users with these names in these domains, each a list of this
+    /// [length](Dialect::length): domains first, if the table has them.
     pub(crate) fn statement(&self, domains: Option<usize>, usernames: Option<usize>) -> String {
         let columns: Vec<String> = self.fields.iter().map(|(_, column)| self.dialect.as_text(column)).collect();
         let mut conditions = Vec::new();
@@ -218,7 +218,7 @@ pub(crate) mod tests {
             longest: Some(64),
             character_set: "utf8mb4".into(),
         };
-        // Further columns do no harm.
+        // Further columns are ignored.
         ["id"].iter().chain(names).map(column).collect()
     }
 

@@ -1,4 +1,4 @@
-//! TLS to PostgreSQL by rustls, whose driver asks for it in a shape of its own. MariaDB's driver brings its own.
+//! TLS to PostgreSQL by rustls, adapted to the interface of the driver. MariaDB's driver has its own TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::sql::server::Authorities;
 
-/// Makes TLS connections to servers whose certificates one of these authorities signed.
+/// Factory of TLS connections to servers whose certificates one of these authorities signed.
 #[derive(Clone)]
 pub(crate) struct MakeTls(TlsConnector);
 
@@ -34,7 +34,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for M
     }
 }
 
-/// Makes one.
+/// Connector for one server name.
 pub(crate) struct ConnectTls {
     connector: TlsConnector,
     name: ServerName<'static>,
@@ -50,11 +50,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Conne
     }
 }
 
-/// A connection with TLS.
+/// TLS connection.
 pub(crate) struct Secured<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Secured<S> {
-    /// None: SCRAM-SHA-256 without it is what a server takes unless it demands otherwise.
+    /// Returns none: servers accept SCRAM-SHA-256 without channel binding by default.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

@@ -1,4 +1,4 @@
-//! The connection of a thread that writes.
+//! Connection of a writing thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,34 +14,34 @@ use crate::sql::runtime::{CONNECT, FAREWELL, farewell, runtime, within};
 use crate::sql::server::{Server, ServerSettings};
 use strowger_store::database_url::DatabaseKind;
 
-/// Why something was not done.
+/// Failure of a piece of work.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) failure: Failure,
-    /// It was sent, and the server may have done it all the same.
+    /// True: it was sent, and the server may have done it nevertheless.
     pub(crate) is_in_doubt: bool,
 }
 
-/// Makes the connection when it is needed, and again when it is lost.
+/// Connection that is opened when needed, and again when lost.
 pub(crate) struct WritingConnection {
     server: Server,
-    /// What each connection is greeted with.
+    /// First statements on each connection.
     greeting: Vec<String>,
-    /// Lease on the rows that are written, if they have one.
+    /// Lease on the written rows, if they have one.
     lease: Option<Arc<Lease>>,
-    /// `None` once it is dropped.
+    /// `None` during a run and once it is dropped.
     runtime: Option<Runtime>,
     connection: Option<Connection>,
-    /// One that is being made.
+    /// Connection attempt in progress.
     pending: Option<JoinHandle<Result<Connection, Failure>>>,
     back_off: BackOff,
 }
 
 impl WritingConnection {
-    /// Nothing is connected yet.
+    /// Creates it without connecting.
     pub(crate) fn new(settings: &ServerSettings) -> Result<Self, OpenError> {
         let greeting = match settings.url.kind {
-            // A value that does not fit is refused, not cut.
+            // Refuses a value that does not fit, instead of truncating it.
             DatabaseKind::MariaDb => {
                 vec!["SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1".to_owned()]
             }
@@ -52,10 +52,11 @@ impl WritingConnection {
         Ok(Self { server, greeting, lease: None, runtime, connection: None, pending: None, back_off })
     }
 
-    /// A connection whose transactions fail once another process has this lease, or once this one has a newer connection.
+    /// Creates a connection whose transactions fail once another process has this lease, or once this one has a newer
+    /// connection.
     pub(crate) fn fenced(settings: &ServerSettings, lease: Arc<Lease>) -> Result<Self, OpenError> {
         let mut this = Self::new(settings)?;
-        // The lock on the row of the lease ends soon where the machine of this process is lost in a transaction.
+        // If this machine is lost during a transaction, the server soon releases the lock on the row of the lease.
         this.greet(match settings.url.kind {
             DatabaseKind::MariaDb => {
                 "SET SESSION innodb_lock_wait_timeout = 5 /*M!100300 , SESSION idle_transaction_timeout = 5 */"
@@ -69,7 +70,7 @@ impl WritingConnection {
         Ok(this)
     }
 
-    /// Each connection begins with this statement too, which has no rows.
+    /// Adds a statement without rows to the beginning of each connection.
     pub(crate) fn greet(&mut self, statement: &str) {
         self.greeting.push(statement.to_owned());
     }
@@ -78,15 +79,15 @@ impl WritingConnection {
         &self.server
     }
 
-    /// Does something by the connection, within this time in all. Where one that was there has ended it is tried once more by another one, so
-    /// it must be the same to do it twice. Not to be called within a runtime.
+    /// Does a piece of work on the connection, within a total limit. If an existing connection turns out to be closed,
+    /// the work is repeated once on another one, so it must be idempotent. Not to be called within a runtime.
     pub(crate) fn run<T>(
         &mut self,
         limit: Duration,
         work: impl AsyncFnMut(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, Broken> {
         let lost = |error: std::io::Error| Broken { failure: Failure::Lost(error.to_string()), is_in_doubt: false };
-        // It is gone where the last work panicked.
+        // It is gone if the last work panicked.
         let runtime = self.runtime.take().map_or_else(runtime, Ok).map_err(lost)?;
         let done = runtime.block_on(self.attempt(Instant::now() + limit, work));
         self.runtime = Some(runtime);
@@ -108,7 +109,7 @@ impl WritingConnection {
                     self.connection = Some(connection);
                     return Ok(value);
                 }
-                // It may have ended while there was nothing to do, as where the server was restarted.
+                // The connection may have ended while idle, for example by a restart of the server.
                 Err(Failure::Lost(_)) if is_old => is_in_doubt = true,
                 Err(failure) => {
                     let is_gone = matches!(failure, Failure::Lost(_) | Failure::TimedOut);
@@ -119,14 +120,14 @@ impl WritingConnection {
                         return Err(Broken { failure, is_in_doubt });
                     }
                     if is_gone {
-                        // An answer may still come by it.
+                        // A late answer may still arrive on it.
                         drop(connection);
                         self.back_off.failed(Instant::now());
                     } else {
-                        // A transaction may be open, and ends with it.
+                        // A transaction may be open, and ends with the connection.
                         let _late = tokio::time::timeout(FAREWELL, connection.close()).await;
                     }
-                    // The drivers close sockets by tasks, which run while this does.
+                    // The drivers close sockets in tasks, which need a few turns of this one.
                     for _ in 0..4 {
                         tokio::task::yield_now().await;
                     }
@@ -136,7 +137,7 @@ impl WritingConnection {
         }
     }
 
-    /// The connection that is there, or a new one. One that takes longer goes on to be made: the next call may find it ready.
+    /// Returns the existing connection, or a new one. A slower attempt continues: the next call may find it ready.
     async fn connected(&mut self, end: Instant) -> Result<Connection, Failure> {
         if let Some(connection) = self.connection.take() {
             return Ok(connection);
@@ -164,7 +165,7 @@ impl WritingConnection {
     }
 }
 
-/// Ends a transaction that may be open.
+/// Ends a transaction that may be open. Tells whether this succeeded.
 async fn rolled_back(connection: &mut Connection) -> bool {
     tokio::time::timeout(FAREWELL, connection.run("ROLLBACK")).await.is_ok_and(|done| done.is_ok())
 }

@@ -13,7 +13,7 @@ use strowger_files::FileNumber;
 use strowger_store::accounting::record::{Row, Table, Value};
 use strowger_store::accounting::sink::{Sink, SinkError, Trouble};
 
-/// The database: it is opened when it is needed, and again where the file is another one since.
+/// Database file: opened when needed, and again if the path names another file.
 pub struct Sqlite {
     path: PathBuf,
     patience: Duration,
@@ -25,27 +25,27 @@ pub struct Sqlite {
 /// "STRA".
 const FILE: OwnFile = OwnFile { application: 0x5354_5241, version: VERSION, page: 4_096 };
 
-/// Of the tables.
+/// Version of the tables.
 pub const VERSION: i32 = 2;
 
-/// Rows that go in one step.
+/// Rows removed in one step.
 const STEP: usize = 1_000;
 
 impl Sqlite {
-    /// Another process that holds the file is waited for so long.
+    /// Creates a sink. `patience`: longest wait for another process that holds the file.
     pub fn new(path: &Path, patience: Duration) -> Self {
         Self { path: path.to_owned(), patience, open: None, header: None }
     }
 
-    /// The version of the tables that a file has; 0: none, or there is no file.
+    /// Returns the version of the tables in a file; 0: no tables, or no file.
     ///
     /// # Errors
-    /// It is another program's, or cannot be read.
+    /// The file belongs to another program, or cannot be read.
     pub fn version(path: &Path) -> Result<u32, SinkError> {
         FILE.found(path).map_err(|error| SinkError { kind: Trouble::Unusable, detail: error.to_string() })
     }
 
-    /// The statements that make the tables.
+    /// Returns the statements that create the tables.
     pub fn statements() -> Vec<String> {
         Table::ALL.iter().flat_map(|table| [SQLITE.create(*table), SQLITE.index(*table)]).collect()
     }
@@ -89,7 +89,7 @@ impl Sqlite {
     }
 
     fn connect(&self) -> Result<Connection, SinkError> {
-        // Rows name who called whom.
+        // The file is private: rows show who called whom.
         let opened = FILE.open(&self.path, self.patience, &Self::statements());
         opened.map_err(|wrong| SinkError { kind: wrong.obstacle.into(), detail: wrong.to_string() })
     }
@@ -99,7 +99,7 @@ impl Sqlite {
         result.map_err(|error| {
             let kind = if is_rows_own(&error) { Trouble::Row } else { Obstacle::from(&error).into() };
             if !matches!(kind, Trouble::Locked | Trouble::Row) {
-                // What is left of a connection that failed is not gone on with.
+                // The failed connection is in an unknown state and is not used again.
                 self.close();
             }
             SinkError { kind, detail: format!("{}: {error}", self.path.display()) }
@@ -157,7 +157,7 @@ impl Sink for Sqlite {
     }
 }
 
-/// Errors that are a row's own: a constraint or a trigger, a value that is too long or of another type.
+/// Tells whether an error is due to the row: a constraint or a trigger, a value that is too long or of another type.
 fn is_rows_own(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{ConstraintViolation, TooBig, TypeMismatch};
     matches!(error.sqlite_error_code(), Some(ConstraintViolation | TooBig | TypeMismatch))
@@ -173,7 +173,7 @@ impl From<Obstacle> for Trouble {
     }
 }
 
-/// A value as SQLite takes it.
+/// Value as a SQLite parameter.
 struct Cell<'a>(Value<'a>);
 
 impl ToSql for Cell<'_> {
@@ -235,7 +235,7 @@ mod tests {
         other.execute_batch("ROLLBACK").unwrap();
         sqlite.write(&[cdr("2", 5)], 0).unwrap();
         assert_eq!(count(&path, "cdr"), 2);
-        // Moved away: the rows are written to the file of this name.
+        // Moved away: the rows go to a new file of this name.
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         sqlite.write(&[cdr("3", 5)], 0).unwrap();
         assert_eq!(count(&path, "cdr"), 1);
@@ -253,7 +253,7 @@ mod tests {
             let error = sqlite.write(&[cdr("2", 5)], 0).unwrap_err();
             assert!(error.kind == Trouble::Unusable && error.detail.contains("has overwritten it"), "{error}");
         }
-        // Another file in its place is another file.
+        // A file in its place is another file.
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         assert!(std::fs::read(folder.path().join("moved")).unwrap() == garbage);
         sqlite.write(&[cdr("2", 5)], 0).unwrap();
@@ -275,7 +275,7 @@ mod tests {
         assert!(error.kind == Trouble::Row && error.detail.contains("no twos"), "{error}");
         assert_eq!(count(&path, "cdr"), 0);
         sqlite.write(&rows[..1], 0).unwrap();
-        // One that is there is passed over, and no other.
+        // An existing row is skipped, and no other.
         sqlite.write(&rows[..1], 0).unwrap();
         assert_eq!(sqlite.write(&[cdr("3", 5)], 0).unwrap_err().kind, Trouble::Row);
         other.execute_batch("ALTER TABLE cdr RENAME COLUMN codecs TO others").unwrap();

@@ -1,11 +1,11 @@
 //! Bindings in the SQLite file.
 //!
-//! Write-ahead log, one writer thread, one transaction a group. `synchronous = NORMAL` keeps what `kill -9` leaves (the
-//! page cache is the kernel's); `FULL` syncs the log in each commit, before [`BindingEngine::commit`] returns.
+//! Write-ahead log, one writer thread, one transaction per group. With `synchronous = NORMAL` commits survive `kill -9`
+//! (the page cache is the kernel's); `FULL` syncs the log in each commit, before [`BindingEngine::commit`] returns.
 //!
-//! A checkpoint writes pages of the log back into the file and syncs both, which takes tens of milliseconds. So a thread with
-//! a connection of its own does that beside the commits; then the writer itself, after the tickets of a group went out,
-//! writes back the little that came meanwhile, since only a log that is written back whole starts again from its beginning.
+//! A checkpoint writes pages of the log back into the file and syncs both, which takes tens of milliseconds. So a
+//! thread with its own connection does it beside the commits. Then the writer itself, after the tickets of a group are
+//! returned, writes back the few pages added meanwhile: only a completely written-back log restarts at its beginning.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -29,12 +29,12 @@ use strowger_store::journal::{BindingEngine, Durability, Journal, JournalSetting
 use strowger_store::lasting_failure::LastingFailure;
 use strowger_store::location::LocationTable;
 
-/// Fills `table` from the file and keeps it there from now on, as durable as the settings say. Returns the writer and the
-/// number of bindings that came back. With [`Durability::None`] there is no writer and nothing comes back, now or at a
-/// later start with another durability.
+/// Fills `table` from the file and stores its changes there from then on, with the durability of the settings. Returns
+/// the writer and the number of bindings loaded. With [`Durability::None`] there is no writer, and the rows of the file
+/// are deleted: no later start loads them.
 ///
 /// # Errors
-/// [`OpenError`], to be shown as it is.
+/// [`OpenError`], for display as it is.
 pub fn keep(
     settings: &SqliteSettings,
     table: &Arc<LocationTable>,
@@ -56,26 +56,27 @@ pub fn keep(
     }
 }
 
-/// Bindings in the file, for [`Journal::start`].
+/// Engine of the bindings in the file, for [`Journal::start`].
 pub struct SqliteBindings {
     connection: Connection,
     settings: SqliteSettings,
     trouble: LastingFailure,
-    /// Device and number of the file that was opened.
+    /// Identifies the opened file: device and inode number.
     file: Option<FileNumber>,
     header: DatabaseHeader,
-    /// Pages of the log after the last commit, as SQLite told.
+    /// Pages of the log after the last commit, as reported by SQLite.
     log_pages: Arc<AtomicU32>,
-    /// Pages of the log that were written back already although it did not start again.
+    /// Pages of the log that are written back although the log has not restarted.
     written_back: u32,
     checkpointer: Checkpointer,
-    /// A server reads the rows once, at its start, and numbers its bindings itself: a second one on this file would write over rows of
-    /// the first, whose phones were told 200. Beside the database, since closing any descriptor of it would undo the locks that SQLite has on it.
-    /// Last: a thread that waits for it finds this engine's connections closed.
+    /// Lock file. A server reads the rows once, at its start, and assigns the binding ids itself: a second one on this
+    /// file would overwrite acknowledged rows of the first. The lock is beside the database, because closing any
+    /// descriptor of the database would release SQLite's own locks. Last field: when a waiting thread gets the lock,
+    /// this engine's connections are closed.
     _lock: FileLock,
 }
 
-/// The thread that writes the log back.
+/// Checkpoint thread.
 struct Checkpointer {
     start: Option<mpsc::SyncSender<()>>,
     done: mpsc::Receiver<()>,
@@ -126,15 +127,15 @@ impl Drop for Checkpointer {
 fn checkpoint(connection: &Connection, path: &Path) {
     let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
     if let Err(error) = done {
-        // The log only grows meanwhile; a commit that fails for the same reason says it louder.
+        // The log only grows meanwhile; a commit that fails for the same reason is logged as an error.
         tracing::warn!(path = %path.display(), "the write-ahead log cannot be written back: {error}");
     }
 }
 
-/// A failure that lasts is said so often.
+/// Interval of log lines about a lasting failure.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// What a failure of the file means, and what is to be done.
+/// Returns meaning and cure of a failure of the file.
 fn explained(error: &rusqlite::Error) -> &'static str {
     match classify(error) {
         StoreError::Full => "no room: the disk or the file's limit is full; make room, writing goes on by itself",
@@ -161,10 +162,10 @@ const LOAD: &str = "SELECT id, aor, uri, call_id, cseq, q, expires_at, updated_a
     received_address, path, instance, reg_id, user_agent, flow, listener, node, flags FROM binding";
 
 impl SqliteBindings {
-    /// Opens the file, and keeps other servers off it until it is dropped.
+    /// Opens the file, and locks it against other servers until the drop.
     ///
     /// # Errors
-    /// [`OpenError`], to be shown as it is.
+    /// [`OpenError`], for display as it is.
     pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
         let mut connection = open(settings)?;
         let lock = FileLock::beside(&settings.path, settings.busy_timeout).map_err(|error| match error {
@@ -175,7 +176,8 @@ impl SqliteBindings {
         })?;
         let log_pages = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&log_pages);
-        // In place of SQLite's own hook, which would run the checkpoint inside the commit, before the tickets go out.
+        // Replaces SQLite's own hook, which would run the checkpoint inside the commit, before the tickets are
+        // returned.
         connection
             .wal_hook(Some(move |_: &'_ mut Wal, pages| {
                 told.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
@@ -190,18 +192,18 @@ impl SqliteBindings {
         Ok(Self { connection, settings, trouble, file, header, log_pages, written_back: 0, checkpointer, _lock: lock })
     }
 
-    /// Deletes every binding of the file: what a server does at start that keeps them in memory only, so that a later start
-    /// with another durability does not bring back what was true long ago.
+    /// Deletes every binding of the file. A server with bindings in memory only does so at its start, so that a later
+    /// start with another durability does not load outdated rows.
     ///
     /// # Errors
-    /// [`OpenError`], to be shown as it is.
+    /// [`OpenError`], for display as it is.
     pub fn forget(&mut self) -> Result<usize, OpenError> {
         self.connection
             .execute("DELETE FROM binding", [])
             .map_err(|error| explain(&self.settings.path, self.settings.busy_timeout, &error))
     }
 
-    /// Returns whether another program has overwritten the file. If so, the log is not written back any more.
+    /// Tells whether another program has overwritten the file. If so, the log is no longer written back.
     fn is_overwritten(&mut self) -> bool {
         let is_overwritten = self.header.is_overwritten();
         if is_overwritten {
@@ -212,7 +214,7 @@ impl SqliteBindings {
 
     fn write(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> rusqlite::Result<()> {
         let failure = |code| Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
-        // SQLite goes on with a file that has no name any more, and what it writes is gone at the end.
+        // SQLite continues with a file whose name was removed, and its contents are gone at the end.
         if FileNumber::named(&self.settings.path) != self.file {
             return failure(rusqlite::ffi::SQLITE_READONLY_DBMOVED);
         }
@@ -236,13 +238,13 @@ impl SqliteBindings {
     }
 }
 
-/// Bytes of a peer: text when they are UTF-8, NULL when there are none and the column allows it.
+/// Bytes of a peer as an SQL value: text if they are UTF-8, a BLOB otherwise.
 struct Text<'a>(&'a [u8]);
 
 impl ToSql for Text<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(match std::str::from_utf8(self.0) {
-            // SQLite's own functions end a text at NUL; as a blob it stays whole.
+            // SQLite's own functions end a text at NUL; a BLOB stays whole.
             Ok(text) if !self.0.contains(&0) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
             _ => ToSqlOutput::Borrowed(ValueRef::Blob(self.0)),
         })
@@ -253,7 +255,7 @@ fn optional(bytes: &[u8]) -> Option<Text<'_>> {
     (!bytes.is_empty()).then_some(Text(bytes))
 }
 
-/// Ids and times stay below 2^63: ids have 63 bits, times 48.
+/// Converts ids and times, which stay below 2^63: ids have 63 bits, times 48.
 fn number(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
@@ -323,12 +325,12 @@ fn read_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(BindingId, Bind
     Ok((BindingId(time(0)?), binding, row.get_ref(15)?.as_str()?))
 }
 
-/// The file of the connection has another name now, or none.
+/// Tells whether the file of the connection has been renamed or removed.
 fn is_moved(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_READONLY_DBMOVED)
 }
 
-/// Returns whether the error says that the content of the file is no database any more.
+/// Tells whether the content of the file is no database any more.
 fn is_overwritten(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase)
 }
@@ -547,7 +549,7 @@ mod tests {
         let (table, journal, sink, results) = start(&settings);
         add(&table, sink, 1, full());
         assert_eq!(wait(&results), (1, Ok(())));
-        // One that keeps its own in memory would delete these.
+        // A server with bindings in memory only would delete these rows.
         for durability in [Durability::Crash, Durability::None] {
             let settings = SqliteSettings { durability, ..settings.clone() };
             let other = Arc::new(LocationTable::new(LocationSettings::default()));
@@ -613,7 +615,7 @@ mod tests {
         };
         assert_eq!(table.gauges().bindings as u64, kept);
         assert_eq!(table.expire(60_000, usize::MAX, &mut |_| {}) as u64, kept);
-        // The rows go with the next group.
+        // The rows are deleted with the next group.
         let again = (0..100).any(|n| {
             add(&table, sink, 100_000 + n, Binding { aor: &n.to_le_bytes(), ..full() });
             wait(&results).1.is_ok()
@@ -627,7 +629,7 @@ mod tests {
         let settings = SqliteSettings { checkpoint_pages: 50, ..SqliteSettings::new(dir.path().join("s.db")) };
         let (table, _journal, sink, results) = start(&settings);
         let log = dir.path().join("s.db-wal");
-        // Each commit writes a page at least; a log that never starts again holds them all.
+        // Each commit writes a page at least; a log that never restarts has all of them.
         let starts_again = (0..20_000u64).any(|n| {
             add(&table, sink, n, Binding { aor: &n.to_le_bytes(), ..full() });
             assert_eq!(wait(&results), (n, Ok(())));

@@ -1,4 +1,4 @@
-//! State by number in a SQLite file: a row for each number, a transaction for each group.
+//! State by number in a SQLite file: one row per number, one transaction per group.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,30 +15,32 @@ use strowger_store::calls::{Change, Engine, Failure, Held, Left, LoadReport};
 /// "STRC".
 const FILE: OwnFile = OwnFile { application: 0x5354_5243, version: VERSION, page: 1_024 };
 
-/// Of the table.
+/// Version of the table.
 const VERSION: i32 = 1;
 
-/// `closed`: 1 where `state` is the last words of a number. `form`: the version of the form of states, for people who look at the table.
+/// Table of calls. `closed`: 1 if `state` is the last words of a number. `form`: format version of the states, for
+/// display.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS call (number INTEGER PRIMARY KEY, closed INTEGER NOT NULL, \
                      form INTEGER NOT NULL, state BLOB NOT NULL)";
 
-/// Which file, and how it is used.
+/// Settings of the file.
 #[derive(Clone, Debug)]
 pub struct FileSettings {
-    /// Made if it is missing. One process at a time writes it; others may read it meanwhile.
+    /// Path; created if missing. Only one process may write it; others may read it meanwhile.
     pub path: PathBuf,
-    /// The version of the form of states, for people who look at the table.
+    /// Format version of the states, for display.
     pub form: u8,
-    /// How long to wait for another program that has locked the file, and at the start for a process that is just ending and has it.
+    /// Longest wait for another program that has locked the file, and at the start for a process that is just ending
+    /// and has it.
     pub wait: Duration,
 }
 
 /// State by number in a SQLite file of its own.
 pub struct Sqlite {
     settings: FileSettings,
-    /// None after a failure: what is left of such a connection is not gone on with.
+    /// `None` after a failure: the connection is in an unknown state and is not used again.
     connection: Option<Connection>,
-    /// Which file it is, from the first connection on: another one of its name has not what this one has.
+    /// Number of the file of the first connection: another file of the same name lacks its rows.
     file: Option<FileNumber>,
     header: Option<DatabaseHeader>,
     kept: u64,
@@ -48,10 +50,10 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Of the table that this program makes.
+    /// Version of the table that this program creates.
     pub const VERSION: u32 = VERSION.unsigned_abs();
 
-    /// Opens the file or makes it, and holds it for this process.
+    /// Opens or creates the file, and locks it for this process.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -63,15 +65,15 @@ impl Sqlite {
         Ok(this)
     }
 
-    /// The version of the table that a file has; 0: none, or there is no file. It is only read.
+    /// Reads the version of the table in a file; 0: no table, or no file. Changes nothing.
     ///
     /// # Errors
-    /// It is another program's, or cannot be read.
+    /// The file belongs to another program, or cannot be read.
     pub fn version(path: &Path) -> Result<u32, NotRead> {
         FILE.found(path)
     }
 
-    /// The statements that make the table.
+    /// Returns the statements that create the table.
     pub fn statements() -> Vec<String> {
         vec![TABLE.into()]
     }
@@ -128,7 +130,7 @@ impl Drop for Sqlite {
     }
 }
 
-/// Gives each row to `take`.
+/// Passes each row to `take`.
 fn read(connection: &Connection, take: &mut (dyn FnMut(u64, Left<'_>) + Send)) -> rusqlite::Result<LoadReport> {
     let mut report = LoadReport::default();
     let mut statement = connection.prepare("SELECT number, closed, state FROM call")?;
@@ -149,7 +151,7 @@ fn read(connection: &Connection, take: &mut (dyn FnMut(u64, Left<'_>) + Send)) -
     Ok(report)
 }
 
-/// Writes a group; the rows that there are more, and fewer, since.
+/// Writes a group. Returns the numbers of rows inserted and deleted.
 fn write(connection: &mut Connection, form: u8, changes: &[(u64, &Change)]) -> rusqlite::Result<(u64, u64)> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let (mut more, mut fewer) = (0, 0);
@@ -234,7 +236,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(50))]
 
-        /// Each group is there as a kill after it would leave it, and the figures are those of the rows.
+        /// Each group survives as a kill after it would leave it, and the figures match the rows.
         #[test]
         fn the_last_change_of_each_number_counts(
             groups in proptest::collection::vec(proptest::collection::btree_map(
@@ -305,7 +307,7 @@ mod tests {
         assert!(of("text").is_err());
     }
 
-    /// The system goes on writing into a file that has no name any more.
+    /// The system would continue to write into a file whose name was removed.
     #[test]
     fn a_file_that_was_removed_or_replaced_takes_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -340,7 +342,7 @@ mod tests {
         assert!(std::fs::read(&path).expect("it is there") == garbage, "at the end neither");
     }
 
-    /// A group that fails is not there, and the next one is, on a connection of its own or the same.
+    /// A failed group is not stored, and the next one is, on a new connection or the same.
     #[test]
     fn a_file_that_is_locked_or_broken_is_gone_on_with() {
         let folder = tempfile::tempdir().expect("a folder");

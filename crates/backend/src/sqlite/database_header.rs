@@ -14,13 +14,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-/// Bytes up to the reserved space of each page: the magic, the page size, the versions of the format.
+/// Constant bytes, up to the reserved space of each page: the magic, the page size, the versions of the format.
 const CONSTANT: usize = 20;
 
 /// Offset of the change counter.
 const COUNTER: usize = 24;
 
-/// Bytes that are read.
+/// Number of bytes read.
 const BYTES: usize = COUNTER + 4;
 
 /// Files that other programs have overwritten while this process had them open.
@@ -48,10 +48,11 @@ pub fn before_close(connection: &Connection, path: &Path) {
     }
 }
 
-/// File header of a database, as read last.
+/// Last read file header of a database.
 #[derive(Debug)]
 pub struct DatabaseHeader {
-    /// Closed by [`DatabaseHeader::close`] alone: that gives up the locks that SQLite has on the same file (`fcntl(2)`, "record locks").
+    /// Closed by [`DatabaseHeader::close`] alone: closing releases the locks that SQLite has on the same file
+    /// (`fcntl(2)`, "record locks").
     file: ManuallyDrop<File>,
     header: [u8; BYTES],
     is_overwritten: bool,
@@ -61,7 +62,7 @@ impl DatabaseHeader {
     /// Reads the header of a file that SQLite has just opened.
     ///
     /// # Errors
-    /// As the system says.
+    /// Error of the system.
     pub fn read(path: &Path) -> io::Result<Self> {
         let file = ManuallyDrop::new(File::open(path)?);
         let mut header = [0; BYTES];
@@ -69,13 +70,13 @@ impl DatabaseHeader {
         Ok(Self { file, header, is_overwritten: false })
     }
 
-    /// Closes the file, to which this process has no connection any more.
+    /// Closes the file. This process must have no connection to it any more.
     pub fn close(self) {
         drop(ManuallyDrop::into_inner(self.file));
     }
 
-    /// Returns whether another program has overwritten the file since it was opened. Once true, it stays true: a header that fits again says
-    /// nothing of the pages behind it.
+    /// Tells whether another program has overwritten the file since it was opened. Once true, it stays true: a matching
+    /// header proves nothing about the pages.
     pub fn is_overwritten(&mut self) -> bool {
         if !self.is_overwritten {
             let mut header = [0; BYTES];
@@ -88,7 +89,7 @@ impl DatabaseHeader {
         self.is_overwritten
     }
 
-    /// Returns whether SQLite may have written this header after the last one.
+    /// Tells whether SQLite may have written this header after the last one.
     fn is_followed_by(&self, header: &[u8; BYTES]) -> bool {
         let counter = |header: &[u8; BYTES]| {
             header[COUNTER..].iter().fold(0, |counter: u32, byte| counter << 8 | u32::from(*byte))
@@ -122,12 +123,12 @@ mod tests {
         connection.execute_batch("VACUUM; PRAGMA user_version = 7").unwrap();
         write_back();
         assert!(!header.is_overwritten());
-        // Another process of the same program that writes.
+        // Another process of the same program writes.
         let other = Connection::open(&path).unwrap();
         other.execute_batch("CREATE TABLE u (x); PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
         assert!(!header.is_overwritten());
         let whole = std::fs::read(&path).unwrap();
-        // Garbage, nothing, an earlier copy, another database.
+        // Garbage, an empty file, an earlier copy, another database.
         let another = folder.path().join("other.db");
         Connection::open(&another).unwrap().execute_batch("PRAGMA page_size = 512; CREATE TABLE t (x)").unwrap();
         for bytes in

@@ -1,5 +1,5 @@
-//! SQLite files: how the database of the server is opened, and what its errors mean. [`bindings`] and
-//! [`subscribers`] are in it; [`own_file`] opens the files of rows of accounting and of kept calls; [`rows`] reads files of other programs.
+//! SQLite files: opening of the server's database, and the meaning of its errors. [`bindings`] and [`subscribers`] are
+//! in it; [`own_file`] opens the files of accounting rows and of kept calls; [`rows`] reads files of other programs.
 
 pub mod accounting;
 pub mod bindings;
@@ -25,29 +25,29 @@ use strowger_store::journal::Durability;
 
 pub use bindings::SqliteBindings;
 
-/// Bytes of a page. A refresh of a random binding writes its page into the log and later into the file, and a row has some
-/// 350 bytes: at 5,000 a second small pages are 5 MB/s to sync in place of 20.
+/// Bytes of a page. A refresh of a random binding writes its page into the log and later into the file, and a row has
+/// about 350 bytes: at 5,000 refreshes per second small pages mean 5 MB/s to sync in place of 20.
 pub(crate) const PAGE: u32 = 1024;
 
-/// How the file is used.
+/// Settings of the file.
 #[derive(Clone, Debug)]
 pub struct SqliteSettings {
-    /// The file; made with mode 0600 when it is not there, since it holds HA1s.
+    /// Path; created with mode 0600 if missing, since the file contains HA1s.
     pub path: PathBuf,
-    /// What a commit promises.
+    /// Guarantee of a commit.
     pub durability: Durability,
-    /// How long to wait for another process that holds the database; the group fails after that.
+    /// Longest wait for another process that holds the database; the group fails after that.
     pub busy_timeout: Duration,
-    /// Pages of the write-ahead log after which they are written back into the file.
+    /// Pages of the write-ahead log that trigger a checkpoint.
     pub checkpoint_pages: u32,
     /// Page cache of a connection, in KiB.
     pub cache_kib: u32,
-    /// Largest size of the file, in bytes (its log comes on top); `None` leaves it to the disk.
+    /// Largest size of the file, in bytes (its log is not included); `None`: limited by the disk.
     pub max_bytes: Option<u64>,
 }
 
 impl SqliteSettings {
-    /// The defaults for a file.
+    /// Returns the defaults for a file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -60,7 +60,7 @@ impl SqliteSettings {
     }
 }
 
-/// Why a database cannot be used.
+/// Reason why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file is not SQLite's, or is damaged.
@@ -70,7 +70,7 @@ pub enum OpenError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// SQLite's words.
+        /// Text of SQLite's error.
         detail: String,
     },
     /// A later version of this program wrote it.
@@ -83,21 +83,21 @@ pub enum OpenError {
         /// Version of this program.
         known: usize,
     },
-    /// Another program's database.
+    /// The database belongs to another program.
     #[error("{path}: this database belongs to another program; name a file of its own")]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// Another process holds it.
+    /// Another process holds the database.
     #[error("{path}: another process has held the database for {waited:?}; try again")]
     Locked {
         /// The file.
         path: PathBuf,
-        /// The busy timeout.
+        /// Busy timeout.
         waited: Duration,
     },
-    /// Another server keeps its bindings there.
+    /// Another server stores its bindings there.
     #[error(
         "{path}: another server keeps its registrations in this database; end it first, or name a database of its own in \
          store.database"
@@ -106,7 +106,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The rights of the file or of its folder do not let this user write.
+    /// The rights of the file or of its folder do not allow this user to write.
     #[error(
         "{path}: this user may not write the database ({detail}); the file and its folder must belong to the user that runs \
          the server"
@@ -114,10 +114,10 @@ pub enum OpenError {
     Rights {
         /// The file.
         path: PathBuf,
-        /// SQLite's words.
+        /// Text of SQLite's error.
         detail: String,
     },
-    /// Disk full.
+    /// The disk is full.
     #[error("{path}: no room on disk; make room, then try again")]
     NoRoom {
         /// The file.
@@ -128,13 +128,13 @@ pub enum OpenError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system or SQLite said.
+        /// Error text of the system or of SQLite.
         detail: String,
     },
 }
 
 impl OpenError {
-    /// The same in the words of no engine.
+    /// Returns the corresponding error common to all engines.
     pub const fn kind(&self) -> StoreError {
         match self {
             Self::Corrupt { .. } | Self::Foreign { .. } => StoreError::Corrupt,
@@ -146,7 +146,7 @@ impl OpenError {
     }
 }
 
-/// Opens the file, makes it when needed, and brings it to the newest schema.
+/// Opens the file, creates it if missing, and migrates it to the newest schema.
 pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
     let path = &settings.path;
     let made = private::file().create_new(true).open(path);
@@ -159,13 +159,13 @@ pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut c = Connection::open_with_flags(path, flags).map_err(fail)?;
     c.busy_timeout(settings.busy_timeout).map_err(fail)?;
-    // SQLite opens a file that it may not write for reading alone, and would say so at the first write.
+    // SQLite opens an unwritable file read-only, and would fail only at the first write.
     if c.is_readonly("main").map_err(fail)? {
         return Err(OpenError::Rights { path: path.clone(), detail: "it can only be read".into() });
     }
-    // Reading a first page finds a file that is none before anything is changed.
+    // The first read detects a file that is no database before anything is changed.
     c.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0)).map_err(fail)?;
-    // Counts for a new file alone.
+    // Applies to a new file only.
     c.pragma_update(None, "page_size", PAGE).map_err(fail)?;
     admit(path, schema::migrate(&mut c).map_err(fail)?)?;
     let mode: String = c.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)).map_err(fail)?;
@@ -178,7 +178,7 @@ pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
     c.pragma_update(None, "foreign_keys", true).map_err(fail)?;
     c.pragma_update(None, "cache_size", -i64::from(settings.cache_kib)).map_err(fail)?;
     if let Some(bytes) = settings.max_bytes {
-        // An older file keeps the page size that it was made with.
+        // An older file keeps its page size.
         let page: u32 = c.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(fail)?;
         let pages = u32::try_from(bytes / u64::from(page.max(1))).unwrap_or(u32::MAX - 1).max(1);
         c.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(fail)?;
@@ -195,12 +195,12 @@ fn admit(path: &Path, migrated: Migrated) -> Result<(), OpenError> {
     }
 }
 
-/// Looks whether a server could use this file, as far as that is seen without waiting and without a trace. One that is not
-/// there, or is empty, can be used.
+/// Checks whether a server could use this file, without waiting and without changing anything. A missing or empty file
+/// is usable.
 ///
 /// # Errors
-/// [`OpenError`]: [`Corrupt`](OpenError::Corrupt), [`Foreign`](OpenError::Foreign) and [`Newer`](OpenError::Newer) are of the
-/// file; the others may be of the moment or of the rights of this process.
+/// [`OpenError`]: [`Corrupt`](OpenError::Corrupt), [`Foreign`](OpenError::Foreign) and [`Newer`](OpenError::Newer)
+/// concern the file; the others may be temporary or due to the rights of this process.
 pub fn look(path: &Path) -> Result<(), OpenError> {
     if !path.exists() {
         return Ok(());
@@ -209,21 +209,21 @@ pub fn look(path: &Path) -> Result<(), OpenError> {
     admit(path, judge().map_err(|error| explain(path, Duration::ZERO, &error))?)
 }
 
-/// How far a file is behind this program.
+/// Missing migrations of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// Its version: migrations that it has seen; 0: it has no tables, or is not there.
+    /// Version of the file: number of its migrations; 0: no tables, or no file.
     pub found: usize,
-    /// That of this program.
+    /// Version of this program.
     pub known: usize,
-    /// The migrations that bring it there.
+    /// Statements of the missing migrations.
     pub statements: &'static [&'static str],
 }
 
-/// What [`make`] would do to a file. It is only read.
+/// Returns the changes that [`make`] would make to a file. Reads only.
 ///
 /// # Errors
-/// As [`look`].
+/// See [`look`].
 pub fn pending(path: &Path) -> Result<Pending, OpenError> {
     look(path)?;
     let found = match stamp(path)? {
@@ -234,18 +234,18 @@ pub fn pending(path: &Path) -> Result<Pending, OpenError> {
     Ok(Pending { found, known: schema::MIGRATIONS.len(), statements })
 }
 
-/// Makes the file with its tables, or brings it up to the version of this program, as a server does at its start.
+/// Creates the file with its tables, or migrates it to the version of this program, as a server does at its start.
 ///
 /// # Errors
-/// [`OpenError`], to be shown as it is.
+/// [`OpenError`], for display as it is.
 pub fn make(settings: &SqliteSettings) -> Result<(), OpenError> {
     open(settings).map(drop)
 }
 
-/// The numbers by which a database file says whose it is, and of which version; `None` of one that is not there or is empty. It is only read.
+/// Reads application id and version of a database file; `None` if it is missing or empty. Changes nothing.
 ///
 /// # Errors
-/// [`OpenError`], to be shown as it is.
+/// [`OpenError`], for display as it is.
 pub fn stamp(path: &Path) -> Result<Option<(i32, i32)>, OpenError> {
     if std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
         return Ok(None);
@@ -258,10 +258,10 @@ pub fn stamp(path: &Path) -> Result<Option<(i32, i32)>, OpenError> {
     read().map(Some).map_err(|error| explain(path, Duration::ZERO, &error))
 }
 
-/// Opens a file that is there, for reading alone.
+/// Opens an existing file read-only.
 ///
-/// SQLite makes the companions of its write-ahead log even for a process that only reads, and leaves them. Where there is no log no process
-/// has the file open, and it is read as one that does not change, which needs none.
+/// SQLite creates the companions of its write-ahead log even for a reading process, and leaves them. Without a log no
+/// process has the file open, and it is read as immutable, which needs no companions.
 pub(crate) fn open_to_look(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
@@ -296,7 +296,7 @@ pub(crate) fn explain(path: &Path, waited: Duration, error: &rusqlite::Error) ->
     }
 }
 
-/// What an error of SQLite means to the caller whose write failed.
+/// Classifies an SQLite error for the caller whose write failed.
 pub(crate) fn classify(error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
@@ -349,7 +349,7 @@ mod tests {
 
         assert!(said("no/such/folder").contains("No such file"), "{}", said("no/such/folder"));
 
-        // The rights of the file bind any user but root, as whom tests may run; SQLite's codes for them are these.
+        // File rights restrict any user but root, and tests may run as root; SQLite reports them by these codes.
         for code in [rusqlite::ffi::SQLITE_CANTOPEN, rusqlite::ffi::SQLITE_READONLY] {
             let error = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
             let said = explain(&path("rights"), Duration::ZERO, &error).to_string();
@@ -360,7 +360,7 @@ mod tests {
         let mode = std::fs::metadata(path("fine")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "HA1s are for the server alone");
 
-        // A process that only looks reports the same, and leaves no file behind.
+        // The read-only check reports the same, and leaves no file behind.
         let names = || {
             let mut names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
             names.sort();
@@ -380,14 +380,14 @@ mod tests {
         std::fs::rename(path("50% #1?.db"), path("fine")).unwrap();
         std::fs::remove_file(path("empty")).unwrap();
         assert_eq!(names(), before);
-        // While a server has it open: what it wrote last stands in its log alone.
+        // While a server has it open, its last changes are in the log alone.
         let server = open(&SqliteSettings::new(path("running"))).unwrap();
         assert_eq!(seen("running"), Ok(()));
         server.pragma_update(None, "user_version", 99).unwrap();
         assert!(seen("running").unwrap_err().contains("schema version 99"));
         drop(server);
 
-        // Damage inside: the schema page is torn.
+        // Damage inside the file: the schema page is torn.
         let mut bytes = std::fs::read(path("fine")).unwrap();
         bytes[100..1100].fill(0xa5);
         std::fs::write(path("torn"), bytes).unwrap();

@@ -1,5 +1,5 @@
-//! A SQLite file of one purpose beside the database of the server: rows of accounting, kept calls. It has its tables from the moment it is made,
-//! and numbers that say whose it is and of which version.
+//! SQLite file for one purpose beside the database of the server: accounting rows, kept calls. It has its tables from
+//! its creation on, and numbers that identify program and version.
 
 use std::io;
 use std::path::Path;
@@ -11,35 +11,35 @@ use strowger_files::{is_full, private};
 use crate::sqlite::{OpenError, classify, explain, stamp};
 use strowger_store::error::StoreError;
 
-/// What such a file is.
+/// Identity of such a file.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnFile {
-    /// Tells it from the files of other programs (`PRAGMA application_id`).
+    /// Distinguishes it from files of other programs (`PRAGMA application_id`).
     pub application: i32,
-    /// Of its tables (`PRAGMA user_version`).
+    /// Version of its tables (`PRAGMA user_version`).
     pub version: i32,
-    /// Bytes of a page of a new one: small where rows are written here and there, since each write takes a whole page.
+    /// Page size of a new file in bytes: small for scattered writes, since each write takes a whole page.
     pub page: u32,
 }
 
-/// Why it cannot be used.
+/// Reason why such a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct OwnFileError {
-    /// What stands in the way.
+    /// Kind of the reason.
     pub obstacle: Obstacle,
-    /// In words, with the file.
+    /// Description, with the file.
     pub error: OpenError,
 }
 
-/// What stands in the way.
+/// Kind of reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Another process has the file at this moment.
+    /// Another process holds the file at the moment.
     Locked,
-    /// There is no room.
+    /// There is no space left.
     Full,
-    /// It is damaged, not ours, or the rights are missing.
+    /// The file is damaged, belongs to another program, or the rights are missing.
     Unusable,
 }
 
@@ -48,7 +48,7 @@ impl From<&rusqlite::Error> for Obstacle {
         match classify(error) {
             StoreError::TimedOut => Self::Locked,
             StoreError::Full => Self::Full,
-            // A file that may not grow is an error of the system to SQLite.
+            // SQLite reports a file that may not grow as an I/O error.
             _ if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => Self::Full,
             _ => Self::Unusable,
         }
@@ -62,10 +62,10 @@ impl From<&io::Error> for Obstacle {
 }
 
 impl OwnFile {
-    /// The version of the tables that a file has; 0: none, or there is no file. It is only read.
+    /// Reads the version of the tables in a file; 0: no tables, or no file. Changes nothing.
     ///
     /// # Errors
-    /// It is another program's, or cannot be read.
+    /// The file belongs to another program, or cannot be read.
     pub fn found(self, path: &Path) -> Result<u32, OpenError> {
         match stamp(path)? {
             None | Some((0, 0)) => Ok(0),
@@ -74,8 +74,8 @@ impl OwnFile {
         }
     }
 
-    /// Opens the file, which is for this user alone, and makes it if it is missing. The statements make its tables where they are not there. Another
-    /// process that holds it is waited for so long, now and later.
+    /// Opens the file, private to this user, and creates it if missing. The statements create missing tables.
+    /// `patience`: longest wait for another process that holds the file, now and later.
     ///
     /// # Errors
     /// [`OwnFileError`]

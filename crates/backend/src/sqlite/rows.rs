@@ -1,4 +1,4 @@
-//! All rows of one query to a SQLite file of any program, for data that are read whole.
+//! All rows of one query to a SQLite file of any program, for data sets.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-/// Why there are no rows. To be shown as it is.
+/// Reason for missing rows, for display as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum RowsError {
-    /// Another process holds the database, or it took too long: it may be read later.
+    /// Another process holds the database, or the query took too long: a later attempt may succeed.
     #[error("{0}")]
     Unavailable(String),
-    /// The file is no database, or the query is refused, or what it gives is no text.
+    /// The file is no database, the query is refused, or a value is not text.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Instructions of SQLite between two looks at the time: well under a millisecond.
+/// SQLite instructions between two time checks: well under a millisecond.
 const INSTRUCTIONS: i32 = 10_000;
 
-/// The columns of these names of what a query gives, row by row, as text; NULL is an empty one. The query is read as a part of another one, and
-/// the file is opened for reading alone. All of it may take so long, the wait for a lock of another process too.
+/// Reads these columns of all rows of a query as text; NULL becomes an empty one. The query becomes a subquery, and the
+/// file is opened read-only. `limit` covers everything, including waits for locks of other processes.
 ///
 /// # Errors
 /// [`RowsError`]
@@ -41,7 +41,7 @@ pub fn read(path: &Path, query: &str, columns: &[&str], limit: Duration) -> Resu
     let mut connection = connection.map_err(failed)?;
     connection.busy_timeout(limit).map_err(failed)?;
     let end = Instant::now() + limit;
-    // Before the first row too, which an aggregate or an ORDER BY has at its end.
+    // Also before the first row: an aggregate or an ORDER BY has it at its end.
     connection.progress_handler(INSTRUCTIONS, Some(move || Instant::now() > end)).map_err(failed)?;
     let mut statement = connection.prepare(&statement(query, columns)).map_err(failed)?;
     let mut rows = statement.query([]).map_err(failed)?;
@@ -58,11 +58,11 @@ pub fn read(path: &Path, query: &str, columns: &[&str], limit: Duration) -> Resu
     Ok(all)
 }
 
-/// Each column, of any type, as text. A name between back quotes is never taken for a text.
+/// Returns the statement, with each column of any type as text. A name in back quotes is never interpreted as a text.
 fn statement(query: &str, columns: &[&str]) -> String {
     let text = |column: &&str| format!("CAST(`{}` AS TEXT)", column.replace('`', "``"));
     let columns: Vec<String> = columns.iter().map(text).collect();
-    // The line ends behind the query, which may end with a comment.
+    // A newline follows the query, which may end with a comment.
     format!("SELECT {} FROM (\n{}\n)", columns.join(", "), query.trim().trim_end_matches(';'))
 }
 
@@ -98,7 +98,7 @@ mod tests {
             );
         }
         assert!(read(&folder.path().join("no"), "SELECT 1 AS a", &["a"], SOON).is_err());
-        // One that never comes to its first row.
+        // This query never reaches its first row.
         let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS a FROM n";
         let error = read(&path, endless, &["a"], Duration::from_millis(50)).unwrap_err();
         assert!(

@@ -1,21 +1,21 @@
-//! The tables of the SQLite file and how an older file becomes a newer one.
+//! Tables of the SQLite file, and the migrations of older files.
 //!
-//! `PRAGMA user_version` is the number of migrations that a file has seen, `PRAGMA application_id` says that it is ours.
-//! A migration is never edited once released; a change is a new one at the end of [`MIGRATIONS`].
+//! `PRAGMA user_version` is the number of migrations of a file, `PRAGMA application_id` identifies this program. A
+//! migration is never edited once released; a change is a new one at the end of [`MIGRATIONS`].
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// "STRW": a file of another program is never touched.
+/// "STRW": a file of another program is never changed.
 pub(crate) const APPLICATION_ID: i32 = 0x5354_5257;
 
-/// One step each, in order.
+/// All migrations, in order.
 pub(crate) const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH];
 
-/// `binding` has no index but its key: shards read the table in memory, and a restart reads all rows. Each further index
-/// would double the pages that a registration writes. Texts of peers are TEXT when they are UTF-8, BLOB otherwise, hence
-/// ANY.
+/// First schema. `binding` has no index but its key: shards read the table in memory, and a restart reads all rows.
+/// Each further index would double the pages that a registration writes. Texts of peers are TEXT if they are UTF-8,
+/// BLOB otherwise, hence ANY.
 ///
-/// `subscriber_version` tells caches that a subscriber changed; [`THIRD`] has taken its place.
+/// `subscriber_version` told caches that a subscriber had changed; [`THIRD`] replaced it.
 const FIRST: &str = "
 CREATE TABLE subscriber (
     id         INTEGER PRIMARY KEY,
@@ -70,8 +70,8 @@ CREATE TABLE binding (
 ) STRICT;
 ";
 
-/// Removed users whose bindings a server has still to end; whichever program removed them. A user who gets another name
-/// counts as removed.
+/// Removed users whose bindings a server has yet to end, whichever program removed them. A renamed user counts as
+/// removed.
 const SECOND: &str = "
 CREATE TABLE removed_subscriber (
     id       INTEGER PRIMARY KEY AUTOINCREMENT, -- never given twice
@@ -89,11 +89,12 @@ BEGIN
 END;
 ";
 
-/// Notices for caches: the questions whose answers are others now, whichever program changed them. A row with a domain says that of
-/// whether there is this user, one with a realm of the credential. The number of a version before would void all for each.
+/// Notices for caches: the questions whose answers have changed, whichever program changed them. A row with a domain
+/// concerns the existence of the user, a row with a realm the credential. The earlier version number voided all answers
+/// on each change.
 ///
-/// What has a user's id has its name: the credentials of a user that is removed or renamed are noted with it, before they go, also by a
-/// program that leaves foreign keys off.
+/// Credentials are linked by the user's id: those of a removed or renamed user are noted under the user's name before
+/// they go, even if the program leaves foreign keys off.
 const THIRD: &str = "
 DROP TRIGGER subscriber_added;
 DROP TRIGGER subscriber_changed;
@@ -143,28 +144,29 @@ BEGIN
 END;
 ";
 
-/// A binding names its listener; the number was its place in the configuration of then, which another one lists otherwise. Of rows from before
-/// it is not known any more: such a phone is reached from the first listener that fits, until it registers again.
+/// A binding names its listener. The earlier number was the position in the configuration of that time, which may have
+/// another order now. The listener of older rows is unknown: such a phone is reached from the first suitable listener
+/// until it registers again.
 const FOURTH: &str = "
 ALTER TABLE binding DROP COLUMN listener;
 ALTER TABLE binding ADD COLUMN listener TEXT NOT NULL DEFAULT '';
 ";
 
-/// Notices that a file keeps.
+/// Most notices in a file.
 pub(crate) const NOTICES: i64 = 10_000;
 
-/// What a file is, seen from this program.
+/// Result of a migration.
 #[derive(Debug)]
 pub(crate) enum Migrated {
-    /// It has all tables now.
+    /// The file has all tables.
     Ready,
-    /// It belongs to another program.
+    /// The file belongs to another program.
     Foreign,
-    /// A newer program wrote it: this many migrations.
+    /// A newer program wrote it, with this many migrations.
     Newer(usize),
 }
 
-/// Brings a file to the newest schema. Two processes may do that at once; one of them does it.
+/// Migrates a file to the newest schema. Two processes may call this at once; one of them does the work.
 pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<Migrated> {
     migrate_with(connection, MIGRATIONS)
 }
@@ -189,7 +191,7 @@ fn migrate_with(connection: &mut Connection, migrations: &[&str]) -> rusqlite::R
     Ok(Migrated::Ready)
 }
 
-/// The same as seen, and nothing is changed: [`Migrated::Ready`] if [`migrate`] would make it so.
+/// Predicts the result of [`migrate`] without changes: [`Migrated::Ready`] if it would succeed.
 pub(crate) fn judge(connection: &Connection) -> rusqlite::Result<Migrated> {
     Ok(match look(connection)? {
         Found::Foreign => Migrated::Foreign,
@@ -316,7 +318,7 @@ mod tests {
             c.execute(sql, []).unwrap();
             assert_eq!(noted(&c), notices, "{sql}");
         }
-        // A program that leaves foreign keys off leaves the credentials, and they belong to no user.
+        // A program that leaves foreign keys off leaves the credentials, which then belong to no user.
         c.execute("INSERT INTO credential VALUES ('bob', 'r', 'MD5', x'00', 2)", []).unwrap();
         noted(&c);
         c.pragma_update(None, "foreign_keys", false).unwrap();

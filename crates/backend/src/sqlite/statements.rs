@@ -1,37 +1,37 @@
-//! Tables and statements. What databases write differently stands in a [`Dialect`].
+//! Tables and statements. A [`Dialect`] has the differences between databases.
 
 use strowger_store::accounting::record::{Kind, Table};
 
-/// The words of a database.
+/// SQL words of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
-    /// A whole number of 64 bits.
+    /// Type of an integer of 64 bits.
     pub number: &'static str,
-    /// Text of any length.
+    /// Type of a text of any length.
     pub text: &'static str,
-    /// Text that can be a key.
+    /// Type of a text that can be a key.
     pub key: &'static str,
-    /// What an INSERT begins with that passes over a row whose key is there.
+    /// Beginning of an INSERT that skips a row whose key exists.
     pub insert: &'static str,
-    /// And ends with.
+    /// End of such an INSERT.
     pub otherwise: &'static str,
-    /// The place of the value with this number, counted from 1.
+    /// Returns the placeholder of the value with this number, counted from 1.
     pub place: fn(usize) -> String,
 }
 
-/// Of SQLite.
+/// Dialect of SQLite.
 pub const SQLITE: Dialect = Dialect {
     number: "INTEGER",
     text: "TEXT",
     key: "TEXT",
-    // INSERT OR IGNORE would pass over rows that violate a constraint too.
+    // INSERT OR IGNORE would also skip rows that violate a constraint.
     insert: "INSERT INTO",
     otherwise: " ON CONFLICT (identity) DO NOTHING",
     place: |number| format!("?{number}"),
 };
 
 impl Dialect {
-    /// Makes a table, where it is not there.
+    /// Returns the statement that creates a table if missing.
     pub fn create(&self, table: Table) -> String {
         let column = |(n, (name, kind)): (usize, (&str, Kind))| {
             let (word, rest) = match kind {
@@ -47,13 +47,13 @@ impl Dialect {
         format!("CREATE TABLE IF NOT EXISTS {} ({})", table.name(), columns.join(", "))
     }
 
-    /// Makes the index by which old rows are found, where it is not there.
+    /// Returns the statement that creates the index for old rows if missing.
     pub fn index(&self, table: Table) -> String {
         let (name, moment) = (table.name(), table.moment());
         format!("CREATE INDEX IF NOT EXISTS {name}_{moment} ON {name} ({moment})")
     }
 
-    /// Writes a row: its values in the order of the columns.
+    /// Returns the statement that inserts a row: its values in the order of the columns.
     pub fn insert(&self, table: Table) -> String {
         let columns = table.columns();
         let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();

@@ -1,4 +1,4 @@
-//! Subscribers in the SQLite file: the engine that answers shards, and the orders of the command line.
+//! Subscribers in the SQLite file: the engine that answers shards, and the commands of an administrator.
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::cell::Cell;
@@ -22,7 +22,7 @@ use strowger_store::subscriber::{
 const CREDENTIAL: &str = "SELECT s.domain, c.algorithm, c.ha1 FROM credential c JOIN subscriber s ON s.id = c.subscriber \
     WHERE c.username = ?1 AND c.realm = ?2";
 const EXISTS: &str = "SELECT 1 FROM subscriber WHERE domain = ?1 AND username = ?2";
-/// The domain of users that comes behind this one, if there is one.
+/// Query of the next domain with users, if there is one.
 const NEXT_DOMAIN: &str = "SELECT min(domain) FROM subscriber WHERE domain > ?1";
 const WITHOUT_REALM: &str = "SELECT count(*) FROM subscriber s WHERE s.domain = ?1 \
     AND NOT EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = s.id AND c.realm = ?2)";
@@ -32,17 +32,17 @@ const THEIR_REALM: &str = "SELECT o.realm FROM subscriber s JOIN credential o ON
 const WITHOUT_ALGORITHM: &str = "SELECT count(*) FROM subscriber s WHERE s.domain = ?1 \
     AND EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = s.id AND c.realm = ?2) \
     AND NOT EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = s.id AND c.realm = ?2 AND c.algorithm = ?3)";
-/// So many at once; the others when those are settled.
+/// At most 1,000 at once; the others when those are settled.
 const REMOVED: &str = "SELECT id, username, domain FROM removed_subscriber ORDER BY id LIMIT 1000";
 const LAST_NOTICE: &str = "SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'subscriber_change'";
 const CHANGES: &str = "SELECT username, domain, realm FROM subscriber_change WHERE id > ?1 AND id <= ?2";
-/// What is said of a failure.
+/// Log text of a failed read.
 const READ: &str = "subscribers cannot be read";
 
-/// Opens the file for the server: users that are known at once or soon.
+/// Opens the file for the server, with the cache in front of it.
 ///
 /// # Errors
-/// [`OpenError`], to be shown as it is; or a thread could not be started.
+/// [`OpenError`], for display as it is; or a thread could not be started.
 pub fn start(
     settings: &SqliteSettings,
     cache: ReadThroughSettings,
@@ -57,10 +57,10 @@ pub fn start(
         .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })
 }
 
-/// The same with a cache between memory and the file.
+/// Opens the file with a further cache between memory and the file.
 ///
 /// # Errors
-/// As those of [`start`].
+/// See [`start`].
 pub fn start_behind(
     settings: &SqliteSettings,
     second: &SecondLevel,
@@ -76,20 +76,20 @@ pub fn start_behind(
         .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })
 }
 
-/// Answers questions from the file by a connection of its own.
+/// Answers questions from the file on a connection of its own.
 pub struct SqliteSubscribers(Opened);
 
 impl SqliteSubscribers {
     /// Opens the file.
     ///
     /// # Errors
-    /// [`OpenError`], to be shown as it is.
+    /// [`OpenError`], for display as it is.
     pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
         Opened::new(settings).map(Self)
     }
 
     fn find(&self, question: Question<'_>) -> rusqlite::Result<Answer> {
-        // Names in the file are text; one that is not UTF-8 cannot be there.
+        // Names in the file are text; a name that is not UTF-8 cannot be there.
         let text = |a, b| std::str::from_utf8(a).ok().zip(std::str::from_utf8(b).ok());
         Ok(match question {
             Question::Credential { username, realm } => match text(username, realm) {
@@ -141,18 +141,18 @@ impl Engine for SqliteSubscribers {
     }
 }
 
-/// Reads the notices of the file by a connection of its own.
+/// Reads the notices of the file on a connection of its own.
 pub struct SqliteNotices {
     file: Opened,
-    /// The last notice that was read.
+    /// Number of the last notice read.
     seen: i64,
 }
 
 impl SqliteNotices {
-    /// Opens the file; it tells what changes from now on.
+    /// Opens the file and reports the changes from then on.
     ///
     /// # Errors
-    /// [`OpenError`], to be shown as it is.
+    /// [`OpenError`], for display as it is.
     pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
         let file = Opened::new(settings)?;
         let seen = file.connection.query_row(LAST_NOTICE, [], |row| row.get(0));
@@ -160,7 +160,7 @@ impl SqliteNotices {
         Ok(Self { file, seen })
     }
 
-    /// What stands behind the last notice seen, and the number of the last one now.
+    /// Reads the notices after the last one seen, and the number of the last one now.
     fn read(&self) -> rusqlite::Result<(Changes<Asked>, i64)> {
         let connection = &self.file.connection;
         let last = connection.prepare_cached(LAST_NOTICE)?.query_row([], |row| row.get(0))?;
@@ -168,7 +168,7 @@ impl SqliteNotices {
         if last == seen {
             return Ok((Changes::None, last));
         }
-        // A table that was emptied, or more than are kept.
+        // The table was emptied, or has had more notices than it stores.
         if last < seen || last - seen > schema::NOTICES {
             return Ok((Changes::All, last));
         }
@@ -185,7 +185,7 @@ impl SqliteNotices {
                 changed.push(Asked::from(Question::Credential { username, realm }));
             }
         }
-        // Some went while these were read.
+        // Some were deleted during the read.
         let first: Option<i64> = connection.query_row("SELECT min(id) FROM subscriber_change", [], |row| row.get(0))?;
         Ok((if first.is_some_and(|first| first > seen + 1) { Changes::All } else { Changes::Of(changed) }, last))
     }
@@ -222,11 +222,11 @@ impl SubscriberWatch for SqliteNotices {
     }
 }
 
-/// A connection to the file, which says its failures.
+/// Connection to the file, which logs its failures.
 struct Opened {
     connection: Connection,
     settings: SqliteSettings,
-    /// When a failure was last said.
+    /// Time of the last log line about a failure.
     said: Cell<Option<Instant>>,
 }
 
@@ -237,15 +237,15 @@ impl Drop for Opened {
 }
 
 impl Opened {
-    /// Questions come as fast as requests do: a failure that lasts is said so often.
+    /// Interval of log lines about a lasting failure: questions arrive as fast as requests do.
     const AGAIN: Duration = Duration::from_secs(10);
 
     fn new(settings: &SqliteSettings) -> Result<Self, OpenError> {
         Ok(Self { connection: sqlite::open(settings)?, settings: settings.clone(), said: Cell::default() })
     }
 
-    /// A further connection to the file that is open and has this number. Another one of its name is not read: it would be with the log of
-    /// the first.
+    /// Opens a further connection to the open file with this number. Another file of the same name is refused: it would
+    /// be read with the log of the first.
     fn again(settings: &SqliteSettings, number: Option<FileNumber>) -> Result<Self, StoreError> {
         if number.is_none() || FileNumber::named(&settings.path) != number {
             tracing::error!(path = %settings.path.display(), "the database file was removed or replaced: put it back, or restart the server");
@@ -267,10 +267,11 @@ impl Opened {
     }
 }
 
-/// Whether a file has a user with this name in this domain; none: there is no file, or it is none of subscribers. Changes nothing.
+/// Tells whether a file has a user with this name in this domain; `None`: no file, or no table of subscribers. Changes
+/// nothing.
 ///
 /// # Errors
-/// What the database said.
+/// Error of the database.
 pub fn has_user(settings: &SqliteSettings, username: &str, domain: &str) -> Result<Option<bool>, OpenError> {
     if !settings.path.exists() {
         return Ok(None);
@@ -285,25 +286,26 @@ pub fn has_user(settings: &SqliteSettings, username: &str, domain: &str) -> Resu
     look().map_err(|error| sqlite::explain(&settings.path, settings.busy_timeout, &error))
 }
 
-/// Users of one domain whose stored HA1s do not fit what phones are asked for.
+/// Users of one domain whose stored HA1s do not match the challenges of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnusablePasswords {
-    /// Their domain, in lower case.
+    /// Domain, in lower case.
     pub domain: String,
-    /// How many have no HA1 for its realm: they cannot answer a challenge.
+    /// Number of users without an HA1 for its realm: they cannot answer a challenge.
     pub users: u64,
-    /// The realm that most of those have an HA1 for; `None`: none of them has any.
+    /// Realm for which most of these users have an HA1; `None`: none of them has any.
     pub realm: Option<String>,
-    /// Algorithms for which users of the realm have no HA1, and how many those are, never 0: they cannot answer with it.
+    /// Algorithms for which users of the realm lack an HA1, with the number of such users, never 0: they cannot answer
+    /// with it.
     pub lacking: Vec<(String, u64)>,
 }
 
 impl UnusablePasswords {
-    /// Looks for them, domain by domain, each with its realm; a domain where there are none is left out. Changes nothing: a file that is not
-    /// there, or has no users' tables yet, has none.
+    /// Searches for such users, domain by domain, each with its realm; domains without any are left out. Changes
+    /// nothing: a missing file, or one without tables of users, has none.
     ///
     /// # Errors
-    /// [`OpenError`], to be shown as it is.
+    /// [`OpenError`], for display as it is.
     pub fn of<'r>(
         settings: &SqliteSettings,
         realm_of: impl Fn(&str) -> &'r str,
@@ -352,16 +354,16 @@ impl UnusablePasswords {
     }
 }
 
-/// Orders about subscribers. Any process may give them while a server runs on the same file.
+/// Commands about subscribers. Any process may use them while a server runs on the same file.
 pub struct SqliteAdmin {
     connection: Connection,
 }
 
 impl SqliteAdmin {
-    /// Opens the file, makes it when needed.
+    /// Opens the file, creates it if missing.
     ///
     /// # Errors
-    /// [`OpenError`], to be shown as it is.
+    /// [`OpenError`], for display as it is.
     pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
         Ok(Self { connection: sqlite::open(settings)? })
     }
@@ -371,7 +373,7 @@ impl SqliteAdmin {
     }
 }
 
-/// The error of an order, in the words of no engine.
+/// Converts the error of a command.
 fn said(error: rusqlite::Error) -> AdminError {
     match sqlite::classify(&error) {
         StoreError::TimedOut => AdminError::Locked,
@@ -400,7 +402,7 @@ fn write_ha1(tx: &Transaction<'_>, id: i64, username: &str, realm: &str, ha1: &H
     write().map_err(said)
 }
 
-/// Domain of another user that has a password by this name in the realm.
+/// Returns the domain of another user that has a password for this name in the realm.
 fn domain_of_other(tx: &Transaction<'_>, id: i64, username: &str, realm: &str) -> rusqlite::Result<Option<String>> {
     let mut other = tx.prepare_cached(
         "SELECT s.domain FROM credential c JOIN subscriber s ON s.id = c.subscriber \
@@ -409,7 +411,7 @@ fn domain_of_other(tx: &Transaction<'_>, id: i64, username: &str, realm: &str) -
     other.query_row(params![username, realm, id], |row| row.get(0)).optional()
 }
 
-/// Names that can be looked up again: not empty, the domain in lower case.
+/// Checks names for later look-ups: not empty. Returns the domain in lower case.
 fn checked(username: &str, domain: &str, realm: &str, ha1: &Ha1s) -> Result<String, AdminError> {
     if username.is_empty() || domain.is_empty() || realm.is_empty() {
         return Err(AdminError::NoName);

@@ -1,5 +1,5 @@
-//! The system's clock is put forward and back: no binding ends early or late while the table lives, and a restart takes
-//! over what is left by that clock, never more than the registrar grants.
+//! Steps of the system clock forward and back: no binding ends early or late while the table lives, and a restart
+//! restores the remaining life by that clock, never more than the registrar grants.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -16,7 +16,7 @@ use strowger_store::ticket::{SinkId, Ticket};
 
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;
-/// Some day in 2023.
+/// A day in 2023.
 const TODAY: u64 = 1_700_000_000_000;
 
 /// Both clocks of a machine, set by hand.
@@ -42,7 +42,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts when its clocks show that.
+    /// Starts a server with these times on its clocks.
     fn start(file: &Path, mono: u64, wall: u64) -> Self {
         let hands = Arc::new(Hands::default());
         hands.set(mono, wall);
@@ -65,7 +65,7 @@ impl Server {
         self.hands.mono.load(SeqCst)
     }
 
-    /// For an hour.
+    /// Registers for an hour.
     fn register(&self, aor: &[u8]) {
         self.register_for(aor, HOUR, 0);
     }
@@ -80,7 +80,7 @@ impl Server {
         assert_eq!(self.kept.recv_timeout(Duration::from_secs(20)), Ok(Ok(())));
     }
 
-    /// Milliseconds that a binding has left.
+    /// Returns the remaining milliseconds of a binding.
     fn left(&self, aor: &[u8]) -> Option<u64> {
         let now = self.now();
         let mut left = None;
@@ -114,10 +114,10 @@ fn a_restart_goes_on_with_what_is_left_by_the_systems_clock() {
     let server = Server::start(&file, 900_000_000, TODAY);
     server.register(b"alice");
     server.journal.close();
-    // Ten minutes without a server; the other clock begins with the machine.
+    // Ten minutes without a server; the monotonic clock begins with the machine.
     let server = Server::start(&file, 12, TODAY + HOUR / 6);
     assert_eq!(server.left(b"alice"), Some(HOUR * 5 / 6));
-    // It came up with a clock that was wrong, which is then put right: what is written from now on is right too.
+    // The machine starts with a wrong clock, which is then corrected: rows written from then on are correct.
     server.hands.set(2_012, TODAY + 30 * DAY);
     server.register(b"bob");
     server.journal.close();
@@ -137,7 +137,7 @@ fn a_restart_with_the_clock_put_back_gives_no_more_than_the_longest_life() {
     assert_eq!(server.left(b"alice"), Some(2 * HOUR));
 }
 
-/// The phone knows only of the life that it was granted.
+/// The phone knows its granted life only.
 #[test]
 fn what_was_granted_outlives_a_setting_that_grants_less() {
     let dir = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ fn what_was_granted_outlives_a_setting_that_grants_less() {
     }
 }
 
-/// A binding that ended is gone from the disk too, although the system's clock was put back since its row was written.
+/// An ended binding is deleted from the disk, too, although the system clock stepped back after its row was written.
 #[test]
 fn no_row_outlives_its_binding() {
     let dir = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ fn no_row_outlives_its_binding() {
     server.register(b"alice");
     server.hands.set(HOUR, TODAY - DAY);
     assert_eq!(server.left(b"alice"), None);
-    // What is written after it is kept: so its row is deleted by then.
+    // Once this later write is stored, the row is deleted.
     server.register(b"bob");
     server.journal.close();
     let server = Server::start(&file, 0, TODAY - DAY);

@@ -1,5 +1,5 @@
-//! The fence of a lease: a server that has lost its lease and does not know it writes nothing. No test waits for a renewal, by which a server
-//! learns of the loss.
+//! Fence of a lease: a server that has lost its lease without noticing writes nothing. No test waits for a renewal, by
+//! which a server learns of the loss.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,10 +24,10 @@ fn take(settings: &ServerSettings, purpose: Purpose, claim: Claim) -> Arc<Lease>
     Arc::new(taken.expect("it can be taken").and_then(|mut leases| leases.pop()).expect("one lease"))
 }
 
-/// The rows of a table.
+/// Returns the number of rows in a table.
 type Rows<'a> = &'a dyn Fn(&str) -> usize;
 
-/// Writes a binding with this number. Returns whether it was accepted.
+/// Writes a binding with this number. Tells whether it was accepted.
 fn put(bindings: &mut ServerBindings, id: u64) -> bool {
     let binding = Binding {
         aor: b"sip:bob@example.org",
@@ -48,7 +48,7 @@ fn fences_bindings(settings: &ServerSettings, rows: Rows<'_>) {
     let first = take(settings, Purpose::Bindings, Claim::IfFree);
     let mut before = open(&first);
     assert!(put(&mut before, 1) && written() == 1);
-    // The next transaction of the first holder comes after this, by the connection that it has, and then by a new one.
+    // The first holder continues, first on its existing connection, then on a new one.
     let second = take(settings, Purpose::Bindings, Claim::TakeOver);
     for id in 2..4 {
         assert!(!put(&mut before, id), "the lease is another's");

@@ -1,4 +1,4 @@
-//! Engines behind the store: behaviours that measure no time, in one program, linked once.
+//! Engines of the store: behaviours that measure no time, in one program, linked once.
 
 mod clock_steps;
 mod fence;

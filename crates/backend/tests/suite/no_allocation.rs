@@ -1,4 +1,4 @@
-//! What a shard does for each message touches no allocator: look-ups in the location table and in the subscriber cache.
+//! Look-ups in the location table and in the subscriber cache, made for each message, do not allocate.
 
 use std::sync::{Arc, mpsc};
 

@@ -17,7 +17,7 @@ fn start(file: &Path) -> (Arc<LocationTable>, Journal) {
     let table = Arc::new(LocationTable::new(LocationSettings::default()));
     let engine = SqliteBindings::open(&SqliteSettings::new(file)).unwrap();
     let clock: Clock = Arc::new(|| Moment { mono: 0, wall: 0 });
-    // A queue of less than half of the users.
+    // The queue is shorter than half of the users.
     let settings = JournalSettings { queue: 1_000, ..JournalSettings::default() };
     let (journal, _) = Journal::start(engine, &table, settings, clock).unwrap();
     (table, journal)

@@ -1,5 +1,5 @@
-//! What was acknowledged survives: `kill -9` with the default durability, a trace that the disk was asked before a ticket
-//! came back with `PowerLoss`, and real full disks.
+//! Acknowledged changes survive: `kill -9` with the default durability, a trace that proves the sync before a ticket
+//! comes back with `PowerLoss`, and real full disks.
 //!
 //! The process that dies is this test binary again, running [`child`] alone.
 
@@ -33,7 +33,7 @@ fn start(path: &Path, durability: Durability) -> (Arc<LocationTable>, Journal, u
     (table, journal, loaded)
 }
 
-/// Registers `n`: its address-of-record has one contact, whose URI tells the last `n`.
+/// Registers `n`: its address-of-record has one contact, whose URI contains the last `n`.
 fn register(table: &LocationTable, ticket: Ticket, n: u64) -> bool {
     let aor = format!("sip:user{}@example.com", n % AORS);
     let uri = format!("sip:{n}@192.0.2.1");
@@ -61,7 +61,7 @@ fn command(mode: &str, file: &Path) -> Command {
     command
 }
 
-/// The other process; alone it has nothing to do.
+/// Runs as the other process; does nothing by itself.
 #[test]
 #[ignore = "started by the other tests in a process of its own"]
 fn child() {
@@ -72,7 +72,7 @@ fn child() {
     let durability = if mode == "power-loss" { Durability::PowerLoss } else { Durability::Crash };
     let (table, journal, _) = start(Path::new(&file), durability);
     let (tx, rx) = mpsc::channel();
-    // Written by the writer's thread: in a trace the line stands behind what the commit did.
+    // Printed by the writer's thread: in a trace the line follows the system calls of the commit.
     let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), StoreError>)]| {
         let mut lines = Vec::new();
         for (n, result) in results {
@@ -86,13 +86,13 @@ fn child() {
         let _gone = tx.send(results.len());
     }));
     match mode.as_str() {
-        // 5,000 registrations a second until killed.
+        // 5,000 registrations per second until the kill.
         "crash" => {
             let start = Instant::now();
             for n in 0.. {
                 let due = Duration::from_micros(200 * n);
                 if let Some(wait) = due.checked_sub(start.elapsed()) {
-                    // Five thousand a second.
+                    // The rate of 5,000 per second.
                     std::thread::sleep(wait);
                 }
                 register(&table, Ticket { sink, value: n }, n);
@@ -105,7 +105,7 @@ fn child() {
                 rx.recv_timeout(Duration::from_secs(30)).unwrap();
             }
         }
-        // Until the disk is full, and on when it has room again.
+        // Until the disk is full, and further when it has space again.
         "full" => {
             let filler = Path::new(&file).with_file_name("filler");
             let (mut n, mut failures) = (0, 0);
@@ -114,7 +114,7 @@ fn child() {
                     register(&table, Ticket { sink, value: n }, n);
                     n += 1;
                 }
-                // Between two looks.
+                // The interval of checks.
                 std::thread::sleep(Duration::from_millis(20));
                 failures = journal.gauges().failed.min(3);
             }
@@ -212,7 +212,7 @@ fn with_power_loss_the_disk_has_it_before_the_ticket_comes() {
 #[test]
 fn a_full_disk_fails_loudly_and_the_writer_goes_on_when_there_is_room() {
     let dir = tempfile::tempdir().unwrap();
-    // A file system of 3 MB in a mount namespace of its own, half of it taken by a filler.
+    // A file system of 3 MB in its own mount namespace, half of it taken by a filler.
     let script =
         "mount -t tmpfs -o size=3m tmpfs \"$DIR\" && head -c 1500000 /dev/zero > \"$DIR/filler\" && exec \"$@\"";
     let probe = Command::new("unshare").args(["-rm", "sh", "-c", "mount -t tmpfs -o size=1m tmpfs /mnt"]).output();

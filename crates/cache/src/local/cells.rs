@@ -1,22 +1,23 @@
-//! The memory of a partition: cells of 64 bytes, chained for each entry. Nothing is ever moved and no hole is too small.
+//! Memory of a partition: cells of 64 bytes, chained for each entry. Nothing is ever moved and no hole is too small.
 //!
-//! A cell begins with the number of the next one of its entry. The first cell of an entry goes on with its head, then key and value follow
-//! through the chain. Numbers of cells serve as numbers of entries. An entry of 28 bytes takes one cell, each 60 bytes more another.
+//! A cell begins with the number of the next cell of its entry. In the first cell of an entry its head follows; then
+//! key and value extend through the chain. The number of the first cell is the number of the entry. An entry of 28
+//! bytes takes one cell, each further 60 bytes another.
 
 /// Bytes of a cell.
 pub(super) const CELL: usize = 64;
-/// Most cells of a chunk, and one: few chunks, so that the list of them is at hand when a cell is looked for.
+/// Most cells of a chunk, plus one: few chunks, so that their list stays in the processor's cache.
 const LARGEST: usize = 4096;
 /// No cell.
 pub(super) const NIL: u32 = !FIRST;
-/// In the number of the next cell: this one is the first of an entry.
+/// Mark in the number of the next cell: this cell is the first of an entry.
 const FIRST: u32 = 1 << 31;
 
-// Where fields stand in the first cell of an entry.
+// Positions of the fields in the first cell of an entry.
 const NEXT: usize = 0;
-/// Links of the queue by which it is evicted.
+/// Links of the eviction queue.
 pub(super) const QUEUE: usize = 4;
-/// Links of the wheel by which it expires.
+/// Links of the expiry wheel.
 pub(super) const WHEEL: usize = 12;
 const HASH: usize = 20;
 const END: usize = 24;
@@ -26,35 +27,35 @@ const MARKS: usize = 35;
 const HEAD: usize = 36;
 const REST: usize = 4;
 
-/// The end of an entry that has none: more than any moment.
+/// End of an entry that never expires: later than any time.
 pub(super) const NEVER: u64 = (1 << 48) - 1;
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Cell([u8; CELL]);
 
-/// Bytes of an entry from somewhere on: those in one cell, which the cells behind it go on with.
+/// Part of an entry within one cell; the following cells continue it.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'a> {
     cell: u32,
     bytes: &'a [u8],
 }
 
-/// The cells of a partition, in chunks, so that growing moves nothing.
+/// Cells of a partition, in chunks, so that growing moves nothing.
 pub(super) struct Cells {
     chunks: Vec<Box<[Cell]>>,
-    /// A chunk has two to the power of this numbers and one cell less: the last number of each is none. So with what the allocator needs to
-    /// begin a cell at a line of memory, a chunk takes a power of two of bytes. One byte more, and an allocator with classes of sizes may
-    /// take a quarter more.
+    /// Logarithm of the chunk size in numbers. A chunk has one cell less: the last number of each is unused. So a chunk
+    /// takes a power of two of bytes, including the allocator's overhead for alignment to a cache line. One byte more,
+    /// and an allocator with size classes may take a quarter more.
     shift: u32,
     /// First of the free cells, chained.
     free: u32,
-    /// Cells that were never used begin here.
+    /// First cell that was never used.
     unused: u32,
     in_use: usize,
 }
 
-/// How many cells an entry takes.
+/// Returns how many cells an entry takes.
 pub(super) const fn cells_of(key: usize, value: usize) -> usize {
     1 + (key + value).saturating_sub(CELL - HEAD).div_ceil(CELL - REST)
 }
@@ -65,12 +66,12 @@ impl Cells {
         Self { chunks: Vec::new(), shift: cells.ilog2(), free: NIL, unused: 0, in_use: 0 }
     }
 
-    /// Bytes of the cells in use.
+    /// Returns the bytes of the cells in use.
     pub(super) const fn bytes(&self) -> usize {
         self.in_use * CELL
     }
 
-    /// A new entry. Its links are not set.
+    /// Adds an entry. Its links are not set.
     pub(super) fn add(&mut self, hash: u32, key: &[u8], value: &[u8], end: u64) -> u32 {
         let slot = self.chain(cells_of(key.len(), value.len()));
         let head = self.word(slot, NEXT) | FIRST;
@@ -86,7 +87,7 @@ impl Cells {
         slot
     }
 
-    /// Another value of an entry, which stays where it is; its chain grows or shrinks.
+    /// Replaces the value of an entry, which stays in place; its chain grows or shrinks.
     pub(super) fn replace(&mut self, slot: u32, value: &[u8]) {
         let key = self.key_length(slot);
         let (old, new) = (cells_of(key, self.value_length(slot)), cells_of(key, value.len()));
@@ -105,14 +106,14 @@ impl Cells {
         self.fill(slot, key, value);
     }
 
-    /// The entry is no more.
+    /// Frees an entry.
     pub(super) fn free(&mut self, slot: u32) {
         let next = self.next(slot);
         self.set_word(slot, NEXT, next);
         self.give_back(slot);
     }
 
-    /// The begin of the value of an entry, if it has this key.
+    /// Returns the begin of an entry's value, if the entry has this key.
     #[inline(always)]
     pub(super) fn value_of(&self, slot: u32, hash: u32, key: &[u8]) -> Option<Piece<'_>> {
         if self.hash(slot) != hash || self.key_length(slot) != key.len() {
@@ -131,7 +132,7 @@ impl Cells {
         }
     }
 
-    /// The begin of the value behind a key whose rest must stand in the cells behind this one.
+    /// Compares the rest of a key with the following cells; returns the begin of the value after it.
     #[inline(never)]
     fn value_further(&self, cell: u32, rest: &[u8]) -> Option<Piece<'_>> {
         let mut value = Piece { cell, bytes: &[] };
@@ -148,7 +149,7 @@ impl Cells {
         self.append_from(entry, self.key_length(slot) + self.value_length(slot), out);
     }
 
-    /// Appends so many bytes that begin with a piece.
+    /// Appends `length` bytes that begin with a piece.
     #[inline(always)]
     pub(super) fn append_from(&self, piece: Piece<'_>, length: usize, out: &mut Vec<u8>) {
         match piece.bytes.get(..length) {
@@ -163,7 +164,7 @@ impl Cells {
         out.extend_from_slice(piece.bytes);
         let (mut cell, mut left) = (self.next(piece.cell), length - piece.bytes.len());
         while left > CELL - REST {
-            // Of a length that the compiler knows: copied without a call.
+            // The compiler knows this length: copied without a call.
             out.extend_from_slice(&self.cell(cell).0[REST..]);
             (cell, left) = (self.next(cell), left - (CELL - REST));
         }
@@ -179,7 +180,7 @@ impl Cells {
     }
 
     pub(super) fn value_length(&self, slot: u32) -> usize {
-        // Its fourth byte is that of the marks.
+        // The fourth byte has the marks.
         (self.word(slot, VALUE_LENGTH) & 0x00ff_ffff) as usize
     }
 
@@ -187,7 +188,7 @@ impl Cells {
         cells_of(self.key_length(slot), self.value_length(slot))
     }
 
-    /// The moment at which its life ends.
+    /// Returns the end of its life.
     pub(super) fn end(&self, slot: u32) -> u64 {
         self.end_and_key_length(slot) & NEVER
     }
@@ -197,7 +198,7 @@ impl Cells {
         self.cell_mut(slot).0[END..END + 6].copy_from_slice(&end[..6]);
     }
 
-    /// What the queues note of it.
+    /// Returns the marks of the queues.
     pub(super) fn marks(&self, slot: u32) -> u8 {
         self.cell(slot).0[MARKS]
     }
@@ -206,7 +207,7 @@ impl Cells {
         self.cell_mut(slot).0[MARKS] = marks;
     }
 
-    /// A link: the number of an entry.
+    /// Returns a link: the number of an entry.
     pub(super) fn link(&self, slot: u32, at: usize) -> u32 {
         self.word(slot, at)
     }
@@ -215,7 +216,8 @@ impl Cells {
         self.set_word(slot, at, to);
     }
 
-    /// The first entry at this number or after; none was ever beyond the last. Looks at `most` cells, else returns where to go on.
+    /// Returns the first entry at this number or later; `None` after the last one. Inspects `most` cells, otherwise
+    /// returns the number to continue with.
     pub(super) fn entry_from(&self, from: u32, most: u32) -> Result<Option<u32>, u32> {
         for slot in from..self.unused.min(from.saturating_add(most)) {
             if self.is_cell(slot) && self.word(slot, NEXT) & FIRST != 0 {
@@ -241,7 +243,7 @@ impl Cells {
         }
     }
 
-    /// So many cells, chained. Those that were never used follow one another; those of an entry that ended stay together.
+    /// Takes this many cells, chained. Unused cells are adjacent; those of a freed entry stay together.
     fn chain(&mut self, cells: usize) -> u32 {
         self.in_use += cells;
         let (first, mut last) = (self.one(), NIL);
@@ -270,13 +272,13 @@ impl Cells {
         slot
     }
 
-    /// Whether a number is that of a cell.
+    /// Tells whether a number belongs to a cell.
     const fn is_cell(&self, number: u32) -> bool {
         let last = (1 << self.shift) - 1;
         number & last != last
     }
 
-    /// A chain, without the mark of an entry, becomes free.
+    /// Frees a chain whose entry mark is removed.
     fn give_back(&mut self, first: u32) {
         let mut last = NIL;
         let mut cell = first;
@@ -296,7 +298,7 @@ impl Cells {
         self.cell_mut(slot).0[VALUE_LENGTH..VALUE_LENGTH + 3].copy_from_slice(&length[..3]);
     }
 
-    /// Read as one: the end has six bytes, the length of the key the next two.
+    /// Returns both in one read: the end has six bytes, the length of the key the next two.
     fn end_and_key_length(&self, slot: u32) -> u64 {
         let [a, b, c, d, e, f, g, h] = *self.cell(slot).0[END..].first_chunk().expect("it lies within a cell");
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
@@ -326,11 +328,11 @@ impl Cells {
     }
 }
 
-/// The value behind a key, of which this must be the rest: it ends in this cell, whose bytes are `here`.
+/// Compares the rest of a key, which ends in this cell with the bytes `here`; returns the value after it.
 #[inline(always)]
 fn value_behind<'a>(cell: u32, here: &'a [u8], key: &[u8]) -> Option<Piece<'a>> {
     let (own, bytes) = here.split_at_checked(key.len())?;
-    // Without a call: there are few.
+    // Compared without a call, since there are few bytes.
     let ((owns, own), (keys, key)) = (own.as_chunks::<8>(), key.as_chunks::<8>());
     (owns == keys && own.iter().zip(key).all(|(a, b)| a == b)).then_some(Piece { cell, bytes })
 }
@@ -392,7 +394,7 @@ mod tests {
 
     #[test]
     fn entries_are_found_by_walking() {
-        // Of several chunks.
+        // Several chunks.
         let mut cells = Cells::new(1 << 10);
         let slots: Vec<u32> = (0..20).map(|n| cells.add(7, &bytes(n * 20 + 1, n), b"value", NEVER)).collect();
         slots.iter().step_by(2).for_each(|slot| cells.free(*slot));

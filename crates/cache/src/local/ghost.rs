@@ -1,9 +1,9 @@
-//! Keys that were evicted lately, by 32 bits of their hash: one that is stored again so soon is no passer-by.
+//! Recently evicted keys, by 32 bits of their hash: a key stored again so soon is probably used repeatedly.
 
 /// Keys of one bucket, the youngest first.
 const WAYS: usize = 8;
 
-/// A table that remembers about as many keys as it has room for, the oldest forgotten first. Zero is no key.
+/// Table that remembers about as many keys as it has places, and forgets the oldest first. Zero is no key.
 pub(super) struct Ghost {
     places: Box<[u32]>,
 }
@@ -17,10 +17,10 @@ impl Ghost {
         size_of_val(&*self.places)
     }
 
-    /// Remembers a key where `entries` are held: about as many are remembered.
+    /// Remembers a key. The table has about as many places as there are `entries`.
     pub(super) fn remember(&mut self, hash: u32, entries: usize) {
         let places = (entries * 3 / 4).max(WAYS);
-        // Most entries have another size than before: what is remembered no longer counts.
+        // Typical entries have another size than before: the remembered keys no longer count.
         if self.places.len() > places * 2 || self.places.len() * 2 < places {
             self.places = vec![0; places.next_multiple_of(WAYS)].into();
         }
@@ -29,7 +29,7 @@ impl Ghost {
         bucket[0] = hash | 1;
     }
 
-    /// Whether the key was remembered; it is not any more.
+    /// Tells whether the key was remembered, and forgets it.
     pub(super) fn recall(&mut self, hash: u32) -> bool {
         if self.places.is_empty() {
             return false;

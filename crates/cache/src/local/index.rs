@@ -1,33 +1,33 @@
-//! From the hash of a key to its entry: a table of lines, each of which is one line of a processor's cache.
+//! Index from the hash of a key to its entry: a table of lines, each one cache line of the processor.
 //!
-//! A line has room for twelve entries, each by its number and a byte of its hash. An entry that finds its line full goes to the next with
-//! room, and each line that it passed counts that: a look-up ends at the first line that was never passed. So most look-ups read one line,
-//! where a table with its bytes and its numbers in two places reads two.
+//! A line has space for twelve entries, each with its number and a byte of its hash. An entry whose line is full goes
+//! to the next line with space, and each line it passed counts that: a look-up ends at the first line that was never
+//! passed. So most look-ups read one line; a table with bytes and numbers in two places would read two.
 
 /// Entries of a line.
 const WAYS: usize = 12;
-/// Entries for each line on average at which the table grows, by half.
+/// Average number of entries per line at which the table grows, by half.
 const MOST: usize = 9;
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line {
     slots: [u32; WAYS],
-    /// Of the hash; 0 is no entry.
+    /// Tags: bytes of the hashes; 0 is no entry.
     tags: [u8; WAYS],
-    /// Entries that belong to this line or one before and are in one behind.
+    /// Number of entries that belong to this line or an earlier one and are in a later one.
     passed: u32,
 }
 
 impl Line {
-    /// Where this tag stands: one bit for each such way, which [`way`] reads.
+    /// Returns the ways with this tag: one bit for each, which [`way`] decodes.
     ///
-    /// All bytes are compared at once. Which way has an entry is as good as random: a branch for each would be predicted wrongly once a
-    /// look-up, and what a processor does ahead while it waits for the line would be done in vain.
+    /// All bytes are compared at once. The position of an entry is practically random: branches for each way would be
+    /// mispredicted once per look-up, and the processor's speculative work while it waits for the line would be lost.
     #[inline]
     fn ways(&self, tag: u8) -> u64 {
         const ONES: u64 = u64::MAX / 255;
-        // A bit for each byte that is zero: no byte carries into the next.
+        // Sets a bit for each zero byte: no byte carries into the next.
         let zeros = |bytes: u64| !(((bytes & (ONES * 127)) + ONES * 127) | bytes | (ONES * 127)) >> 7;
         let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
         let (first, rest) = (u64::from_le_bytes([a, b, c, d, e, f, g, h]), u32::from_le_bytes([i, j, k, l]));
@@ -36,7 +36,8 @@ impl Line {
     }
 }
 
-/// The first way of some (there is one): one of the first eight has its bit at the start of a byte, one of the other four in its middle.
+/// Returns the first of these ways (there is one): each of the first eight has its bit at the start of a byte, each of
+/// the other four in its middle.
 const fn way(ways: u64) -> usize {
     let bit = ways.trailing_zeros() as usize;
     bit / 8 + (bit & 4) * 2
@@ -44,13 +45,13 @@ const fn way(ways: u64) -> usize {
 
 const EMPTY: Line = Line { slots: [0; WAYS], tags: [0; WAYS], passed: 0 };
 
-/// Of an entry that is looked for.
+/// Result of the first step of a look-up.
 pub(super) enum Guess {
-    /// It is this one, or one that has the same tag.
+    /// Probably this entry; another one may have the same tag.
     Likely(u32),
-    /// There is none.
+    /// No such entry.
     Absent,
-    /// It may have passed its line.
+    /// Unknown: the entry may be in a later line.
     Open,
 }
 
@@ -72,7 +73,7 @@ impl Index {
         size_of_val(&*self.lines)
     }
 
-    /// What one look at the table says of the entry with this hash.
+    /// Inspects one line for the entry with this hash.
     #[inline(always)]
     pub(super) fn guess(&self, hash: u32) -> Guess {
         let Some(line) = self.lines.get(self.home(hash)) else { return Guess::Absent };
@@ -83,12 +84,12 @@ impl Index {
         }
     }
 
-    /// What `is_it` says of the entry with this hash of which it says something.
+    /// Returns the first non-empty result of `is_it` for the entries with this hash.
     pub(super) fn find<T>(&self, hash: u32, is_it: impl Fn(u32) -> Option<T>) -> Option<T> {
         self.place(hash, is_it).map(|(.., said)| said)
     }
 
-    /// Makes room for one more; `hash` says that of an entry.
+    /// Makes space for one more entry; `hash` returns the hash of an entry.
     pub(super) fn reserve(&mut self, hash: impl Fn(u32) -> u32) {
         if self.len < self.lines.len() * MOST {
             return;
@@ -103,7 +104,7 @@ impl Index {
         }
     }
 
-    /// An entry that is not there; there is room for it.
+    /// Adds an entry, which must be absent; there must be space.
     pub(super) fn insert(&mut self, hash: u32, slot: u32) {
         let mut at = self.home(hash);
         loop {
@@ -118,7 +119,7 @@ impl Index {
         }
     }
 
-    /// An entry is there no more.
+    /// Removes an entry.
     pub(super) fn remove(&mut self, hash: u32, slot: u32) {
         let Some((found, way, ())) = self.place(hash, |other| (other == slot).then_some(())) else { return };
         self.lines[found].tags[way] = 0;
@@ -153,7 +154,7 @@ impl Index {
         }
     }
 
-    /// The line of a hash, by its high bits: the tag has the low ones.
+    /// Returns the line of a hash, by its high bits: the tag has the low ones.
     fn home(&self, hash: u32) -> usize {
         ((u64::from(hash) * self.lines.len() as u64) >> 32) as usize
     }

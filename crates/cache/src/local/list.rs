@@ -1,8 +1,8 @@
-//! A list through entries, linked in both directions.
+//! Doubly linked list through entries.
 
 use super::cells::{Cells, NIL};
 
-/// First and last entry. Which links it runs by is said with each call.
+/// First and last entry. Each call names the links that the list uses.
 #[derive(Clone, Copy)]
 pub(super) struct List {
     first: u32,

@@ -1,12 +1,13 @@
-//! One partition: the entries whose hashes fall into it, the queues by which they are evicted, the wheel by which they expire.
+//! One partition: its entries, the queues of eviction, and the wheel of expiry.
 //!
-//! Eviction is S3-FIFO: a new entry comes into the small queue, a twentieth of the memory. At its end it moves to the main queue if it was
-//! fetched twice, else it is evicted and its key remembered for a while; a remembered key that is stored again comes into the main queue at
-//! once. At the end of the main queue an entry that was fetched since goes round once more for each fetch, up to seven. So a fetch moves
-//! nothing: it counts in the entry.
+//! Eviction is S3-FIFO: a new entry enters the small queue, a twentieth of the memory. At the end of this queue it
+//! moves to the main queue if it was fetched twice; otherwise it is evicted and its key remembered for a while. A
+//! remembered key that is stored again enters the main queue at once. At the end of the main queue an entry goes round
+//! once more for each fetch since then, up to seven. So a fetch moves nothing: it is counted in the entry.
 //!
-//! *Promised entries* ([`Promise::Kept`]) have a queue of their own, which goes round as the main queue does. Only a promised entry that needs
-//! room evicts one, and it does so after all others: no entry that any sender may cause to be stored takes the place of a promised one.
+//! *Promised entries* ([`Promise::Kept`]) have their own queue, which goes round as the main queue does. Only a
+//! promised entry that needs space evicts one, after all other entries: an entry that any sender can cause never
+//! replaces a promised one.
 
 use super::cells::{CELL, Cells, NEVER, Piece, QUEUE, cells_of};
 use super::ghost::Ghost;
@@ -17,18 +18,18 @@ use crate::error::CacheError;
 use crate::log::changes::Changes;
 use crate::request::{Count, Floor, Promise};
 
-/// Fetches of an entry are counted up to this.
+/// Upper limit of the count of fetches.
 const MOST_FETCHES: u8 = 7;
-/// From so many fetches on an entry of the small queue moves to the main queue.
+/// Fetches after which an entry of the small queue moves to the main queue.
 const WORTHY: u8 = 2;
-/// In the marks of an entry: it is in the main queue.
+/// Mark of an entry in the main queue.
 const MAIN: u8 = 8;
 /// Mark of a promised entry, which is in the promised queue.
 const PROMISED: u8 = 16;
-/// Entries that may go round before one is evicted all the same: a lock is held meanwhile.
+/// Most entries that go round before one is evicted nevertheless: a lock is held meanwhile.
 const ROUNDS: usize = 64;
 
-/// What a partition has counted.
+/// Counters of a partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) hits: u64,
@@ -53,10 +54,10 @@ pub(crate) struct Partition {
     budget: usize,
     /// Bytes of keys and values.
     data: usize,
-    /// The text of a counter.
+    /// Text of a counter.
     scratch: Vec<u8>,
     pub(super) counts: Counts,
-    /// What the log gets of it.
+    /// Changes for the log.
     pub(crate) changes: Option<Changes>,
 }
 
@@ -87,15 +88,15 @@ impl Partition {
         self.data
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes of memory in use.
     pub(super) fn bytes(&self) -> usize {
         self.cells.bytes() + self.index.bytes() + self.wheel.bytes() + self.ghost.bytes()
     }
 
-    /// Appends the value of a key. False: there is none.
+    /// Appends the value of a key. False: the key has none.
     ///
-    /// Short on purpose: it waits for memory twice, for a line of the index and for the entry. If all that it does fits into what a processor
-    /// looks ahead, which is some hundred instructions, the next fetch waits at the same time.
+    /// Short on purpose: it waits for memory twice, for a line of the index and for the entry. If all of it fits into
+    /// the processor's look-ahead window of some hundred instructions, the next fetch waits at the same time.
     #[inline(always)]
     pub(super) fn fetch(&mut self, hash: u32, key: &[u8], now: u64, into: &mut Vec<u8>) -> bool {
         match self.alive(hash, key, now) {
@@ -116,15 +117,15 @@ impl Partition {
         }
     }
 
-    /// Whether a key has a value.
+    /// Tells whether a key has a value.
     pub(super) fn contains(&mut self, hash: u32, key: &[u8], now: u64) -> bool {
         self.find(hash, key, now).is_some()
     }
 
-    /// A value, in place of one that is there.
+    /// Stores a value, replacing an existing one.
     ///
     /// # Errors
-    /// There is no room; the key has no value then.
+    /// There is no space; the key has no value then.
     pub(super) fn store(
         &mut self,
         hash: u32,
@@ -165,7 +166,7 @@ impl Partition {
     /// Changes a counter; returns it.
     ///
     /// # Errors
-    /// The value is no number, or would overflow; nothing has changed. There is no room.
+    /// The value is no number, or would overflow; nothing has changed. Or there is no space.
     pub(super) fn count(&mut self, hash: u32, key: &[u8], count: Count, now: u64) -> Result<i64, CacheError> {
         let (mut before, mut end) = (0, count.life.end(now));
         if let Some(slot) = self.find(hash, key, now) {
@@ -178,7 +179,7 @@ impl Partition {
         let after = match (i64::checked_add(before, count.by), count.floor) {
             (Some(after), Floor::None) => after,
             (Some(after), Floor::Zero) => after.max(0),
-            // Below the lowest number is below zero.
+            // An underflow is below zero.
             (None, Floor::Zero) if count.by < 0 => 0,
             (None, _) => {
                 self.counts.refused += 1;
@@ -189,19 +190,19 @@ impl Partition {
         Ok(after)
     }
 
-    /// Whether there was a value that is none any more.
+    /// Removes a key. Tells whether it had a value.
     pub(super) fn remove(&mut self, hash: u32, key: &[u8], now: u64) -> bool {
         let found = self.find(hash, key, now);
         if let Some(slot) = found {
             self.counts.removals += 1;
             self.drop_entry(slot);
         }
-        // An entry that was evicted may stand in the log.
+        // The log may have an entry that was evicted.
         self.note_removal(key);
         found.is_some()
     }
 
-    /// Drops entries whose life has ended; counts down the looks that it takes. False: there may be more.
+    /// Removes expired entries; decrements `looks` for each inspected one. False: there may be more.
     pub(super) fn sweep(&mut self, now: u64, looks: &mut u32) -> bool {
         while let Some(slot) = self.wheel.due(&self.cells, now, looks) {
             self.counts.expired += 1;
@@ -210,7 +211,8 @@ impl Partition {
         *looks > 0
     }
 
-    /// Gives entries to the log as if they were stored now: up to `most`, from the entry `from` on. Returns where to go on.
+    /// Notes entries for the log as if they were stored now: up to `most`, from the entry `from` on. Returns the entry
+    /// to continue with.
     pub(crate) fn note_entries(&mut self, mut from: u32, most: usize, most_bytes: usize) -> Option<u32> {
         let (mut noted, mut bytes) = (0, 0);
         while noted < most && bytes < most_bytes {
@@ -230,7 +232,7 @@ impl Partition {
         Some(from)
     }
 
-    /// The entry of a key whose life has not ended; one whose life has is dropped.
+    /// Returns the live entry of a key; drops an expired one.
     fn find(&mut self, hash: u32, key: &[u8], now: u64) -> Option<u32> {
         match self.alive(hash, key, now) {
             Ok((slot, _)) => Some(slot),
@@ -241,7 +243,7 @@ impl Partition {
         }
     }
 
-    /// The number that the value of a key is.
+    /// Reads the value of a key as a number.
     fn number(&mut self, slot: u32, hash: u32, key: &[u8]) -> Option<i64> {
         let (length, value) = (self.cells.value_length(slot), self.cells.value_of(slot, hash, key)?);
         if length > Digits::MOST {
@@ -252,10 +254,10 @@ impl Partition {
         std::str::from_utf8(&self.scratch).ok()?.parse().ok()
     }
 
-    /// The entry of a key and the begin of its value.
+    /// Returns the entry of a key and the begin of its value.
     ///
     /// # Errors
-    /// There is none. One whose life has ended is returned, to be dropped.
+    /// There is none. An expired one is returned, to be dropped.
     #[inline(always)]
     fn alive(&self, hash: u32, key: &[u8], now: u64) -> Result<(u32, Piece<'_>), Option<u32>> {
         match self.look(hash, key) {
@@ -286,7 +288,7 @@ impl Partition {
         self.index.find(hash, |slot| self.cells.value_of(slot, hash, key).map(|value| (slot, value)))
     }
 
-    /// An entry is found whose life has ended, if any.
+    /// Drops an expired entry, if one was found.
     #[inline]
     fn expire(&mut self, ended: Option<u32>) {
         if let Some(slot) = ended {
@@ -322,7 +324,7 @@ impl Partition {
             self.data = self.data + value.len() - self.cells.value_length(slot);
             self.cells.replace(slot, value);
         } else {
-            // Out of its queue meanwhile: it must not give way to itself.
+            // Out of its queue meanwhile: it must not evict itself.
             self.dequeue(slot);
             if !self.make_room(new.saturating_sub(old), promise, now) {
                 self.enqueue(slot);
@@ -387,7 +389,7 @@ impl Partition {
         queue.unlink(&mut self.cells, QUEUE, slot);
     }
 
-    /// Evicts until so many more cells fit; promised entries for a promised one alone.
+    /// Evicts entries until this many more cells fit; evicts promised entries only for a promised one.
     fn make_room(&mut self, cells: usize, promise: Promise, now: u64) -> bool {
         while self.bytes() + cells * CELL > self.budget {
             if !self.evict(promise, now) {
@@ -435,19 +437,19 @@ impl Partition {
     }
 }
 
-/// Promise of an entry with these marks.
+/// Returns the promise of an entry with these marks.
 const fn promise_of(marks: u8) -> Promise {
     if marks & PROMISED != 0 { Promise::Kept } else { Promise::Held }
 }
 
-/// A number as text, without an allocation.
+/// Number as text, without an allocation.
 struct Digits {
     bytes: [u8; Self::MOST],
     length: usize,
 }
 
 impl Digits {
-    /// Bytes of the lowest number.
+    /// Length of the lowest number.
     const MOST: usize = 20;
 
     fn of(number: i64) -> Self {

@@ -1,17 +1,17 @@
-//! A wheel of ends: which entries' lives have ended, without a look at the others.
+//! Wheel of expiry times: finds expired entries without inspecting the others.
 
 use super::cells::{Cells, NEVER, NIL, WHEEL};
 use super::list::List;
 
-/// Buckets, one a second. An end further away than that stays in its bucket for several turns.
+/// Buckets, one per second. A later end stays in its bucket for several turns.
 const BUCKETS: u64 = 1024;
 
 pub(super) struct Wheel {
-    /// Empty before the first entry that ends.
+    /// Empty before the first entry with an end.
     buckets: Box<[List]>,
-    /// All seconds up to this one were looked at.
+    /// Last second whose bucket was inspected.
     looked: u64,
-    /// The next entry to look at in the second after that, if its turn has begun.
+    /// Next entry to inspect in the second after that, if its inspection has begun.
     at: Option<u32>,
 }
 
@@ -20,7 +20,7 @@ impl Wheel {
         Self { buckets: Box::default(), looked: 0, at: None }
     }
 
-    /// Bytes beside the entries.
+    /// Returns the bytes of the wheel itself.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.buckets)
     }
@@ -33,7 +33,7 @@ impl Wheel {
         if self.buckets.is_empty() {
             self.buckets = vec![List::EMPTY; BUCKETS as usize].into();
         }
-        // At the front: a look at this bucket that has begun goes on behind it.
+        // At the front: an inspection of this bucket in progress continues behind it.
         self.buckets[bucket(end)].push_front(cells, WHEEL, slot);
     }
 
@@ -48,15 +48,15 @@ impl Wheel {
         self.buckets[bucket(end)].unlink(cells, WHEEL, slot);
     }
 
-    /// An entry whose life has ended; the caller unlinks it. Looks at as many as `looks` says and counts them down. `None` with some left:
-    /// there is no other.
+    /// Returns an expired entry; the caller unlinks it. Inspects at most `looks` entries and decrements it. `None` with
+    /// a rest in `looks`: there is no other.
     pub(super) fn due(&mut self, cells: &Cells, now: u64, looks: &mut u32) -> Option<u32> {
         let second = now / 1000;
         if self.buckets.is_empty() {
             self.looked = second.saturating_sub(1);
             return None;
         }
-        // After a long pause each bucket is looked at once. The second that runs has not ended.
+        // After a long pause each bucket is inspected once. The current second has not ended.
         if self.looked + BUCKETS < second {
             self.looked = second - BUCKETS;
             self.at = None;

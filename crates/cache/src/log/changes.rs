@@ -1,38 +1,38 @@
-//! Changes on their way into the log: as bytes, for each partition by itself, in the order in which they were made.
+//! Changes on their way into the log: as bytes, for each partition separately, in order.
 
 use crate::request::Promise;
 
-/// A value was stored: the end of its life (u64, wall clock in milliseconds), length of the key (u16), key, value.
+/// Kind of a stored value: the end of its life (u64, wall clock in milliseconds), length of the key (u16), key, value.
 pub(super) const STORED: u8 = 1;
-/// A key has no value any more: the key.
+/// Kind of a removal: the key.
 pub(super) const REMOVED: u8 = 2;
-/// A promised value was stored: as [`STORED`].
+/// Kind of a promised value: payload as of [`STORED`].
 pub(super) const PROMISED: u8 = 3;
 
-/// The end of a life that has none, in the log.
+/// End of an unlimited life, in the log.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// Changes of a partition that wait for the thread of the log.
+/// Changes of a partition that wait for the log thread.
 pub(crate) struct Changes {
-    /// Each with its kind and length (u32) before it.
+    /// Changes, each after its kind and length (u32).
     bytes: Vec<u8>,
     most: usize,
-    /// What the wall clock is ahead of the clock of the cache, in milliseconds.
+    /// Lead of the wall clock over the clock of the cache, in milliseconds.
     ahead: i64,
     never: u64,
-    /// None is taken while the log cannot be written.
+    /// False while the log cannot be written: changes are ignored.
     is_taking: bool,
-    /// One was not taken since `most` was reached.
+    /// Set when a change was lost because `most` was reached.
     has_gap: bool,
 }
 
 impl Changes {
-    /// At most so many bytes; more leave a gap. Lives that end at `never` have no end.
+    /// Creates a queue of at most `most` bytes; more changes leave a gap. Lives that end at `never` have no end.
     pub(crate) const fn new(most: usize, ahead: i64, never: u64) -> Self {
         Self { bytes: Vec::new(), most, ahead, never, is_taking: true, has_gap: false }
     }
 
-    /// A value was stored; `fill` appends `length` bytes, of which the key has `key`.
+    /// Notes a stored value; `fill` appends `length` bytes, of which the key has `key`.
     pub(crate) fn store(
         &mut self,
         end: u64,
@@ -50,12 +50,12 @@ impl Changes {
         });
     }
 
-    /// A key has no value any more.
+    /// Notes a removal.
     pub(crate) fn remove(&mut self, key: &[u8]) {
         self.push(REMOVED, key.len(), |out| out.extend_from_slice(key));
     }
 
-    /// Half of its room is free: for changes that can wait.
+    /// Tells whether half of its space is free: for changes that can wait.
     pub(crate) const fn has_room(&self) -> bool {
         self.bytes.len() < self.most / 2
     }
@@ -64,13 +64,13 @@ impl Changes {
         self.bytes.len()
     }
 
-    /// Takes out what is there, in exchange for an empty vector. Whether there is a gap, which is forgotten.
+    /// Exchanges the changes for an empty vector. Tells whether there was a gap, and clears it.
     pub(super) fn swap(&mut self, with: &mut Vec<u8>) -> bool {
         std::mem::swap(&mut self.bytes, with);
         std::mem::take(&mut self.has_gap)
     }
 
-    /// From now on changes are taken, or none is.
+    /// Starts or stops noting changes.
     pub(super) fn take(&mut self, is_taking: bool) {
         self.bytes.clear();
         (self.is_taking, self.has_gap) = (is_taking, false);
@@ -80,7 +80,7 @@ impl Changes {
         if !self.is_taking {
             return;
         }
-        // A change larger than all the room still passes when it is alone.
+        // A change larger than the whole space still passes if it is alone.
         if self.has_gap || (!self.bytes.is_empty() && self.bytes.len() + length > self.most) {
             self.has_gap = true;
             return;
@@ -92,7 +92,7 @@ impl Changes {
     }
 }
 
-/// What [`Changes`] took, one after the other: kind and payload.
+/// Iterates over the changes in bytes of [`Changes`]: kind and payload.
 pub(super) fn each(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (kind, rest) = bytes.split_first()?;
@@ -103,14 +103,14 @@ pub(super) fn each(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// A change as it stands in the log.
+/// Change in the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
     Stored { end: u64, promise: Promise, key: &'a [u8], value: &'a [u8] },
     Removed { key: &'a [u8] },
 }
 
-/// Reads a record. `None`: it is none of a cache.
+/// Reads a record. `None`: it is no record of a cache.
 pub(super) fn read(kind: u8, payload: &[u8]) -> Option<Change<'_>> {
     match kind {
         STORED | PROMISED => {

@@ -1,4 +1,4 @@
-//! The thread of the log: writes groups, compacts, tries again after a failure.
+//! Log thread: writes groups, compacts, tries again after a failure.
 
 use std::io;
 use std::path::Path;
@@ -16,17 +16,17 @@ use crate::error::CacheError;
 use crate::local::Shared;
 use crate::settings::LogSettings;
 
-/// Bytes that one write has at least, where there are as many.
+/// Smallest size of a write, if there is enough data.
 const WRITE: usize = 1 << 20;
-/// Entries that a compaction notes under one lock, and their bytes: so long a fetch may have to wait.
+/// Entries that a compaction notes under one lock, and their bytes: they bound the wait of a fetch.
 const NOTED: usize = 8;
 const NOTED_BYTES: usize = 16 << 10;
-/// Locks that a compaction takes before what it noted is written.
+/// Locks that a compaction takes before its noted entries are written.
 const NOTES: usize = 1024;
-/// Bytes that a change has in the log beside key and value.
+/// Bytes of a change in the log in addition to key and value.
 const BESIDE: u64 = HEAD as u64 + 10;
 
-/// Makes the file of a segment.
+/// Function that creates the file of a segment.
 pub(crate) type OpenSegment = Box<dyn FnMut(&Path) -> io::Result<Writer> + Send>;
 
 pub(crate) struct Keeper {
@@ -35,26 +35,26 @@ pub(crate) struct Keeper {
     settings: LogSettings,
     open: OpenSegment,
     segments: Vec<Segment>,
-    /// Of the last segment. `None`: the next group begins one.
+    /// Writer of the last segment. `None`: the next group begins one.
     writer: Option<Writer>,
-    /// What was taken from each partition.
+    /// Changes taken from each partition.
     groups: Vec<Vec<u8>>,
     compaction: Option<Compaction>,
-    /// Since when nothing is written.
+    /// Time of the failure, while nothing is written.
     failed_at: Option<Instant>,
     /// Bytes that the entries would have in the log.
     live: u64,
     _lock: FileLock,
 }
 
-/// A compaction that runs.
+/// Compaction in progress.
 struct Compaction {
-    /// The first segment that stays.
+    /// First segment that stays.
     first: u64,
     part: usize,
-    /// The entry to go on with.
+    /// Entry to continue with.
     from: u32,
-    /// After a failure: groups are kept only once it has ended.
+    /// True after a failure: groups are acknowledged only at the end of this compaction.
     is_recovery: bool,
 }
 
@@ -85,7 +85,7 @@ impl Keeper {
         keeper
     }
 
-    /// Works until the log is stopped, then writes what is left.
+    /// Works until the log is stopped, then writes the rest.
     pub(crate) fn run(mut self) {
         let mut is_stopped = false;
         while !is_stopped {
@@ -101,7 +101,7 @@ impl Keeper {
                 }
                 is_stopped
             } else if was_busy || self.compaction.is_some() {
-                // A compaction leaves the processor to others as well between its steps.
+                // A compaction also yields the processor between its steps.
                 self.log.sleep(Some(self.settings.linger))
             } else {
                 self.idle()
@@ -110,7 +110,7 @@ impl Keeper {
         self.finish();
     }
 
-    /// Writes what is left. A log that lacks something gets a last chance: memory still has it.
+    /// Writes the rest. An incomplete log gets a last attempt: memory still has the entries.
     fn finish(&mut self) {
         self.round();
         if self.failed_at.is_some() {
@@ -124,7 +124,7 @@ impl Keeper {
     /// Sleeps until there is a change.
     fn idle(&mut self) -> bool {
         self.log.is_idle.store(true, Ordering::SeqCst);
-        // What was noted before the flag could be seen. It may also have failed, or have begun a compaction.
+        // Writes changes noted before the flag was visible. This may fail, or begin a compaction.
         if self.round() || self.failed_at.is_some() || self.compaction.is_some() {
             self.log.is_idle.store(false, Ordering::SeqCst);
             return false;
@@ -134,7 +134,7 @@ impl Keeper {
         is_stopped || self.log.sleep(Some(self.settings.linger))
     }
 
-    /// Takes what there is and writes it. Whether there was anything.
+    /// Takes all changes and writes them. Tells whether there were any.
     fn round(&mut self) -> bool {
         let group = self.log.next_group();
         if self.failed_at.is_some() {
@@ -154,7 +154,7 @@ impl Keeper {
         was_busy
     }
 
-    /// Takes what the partitions have. Whether one could not note all.
+    /// Takes the changes of the partitions. Tells whether any partition has a gap.
     fn take_groups(&mut self) -> bool {
         let mut has_gap = false;
         self.live = 0;
@@ -172,7 +172,7 @@ impl Keeper {
         let mut groups = std::mem::take(&mut self.groups);
         let result = self.write_all(&groups);
         for group in &mut groups {
-            // A burst does not keep its memory.
+            // Frees the memory of a burst.
             if group.capacity() > 64 << 10 && group.capacity() / 4 > group.len() {
                 group.shrink_to(64 << 10);
             }
@@ -226,7 +226,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// The group is in the log.
+    /// Acknowledges a written group.
     fn settle(&mut self, group: Receipt, is_last: bool) {
         let is_recovery = self.compaction.as_ref().is_some_and(|compaction| compaction.is_recovery);
         if is_last && let Some(compaction) = self.compaction.take() {
@@ -261,7 +261,8 @@ impl Keeper {
     }
 
     fn end_compaction(&mut self, compaction: &Compaction) {
-        // The oldest first: what is left of the log is the end of it. One that cannot be removed stays with all that follow.
+        // Oldest first: the remaining log is always its end. A segment that cannot be removed stays with all later
+        // ones.
         while let Some(segment) = self.segments.first().filter(|segment| segment.number < compaction.first)
             && remove(&path(&self.settings.folder, segment.number))
         {
@@ -294,7 +295,7 @@ impl Keeper {
         self.fail_by(CacheError::of(error), error);
     }
 
-    /// Nothing is written any more until it is tried again.
+    /// Stops writing until the next attempt.
     fn fail_by(&mut self, error: CacheError, words: &dyn std::fmt::Display) {
         if self.log.waiting().error.is_none() {
             let folder = self.settings.folder.display();
@@ -302,12 +303,12 @@ impl Keeper {
         }
         self.failed_at = Some(Instant::now());
         if let (Some(writer), Some(segment)) = (self.writer.take(), self.segments.last()) {
-            // What stands behind the last whole record would count as damage.
+            // Bytes after the last complete record would count as damage.
             let path = path(&self.settings.folder, segment.number);
             let _ = std::fs::File::options().write(true).open(path).and_then(|file| file.set_len(writer.length()));
         }
         if let Some(compaction) = self.compaction.take().filter(|compaction| compaction.is_recovery) {
-            // Nothing of it counts as kept: what each attempt leaves would fill the disk.
+            // None of it is acknowledged, and the remains of repeated attempts would fill the disk.
             let (folder, first) = (&self.settings.folder, compaction.first);
             self.segments.retain(|segment| segment.number < first || !remove(&path(folder, segment.number)));
         }
@@ -317,7 +318,7 @@ impl Keeper {
         self.log.fail(error);
     }
 
-    /// Begins to write again, with all that memory has.
+    /// Begins to write again, with the whole contents of memory.
     fn try_again(&mut self) {
         self.failed_at = None;
         self.take_changes(true);
@@ -339,7 +340,7 @@ impl Keeper {
     }
 }
 
-/// Whether a segment is there no more.
+/// Removes a segment file. Tells whether it is gone.
 fn remove(path: &Path) -> bool {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -351,14 +352,14 @@ fn remove(path: &Path) -> bool {
 }
 
 impl Drop for Keeper {
-    /// However the thread ends, by a panic too: no ticket waits for ever.
+    /// Fails all tickets when the thread ends, even by a panic: no ticket waits for ever.
     fn drop(&mut self) {
         self.log.fail(CacheError::Unavailable);
     }
 }
 
 impl Shared {
-    /// Lets partitions note some more entries. Whether those were the last.
+    /// Lets partitions note some more entries. Tells whether these were the last.
     fn note(&self, compaction: &mut Compaction) -> bool {
         for _ in 0..NOTES {
             if compaction.part == self.parts() {
@@ -393,7 +394,7 @@ mod tests {
     const AT: Moment = Moment { now: 1_000_000, wall: 1_000_000 };
     const LONG: Duration = Duration::from_secs(60);
 
-    /// A file on a disk with room for some more bytes, which takes what it can of each write.
+    /// File on a disk with little space left, which accepts as much of each write as fits.
     struct Disk {
         file: File,
         room: Arc<AtomicUsize>,
@@ -445,14 +446,14 @@ mod tests {
             assert_eq!(cache.wait(store(kept + 1), LONG), Err(CacheError::Full));
             assert_eq!(cache.log_gauges().unwrap().failing, 1);
             assert_eq!(cache.len() as u32, kept + 2, "memory goes on");
-            // Attempts leave no files.
+            // Failed attempts leave no files.
             let files = || std::fs::read_dir(folder.path()).unwrap().count();
             let (failures, most) = (cache.log_gauges().unwrap().failures, files() + 1);
             while cache.log_gauges().unwrap().failures < failures + 5 {
                 assert!(files() <= most);
             }
             if room % 2 == 0 {
-                // Killed while the disk is full, for which a copy stands.
+                // A copy stands for a kill while the disk is full.
                 let copy = tempfile::tempdir().unwrap();
                 for file in std::fs::read_dir(folder.path()).unwrap() {
                     let file = file.unwrap();

@@ -1,4 +1,4 @@
-//! Segments: numbered files in a folder, read in their order.
+//! Segments: numbered files in a folder, read in order.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ const NAME: [u8; 7] = *b"SW-CACH";
 pub(super) const MAGIC: Magic = *b"SW-CACH\x01";
 const ENDING: &str = "segment";
 
-/// A segment and its bytes.
+/// Segment and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(super) number: u64,
@@ -25,15 +25,15 @@ pub(super) fn path(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:012}.{ENDING}"))
 }
 
-/// Makes the file of a segment.
+/// Creates the file of a segment.
 pub(crate) fn create(path: &Path) -> io::Result<Writer> {
     Writer::create(path, MAGIC)
 }
 
-/// Gives all changes of a folder to `apply`, in their order; returns its segments.
+/// Passes all changes of a folder to `apply`, in order; returns its segments.
 ///
 /// # Errors
-/// The folder cannot be read. What is wrong with a file is in the report.
+/// The folder cannot be read. Errors of single files are in the report.
 pub(crate) fn load(folder: &Path, mut apply: impl FnMut(Change<'_>)) -> io::Result<(Vec<Segment>, LoadReport)> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -48,7 +48,7 @@ pub(crate) fn load(folder: &Path, mut apply: impl FnMut(Change<'_>)) -> io::Resu
     for (at, number) in numbers.iter().enumerate() {
         let path = path(folder, *number);
         let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
-        // Earlier versions left what their umask allowed. A file of another user is that user's affair.
+        // Earlier versions created files with the rights of their umask. A file of another user is left alone.
         let _ = File::open(&path).and_then(|file| private::narrow(&file));
         segments.push(Segment { number: *number, bytes });
         report.segments += 1;
@@ -70,7 +70,7 @@ fn load_segment(
     apply: &mut impl FnMut(Change<'_>),
 ) -> Result<Option<String>, OpenError> {
     let (mut reader, version) = match Reader::open(path, NAME) {
-        // Killed before the first group was whole.
+        // A kill has cut it within its header.
         Err(OpenError::Cut(_)) => return Ok(None),
         opened => opened?,
     };
@@ -90,7 +90,8 @@ fn load_segment(
     let damage = reader.damage().or_else(|| (unknown > 0).then(|| format!("{unknown} records are not known")));
     let whole = reader.position();
     if is_last && reader.is_cut() {
-        // A kill tore this record. Cut off, it is reported once. A file that cannot be cut is read as well.
+        // A kill cut this record. It is removed, so that it is reported once. A file that cannot be cut is read all the
+        // same.
         let _ = File::options().write(true).open(path).and_then(|file| file.set_len(whole));
     }
     Ok(damage)

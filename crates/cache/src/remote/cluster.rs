@@ -1,13 +1,14 @@
-//! Which server has a key: slots of a Redis Cluster, shares of several Memcached servers.
+//! Servers of keys: slots of a Redis Cluster, shares of several Memcached servers.
 
 use crate::servers::Endpoint;
 
 use super::resp::Reply;
 
-/// Slots of a cluster.
+/// Number of slots of a cluster.
 pub(super) const SLOTS: usize = 16_384;
 
-/// The slot of a key: of what stands between the first brace and the next closing one, if that is anything, else of all of it.
+/// Returns the slot of a key: computed from the text between the first brace and the next closing one if it is not
+/// empty, otherwise from the whole key.
 pub(super) fn slot(key: &[u8]) -> usize {
     let tag = key.iter().position(|octet| *octet == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -16,7 +17,7 @@ pub(super) fn slot(key: &[u8]) -> usize {
     usize::from(crc16(tag.unwrap_or(key))) % SLOTS
 }
 
-/// CRC-16/XMODEM, as the specification of Redis Cluster has it (its appendix A).
+/// Computes CRC-16/XMODEM (specification of Redis Cluster, appendix A).
 fn crc16(bytes: &[u8]) -> u16 {
     let step = |crc: u16, octet: &u8| {
         (0..8).fold(crc ^ u16::from(*octet) << 8, |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 })
@@ -24,7 +25,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, step)
 }
 
-/// A share of the slots, first and last, and the server that has it.
+/// Range of slots, first and last, and its server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) first: usize,
@@ -32,7 +33,7 @@ pub(super) struct Share {
     pub(super) server: Endpoint,
 }
 
-/// What `CLUSTER SLOTS` says. A server that does not know its own name is the one that was asked.
+/// Reads the reply to `CLUSTER SLOTS`. A server without a name is the one that was asked.
 pub(super) fn shares(bytes: &[u8], reply: &Reply, asked: &Endpoint) -> Option<Vec<Share>> {
     let Reply::Array(items) = reply else { return None };
     let share = |item: &Reply| {
@@ -51,7 +52,7 @@ pub(super) fn shares(bytes: &[u8], reply: &Reply, asked: &Endpoint) -> Option<Ve
     items.iter().map(share).collect()
 }
 
-/// The address in a redirection, `192.0.2.7:6379`; without a host it is on that of the server that says so.
+/// Reads the address in a redirection, `192.0.2.7:6379`; without a host it is the host of the redirecting server.
 pub(super) fn redirected(address: &str, by: &Endpoint) -> Option<Endpoint> {
     let (host, port) = address.rsplit_once(':')?;
     named(host, port.parse().ok()?, by)
@@ -66,21 +67,21 @@ fn named(host: &str, port: u16, by: &Endpoint) -> Option<Endpoint> {
     }
 }
 
-/// The share of one of several servers that a key falls in: the same for all clients with the same list, and of a list that grows by one each
-/// key either stays or moves to the new server (rendezvous hashing).
+/// Selects one of several servers for a key: the same for all clients with the same list, and when the list grows by
+/// one, each key either stays or moves to the new server (rendezvous hashing).
 pub(super) fn chosen(key: &[u8], servers: &[u64]) -> usize {
     let key = hash(key);
     let weight = |server: &u64| mix(key ^ *server);
     servers.iter().enumerate().max_by_key(|(_, server)| weight(server)).map_or(0, |(index, _)| index)
 }
 
-/// FNV-1a, mixed: it is the same in each process and version.
+/// Computes FNV-1a, mixed: the same in each process and version.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     let fold = |hash: u64, octet: &u8| (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3);
     mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold))
 }
 
-/// The end of SplitMix64.
+/// Applies the finalizer of SplitMix64.
 const fn mix(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
     use crate::remote::resp::{self, Front};
 
-    /// From the specification: CRC16 of "123456789" is 0x31C3.
+    /// Value from the specification: CRC16 of "123456789" is 0x31C3.
     #[test]
     fn slots_are_those_of_the_specification() {
         assert_eq!(crc16(b"123456789"), 0x31c3);

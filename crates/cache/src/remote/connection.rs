@@ -1,4 +1,4 @@
-//! The task of a connection: makes it, moves bytes, and makes it again when it is lost.
+//! Task of a connection: opens it, moves bytes, and opens it again when it is lost.
 
 use std::io;
 use std::rc::Rc;
@@ -12,16 +12,16 @@ use super::eviction;
 use super::link::State;
 use super::world::{Connection, Node, World};
 
-/// Pause after the first attempt that failed; each further one is twice as long, up to the bound of the settings.
+/// Pause after the first failed attempt; each further pause is twice as long, up to the bound of the settings.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// A connection that lasted so long is made again at once, and requests wait for it.
+/// A lost connection that lasted this long is opened again at once, and requests wait for it.
 const STEADY: Duration = Duration::from_secs(1);
-/// Bytes that are read at once.
+/// Size of a read.
 const READ: usize = 16 << 10;
-/// More memory is given back after a large reply.
+/// Memory above this is freed after a large reply.
 const KEPT: usize = 1 << 20;
 
-/// Why a connection ended.
+/// Reason of a connection's end.
 #[derive(Debug, thiserror::Error)]
 enum End {
     #[error("the server closed it")]
@@ -36,7 +36,7 @@ enum End {
     Retired,
 }
 
-/// Keeps a connection to a server until the thread ends, or the server is none of the cluster any more.
+/// Maintains a connection to a server until the thread ends, or the server has left the cluster.
 pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connection>) {
     let (shared, server) = (&world.shared, &node.server);
     let name = &shared.settings.name;
@@ -59,11 +59,11 @@ pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connec
                 world.lose(&connection, if again { State::Opening } else { State::Down });
                 match end {
                     End::Retired => {}
-                    // A server that restarts, or ends idle connections.
+                    // The server restarts, or closes idle connections.
                     End::Closed => tracing::debug!(cache = name, %server, "cache connection closed"),
                     end => {
                         let reason = end.to_string();
-                        // Others to the same server are lost at the same time.
+                        // Other connections to the same server are lost at the same time.
                         if shared.said.is_news(server, &reason, STEADY) {
                             tracing::warn!(cache = name, %server, reason, "cache connection lost");
                         }
@@ -78,7 +78,7 @@ pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connec
             }
             Err(error) => {
                 world.lose(&connection, State::Down);
-                // All connections to a server miss it at once.
+                // All connections to a server notice it at once.
                 let is_new = !std::mem::replace(&mut is_missing, true) && node.is_first(&connection);
                 if is_new && shared.said.missed(server, world.thread) {
                     tracing::warn!(cache = name, %server, %error, "cache server not reached");
@@ -93,8 +93,8 @@ pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connec
     }
 }
 
-/// Makes the connection. One of all those to a server asks it whether it evicts, once: a server that ends the connection for that is used all
-/// the same.
+/// Opens the connection. One of all connections to a server asks once whether the server evicts; a server that closes
+/// the connection for that is used nevertheless.
 async fn open(world: &World, node: &Node, connection: &Rc<Connection>) -> Result<Box<dyn Stream>, DialError> {
     let settings = &world.shared.settings;
     let mut stream = dial(settings, &node.server).await?;
@@ -147,7 +147,7 @@ async fn drive(world: &Rc<World>, node: &Node, connection: &Connection, stream: 
     }
 }
 
-/// What is written. A write that was begun goes on where it was, however often it is left for something else.
+/// Bytes being written. A write in progress resumes at its position after any interruption.
 struct Output {
     writer: WriteHalf<Box<dyn Stream>>,
     bytes: Vec<u8>,
@@ -160,7 +160,7 @@ impl Output {
         self.written == self.bytes.len() && self.is_flushed
     }
 
-    /// Ends when all is written; with nothing to write it does not end.
+    /// Completes when all is written; never with nothing to write.
     async fn write(&mut self) -> io::Result<()> {
         if self.is_written() {
             return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! Making a connection that can be used: reached, encrypted, proved, and of the server that is wanted.
+//! Opening of a usable connection: connected, encrypted, authenticated, and to the right server.
 
 use std::io;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::memcached;
 use super::resp::{self, Front, Reply};
 use super::settings::RemoteSettings;
 
-/// A connection of any kind.
+/// Connection of any kind.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
-/// Why a server cannot be used.
+/// Reason why a server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
     #[error("{0}")]
@@ -27,25 +27,25 @@ pub(super) enum DialError {
     Name(String),
     #[error("it does not answer in time")]
     Silent,
-    /// What the server said.
+    /// Error text of the server.
     #[error("the server says: {0}")]
     Said(String),
     #[error("it speaks another protocol: {0}")]
     Foreign(&'static str),
     #[error("it is not the master of {0}")]
     NoMaster(String),
-    /// A Sentinel knows no such group.
+    /// The Sentinel does not know the group.
     #[error("it does not know the group")]
     NoGroup,
-    /// The group, and what came of asking the last of them.
+    /// Group, and the error of the last Sentinel asked.
     #[error("none of the Sentinels names a master of {0}: {1}")]
     NoSentinel(String, String),
 }
 
-/// Most bytes of a reply while a connection is made.
+/// Most bytes of a reply during the opening of a connection.
 const MOST: usize = 8 << 20;
 
-/// A connection to the server, or in a group that Sentinels watch, to its master.
+/// Connects to the server or, in a group with Sentinels, to its master.
 pub(super) async fn dial(settings: &RemoteSettings, server: &Endpoint) -> Result<Box<dyn Stream>, DialError> {
     let limit = settings.timeout;
     let Service::Sentinel { group, database, credentials } = &settings.service else {
@@ -76,7 +76,7 @@ pub(super) async fn dial(settings: &RemoteSettings, server: &Endpoint) -> Result
         return within(limit, async {
             let mut stream = reach(settings, &master).await?;
             greet_redis(&mut stream, settings.credentials.as_ref(), *database).await?;
-            // A Sentinel may not know yet that it is none any more.
+            // A Sentinel may not have noticed a fail-over yet.
             let role = command(&mut stream, &[b"ROLE"]).await?;
             if role.text(0) == Some(b"master") { Ok(stream) } else { Err(DialError::NoMaster(group.clone())) }
         })
@@ -109,7 +109,7 @@ async fn reach(settings: &RemoteSettings, server: &Endpoint) -> Result<Box<dyn S
 async fn greet_memcached(stream: &mut Box<dyn Stream>, credentials: Option<&Credentials>) -> Result<(), DialError> {
     let (mut hello, mut wanted) = (Vec::new(), Vec::new());
     if let Some(Credentials { user, password }) = credentials {
-        // As `memcached -Y FILE` has it.
+        // Format of `memcached -Y FILE`.
         let line = format!("set strowger 0 0 {}\r\n{user} {password}\r\n", user.len() + 1 + password.len());
         hello.extend_from_slice(line.as_bytes());
         wanted.extend_from_slice(b"STORED\r\n");
@@ -159,7 +159,7 @@ async fn authenticate(stream: &mut Box<dyn Stream>, credentials: Option<&Credent
     }
 }
 
-/// The master that a Sentinel names.
+/// Asks a Sentinel for the master.
 async fn ask_sentinel(
     settings: &RemoteSettings,
     sentinel: &Endpoint,
@@ -175,7 +175,7 @@ async fn ask_sentinel(
     Ok(Endpoint::Tcp(host.into(), port))
 }
 
-/// The servers of a cluster with their slots, as one of them knows it.
+/// Asks a node of a cluster for the servers with their slots.
 pub(super) async fn ask_cluster(settings: &RemoteSettings, server: &Endpoint) -> Result<Said, DialError> {
     within(settings.timeout, async {
         let mut stream = reach(settings, server).await?;
@@ -185,14 +185,14 @@ pub(super) async fn ask_cluster(settings: &RemoteSettings, server: &Endpoint) ->
     .await
 }
 
-/// A reply with its bytes.
+/// Reply with its bytes.
 pub(super) struct Said {
     pub(super) bytes: Vec<u8>,
     pub(super) reply: Reply,
 }
 
 impl Said {
-    /// A text of an array.
+    /// Returns a text of an array.
     fn text(&self, place: usize) -> Option<&[u8]> {
         match &self.reply {
             Reply::Array(items) => match items.get(place)? {
@@ -204,7 +204,7 @@ impl Said {
     }
 }
 
-/// Sends a command and waits for its reply; an error is one of the server.
+/// Sends a command and waits for its reply; a Redis error becomes an error.
 pub(super) async fn command(stream: &mut Box<dyn Stream>, parts: &[&[u8]]) -> Result<Said, DialError> {
     let mut bytes = Vec::new();
     resp::write(parts, &mut bytes);

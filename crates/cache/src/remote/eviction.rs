@@ -1,4 +1,4 @@
-//! Whether a Redis server may evict entries that this server relies upon until their life ends.
+//! Check whether a Redis server may evict entries that this server relies upon.
 
 use crate::servers::{Endpoint, Service};
 
@@ -6,10 +6,11 @@ use super::dial::{DialError, Stream, command, within};
 use super::resp::Reply;
 use super::settings::RemoteSettings;
 
-/// Warns of a server that evicts. One that does not say so, or has no such command for this user, is not warned of.
+/// Logs a warning about a server that may evict. A server that does not tell, or refuses the command to this user,
+/// causes none.
 ///
 /// # Errors
-/// The connection cannot be used any more.
+/// The connection is unusable.
 pub(super) async fn warn(
     settings: &RemoteSettings,
     server: &Endpoint,
@@ -39,13 +40,14 @@ pub(super) async fn warn(
     Ok(())
 }
 
-/// The bound of a server and its policy, if it may evict entries with a life: all policies do that but `noeviction`.
+/// Returns the memory bound of a server and its policy, if it may evict entries with a lifetime: every policy except
+/// `noeviction` does.
 fn evicts(info: &[u8]) -> Option<(u64, String)> {
     let info = String::from_utf8_lossy(info);
     let value = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let maxmemory: u64 = value("maxmemory")?.trim().parse().ok()?;
     let policy = value("maxmemory_policy")?.trim();
-    // The text is one of a server that may be anything.
+    // The text comes from an arbitrary server.
     let is_word = policy.bytes().all(|octet| octet.is_ascii_lowercase() || octet == b'-') && policy.len() < 40;
     (maxmemory > 0 && policy != "noeviction" && is_word).then(|| (maxmemory, policy.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! A request on its way.
+//! Request in flight.
 
 use std::time::Instant;
 
@@ -8,10 +8,10 @@ use super::order::Claim;
 use crate::request::{Count, Life, Request};
 use crate::ticket::Ticket;
 
-/// A key; the usual ones need no memory of their own.
+/// Key; usual ones need no separate memory.
 pub(super) type KeyBytes = SmallVec<[u8; 64]>;
 
-/// What is asked, without its bytes.
+/// Operation of a request, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Fetch,
@@ -23,7 +23,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// What a request asks, its key and its value.
+    /// Returns operation, key and value of a request.
     pub(super) const fn of<'a>(request: &Request<'a>) -> (Self, &'a [u8], &'a [u8]) {
         match *request {
             Request::Fetch { key } => (Self::Fetch, key, &[]),
@@ -36,27 +36,27 @@ impl Op {
     }
 }
 
-/// A request that was handed to a connection, until it has its answer.
+/// Request with a connection, until it has its answer.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) op: Op,
     pub(super) key: KeyBytes,
-    /// Kept where it may have to be sent again.
+    /// Copy of the value, if it may have to be sent again.
     pub(super) value: Option<Box<[u8]>>,
     /// Bytes of its key and value.
     pub(super) size: u32,
-    /// None: it was answered at its deadline, and what the server says is passed over.
+    /// `None`: it was answered at its deadline, and the reply of the server is ignored.
     pub(super) ticket: Option<Ticket>,
     pub(super) due: Instant,
-    /// Times that another server of a cluster was named for it.
+    /// Number of redirections within a cluster.
     pub(super) hops: u8,
-    /// The server is to answer though the slot is on its way to it.
+    /// True: sent with ASKING, while the slot migrates to the server.
     pub(super) is_asking: bool,
-    /// Of a change: it ends with this.
+    /// Claim of a change, which ends with this.
     pub(super) _claim: Option<Claim>,
 }
 
-/// What a counter that is not there becomes by this change.
+/// Returns the value of a new counter after this change.
 pub(super) const fn first(count: Count) -> i64 {
     match count.floor {
         crate::request::Floor::Zero if count.by < 0 => 0,

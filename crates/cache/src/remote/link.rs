@@ -1,5 +1,5 @@
-//! One connection without its socket: requests in, bytes out, bytes in, answers out. Which reply belongs to which request is decided here
-//! alone: replies come in the order of requests, and what does not fit ends the connection.
+//! One connection without its socket: requests in, bytes out, bytes in, answers out. This module alone matches replies
+//! to requests: replies arrive in the order of requests, and a mismatch ends the connection.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,21 +11,21 @@ use crate::error::CacheError;
 use crate::request::Answer;
 use crate::ticket::Ticket;
 
-/// Most bytes of what a server says that get into the log.
+/// Most bytes of a server's text in the log.
 const WORDS: usize = 200;
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Its answer.
+    /// Answer.
     Answered(Answering),
-    /// Another server of the cluster has the key, at this address; whether for this request only.
+    /// Redirection to another server of the cluster, at this address; the flag tells whether for this request only.
     Elsewhere(Flight, String, bool),
-    /// Why the server did not do one, in its words.
+    /// Refusal, with the text of the server.
     Denied(String),
 }
 
-/// An answer for a ticket.
+/// Answer for a ticket.
 #[derive(Debug)]
 pub(super) struct Answering {
     pub(super) ticket: Ticket,
@@ -35,12 +35,12 @@ pub(super) struct Answering {
     pub(super) value: Box<[u8]>,
 }
 
-/// What a connection can do.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is being made for the first time, or again after it was lost: requests wait for it.
+    /// Opening, for the first time or after a loss: requests wait.
     Opening,
-    /// Requests are sent.
+    /// Open: requests are sent.
     Up,
     /// The server was not reached, or did not answer: requests fail at once.
     Down,
@@ -51,26 +51,26 @@ pub(super) enum State {
 pub(super) struct Bounds {
     /// Most bytes of a value.
     pub(super) value: usize,
-    /// How long a request may take.
+    /// Deadline of a request.
     pub(super) timeout: Duration,
-    /// Deadlines missed in a row after which the connection is given up.
+    /// Number of missed deadlines in a row that ends the connection.
     pub(super) misses: u32,
 }
 
 pub(super) struct Link {
     wire: Wire,
     bounds: Bounds,
-    /// A request may have to be sent again, to another server.
+    /// Set if requests may have to be sent again, to another server.
     keeps_values: bool,
     state: State,
-    /// Sent, in their order.
+    /// Sent requests, in order.
     flights: VecDeque<Flight>,
-    /// The token of the first of them.
+    /// Token of the first of them.
     token: u32,
-    /// To be sent once there is a connection.
+    /// Requests that wait for the connection.
     waiting: VecDeque<Flight>,
     out: Vec<u8>,
-    /// Deadlines missed since an answer came in time.
+    /// Deadlines missed since the last answer in time.
     missed: u32,
 }
 
@@ -125,7 +125,7 @@ impl Link {
         self.flights.push_back(flight);
     }
 
-    /// There is a connection.
+    /// Marks the connection as open and sends the waiting requests.
     pub(super) fn opened(&mut self) {
         self.state = State::Up;
         self.missed = 0;
@@ -138,7 +138,8 @@ impl Link {
         }
     }
 
-    /// There is no connection any more: requests that were sent fail. From now on it is `state`; what waits fails too unless it is opening.
+    /// Marks the connection as lost: requests that were sent fail. The new state is `state`; waiting requests fail too
+    /// if it is `Down`.
     pub(super) fn lost(&mut self, state: State, events: &mut Vec<Event>) {
         self.state = state;
         self.out.clear();
@@ -152,16 +153,16 @@ impl Link {
         }
     }
 
-    /// Gives the bytes that are to be sent, in place of those in `sent`.
+    /// Exchanges the bytes in `sent` for the bytes to send.
     pub(super) fn take_output(&mut self, sent: &mut Vec<u8>) {
         sent.clear();
         std::mem::swap(&mut self.out, sent);
     }
 
-    /// Takes what the server sent, and leaves a reply that is not whole.
+    /// Processes received bytes, and leaves an incomplete reply.
     ///
     /// # Errors
-    /// The reason for which the connection is of no more use.
+    /// Reason why the connection is unusable.
     pub(super) fn received(&mut self, input: &mut Vec<u8>, events: &mut Vec<Event>) -> Result<(), &'static str> {
         let mut at = 0;
         let mut result = Ok(());
@@ -212,7 +213,7 @@ impl Link {
         result
     }
 
-    /// Answers requests whose deadline has come. True: the server does not answer, and the connection is to be given up.
+    /// Answers requests whose deadline has passed. True: the server does not answer, and the connection must be closed.
     pub(super) fn expire(&mut self, now: Instant, events: &mut Vec<Event>) -> bool {
         for flight in &mut self.flights {
             if flight.due <= now && flight.ticket.is_some() {
@@ -231,7 +232,8 @@ impl Link {
         self.state == State::Up && (hangs || self.missed >= self.bounds.misses)
     }
 
-    /// When [`expire`](Self::expire) has something to do next, if no request comes; none where none is under way.
+    /// Returns the time of the next work for [`expire`](Self::expire) without a further request; `None` if no request
+    /// is in flight.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let hangs = self.flights.front().map(|front| front.due + self.bounds.timeout);
         let asked = self.flights.iter().filter(|flight| flight.ticket.is_some()).chain(&self.waiting);
@@ -239,7 +241,7 @@ impl Link {
     }
 }
 
-/// The words of a line that says why not.
+/// Returns the text of a refusal.
 fn denied(line: &[u8]) -> Event {
     let words = line.strip_prefix(b"-").unwrap_or(line).trim_ascii_end();
     Event::Denied(String::from_utf8_lossy(&words[..words.len().min(WORDS)]).into_owned())
@@ -291,12 +293,12 @@ mod tests {
         format!("key{number}").into_bytes()
     }
 
-    /// So that no garbage of a few octets makes it that of another key.
+    /// Long enough that no garbage of a few octets turns it into the value of another key.
     fn value_of(key: &str) -> String {
         format!("{key}--------------------------{key}")
     }
 
-    /// The replies of a server to what was sent, each with the value that belongs to the key alone.
+    /// Returns the replies of a server to these bytes, each with the value of its key.
     fn replies(sent: &[u8], wire: Wire) -> Vec<Vec<u8>> {
         let text = String::from_utf8(sent.to_vec()).unwrap();
         let value = |key: &str| value_of(key);
@@ -330,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Tickets with their answers.
+    /// Returns tickets with their answers.
     fn answers(events: Vec<Event>) -> Vec<(u64, Result<Answer, CacheError>, Vec<u8>)> {
         let answer = |event| match event {
             Event::Answered(answering) => Some((answering.ticket.value, answering.result, answering.value.into_vec())),
@@ -340,17 +342,17 @@ mod tests {
         events.into_iter().filter_map(answer).collect()
     }
 
-    /// What a server does.
+    /// Action of a simulated server.
     #[derive(Clone, Debug)]
     enum Act {
         Ask(bool),
-        /// It sends up to so many of the bytes that it owes.
+        /// Sends at most this many of the owed bytes.
         Send(usize),
-        /// Time passes.
+        /// Lets time pass, in milliseconds.
         Wait(u64),
-        /// It sends something else at this place of what it owes.
+        /// Replaces owed bytes at this place.
         Garble(usize, Vec<u8>),
-        /// The connection breaks, and there is another.
+        /// Closes the connection, and accepts another.
         Break,
     }
 
@@ -367,8 +369,8 @@ mod tests {
         proptest::collection::vec(act, 1..80)
     }
 
-    /// Memcached repeats keys and tokens: no garbage makes a value the answer to another request. Redis repeats nothing, so there the server
-    /// is slow, breaks off and comes again, and garbles nothing.
+    /// Memcached repeats keys and tokens: no garbage makes a value the answer to another request. Redis repeats
+    /// nothing, so there the server is slow, closes and accepts again, and garbles nothing.
     fn no_answer_goes_to_another_request(wire: Wire, acts: Vec<Act>) {
         let start = Instant::now();
         let (mut now, mut asked, mut link) = (start, 0_u64, link(wire));
@@ -410,7 +412,7 @@ mod tests {
             for (number, result, value) in answers(std::mem::take(&mut events)) {
                 assert!(number < asked && got.insert(number, ()).is_none(), "an answer of its own, once");
                 if result == Ok(Answer::Found) && !value.is_empty() {
-                    // What was garbled inside of a value nothing tells; a value of another request would be whole.
+                    // Garbage inside of a value is undetected; a value of another request would be complete.
                     for other in (0..asked).filter(|other| *other != number) {
                         assert_ne!(value, value_of(&format!("key{other}")).into_bytes(), "for {number}");
                     }
@@ -420,7 +422,7 @@ mod tests {
                 }
             }
         }
-        // The end of the last.
+        // End of the last requests.
         link.expire(now + TIMEOUT, &mut events);
         link.lost(State::Down, &mut events);
         for (number, ..) in answers(events) {
@@ -494,7 +496,7 @@ mod tests {
         assert_eq!(link.next_due(), Some(now + TIMEOUT * 2));
         link.expire(now + TIMEOUT * 2, &mut events);
         assert_eq!(link.next_due(), Some(now + TIMEOUT * 3));
-        // None waits any more, and the server hangs or does not.
+        // None waits any more, whether the server hangs or not.
         link.expire(now + TIMEOUT * 3, &mut events);
         assert_eq!(link.next_due(), Some(now + TIMEOUT * 4));
         link.lost(State::Opening, &mut events);

@@ -1,15 +1,16 @@
 //! Memcached by its meta commands (doc/protocol.txt of Memcached 1.6, "Meta Commands").
 //!
-//! *Keys.* A key that the protocol does not take (longer than 250 bytes, or with octets other than visible ASCII) is replaced by its SHA-256;
-//! its entry holds the key itself in front of the value, which a fetch compares. A number under such a key is kept as it is, so that it can
-//! be counted on.
+//! *Keys.* A key that the protocol does not allow (longer than 250 bytes, or with octets other than visible ASCII) is
+//! replaced by its SHA-256; the entry has the original key in front of the value, and a fetch compares it. A number
+//! under such a key is stored without it, so that it can be counted.
 //!
-//! *Lives.* Memcached counts in seconds and its clock moves once a second: an entry lives as long as was asked, and up to two seconds more.
+//! *Lifetimes.* Memcached counts in seconds and its clock ticks once a second: an entry lives as long as requested, and
+//! up to two seconds more.
 //!
 //! *Counters* are from 0 to 2^63-1. A change that may lead below zero, [`Floor::None`], is refused.
 //!
-//! Each request has a token that the server repeats, where a fetch finds nothing not every version, and a fetch has its key repeated: a reply
-//! to another request is found out.
+//! Each request has a token that the server repeats (not in every version if a fetch finds nothing), and a fetch has
+//! its key repeated, too: so a reply to another request is detected.
 
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,31 +23,32 @@ use crate::error::CacheError;
 use crate::request::{Answer, Floor, Life};
 use crate::servers::Credentials;
 
-/// Keys that are hashes begin with it, and no others.
+/// Prefix of all hashed keys, and of no others.
 const HASHED: &[u8] = b"sha256:";
 /// Longest key.
 const LONGEST: usize = 250;
 /// Longest line of a reply.
 const LINE: usize = 2048;
-/// Client flags: in front of the value are the length of the key, in four bytes, and the key.
+/// Client flag: the value is preceded by the length of the key, in four bytes, and the key.
 const WITH_KEY: u32 = 1;
-/// Client flags: the value is digits and spaces as it was stored. Counting down leaves spaces behind shorter numbers, which are no part of them.
+/// Client flag: digits and spaces are stored as given. Without it trailing spaces are removed: Memcached pads a number
+/// that becomes shorter when counted down.
 const VERBATIM: u32 = 2;
-/// Beyond these a time is one since 1970.
+/// Longest relative time in seconds; larger values are absolute times since 1970.
 const LONGEST_RELATIVE: u64 = 30 * 86_400;
 
-/// Asks for a reply, and changes nothing.
+/// Request that has a reply and changes nothing.
 pub(super) const PROBE: &[u8] = b"mn\r\n";
-/// The reply to it.
+/// Reply to the probe.
 pub(super) const PROBED: &[u8] = b"MN\r\n";
 
 pub(super) fn write(op: Op, key: &[u8], value: &[u8], token: u32, out: &mut Vec<u8>) {
     let wire_key = on_the_wire(key);
     let is_hashed = matches!(wire_key, Cow::Owned(_));
     let (verb, life) = match op {
-        // It refuses to publish before that is written.
+        // A publication is refused before this.
         Op::Fetch | Op::Publish => (&b"mg "[..], None),
-        // An entry that is to live for no time is removed, or only looked for.
+        // An entry without a lifetime is removed, or only looked up.
         Op::Store(Life::NONE) | Op::Remove => (&b"md "[..], None),
         Op::Add(Life::NONE) => (&b"mg "[..], None),
         Op::Store(life) | Op::Add(life) => (&b"ms "[..], Some(life)),
@@ -71,7 +73,7 @@ pub(super) fn write(op: Op, key: &[u8], value: &[u8], token: u32, out: &mut Vec<
             }
             end(token, out);
             if with_key {
-                // A key is shorter than 4 GiB: its bound is far below.
+                // A key is far shorter than 4 GiB.
                 out.extend_from_slice(&(key.len() as u32).to_be_bytes());
                 out.extend_from_slice(key);
             }
@@ -101,13 +103,14 @@ fn end(token: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Whether it can be shown these: it reads the user and the password as words of a line, and words end at spaces.
+/// Tells whether these credentials can be transmitted: the server reads user and password as words of a line, separated
+/// by spaces.
 pub(super) fn can_be_shown(credentials: &Credentials) -> bool {
     let is_word = |text: &str| !text.is_empty() && !text.contains([' ', '\r', '\n', '\0']);
     is_word(&credentials.user) && is_word(&credentials.password)
 }
 
-/// What it cannot do: publish, and count below zero.
+/// Tells whether the operation is impossible: publishing, and counting below zero.
 pub(super) const fn refuses(op: Op) -> bool {
     match op {
         Op::Publish => true,
@@ -127,7 +130,7 @@ pub(super) fn read(input: &[u8], flight: &Flight, token: u32, most: usize) -> Re
     if code == b"VA" {
         return value(input, after, words, flight, token, most);
     }
-    // Older servers say "not found" of a fetch, and nothing else.
+    // Older servers reply to a fetch without a value by "not found" alone.
     if code.len() == 2 && line != b"EN" {
         match check(words, None, token) {
             Ok(_) => {}
@@ -142,7 +145,7 @@ pub(super) fn read(input: &[u8], flight: &Flight, token: u32, most: usize) -> Re
         (Op::Add(_), b"HD") => Ok(Answer::Stored),
         (Op::Remove, b"HD") => Ok(Answer::Removed),
         (Op::Count(count), b"NF") if count.life == Life::NONE => Ok(Answer::Count(first(count))),
-        // Another client made the counter at the same moment.
+        // Another client created the counter at the same time.
         (Op::Count(_), b"NS") => Err(CacheError::Unavailable),
         (Op::Store(_), b"NS") => Err(CacheError::Full),
         _ => return failure(line, code, after),
@@ -150,7 +153,7 @@ pub(super) fn read(input: &[u8], flight: &Flight, token: u32, most: usize) -> Re
     Read::Reply(after, Outcome::done(answer))
 }
 
-/// A reply that says why not.
+/// Reads an error reply.
 fn failure(line: &[u8], code: &[u8], after: usize) -> Read {
     let has = |text: &[u8]| line.windows(text.len()).any(|part| part == text);
     match code {
@@ -158,13 +161,13 @@ fn failure(line: &[u8], code: &[u8], after: usize) -> Read {
         b"SERVER_ERROR" if has(b"too large") => Read::Reply(after, Outcome::Denied(CacheError::Refused)),
         b"SERVER_ERROR" if has(b"ut of memory") => Read::Reply(after, Outcome::Denied(CacheError::Full)),
         b"SERVER_ERROR" => Read::Reply(after, Outcome::Last(CacheError::Unavailable, "SERVER_ERROR")),
-        // What it makes of the rest of such a request is not known.
+        // The state of the rest of such a request is unknown.
         b"CLIENT_ERROR" | b"ERROR" => Read::Reply(after, Outcome::Last(CacheError::Denied, "ERROR")),
         _ => Read::Broken("no reply to what was asked"),
     }
 }
 
-/// `VA LENGTH FLAGS`, and the value.
+/// Reads `VA LENGTH FLAGS`, and the value.
 fn value<'a>(
     input: &[u8],
     after: usize,
@@ -195,7 +198,7 @@ fn value<'a>(
     let value = &input[after..after + length];
     let outcome = match flight.op {
         Op::Fetch => fetched(value, after, flags, &flight.key),
-        // More than counters hold: Memcached counts up to 2^64-1.
+        // Memcached counts up to 2^64-1, more than counters allow.
         Op::Count(_) => Outcome::done(number(value.trim_ascii()).map(Answer::Count).ok_or(CacheError::Refused)),
         _ => return Read::Broken("a value that was not asked for"),
     };
@@ -216,7 +219,7 @@ fn fetched(value: &[u8], at: usize, flags: u32, key: &[u8]) -> Outcome {
     Outcome::Done(Ok(Answer::Found), range)
 }
 
-/// Looks at the flags of a reply: the token, if it is there, and the key, if it must be. The client flags.
+/// Checks the flags of a reply: the token, if present, and the key, if required. Returns the client flags.
 fn check<'a>(words: impl Iterator<Item = &'a [u8]>, key: Option<&[u8]>, token: u32) -> Result<u32, &'static str> {
     let (mut flags, mut has_token, mut has_key) = (0, false, key.is_none());
     for word in words {
@@ -241,7 +244,7 @@ fn check<'a>(words: impl Iterator<Item = &'a [u8]>, key: Option<&[u8]>, token: u
     if has_token && has_key { Ok(flags) } else { Err("a reply without its token or key") }
 }
 
-/// The key as the protocol takes it.
+/// Returns the key in a form that the protocol allows.
 fn on_the_wire(key: &[u8]) -> Cow<'_, [u8]> {
     let is_plain = key.len() <= LONGEST && key.iter().all(u8::is_ascii_graphic) && !key.starts_with(HASHED);
     if is_plain {
@@ -255,23 +258,23 @@ fn on_the_wire(key: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(hashed)
 }
 
-/// Digits with spaces behind them, as a number is that was counted down.
+/// Tells whether a value is digits followed by spaces, like a number that was counted down.
 fn looks_padded(value: &[u8]) -> bool {
     let digits = value.trim_ascii_end();
     value.ends_with(b" ") && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
 }
 
-/// A life in seconds: none is shorter than it was asked for.
+/// Returns a lifetime in seconds, never shorter than requested.
 fn seconds(life: Life) -> u64 {
     let Some(ms) = life.in_ms() else { return 0 };
-    // The clock of the server may be about to move.
+    // The clock of the server may be about to tick.
     let seconds = ms.div_ceil(1000).saturating_add(1);
     if seconds <= LONGEST_RELATIVE {
         return seconds;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let end = seconds.saturating_add(now);
-    // It keeps times in 32 bits; beyond them an entry lives until it is removed.
+    // The server stores times in 32 bits; beyond that an entry lives until it is removed.
     if end > i32::MAX as u64 { 0 } else { end }
 }
 

@@ -1,6 +1,6 @@
-//! Engines in other processes: Memcached, and Redis as one server, as a group that Sentinels watch, or as a cluster.
+//! Engines in other processes: Memcached, and Redis as one server, as a group with Sentinels, or as a cluster.
 //!
-//! The one rule of use: [`flush`](RemoteCache::flush) at the end of a round. Without it nothing leaves.
+//! The one rule of use: [`flush`](RemoteCache::flush) at the end of a round. Requests wait for it.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -11,7 +11,7 @@
 //! use strowger_cache::waiting::WaitingCache;
 //! use strowger_cache::remote::{RemoteCache, RemoteSettings};
 //!
-//! // It starts without a server.
+//! // It starts without a reachable server.
 //! let servers = vec!["127.0.0.1:1".parse()?];
 //! let remote = RemoteCache::start(RemoteSettings::new(Service::Memcached, servers))?;
 //! let mut cache = WaitingCache::new(Engine::Remote(Arc::new(remote)));
@@ -20,12 +20,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Queue.* A request is queued with its bytes for the thread of the engine, or for the tasks of a shard with [connections of its
-//! own](RemoteCache::local), which wakes no other thread. Requests of a round leave together on [`flush`](RemoteCache::flush), many on one
-//! connection without waiting for one another.
+//! *Queue.* A request is queued with its bytes for the thread of the engine, or for the tasks of a shard with [its own
+//! connections](RemoteCache::local), which wakes no other thread. Requests of a round leave together on
+//! [`flush`](RemoteCache::flush), many on one connection without waiting for one another.
 //!
-//! *Order.* Requests of one thread for one key keep their order, and so do changes of a key by several threads: while a change is in progress,
-//! all requests for the key use its connections.
+//! *Order.* Requests of one thread for one key keep their order, and so do changes of a key by several threads: while a
+//! change is in progress, all requests for the key use its connections.
 //!
 //! *Answers.* Each request has one answer within its deadline: the reply of the server, [`TimedOut`](CacheError::TimedOut), or
 //! [`Unavailable`](CacheError::Unavailable) at once if the server is not reached. A change that timed out may have been made.
@@ -81,22 +81,22 @@ use crate::request::Request;
 use crate::servers::Service;
 use crate::ticket::{Receivers, Ticket};
 
-/// A cache in other processes, and the connections by which it is asked: those of its thread, or of [one that asks by its
-/// own](RemoteEngine::local). Dropping it ends them; open tickets come back with [`CacheError::Unavailable`].
+/// Cache in other processes, with connections of its own thread or of a [shard](RemoteEngine::local). A drop closes
+/// them; open tickets come back with [`CacheError::Unavailable`].
 pub struct RemoteCache {
     shared: Arc<Shared>,
-    /// The number of the thread that has the connections, and the way to it.
+    /// Number of the thread that has the connections, and its queue.
     number: usize,
     queue: Arc<Queue>,
-    /// Where it is the engine's own.
+    /// Thread of the engine; `None` if a shard runs the connections.
     thread: Option<JoinHandle<()>>,
 }
 
 impl RemoteCache {
-    /// Starts the thread, which reaches for the servers. It is no error that there are none.
+    /// Starts the thread, which connects to the servers. Unreachable servers are no error.
     ///
     /// # Errors
-    /// No server is named, its servers cannot be shown these credentials, or the thread could not be started.
+    /// No server is given, the protocol cannot transmit these credentials, or the thread could not be started.
     pub fn start(mut settings: RemoteSettings) -> io::Result<Self> {
         let wrong = |reason| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         if settings.servers.is_empty() {
@@ -108,7 +108,7 @@ impl RemoteCache {
         }
         let port = settings.service.port();
         settings.servers = settings.servers.into_iter().map(|server| server.or_port(port)).collect();
-        // The kernel keeps 15 bytes of it.
+        // The kernel keeps 15 bytes of the name.
         let thread = std::thread::Builder::new().name(format!("cache-{}", settings.name));
         let mut this = Self::of(Arc::new(Shared::new(settings)));
         let (shared, number, queue) = (this.shared.clone(), this.number, this.queue.clone());
@@ -174,14 +174,14 @@ impl Drop for RemoteCache {
     }
 }
 
-/// The thread of the engine.
+/// Runs the thread of the engine.
 fn run(shared: Arc<Shared>, number: usize, queue: Arc<Queue>) {
     let served = Served::new(shared.clone(), number, queue);
     match tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()) {
         Ok(runtime) => {
-            // A panic is logged where it ends what is served.
+            // The end of the service logs a panic.
             let _ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(served.serve())));
-            // It may be looking up a name, which is not waited for.
+            // It may be resolving a name, which is not waited for.
             runtime.shutdown_background();
         }
         Err(error) => tracing::error!(cache = shared.settings.name, %error, "the thread of a cache cannot work"),

@@ -1,18 +1,18 @@
-//! Which of several threads has a key: while a change of it is under way by the connections of one, all requests for it go by them. So changes
-//! of a key are made in the order in which they were asked, on different shards too, and a fetch sees those that were asked before it.
+//! Assignment of keys to threads: while a change of a key is in progress on the connections of one thread, all requests
+//! for the key use them. So changes of a key keep their order even across shards, and a fetch sees all earlier changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cluster;
 
-/// Keys are told apart by so many places: two that share one go by the same connections while one changes.
+/// Number of places for keys: two keys with one place use the same connections while either changes.
 const PLACES: u64 = 4096;
-/// Of a place: the lower bits count changes under way, the others name the thread.
+/// Mask of a place's lower bits, which count changes in progress; the other bits are the thread.
 const COUNT: u64 = (1 << THREAD) - 1;
 const THREAD: u32 = 48;
 
-/// The changes under way of all threads of a cache.
+/// Changes in progress of all threads of a cache.
 pub(super) struct Order(Box<[AtomicU64]>);
 
 impl Default for Order {
@@ -26,13 +26,13 @@ impl Order {
         (cluster::hash(key) % PLACES) as usize
     }
 
-    /// The thread by which a request that changes nothing goes: `own`, unless another has the key.
+    /// Returns the thread for a request without a change: `own`, unless another one has the key.
     pub(super) fn thread_for(&self, key: &[u8], own: usize) -> usize {
         let held = self.0[Self::place(key)].load(Ordering::Acquire);
         if held & COUNT == 0 { own } else { (held >> THREAD) as usize }
     }
 
-    /// The same for a change, which is under way until its claim is dropped.
+    /// Returns the thread for a change, which is in progress until its claim is dropped.
     pub(super) fn claim(self: &Arc<Self>, key: &[u8], own: usize) -> (usize, Claim) {
         let place = Self::place(key);
         let own = (own as u64) << THREAD;
@@ -43,7 +43,7 @@ impl Order {
     }
 }
 
-/// A change under way.
+/// Change in progress.
 pub(super) struct Claim {
     order: Arc<Order>,
     place: usize,

@@ -1,4 +1,4 @@
-//! From one who asks to the thread that has the connections: requests of a round with their bytes, taken all at once.
+//! Queue from callers to the thread with the connections: requests of a round with their bytes, taken all at once.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use super::flight::Op;
 use super::order::Claim;
 use crate::ticket::Ticket;
 
-/// A request, whose bytes stand in those of its [`Jobs`].
+/// Request, whose bytes are in those of its [`Jobs`].
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) op: Op,
@@ -22,7 +22,7 @@ pub(super) struct Job {
     pub(super) claim: Option<Claim>,
 }
 
-/// Requests with their bytes. Their memory is used again.
+/// Requests with their bytes, in reused memory.
 #[derive(Default)]
 pub(super) struct Jobs {
     pub(super) list: Vec<Job>,
@@ -30,7 +30,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// More than that is given back to the allocator after a burst.
+    /// Memory above this is freed after a burst.
     const KEPT: usize = 1 << 20;
 
     pub(super) fn push(
@@ -54,16 +54,16 @@ impl Jobs {
     }
 }
 
-/// The way to one thread and its connections, for those who ask by them.
+/// Queue to one thread and its connections.
 pub(super) struct Queue {
     jobs: Mutex<Jobs>,
     pub(super) wake: Notify,
-    /// Something was queued since the thread was last woken.
+    /// Set if anything was queued since the thread was last woken.
     is_due: AtomicBool,
     is_stopped: AtomicBool,
-    /// Connections that are there.
+    /// Open connections.
     pub(super) connections: AtomicUsize,
-    /// Connections that are not down. None: requests fail at once.
+    /// Connections that are not down. 0: requests fail at once.
     pub(super) usable: AtomicUsize,
     /// Servers that are not reached, or do not answer.
     pub(super) silent: AtomicUsize,
@@ -77,7 +77,7 @@ impl Default for Queue {
             is_due: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
-            // Until the thread knows better.
+            // Until the thread has tried.
             usable: AtomicUsize::new(1),
             silent: AtomicUsize::new(0),
         }
@@ -89,7 +89,7 @@ impl Queue {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has this put something in. False: it has stopped. What is queued before that is answered.
+    /// Lets `put` add requests. False: the queue has stopped. Earlier requests are answered.
     pub(super) fn put(&self, put: impl FnOnce(&mut Jobs)) -> bool {
         let mut jobs = self.jobs();
         if self.is_stopped() {
@@ -101,19 +101,19 @@ impl Queue {
         true
     }
 
-    /// The requests of a round leave.
+    /// Sends the requests of a round.
     pub(super) fn flush(&self) {
         if self.is_due.load(Ordering::Acquire) && self.is_due.swap(false, Ordering::AcqRel) {
             self.wake.notify_one();
         }
     }
 
-    /// Takes all that is queued into `jobs`, which is empty.
+    /// Takes all queued requests into `jobs`, which is empty.
     pub(super) fn take(&self, jobs: &mut Jobs) {
         std::mem::swap(&mut *self.jobs(), jobs);
     }
 
-    /// Nothing is queued any more.
+    /// Stops the queue: it accepts no more requests.
     pub(super) fn stop(&self) {
         {
             let _jobs = self.jobs();

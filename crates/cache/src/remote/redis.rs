@@ -1,7 +1,7 @@
-//! Redis, version 6 or later, and others that speak its protocol: what requests are as commands, and what replies mean.
+//! Redis, version 6 or later, and other servers with its protocol: requests as commands, and the meaning of replies.
 //!
-//! A counter with a floor or a life of its own is changed by a script, which the server runs as one step: its numbers stay texts, since
-//! those of Lua have 53 bits.
+//! A script changes a counter that has a floor or a lifetime, as one atomic step. Its numbers stay texts, since Lua
+//! numbers have 53 bits.
 
 use std::ops::Range;
 
@@ -11,10 +11,12 @@ use super::wire::{Outcome, Read, number};
 use crate::error::CacheError;
 use crate::request::{Answer, Floor, Life};
 
-/// Beyond it an entry lives until it is removed: a thousand years, which Redis can add to any time of day.
+/// Longest lifetime, beyond which an entry lives until it is removed: a thousand years, which Redis can add to any
+/// time.
 const LONGEST: u64 = 1000 * 366 * 86_400_000;
 
-/// Key; change, floor (1: zero), life of a new counter in milliseconds (-1: for ever; 0: it is not kept).
+/// Script of a counter. Key; change, floor (1: zero), lifetime of a new counter in milliseconds (-1: for ever; 0: it is
+/// not stored).
 const COUNT: &[u8] = b"local there = redis.call('EXISTS', KEYS[1]) == 1
 if not there and ARGV[3] == '0' then return false end
 local counted = redis.pcall('INCRBY', KEYS[1], ARGV[1])
@@ -38,7 +40,7 @@ pub(super) fn write(op: Op, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     match op {
         Op::Fetch => resp::write(&[b"GET", key], out),
         Op::Publish => resp::write(&[b"PUBLISH", key, value], out),
-        // An entry that is to live for no time is removed, or only looked for.
+        // An entry without a lifetime is removed, or only looked up.
         Op::Store(Life::NONE) | Op::Remove => resp::write(&[b"DEL", key], out),
         Op::Add(Life::NONE) => resp::write(&[b"EXISTS", key], out),
         Op::Store(life) => match milliseconds(life) {
@@ -61,13 +63,13 @@ pub(super) fn write(op: Op, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// In front of a request to a server that a slot is on its way to.
+/// Writes the command in front of a request to a server to which a slot migrates.
 pub(super) fn write_asking(out: &mut Vec<u8>) {
     resp::write(&[b"ASKING"], out);
 }
 
 pub(super) fn read(input: &[u8], flight: &Flight, most: usize) -> Read {
-    // No request asks for one, and it has no bound in bytes.
+    // No request expects an array, which has no bound in bytes.
     if input.first() == Some(&b'*') {
         return Read::Broken("an array that was not asked for");
     }
@@ -107,7 +109,7 @@ pub(super) fn read(input: &[u8], flight: &Flight, most: usize) -> Read {
     Read::Reply(end, Outcome::done(answer))
 }
 
-/// A reply that says why not.
+/// Reads an error reply.
 fn failure(input: &[u8], text: Range<usize>, end: usize) -> Read {
     let line = &input[text.clone()];
     let code = line.split(|octet| *octet == b' ').next().unwrap_or_default();
@@ -121,12 +123,12 @@ fn failure(input: &[u8], text: Range<usize>, end: usize) -> Read {
         }
         b"OOM" => Outcome::Denied(CacheError::Full),
         b"LOADING" | b"MASTERDOWN" | b"CLUSTERDOWN" | b"TRYAGAIN" | b"BUSY" => Outcome::Denied(CacheError::Unavailable),
-        // The master is another one by now.
+        // Another server has become the master.
         b"READONLY" => Outcome::Last(CacheError::Unavailable, "READONLY: it is a replica"),
         b"NOAUTH" => Outcome::Last(CacheError::Unavailable, "NOAUTH: it wants a password"),
         b"ERR" if has(b"Protocol error") => Outcome::Last(CacheError::Denied, "a protocol error"),
         b"ERR" if has(b"max number of clients") => Outcome::Last(CacheError::Unavailable, "it has too many clients"),
-        // A counter that is none.
+        // The value is no counter.
         _ if has(b"not an integer") || has(b"would overflow") => Outcome::done(Err(CacheError::Refused)),
         _ => Outcome::Denied(CacheError::Denied),
     };

@@ -1,15 +1,15 @@
-//! RESP2, the serialization of Redis: reading replies that come in pieces.
+//! RESP2, the serialization of Redis: reading of replies that arrive in pieces.
 
 use std::ops::Range;
 
 /// Longest line: numbers, states, errors.
 const LINE: usize = 8192;
-/// Arrays in arrays.
+/// Largest depth of nested arrays.
 const DEPTH: usize = 8;
-/// Most items of an array: a cluster has at most 16,384 slots, each with a handful of servers.
+/// Most items of an array: a cluster has at most 16,384 slots, each with a few servers.
 const ITEMS: usize = 1 << 20;
 
-/// A reply. Ranges are places in the bytes that were read.
+/// Reply. Ranges are positions in the bytes read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// `+OK`.
@@ -26,14 +26,14 @@ pub(super) enum Reply {
     Array(Vec<Self>),
 }
 
-/// What stands at the front of some bytes.
+/// Result of reading at the front of some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Front {
-    /// No whole reply yet.
+    /// No complete reply yet.
     More,
-    /// A reply, and where the next one begins.
+    /// Reply, and the position of the next one.
     Whole(Reply, usize),
-    /// No reply at all.
+    /// Not a reply.
     Broken(&'static str),
 }
 
@@ -85,7 +85,7 @@ fn bulk(input: &[u8], from: usize, length: usize) -> Front {
 }
 
 fn array(input: &[u8], from: usize, count: usize, most: usize, depth: usize) -> Front {
-    // Room for what can be there: an item has three bytes at least.
+    // Capacity for possible items: an item has at least three bytes.
     let mut items = Vec::with_capacity(count.min((input.len() - from) / 3));
     let mut at = from;
     for _ in 0..count {

@@ -1,22 +1,22 @@
-//! What the log has heard of servers: an outage that the connections of several threads see is said once.
+//! Logged messages about servers: an outage seen by the connections of several threads is logged once.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::servers::Endpoint;
 
-/// Most words of a server that are remembered.
+/// Most remembered texts of a server.
 const WORDS: usize = 8;
 
-/// What is said of the servers of a cache.
+/// Messages about the servers of a cache.
 #[derive(Default)]
 pub(super) struct Said(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// Servers that are not reached, and by which thread.
+    /// Unreachable servers, each with a thread that noticed.
     missing: Vec<(Endpoint, usize)>,
-    /// Words that are no news until then.
+    /// Texts that are not logged again before this time.
     words: Vec<(Endpoint, String, Instant)>,
 }
 
@@ -25,7 +25,7 @@ impl Said {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread does not reach a server; whether it is the first.
+    /// Notes that a thread does not reach a server. Tells whether it is the first thread.
     pub(super) fn missed(&self, server: &Endpoint, thread: usize) -> bool {
         let missing = &mut self.known().missing;
         let is_first = missing.iter().all(|(other, _)| other != server);
@@ -33,7 +33,7 @@ impl Said {
         is_first
     }
 
-    /// A thread reaches a server that it missed, or looks for it no more; whether it was the last.
+    /// Notes that a thread reaches a server again, or needs it no more. Tells whether it was the last thread.
     pub(super) fn reached(&self, server: &Endpoint, thread: usize) -> bool {
         let missing = &mut self.known().missing;
         let before = missing.len();
@@ -41,12 +41,12 @@ impl Said {
         missing.len() < before && missing.iter().all(|(other, _)| other != server)
     }
 
-    /// A thread has ended.
+    /// Removes all notes of an ended thread.
     pub(super) fn forget(&self, thread: usize) {
         self.known().missing.retain(|(_, by)| *by != thread);
     }
 
-    /// Whether these words about a server are to be logged: they were not for so long, nor too many others.
+    /// Tells whether this text about a server must be logged: it was not logged for `pause`, nor too many others.
     pub(super) fn is_news(&self, server: &Endpoint, words: &str, pause: Duration) -> bool {
         let now = Instant::now();
         let known = &mut self.known().words;

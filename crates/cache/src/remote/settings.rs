@@ -1,4 +1,4 @@
-//! Where a cache on another machine is, and for how long it is waited for.
+//! Addresses and time limits of a cache on another machine.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use rustls::ClientConfig;
 pub struct Peers(Mutex<Vec<SocketAddr>>);
 
 impl Peers {
-    /// Bound of the list, beyond the size of any cluster.
+    /// Most addresses in the list, more than any cluster has.
     const MOST: usize = 1_024;
 
     pub(super) fn add(&self, address: SocketAddr) {
@@ -31,42 +31,44 @@ impl Peers {
     }
 }
 
-/// A cache in other processes.
+/// Settings of a cache in other processes.
 #[derive(Clone)]
 pub struct RemoteSettings {
-    /// What the log and the thread call it.
+    /// Name in the log and of the thread.
     pub name: String,
-    /// What is spoken, and how its servers belong together.
+    /// Protocol, and arrangement of the servers.
     pub service: Service,
-    /// Its servers; at least one.
+    /// Servers; at least one.
     pub servers: Vec<Endpoint>,
-    /// How long a request may take before its ticket comes back with [`CacheError::TimedOut`](crate::error::CacheError::TimedOut), kept within
-    /// 50 ms; how long a connection may take until it can be used.
+    /// Deadline of a request, after which its ticket comes back with
+    /// [`CacheError::TimedOut`](crate::error::CacheError::TimedOut), kept within 50 ms; also the limit for opening a
+    /// connection.
     pub timeout: Duration,
-    /// Connections of the engine's thread to each server; one that asks by its own has one. Requests for one key take one connection, in their order.
+    /// Connections of the engine's thread to each server; a shard with its own connections has one each. Requests for
+    /// one key use one connection, in order.
     pub connections: usize,
-    /// Most requests that wait or are under way.
+    /// Most requests waiting or in flight.
     pub queue: usize,
-    /// Requests in a row that were not answered in time after which a connection is given up, and further requests fail at once.
+    /// Number of missed deadlines in a row after which a connection is closed, and further requests fail at once.
     pub misses: u32,
-    /// Longest pause between two attempts to reach a server; the first are shorter.
+    /// Longest pause between two attempts to reach a server; the first pauses are shorter.
     pub pause: Duration,
     /// Most bytes of a key.
     pub key: usize,
-    /// Most bytes of a value. Memcached by default takes none of 1 MiB and more.
+    /// Most bytes of a value. Memcached by default refuses 1 MiB and more.
     pub value: usize,
-    /// Whether an entry may be missing before its life ends only at a price, so that a server which may evict it is worth a warning.
+    /// True: early loss of an entry is harmful, so that a server that may evict it deserves a warning.
     pub is_relied_upon: bool,
-    /// What servers are shown.
+    /// Credentials for the servers.
     pub credentials: Option<Credentials>,
-    /// Addresses of connections, also to servers that a Sentinel or a cluster named.
+    /// Addresses of connections, including servers named by a Sentinel or a cluster.
     pub peers: Arc<Peers>,
-    /// TLS, with the authorities that servers must be signed by.
+    /// TLS, with the authorities that must have signed the servers' certificates.
     pub tls: Option<Arc<ClientConfig>>,
 }
 
 impl RemoteSettings {
-    /// The defaults, for these servers.
+    /// Returns the defaults for these servers.
     pub fn new(service: Service, servers: Vec<Endpoint>) -> Self {
         Self {
             name: "cache".into(),

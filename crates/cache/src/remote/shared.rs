@@ -1,4 +1,4 @@
-//! What all threads that have connections to the servers of a cache have in common: its bounds, its figures, the order of changes.
+//! State shared by all threads with connections to the servers of a cache: bounds, figures, the order of changes.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -17,20 +17,20 @@ use crate::request::{Answer, Request};
 use crate::servers::Service;
 use crate::ticket::{Receivers, Ticket};
 
-/// Most bytes of keys and values of requests under way.
+/// Most bytes of keys and values in flight.
 const BYTES: usize = 64 << 20;
-/// A reason for which a server does not do what it is asked is logged once in so long, and so long it is said to be one that refuses.
+/// Interval of log lines about one reason of refusals; the server counts as refusing for this time.
 pub(super) const DENIED: Duration = Duration::from_secs(60);
 
 pub(super) struct Shared {
     pub(super) settings: RemoteSettings,
-    /// The ways to the threads, by their numbers. The first is that of the engine's own thread.
+    /// Queues to the threads, by their numbers. The first belongs to the engine's own thread.
     queues: RwLock<Vec<Arc<Queue>>>,
     order: Arc<Order>,
     /// Requests without an answer, and their bytes.
     in_flight: AtomicUsize,
     in_flight_bytes: AtomicUsize,
-    /// When a server last did not do what it was asked.
+    /// Time of the last refusal by a server.
     denied: Mutex<Option<Instant>>,
     pub(super) said: Said,
     pub(super) receivers: Receivers,
@@ -67,7 +67,7 @@ impl Shared {
         }
     }
 
-    /// The number of a further thread, and the way to it.
+    /// Adds a thread. Returns its number and its queue.
     pub(super) fn add(&self) -> (usize, Arc<Queue>) {
         let mut queues = self.queues.write().unwrap_or_else(PoisonError::into_inner);
         queues.push(Arc::default());
@@ -78,7 +78,7 @@ impl Shared {
         self.queues.read().unwrap_or_else(PoisonError::into_inner)[thread].clone()
     }
 
-    /// Queues a request of one who asks by the connections of this thread.
+    /// Queues a request for the connections of this thread.
     pub(super) fn ask(
         &self,
         (own, queue): (usize, &Queue),
@@ -112,7 +112,7 @@ impl Shared {
         }
         let due = Instant::now() + settings.timeout;
         let is_queued = queue.put(|jobs| {
-            // Before the thread can take it, and take it off again.
+            // Before the thread can take the request and decrement these.
             self.in_flight.fetch_add(1, Ordering::Relaxed);
             self.in_flight_bytes.fetch_add(size, Ordering::Relaxed);
             jobs.push(parts, ticket, due, claim);
@@ -123,7 +123,7 @@ impl Shared {
         if is_queued { Ok(()) } else { Err(CacheError::Unavailable) }
     }
 
-    /// A request has its answer.
+    /// Counts an answered request.
     pub(super) fn count(&self, op: Op, size: u32, result: Result<Answer, CacheError>) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.in_flight_bytes.fetch_sub(size as usize, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Shared {
         CacheError::Refused
     }
 
-    /// A server does not do what it was asked.
+    /// Records a refusal by a server.
     pub(super) fn denied(&self) {
         *self.denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }

@@ -1,4 +1,4 @@
-//! Messages that are published on channels, by a connection of their own: one that has subscribed does nothing else.
+//! Messages published on channels, on a separate connection: a subscribed connection does nothing else.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,15 +12,15 @@ use super::resp::{self, Front, Reply};
 use super::world::World;
 use crate::engine::Subscriber;
 
-/// How often the server is asked whether it is there: for an hour there may be no message.
+/// Interval of liveness checks of the server: there may be no message for an hour.
 const PING: Duration = Duration::from_secs(2);
 /// Pause between two attempts to reach a server.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Bytes that a message has beside its channel and its text: three texts in an array, their lengths, and the word for it.
+/// Bytes of a message in addition to channel and text: three texts in an array, their lengths, and its type.
 const AROUND: usize = 128;
 
-/// A channel and its subscriber.
+/// Channel and its subscriber.
 type Subscribed = (Box<[u8]>, Arc<dyn Subscriber>);
 
 /// Channels and their subscribers.
@@ -44,7 +44,7 @@ impl Subscriptions {
         self.list().len()
     }
 
-    /// Calls those who hear a channel, without the lock.
+    /// Calls the subscribers of a channel, without the lock.
     fn call(&self, channel: &[u8], call: impl Fn(&dyn Subscriber)) {
         let list = self.list();
         let of_channel: Vec<_> =
@@ -54,7 +54,7 @@ impl Subscriptions {
     }
 }
 
-/// Keeps a connection for all subscriptions, as soon as there is one.
+/// Maintains a connection for all subscriptions, once there are any.
 pub(super) async fn keep(world: Rc<World>) {
     let subscriptions = &world.shared.subscriptions;
     loop {
@@ -77,10 +77,10 @@ pub(super) async fn keep(world: Rc<World>) {
     }
 }
 
-/// Hears messages until the connection ends; why it did.
+/// Receives messages until the connection ends; returns the reason.
 async fn listen(world: &World, mut stream: Box<dyn Stream>) -> &'static str {
     let subscriptions = &world.shared.subscriptions;
-    // A message, with its channel and what stands around them.
+    // Length of a message, with its channel and framing.
     let longest = world.shared.settings.value + world.shared.settings.key + AROUND;
     let (mut sent, mut input, mut output) = (0, Vec::new(), Vec::new());
     let mut heard = Instant::now();
@@ -91,7 +91,7 @@ async fn listen(world: &World, mut stream: Box<dyn Stream>) -> &'static str {
             sent += 1;
         }
         if asked.elapsed() >= PING {
-            // Since it was last asked.
+            // No reply since the last check.
             if heard < asked {
                 return "the server does not answer";
             }
@@ -130,7 +130,7 @@ async fn listen(world: &World, mut stream: Box<dyn Stream>) -> &'static str {
     }
 }
 
-/// Takes what the server sends to one who has subscribed; false: it is nothing of that.
+/// Handles a reply to a subscribed connection; false: it is none.
 fn give(subscriptions: &Subscriptions, input: &[u8], reply: &Reply) -> bool {
     let Reply::Array(items) = reply else { return false };
     let text = |place: usize| match items.get(place) {

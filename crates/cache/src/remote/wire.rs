@@ -1,4 +1,4 @@
-//! What the protocols of servers have in common: requests are written one behind the other, replies come in the same order.
+//! Common interface of the protocols: requests are written one after another, replies arrive in the same order.
 
 use std::ops::Range;
 
@@ -7,36 +7,36 @@ use super::{memcached, redis};
 use crate::error::CacheError;
 use crate::request::Answer;
 
-/// A protocol.
+/// Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     Memcached,
     Redis,
 }
 
-/// What stands at the front of the bytes that came.
+/// Result of reading at the front of received bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// No whole reply yet.
+    /// No complete reply yet.
     More,
-    /// A reply of so many bytes.
+    /// Reply of this many bytes.
     Reply(usize, Outcome),
-    /// No reply to this request: what comes behind it cannot be trusted either.
+    /// Not a reply to this request: the following bytes cannot be trusted either.
     Broken(&'static str),
 }
 
-/// What a reply says.
+/// Meaning of a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The answer, and where in the bytes the value of [`Answer::Found`] is.
+    /// Answer, and the position of the value of [`Answer::Found`].
     Done(Result<Answer, CacheError>, Range<usize>),
-    /// The server does not do it; the reply says why.
+    /// Refusal; the reply has its reason.
     Denied(CacheError),
-    /// The same, after which the connection is of no more use.
+    /// Refusal, after which the connection is unusable.
     Last(CacheError, &'static str),
-    /// Another server of the cluster has the key: its address, and whether for this request only.
+    /// Redirection to another server of the cluster: its address, and whether for this request only.
     Elsewhere(Range<usize>, bool),
-    /// It is about what was sent in front of the request.
+    /// Reply to a command in front of the request.
     Passed,
 }
 
@@ -47,7 +47,7 @@ impl Outcome {
 }
 
 impl Wire {
-    /// Appends a request. `token` comes back with the reply, where the protocol has that.
+    /// Appends a request. The reply repeats `token` if the protocol supports that.
     pub(super) fn write(self, op: Op, key: &[u8], value: &[u8], token: u32, out: &mut Vec<u8>) {
         match self {
             Self::Memcached => memcached::write(op, key, value, token, out),
@@ -55,7 +55,7 @@ impl Wire {
         }
     }
 
-    /// Reads the reply to the request that was written with this token. `most`: bytes of a value.
+    /// Reads the reply to the request written with this token. `most`: bytes of a value.
     pub(super) fn read(self, input: &[u8], flight: &Flight, token: u32, most: usize) -> Read {
         match self {
             Self::Memcached => memcached::read(input, flight, token, most),
@@ -64,7 +64,7 @@ impl Wire {
     }
 }
 
-/// A decimal number as servers write it.
+/// Reads a decimal number of a server.
 pub(super) fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
@@ -72,6 +72,6 @@ pub(super) fn number(text: &[u8]) -> Option<i64> {
 /// Appends a decimal number.
 pub(super) fn write_number(number: u64, out: &mut Vec<u8>) {
     use std::io::Write;
-    // Writing to memory does not fail.
+    // Writes to memory cannot fail.
     let _ = write!(out, "{number}");
 }

@@ -1,7 +1,8 @@
-//! The connections that one thread has to the servers of a cache: takes requests from a queue, hands each to the connection that its key belongs
-//! to, gives answers back.
+//! Connections of one thread to the servers of a cache: takes requests from a queue, passes each to the connection of
+//! its key, and returns answers.
 //!
-//! What a shard queues in a round leaves in one write for each connection, and what one read brings goes back to a shard at once.
+//! Requests that a shard queues in a round leave in one write per connection, and the answers in one read return to a
+//! shard at once.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -24,53 +25,53 @@ use crate::error::CacheError;
 use crate::servers::{Endpoint, Service};
 use crate::ticket::{Answered, ReceiverId, Ticket};
 
-/// How often a cluster is asked which server has which slots, if nothing tells that it has changed.
+/// Interval of questions for the slots of a cluster, if nothing indicates a change.
 const LEARN: Duration = Duration::from_secs(15);
 /// Shortest pause between two such questions.
 const LEARN_PAUSE: Duration = Duration::from_millis(200);
-/// Times that a request follows to another server.
+/// Most redirections of a request.
 const HOPS: u8 = 4;
-/// No server is known for a slot.
+/// Mark of a slot without a known server.
 const UNKNOWN: u16 = u16::MAX;
 
-/// A server and the connections to it.
+/// Server with its connections.
 pub(super) struct Node {
     pub(super) server: Endpoint,
-    /// It was asked whether it evicts.
+    /// True: it was asked whether it evicts.
     pub(super) is_asked: Cell<bool>,
     connections: Vec<Rc<Connection>>,
 }
 
-/// A connection to a server, while there is one and while there is none.
+/// Connection to a server, open or not.
 pub(super) struct Connection {
     pub(super) link: RefCell<Link>,
-    /// There are bytes to send, or it is to end.
+    /// Notified when there are bytes to send, or the connection must end.
     pub(super) wake: Notify,
-    /// The server does not answer.
+    /// Set when the server does not answer.
     pub(super) is_given_up: Cell<bool>,
-    /// The server is none of the cluster any more.
+    /// Set when the server has left the cluster.
     pub(super) is_retired: Cell<bool>,
 }
 
-/// What the tasks of the thread share.
+/// State shared by the tasks of the thread.
 pub(super) struct World {
     pub(super) shared: Arc<Shared>,
-    /// The number of the thread.
+    /// Number of the thread.
     pub(super) thread: usize,
     queue: Arc<Queue>,
     nodes: RefCell<Vec<Rc<Node>>>,
-    /// Of servers among which keys are shared out.
+    /// Hashes of the servers that share the keys.
     hashes: Vec<u64>,
-    /// Place in `nodes` of the server that has a slot.
+    /// Index in `nodes` of the server of each slot.
     slots: RefCell<Vec<u16>>,
     answers: RefCell<Vec<(ReceiverId, Answered)>>,
-    /// Deadlines are looked after then, or later.
+    /// Time of the next deadline check, or earlier than necessary.
     due: Cell<Option<Instant>>,
-    /// The cluster is to be asked for its slots.
+    /// Notified when the cluster must be asked for its slots.
     learn: Notify,
 }
 
-/// A world that is served. However that ends, each request that was taken gets its answer.
+/// Running world. However it ends, each accepted request gets its answer.
 pub(super) struct Served(Rc<World>);
 
 impl Served {
@@ -115,7 +116,7 @@ impl World {
         })
     }
 
-    /// Whether it is that of the engine's own thread, which does what is done once for all.
+    /// Tells whether this is the engine's own thread, which does the common work.
     pub(super) const fn is_first(&self) -> bool {
         self.thread == 0
     }
@@ -143,7 +144,7 @@ impl World {
             }
             jobs.clear();
             self.hand_out();
-            // Answers that come in time leave it as it is: it rings once in the time of a deadline, not once for each request.
+            // Answers in time do not change the alarm: it fires once per deadline interval, not once per request.
             if let Some(due) = self.due.get().filter(|due| armed.is_none_or(|armed| *due < armed)) {
                 alarm.as_mut().reset(due.into());
                 armed = Some(due);
@@ -158,7 +159,7 @@ impl World {
         }
     }
 
-    /// Takes no more, and answers all that has none.
+    /// Stops the queue, and answers all open requests.
     fn end(&self) {
         self.queue.stop();
         for node in self.nodes.borrow().iter() {
@@ -185,7 +186,7 @@ impl World {
             op: job.op,
             key: key.into(),
             value: None,
-            // Bounds of keys and values are far below 4 GiB.
+            // Keys and values are far below 4 GiB.
             size: (key.len() + value.len()) as u32,
             ticket: Some(job.ticket),
             due: job.due,
@@ -197,13 +198,13 @@ impl World {
         self.hand(&node, flight, value);
     }
 
-    /// The server that has a key.
+    /// Returns the server of a key.
     fn node_of(&self, key: &[u8]) -> Rc<Node> {
         let nodes = self.nodes.borrow();
         let place = match self.shared.settings.service {
             Service::Memcached if self.hashes.len() > 1 => cluster::chosen(key, &self.hashes),
             Service::Cluster => match self.slots.borrow()[cluster::slot(key)] {
-                // Any server that answers says which one has it.
+                // Any server that answers redirects to the right one.
                 UNKNOWN => nodes.iter().position(|node| node.is_up()).unwrap_or(0),
                 place => usize::from(place),
             },
@@ -213,7 +214,8 @@ impl World {
     }
 
     fn hand(&self, node: &Node, flight: Flight, value: &[u8]) {
-        // Requests for one key go by one connection, in their order. Other bits than those that choose the server.
+        // Requests for one key use one connection, in order. These bits of the hash differ from those that select the
+        // server.
         let place = (cluster::hash(&flight.key) >> 32) as usize % node.connections.len();
         let connection = &node.connections[place];
         let mut events = Vec::new();
@@ -221,14 +223,14 @@ impl World {
             connection.wake.notify_one();
         }
         for event in events {
-            // A connection that takes a request leads it nowhere else.
+            // A connection that accepts a request does not redirect it.
             if let Event::Answered(answering) = event {
                 self.answer(answering);
             }
         }
     }
 
-    /// Takes what came of requests by a connection to this server.
+    /// Handles the results of requests on a connection to this server.
     pub(super) fn settle(self: &Rc<Self>, events: &mut Vec<Event>, by: &Node) {
         for event in events.drain(..) {
             match event {
@@ -239,7 +241,7 @@ impl World {
         }
     }
 
-    /// Logs why a server does not do what it is asked: each of its reasons now and then, since it may be that of all requests.
+    /// Logs a refusal: each reason repeatedly at intervals, since it may apply to all requests.
     fn log_denial(&self, reason: &str, by: &Node) {
         self.shared.denied();
         if self.shared.said.is_news(&by.server, reason, DENIED) {
@@ -275,20 +277,20 @@ impl World {
         }
     }
 
-    /// Gives answers to those who asked, all that there are at once.
+    /// Returns all available answers to their callers.
     pub(super) fn hand_out(&self) {
         let answers = std::mem::take(&mut *self.answers.borrow_mut());
         self.shared.receivers.hand_out(answers);
     }
 
-    /// A connection was made.
+    /// Records an opened connection.
     pub(super) fn opened(&self, connection: &Connection) {
         connection.link.borrow_mut().opened();
         self.shared.figures.connected.fetch_add(1, Ordering::Relaxed);
         self.count_connections();
     }
 
-    /// A connection was lost, or could not be made.
+    /// Records a connection that was lost, or could not be opened.
     pub(super) fn lose(&self, connection: &Connection, state: State) {
         let mut events = Vec::new();
         connection.link.borrow_mut().lost(state, &mut events);
@@ -317,7 +319,7 @@ impl World {
         self.queue.silent.store(silent, Ordering::Relaxed);
     }
 
-    /// Answers requests whose deadline has come.
+    /// Answers requests whose deadline has passed.
     fn expire(&self) {
         let (now, mut events, mut next) = (Instant::now(), Vec::new(), None);
         for node in self.nodes.borrow().iter() {
@@ -340,7 +342,7 @@ impl World {
         self.hand_out();
     }
 
-    /// The place of a server; it and its connections are made if it is not known.
+    /// Returns the index of a server; creates it and its connections if it is unknown.
     fn node(self: &Rc<Self>, server: &Endpoint) -> usize {
         let known = self.nodes.borrow().iter().position(|node| node.server == *server);
         if let Some(place) = known.filter(|place| !self.nodes.borrow()[*place].is_retired()) {
@@ -357,7 +359,7 @@ impl World {
                 is_retired: Cell::new(false),
             })
         };
-        // A shard asks by one: what it asks in a round leaves together.
+        // A shard has one: its requests of a round leave together.
         let connections = if self.is_first() { settings.connections.max(1) } else { 1 };
         let node = Rc::new(Node {
             server: server.clone(),
@@ -379,7 +381,7 @@ impl World {
         place
     }
 
-    /// Asks the cluster again and again which server has which slots.
+    /// Asks the cluster repeatedly for its slots.
     async fn keep_learning(self: Rc<Self>) {
         let mut was_known = true;
         loop {
@@ -395,7 +397,7 @@ impl World {
         }
     }
 
-    /// The servers that are known, those first that answer.
+    /// Returns the known servers; those that answer come first.
     pub(super) fn servers(&self) -> Vec<Endpoint> {
         let nodes = self.nodes.borrow();
         let (mut servers, down): (Vec<&Rc<Node>>, Vec<&Rc<Node>>) = nodes.iter().partition(|node| node.is_up());
@@ -446,7 +448,7 @@ impl World {
 }
 
 impl Node {
-    /// Whether a connection speaks for all of its server.
+    /// Tells whether this connection represents its server.
     pub(super) fn is_first(&self, connection: &Rc<Connection>) -> bool {
         self.connections.first().is_some_and(|first| Rc::ptr_eq(first, connection))
     }
@@ -455,7 +457,8 @@ impl Node {
         self.connections.iter().any(|connection| connection.link.borrow().state() == State::Up)
     }
 
-    /// A connection could not be made, or was given up since it did not answer. Others may be idle: nothing has tried them.
+    /// Tells whether a connection could not be opened, or was closed because the server did not answer. Other
+    /// connections may be idle and untested.
     fn is_silent(&self) -> bool {
         self.connections.iter().any(|connection| connection.link.borrow().state() == State::Down)
     }

@@ -1,4 +1,4 @@
-//! What each request does, by table.
+//! Behaviour of each request, by table.
 
 use strowger_cache::error::CacheError;
 use strowger_cache::local::LocalCache;
@@ -129,7 +129,7 @@ fn a_sweep_frees_what_has_ended() {
     }
     let before = cache.gauges().bytes;
     while !cache.sweep(NOW + 6_500, 100) {}
-    // The second that runs is swept once it has ended.
+    // The current second is swept once it has ended.
     assert_eq!(cache.len(), 10_000 - 6_000);
     assert_eq!(cache.gauges().expired, 5_999);
     assert!(cache.gauges().bytes < before);

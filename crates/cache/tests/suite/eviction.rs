@@ -1,4 +1,4 @@
-//! What stays where there is room for a tenth.
+//! Entries that stay if a tenth of them fits.
 
 use strowger_cache::error::CacheError;
 use strowger_cache::local::LocalCache;
@@ -18,7 +18,7 @@ fn key(n: u32) -> [u8; 32] {
     std::array::from_fn(|at| n.to_le_bytes()[at % 4])
 }
 
-/// Asks for each key and stores what is not found; the share of hits in the second half.
+/// Fetches each key and stores the misses. Returns the share of hits in the second half.
 fn serve(cache: &LocalCache, requests: &[u32]) -> f64 {
     let mut hits = 0;
     for (at, n) in requests.iter().enumerate() {
@@ -31,7 +31,7 @@ fn serve(cache: &LocalCache, requests: &[u32]) -> f64 {
     hits as f64 / (requests.len() - requests.len() / 2) as f64
 }
 
-/// How many entries it holds at its bound.
+/// Returns the number of entries at the bound.
 fn capacity(cache: &LocalCache) -> usize {
     (0..40_000).for_each(|n| {
         cache.store(&key(1 << 30 | n), &[7; 48], Life::FOREVER, NOW).unwrap();
@@ -64,7 +64,7 @@ fn keys_seen_once_do_not_push_out_those_in_use() {
     for _ in 0..4 {
         serve(&cache, &in_use);
     }
-    // Twenty times what there is room for.
+    // Twenty times the capacity.
     serve(&cache, &(100_000..300_000).collect::<Vec<_>>());
     let left = in_use.iter().filter(|n| cache.fetch(&key(**n), NOW, &mut Vec::new()).unwrap()).count();
     assert!(left > 4_900, "{left}");
@@ -121,13 +121,13 @@ fn promised_entries_take_the_place_of_others_and_then_of_one_another() {
     assert!((most..3 * capacity).all(|n| promised(&cache, n)), "there is room for the last");
     assert!(cache.gauges().bytes <= cache.gauges().bound);
     assert!(has(&cache, (3 * capacity - 1) | 1 << 31));
-    // No room is left for others: they are refused, and evict none.
+    // No space is left for others: they are refused, and evict none.
     let held = cache.len();
     let stored = (0..100).filter(|n| cache.store(&key(*n), &[7; 48], Life::FOREVER, NOW).is_ok()).count();
     assert!(stored < 100 && cache.len() >= held, "{stored}");
 }
 
-/// A value that is stored again is promised or not as it was stored last.
+/// The last store of a value determines whether it is promised.
 #[test]
 fn the_last_store_says_whether_an_entry_is_promised() {
     let cache = cache(1_000, 1);

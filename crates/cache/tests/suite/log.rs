@@ -1,4 +1,4 @@
-//! What was stored is there in the next process, by the files of the log.
+//! Stored values are present in the next process, through the files of the log.
 
 use std::path::Path;
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn lives_go_on_by_the_wall_clock() {
     cache.store(b"long", b"value", Life::ms(90_000), NOW).unwrap();
     cache.store(b"for ever", b"value", Life::FOREVER, NOW).unwrap();
     cache.close();
-    // Another process, whose clock began elsewhere, 30 seconds later.
+    // Another process, with another origin of its clock, 30 seconds later.
     let (cache, report) = open_at(folder.path(), 7, WALL + 30_000);
     assert_eq!(report.entries, 2);
     assert!(value(&cache, b"long", 7 + 59_999).is_some());
@@ -129,7 +129,7 @@ fn the_log_is_compacted_while_it_runs() {
     }
     let log = cache.log_gauges().unwrap();
     assert!(log.compactions > 2, "{log:?}");
-    // 23 kB live: two of them and a segment start a compaction, and some come while it runs.
+    // 23 kB live: twice that and a segment start a compaction, and some changes come while it runs.
     assert!(log.bytes < 400_000, "{log:?}");
     let on_disk: u64 =
         std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
@@ -169,7 +169,7 @@ fn a_compaction_that_was_cut_off_at_any_segment_loses_nothing() {
     assert_eq!(cache.log_gauges().unwrap().compactions, 1);
     cache.close();
     let new = segments(folder.path());
-    // The kill came after so many of the old segments were removed.
+    // The kill comes after this many of the old segments were removed.
     for removed in 0..=old.len() {
         let copy = tempfile::tempdir().unwrap();
         for (name, bytes) in old[removed..].iter().chain(&new) {

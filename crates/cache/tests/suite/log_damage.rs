@@ -1,4 +1,4 @@
-//! Files that a kill cut and a disk damaged: what is whole is read, what is not is reported, nothing panics.
+//! Files cut by a kill or damaged by a disk: complete records are read, damage is reported, nothing panics.
 
 use std::path::{Path, PathBuf};
 
@@ -16,13 +16,13 @@ fn open(folder: &Path) -> (LocalCache, LoadReport) {
     LocalCache::open(settings, LogSettings::new(folder), AT).unwrap()
 }
 
-/// A log of one segment with ten entries, each of another length.
+/// Returns a log of one segment with ten entries of different lengths.
 fn log() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let (cache, _) = open(folder.path());
     for n in 0..10 {
         cache.store(&[n], &value(n), Life::FOREVER, AT.now).unwrap();
-        // One after the other: the partitions of a group have an order of their own.
+        // One by one: the partitions of a group have an order of their own.
         let receipt = cache.store(&[n], &value(n), Life::FOREVER, AT.now).unwrap();
         cache.wait(receipt, std::time::Duration::from_secs(60)).unwrap();
     }
@@ -36,7 +36,7 @@ fn value(n: u8) -> Vec<u8> {
     vec![n ^ 0x5a; usize::from(n) * 3 + 1]
 }
 
-/// The keys that are there, each with its value.
+/// Returns the present keys, and checks their values.
 fn keys(cache: &LocalCache) -> Vec<u8> {
     let is_there = |n: &u8| {
         let mut found = Vec::new();
@@ -60,11 +60,11 @@ fn a_tail_cut_at_any_byte_loses_what_was_cut_alone() {
         least = found.len();
         assert!(report.damage.len() <= 1);
         cache.close();
-        // What was torn was cut off: it is reported once.
+        // The partial record was cut off: it is reported once.
         let (cache, report) = open(folder.path());
         assert_eq!(report.damage, [], "{length}");
         assert_eq!(keys(&cache), found);
-        // The log goes on behind it.
+        // The log continues after it.
         cache.store(b"more", b"value", Life::FOREVER, AT.now).unwrap();
         cache.close();
         let (cache, _) = open(folder.path());
@@ -85,10 +85,10 @@ fn a_bit_flipped_anywhere_is_reported_and_costs_its_record_alone() {
         damaged[at] ^= 1 << (at % 8);
         std::fs::write(&path, &damaged).unwrap();
         let (cache, report) = open(folder.path());
-        // The beginning of a file stands there twice.
+        // The header of a file has two copies.
         let said: &[PathBuf] = if at < 40 { &[] } else { std::slice::from_ref(&path) };
         assert!(report.damage.iter().map(|(path, _)| path).eq(said), "byte {at}");
-        // Each entry is there twice, in records that follow one another.
+        // Each entry is stored twice, in consecutive records.
         assert_eq!(keys(&cache).len(), 10, "byte {at}");
         drop(cache);
         for file in std::fs::read_dir(folder.path()).unwrap() {

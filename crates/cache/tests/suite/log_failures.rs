@@ -1,4 +1,5 @@
-//! A disk that is full, gone or slow: the cache goes on in memory, says so, and has a whole log again afterwards.
+//! A disk that is full, missing or slow: the cache continues in memory, reports it, and has a complete log again
+//! afterwards.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -44,7 +45,7 @@ fn a_folder_that_is_gone_and_comes_back() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
     let mut n = 100;
-    // The segment that is open takes some more.
+    // The open segment accepts some more.
     while cache.wait(store(n), LONG).is_ok() {
         n += 1;
     }
@@ -92,7 +93,7 @@ fn tickets_come_back_when_nothing_is_kept() {
         let answer = Answered { ticket: 1, result: Err(CacheError::Unavailable), value: Box::default() };
         assert_eq!(mailbox.0.lock().unwrap()[..], [answer]);
     }
-    // Known at once, and no ticket comes.
+    // The result is known at once, and the ticket does not come back.
     assert_eq!(ask(2), Some(Err(CacheError::Unavailable)));
     let held = cache.ask(&request, Promise::Held, Ticket::NONE, AT.now, &mut Vec::new());
     assert_eq!(held, Some(Ok(Answer::Stored)));
@@ -101,7 +102,7 @@ fn tickets_come_back_when_nothing_is_kept() {
 #[test]
 fn changes_that_come_faster_than_they_are_written_are_in_memory_and_later_in_the_log() {
     let folder = tempfile::tempdir().unwrap();
-    // Room for a few changes in each partition.
+    // Space for a few changes in each partition.
     let cache = open(folder.path(), 4000);
     let mut n = 0_u32;
     while cache.log_gauges().unwrap().failures == 0 {
@@ -129,7 +130,7 @@ fn what_the_log_lacks_at_the_end_is_written_then() {
     }
     wait_for(|| cache.log_gauges().unwrap().failing == 1);
     std::fs::create_dir(&folder).unwrap();
-    // Long before it would have tried again.
+    // Long before the next regular attempt.
     cache.close();
     assert_eq!(open(&folder, 64 << 20).len(), 20_000);
 }

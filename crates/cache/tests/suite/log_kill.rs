@@ -1,4 +1,4 @@
-//! A process killed under load: each change whose receipt was kept is there.
+//! A process killed under load: each acknowledged change is present.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,12 +18,13 @@ const SEED: &str = "STROWGER_CACHE_KILL_SEED";
 const KEYS: u64 = 2000;
 
 fn open(folder: &Path) -> (LocalCache, LoadReport) {
-    // Small segments, so that kills come while it compacts as well.
+    // Small segments, so that some kills hit a compaction.
     let log = LogSettings { segment: 200_000, ..LogSettings::new(folder) };
     LocalCache::open(LocalSettings::default(), log, AT).unwrap()
 }
 
-/// The child of the test below, in a process of its own: changes keys, says each change before it is made and again once it is kept.
+/// Runs as the child process of the test below: changes keys, prints each change before it is made and again once it is
+/// acknowledged.
 #[test]
 #[ignore = "the child of another test"]
 fn child() {
@@ -56,14 +57,14 @@ fn child() {
     }
 }
 
-/// What a child said of a key.
+/// Output of a child about a key.
 #[derive(Default)]
 struct Said {
     asked: Vec<u64>,
     kept: u64,
 }
 
-/// Runs a child until it has said so much, and kills it.
+/// Runs a child until it has printed this many lines, and kills it.
 fn kill_a_child(folder: &Path, seed: u64, lines: usize) -> HashMap<u64, Said> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "log_kill::child", "--ignored", "--nocapture"])
@@ -108,7 +109,7 @@ fn each_change_that_was_kept_is_there_after_a_kill() {
             let mut value = Vec::new();
             let is_found = cache.fetch(&key.to_le_bytes(), AT.now, &mut value).unwrap();
             let found = is_found.then(|| u64::from_le_bytes(value[..8].try_into().unwrap()));
-            // The last kept change, or one that came later.
+            // The last acknowledged change, or a later one.
             let mut possible = asked.iter().filter(|number| *number >= last);
             let is_possible = match found {
                 Some(found) => possible.any(|number| *number == found),

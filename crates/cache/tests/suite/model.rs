@@ -1,4 +1,4 @@
-//! Any sequence of requests: answers are those of a map with ends.
+//! Any sequence of requests gets the answers of a map with expiry.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ enum Step {
     Count(u8, i64, bool, u64),
     Pass(u64),
     Sweep(u32),
-    /// The cache ends and comes back from its log.
+    /// Ends the cache and restores it from its log.
     Restart,
 }
 
@@ -39,12 +39,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Keys of one byte to some hundred.
+/// Returns keys of one byte to about two hundred.
 fn key(n: u8) -> Vec<u8> {
     vec![n; usize::from(n) * 5 + 1]
 }
 
-/// Some values are numbers.
+/// Returns values, some of which are numbers.
 fn value(n: u8, length: usize) -> Vec<u8> {
     if length < 60 { length.to_string().into() } else { (0..length).map(|at| (at as u8) ^ n).collect() }
 }
@@ -74,11 +74,11 @@ impl Model {
     }
 }
 
-/// Runs the steps. `exact`: nothing is evicted, so that what is not found is wrong as well.
+/// Runs the steps. `exact`: nothing is evicted, so a missing value is an error, too.
 fn run(settings: &LocalSettings, steps: Vec<Step>, exact: bool) -> Result<(), TestCaseError> {
     let folder = tempfile::tempdir().unwrap();
     let mut now = 1_000_000;
-    // The wall clock goes on by another count.
+    // The wall clock has another origin.
     let open = |now| {
         let log = LogSettings { segment: 20_000, ..LogSettings::new(folder.path()) };
         let (cache, report) =
@@ -147,7 +147,7 @@ fn run(settings: &LocalSettings, steps: Vec<Step>, exact: bool) -> Result<(), Te
         prop_assert!(gauges.bytes <= (settings.bytes + largest) as u64, "{:?}", gauges);
     }
     if exact {
-        // What ended more than a turn of the wheel ago may be found a second later.
+        // An entry that ended more than a turn of the wheel ago may be found a second later.
         while !cache.sweep(now + 1_000, 1000) {}
         while !cache.sweep(now + 2_000, 1000) {}
         let left: Vec<_> = model.0.values().filter(|(_, end)| *end > now + 2_000).collect();

@@ -1,8 +1,8 @@
-//! What eviction is held against: exact LRU, exact LFU in two kinds, and requests by Zipf's law.
+//! References for eviction: exact LRU, two kinds of exact LFU, and requests by Zipf's law.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// A sequence of numbers that look random: xorshift64*.
+/// Pseudorandom numbers: xorshift64*.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -17,7 +17,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Below this.
+    /// Returns a number below the bound.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// So many requests for keys below `keys`, the n-th most frequent of which has the weight n^-exponent.
+/// Returns `requests` keys below `keys`, the n-th most frequent of which has the weight n^-exponent.
 pub(crate) fn zipf(keys: usize, exponent: f64, requests: usize, seed: u64) -> Vec<u32> {
     let mut sum = 0.0;
     let weight = |n: usize| (n as f64).powf(-exponent);
@@ -45,18 +45,18 @@ pub(crate) fn zipf(keys: usize, exponent: f64, requests: usize, seed: u64) -> Ve
     (0..requests).map(|_| draw()).collect()
 }
 
-/// In which order a reference evicts.
+/// Order in which a reference evicts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// What was used longest ago.
+    /// Least recently used.
     Lru,
-    /// What was used least often since it came in; of equal ones the one used longest ago.
+    /// Least frequently used since it was stored; among equals the least recently used.
     Lfu,
-    /// What was used least often since the beginning, while it was evicted as well.
+    /// Least frequently used since the beginning, including times without the entry.
     PerfectLfu,
 }
 
-/// The share of hits in the second half of the requests.
+/// Returns the share of hits in the second half of the requests.
 pub(crate) fn hit_rate(order: Order, capacity: usize, requests: &[u32]) -> f64 {
     let mut counts: HashMap<u32, usize> = HashMap::new();
     let mut held: HashMap<u32, (usize, usize)> = HashMap::new();

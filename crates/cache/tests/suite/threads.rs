@@ -11,7 +11,7 @@ use crate::references::Random;
 
 const NOW: u64 = 1_000_000;
 
-/// A value that says which key it is of, and is the same byte otherwise.
+/// Returns a value with its key, filled with one byte.
 fn value(key: u64, fill: u8, length: usize) -> Vec<u8> {
     let mut value = key.to_le_bytes().to_vec();
     value.resize(8 + length, fill);
@@ -68,7 +68,7 @@ fn no_value_is_torn_or_another_keys() {
     });
     assert!(cache.gauges().evictions > 0);
     cache.compact();
-    // Under load it may have been behind, and then has a compaction to end.
+    // Under load the log may have been behind, and then has a compaction to end.
     while cache.log_gauges().unwrap().compactions == 0 || cache.log_gauges().unwrap().failing == 1 {
         std::thread::yield_now();
     }

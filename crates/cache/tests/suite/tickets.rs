@@ -1,4 +1,4 @@
-//! Answers at once and answers under a ticket, by one interface.
+//! Immediate answers and answers under a ticket, by one interface.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -13,7 +13,7 @@ use strowger_cache::ticket::{Answered, Receiver, Receivers, Ticket};
 
 const NOW: u64 = 1_000_000;
 
-/// A mailbox as a shard has one.
+/// Mailbox like a shard's.
 #[derive(Default)]
 struct Mailbox(Mutex<Vec<Answered>>, Condvar);
 
@@ -25,7 +25,7 @@ impl Receiver for Mailbox {
 }
 
 impl Mailbox {
-    /// Waits for so many answers.
+    /// Waits for this many answers.
     fn take(&self, count: usize) -> Vec<Answered> {
         let mut answers = self.0.lock().unwrap();
         while answers.len() < count {
@@ -37,7 +37,7 @@ impl Mailbox {
 
 const COUNT: Count = Count { by: 2, floor: Floor::Zero, life: Life::FOREVER };
 
-/// Requests and their answers, one after the other.
+/// Requests and their answers, in sequence.
 const TABLE: [(Request<'_>, Answer); 9] = [
     (Request::Fetch { key: b"key" }, Answer::Absent),
     (Request::Store { key: b"key", value: b"value", life: Life::FOREVER }, Answer::Stored),
@@ -87,14 +87,14 @@ fn with_a_log_the_ticket_comes_back_once_the_change_is_kept() {
     let got: Vec<_> = mailbox.take(want.len()).into_iter().map(|answer| (answer.ticket, answer.result)).collect();
     assert_eq!(got, want);
     assert!(want.len() >= 4, "the log is not that fast: {want:?}");
-    // What is only held is answered at once.
+    // A change that is only held is answered at once.
     let reply = engine.ask(&TABLE[1].0, Promise::Held, Ticket::NONE, NOW, &mut Vec::new());
     assert_eq!(reply, Reply::Now(Ok(Answer::Stored)));
     drop(engine);
     assert_eq!(open().len(), 3);
 }
 
-/// As an engine of another process will answer: on a thread, later.
+/// Engine that behaves like one of another process.
 #[derive(Default)]
 struct Elsewhere {
     receivers: Arc<Receivers>,

@@ -1,4 +1,4 @@
-//! A damaged byte costs the record that contains it. Text of a peer in a payload is never taken for a record.
+//! A damaged byte destroys only its record. Text of a peer in a payload never counts as a record.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ const NAME: [u8; 7] = *b"RECORDS";
 
 type Records = Vec<(u8, Vec<u8>)>;
 
-/// Records of several lengths, one without a payload.
+/// Returns records of several lengths, one without a payload.
 fn records() -> Records {
     (0..8).map(|n: u8| (n + 1, (0..n * 5).map(|byte| byte.wrapping_mul(37) ^ n).collect())).collect()
 }
 
-/// A file of these records, and the end of each.
+/// Writes a file of these records; returns its bytes and the end of each record.
 fn written(path: &Path, records: &Records) -> (Vec<u8>, Vec<usize>) {
     let mut writer = Writer::create(path, MAGIC).unwrap();
     let mut ends = vec![writer.start() as usize];
@@ -84,7 +84,7 @@ fn bytes_cut_out_or_put_in_cost_the_records_that_they_stand_in() {
         let (from, length) = (ends[0] + random.below(whole.len() - ends[0]), random.below(60));
         let mut bytes = whole.clone();
         let to = if round % 2 == 0 {
-            // Zeros as of a sparse file, or anything.
+            // Zeros as in a sparse file, or random bytes.
             let is_zero = round % 4 == 0;
             let garbage: Vec<u8> = (0..length).map(|_| if is_zero { 0 } else { random.below(256) as u8 }).collect();
             bytes.splice(from..from, garbage);
@@ -99,13 +99,13 @@ fn bytes_cut_out_or_put_in_cost_the_records_that_they_stand_in() {
             0 => length > 0 && ends[n] < from && from < ends[n + 1],
             _ => from < to && from < ends[n + 1] && ends[n] < to,
         };
-        // Zeros among zeros may leave a record as it was.
+        // Zeros among zeros may leave a record unchanged.
         let least = without(&records, is_hit);
         assert!(least.iter().all(|record| found.contains(record)), "round {round}: {length} bytes at {from}");
         let found = found.iter().map(|found| records.iter().position(|record| record == found));
         assert!(found.is_sorted_by(|one, other| one < other), "round {round}: {length} bytes at {from}");
         let is_as_before = length == 0 || whole.starts_with(&bytes) && ends.contains(&bytes.len());
-        // Whole records that were cut out leave no trace.
+        // Complete records that were cut out leave no trace.
         let leaves_none = round % 2 == 1 && ends.contains(&from) && ends.contains(&to);
         assert!(damage.is_some() || is_as_before || leaves_none, "round {round}: {length} bytes at {from}");
     }
@@ -126,7 +126,7 @@ fn a_file_cut_anywhere_gives_the_records_before() {
     }
 }
 
-/// A peer chooses the payload, knows this program, and has a file of its own; it does not know the salt of this one.
+/// A peer chooses the payload, knows this program, and has a file of its own; it does not know the salt of this file.
 #[test]
 fn a_record_inside_a_payload_is_no_record() {
     let folder = tempfile::tempdir().unwrap();
@@ -149,7 +149,8 @@ fn a_record_inside_a_payload_is_no_record() {
     }
 }
 
-/// Files of earlier versions: they are read and continued as they are, and not searched, since their checksums are no secret.
+/// Files of earlier versions are read and continued in their format, and not searched, since their checksums are no
+/// secret.
 #[test]
 fn a_plain_file_is_read_and_continued() {
     let folder = tempfile::tempdir().unwrap();
@@ -213,7 +214,7 @@ fn a_writer_takes_nothing_away_that_can_be_read() {
         assert_eq!(std::fs::read(&copy).unwrap(), bytes);
         std::fs::remove_file(copy).unwrap();
     }
-    // Beyond nine copies the file is continued without one.
+    // After nine copies the file is continued without one.
     let mut bytes = whole;
     bytes[ends[0]] ^= 1;
     for number in 1..12 {

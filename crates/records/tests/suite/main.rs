@@ -1,3 +1,3 @@
-//! Files of records as a disk may damage them.
+//! Files of records damaged by a disk.
 
 mod damage;

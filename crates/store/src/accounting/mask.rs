@@ -1,32 +1,32 @@
-//! Numbers and addresses that are not to be read by all who read the rows: cut before a row leaves the shard, so that neither its place nor the
-//! spool has them.
+//! Masks for numbers and addresses in rows that many people may read: applied before a row leaves the shard, so that
+//! neither sink nor spool has the full values.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// What is masked.
+/// Settings of the masks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Masks {
-    /// So many digits at the end of each number become `*`; 0: none.
+    /// Number of digits at the end of each number that become `*`; 0: none.
     pub digits: usize,
-    /// The last octet of an IPv4 address becomes 0, and of an IPv6 address all behind its first 48 bits.
+    /// True: the last octet of an IPv4 address becomes 0, and so do all bits of an IPv6 address after the first 48.
     pub addresses: bool,
 }
 
-/// So many digits are a number.
+/// Fewest digits of a number.
 const NUMBER: usize = 5;
 
-/// What may stand between them (RFC 3966, visual-separator).
+/// Separators within a number (RFC 3966, visual-separator).
 const SEPARATORS: [char; 4] = ['-', '.', '(', ')'];
 
 impl Masks {
-    /// A text in which numbers may stand, such as a header field. An address is none: the other mask is for those.
+    /// Masks numbers in a text, such as a header field. An address is no number: it has its own mask.
     pub fn numbers(&self, text: &str) -> String {
         let is_address = |run: &str| run.trim_matches(SEPARATORS).parse::<Ipv4Addr>().is_ok();
         self.numbers_but(text, is_address)
     }
 
-    /// The user part of a URI, without escapes: what looks like an address is a number there.
+    /// Masks the user part of a URI, without escapes. Here a text like an address is a number.
     pub fn user(&self, text: &str) -> String {
         self.numbers_but(text, |_| false)
     }
@@ -42,26 +42,26 @@ impl Masks {
         })
     }
 
-    /// A text in which addresses may stand: a host, a Call-ID, a header field.
+    /// Masks addresses in a text: a host, a Call-ID, a header field.
     pub fn addresses(&self, text: &str) -> String {
         if !self.addresses {
             return text.to_owned();
         }
-        // First those of IPv6: one may end as one of IPv4 does.
+        // IPv6 first: such an address may end as an IPv4 address does.
         let of_v6 = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
         let text = with_runs(text, of_v6, |run, out| self.write_address::<Ipv6Addr>(run, &[&['.'], &['.', ':']], out));
         let of_v4 = |c: char| c.is_ascii_digit() || c == '.';
         with_runs(&text, of_v4, |run, out| self.write_address::<Ipv4Addr>(run, &[&['.']], out))
     }
 
-    /// An address with its port.
+    /// Masks an address with its port.
     pub fn socket(&self, address: SocketAddr) -> String {
         SocketAddr::new(self.ip(address.ip()), address.port()).to_string()
     }
 
-    /// A text in which both may stand.
+    /// Masks both in a text.
     pub fn all(&self, text: &str) -> String {
-        // Numbers last: an address has none of five digits, but a port may.
+        // Numbers last: an address has no run of five digits, but a port may.
         self.numbers(&self.addresses(text))
     }
 
@@ -79,7 +79,7 @@ impl Masks {
         }
     }
 
-    /// What may be a number.
+    /// Writes a run that may be a number.
     fn write_number(&self, run: &str, out: &mut String) {
         let digits = run.chars().filter(char::is_ascii_digit).count();
         if digits < NUMBER {
@@ -92,7 +92,7 @@ impl Masks {
         }));
     }
 
-    /// What may be an address, alone or between some of these, as at the end of a sentence.
+    /// Writes a run that may be an address, alone or between the characters `around`, as at the end of a sentence.
     fn write_address<A: FromStr + Into<IpAddr>>(&self, run: &str, around: &[&[char]], out: &mut String) {
         let mut alone = around.iter().map(|around| run.trim_matches(*around));
         match alone.find_map(|text| Some((text, text.parse::<A>().ok()?.into()))) {
@@ -102,7 +102,7 @@ impl Masks {
     }
 }
 
-/// The text, each run of such characters as `write` has it.
+/// Returns the text, with each run of matching characters replaced by the output of `write`.
 fn with_runs(text: &str, is_part: impl Fn(char) -> bool, mut write: impl FnMut(&str, &mut String)) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

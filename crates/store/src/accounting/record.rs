@@ -1,25 +1,25 @@
-//! The rows and their columns. One table says each: the forms and the SQL are made from it.
+//! Rows and their columns. One table defines them: the formats and the SQL are generated from it.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// What is written.
+/// Row of accounting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Row {
-    /// A call.
+    /// Call.
     Cdr(Cdr),
-    /// What happened in one.
+    /// Event in a call.
     Event(Event),
 }
 
 impl Row {
-    /// Rows in bytes, for [`Row::read_all`].
+    /// Encodes rows for [`Row::read_all`].
     pub fn write_all(rows: &[Box<Self>]) -> Vec<u8> {
         serde_json::to_vec(rows).expect("a row is texts and numbers")
     }
 
-    /// None: the bytes are no rows.
+    /// Decodes rows. `None`: the bytes are no rows.
     pub fn read_all(bytes: &[u8]) -> Option<Vec<Box<Self>>> {
         serde_json::from_slice(bytes).ok()
     }
@@ -27,67 +27,68 @@ impl Row {
 
 impl crate::group::Row for Box<Row> {}
 
-/// A call that has ended, or came to nothing: the columns are the same. Moments are milliseconds since 1970, UTC. Texts of peers may be empty.
+/// Ended or failed call: the columns are the same. Times are milliseconds since 1970, UTC. Texts of peers may be empty.
 ///
-/// `setup <= ring <= answer <= end`, as far as they are there.
+/// `setup <= ring <= answer <= end`, as far as they are present.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cdr {
-    /// Of this call alone: a table refuses it twice.
+    /// Unique identity of this call: a table refuses it twice.
     pub identity: String,
     /// Call-ID.
     pub call_id: String,
-    /// Its INVITE.
+    /// Time of its INVITE.
     pub setup: u64,
-    /// The first callee rings.
+    /// Time when the first callee rings.
     pub ring: Option<u64>,
-    /// The first callee answers.
+    /// Time when the first callee answers.
     pub answer: Option<u64>,
-    /// Its last dialog ends, or its INVITE fails; none: the server does not know.
+    /// Time when its last dialog ends, or its INVITE fails; `None`: unknown.
     pub end: Option<u64>,
-    /// The URI of From.
+    /// URI of From.
     pub caller: String,
-    /// The Request-URI of its INVITE, as rules have left it.
+    /// Request-URI of its INVITE, after the rules.
     pub callee: String,
-    /// The name of the user that has shown its password.
+    /// Name of the authenticated user.
     pub user: String,
-    /// What the rules account it as; empty: none says.
+    /// Account set by the rules; empty: none.
     pub account: String,
-    /// Where its INVITE came from: address and port.
+    /// Source of its INVITE: address and port.
     pub source: String,
-    /// By which its INVITE came: `udp`, `tcp`, `tls`, `ws`, `wss`.
+    /// Transport of its INVITE: `udp`, `tcp`, `tls`, `ws`, `wss`.
     pub transport: String,
-    /// The next hop that answered, or that failed last: address and port.
+    /// Next hop that answered, or that failed last: address and port.
     pub gateway: String,
     /// Next hops that were tried.
     pub attempts: u32,
-    /// `answered`, `cancelled`, `missed`, `failed` or, of a call that the end of the process cut off before its answer, `unfinished`.
+    /// `answered`, `cancelled`, `missed`, `failed`, or `unfinished` for a call that was still unanswered at the end of
+    /// the process.
     pub outcome: String,
-    /// The SIP status that the caller got last; 0: none.
+    /// Last SIP status sent to the caller; 0: none.
     pub status: u16,
-    /// Why it ended, by Q.850; 0: not known.
+    /// Cause of its end by Q.850; 0: unknown.
     pub cause: u16,
-    /// `caller`, `callee`, `lifetime`, `session timer`, `operator`, `server`, `shutdown`; empty: not known.
+    /// `caller`, `callee`, `lifetime`, `session timer`, `operator`, `server`, `shutdown`; empty: unknown.
     pub ended_by: String,
-    /// Encodings that the answer of the callee names, with commas between.
+    /// Encodings in the answer of the callee, separated by commas.
     pub codecs: String,
-    /// What the settings ask for besides: name and value.
+    /// Additional fields from the settings: name and value.
     pub fields: Vec<(String, String)>,
 }
 
-/// What happened in a call.
+/// Event in a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Event {
-    /// Of this event alone.
+    /// Unique identity of this event.
     pub identity: String,
     /// [`Cdr::identity`] of its call.
     pub call_identity: String,
-    /// `invite`: it was answered; `bye`, `missed`, `failed`.
+    /// `invite` (answered), `bye`, `missed` or `failed`.
     pub event: String,
-    /// When, in milliseconds since 1970, UTC.
+    /// Time, in milliseconds since 1970, UTC.
     pub at: u64,
-    /// As [`Cdr::setup`], and so the others of its names.
+    /// See [`Cdr::setup`]; the other fields of equal names have the same meaning, too.
     pub setup: u64,
     /// See [`Cdr`].
     pub call_id: String,
@@ -103,9 +104,9 @@ pub struct Event {
     pub source: String,
     /// See [`Cdr`].
     pub gateway: String,
-    /// Who did it: `caller` or `callee`; empty: neither.
+    /// Originator: `caller` or `callee`; empty: neither.
     pub by: String,
-    /// Of the response to the INVITE, or to the BYE: also where that failed.
+    /// Status of the response to the INVITE or BYE, even if it failed.
     pub status: u16,
     /// See [`Cdr`].
     pub cause: u16,
@@ -114,7 +115,7 @@ pub struct Event {
 }
 
 impl Row {
-    /// By which it is known, and written once.
+    /// Returns the identity, by which a row is written once.
     pub fn identity(&self) -> &str {
         match self {
             Self::Cdr(cdr) => &cdr.identity,
@@ -122,7 +123,7 @@ impl Row {
         }
     }
 
-    /// When it was made, in milliseconds since 1970, UTC: of a call its end, as far as that is known.
+    /// Returns its time, in milliseconds since 1970, UTC: for a call its end, if known, otherwise its setup.
     pub fn at(&self) -> u64 {
         match self {
             Self::Cdr(cdr) => cdr.end.unwrap_or(cdr.setup),
@@ -130,7 +131,7 @@ impl Row {
         }
     }
 
-    /// The table that it belongs to.
+    /// Returns its table.
     pub const fn table(&self) -> Table {
         match self {
             Self::Cdr(_) => Table::Cdr,
@@ -138,7 +139,7 @@ impl Row {
         }
     }
 
-    /// Its values, in the order of the columns of its table.
+    /// Returns its values, in the order of the columns of its table.
     pub fn values(&self) -> Vec<Value<'_>> {
         match self {
             Self::Cdr(cdr) => CDR.iter().map(|column| (column.value)(cdr)).collect(),
@@ -147,20 +148,20 @@ impl Row {
     }
 }
 
-/// Where rows of a kind stand together.
+/// Table of rows of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
-    /// Of [`Cdr`]s.
+    /// Table of [`Cdr`]s.
     Cdr,
-    /// Of [`Event`]s.
+    /// Table of [`Event`]s.
     Events,
 }
 
 impl Table {
-    /// Both.
+    /// Both tables.
     pub const ALL: [Self; 2] = [Self::Cdr, Self::Events];
 
-    /// Of the table, and of its files.
+    /// Returns the name of the table, and of its files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cdr => "cdr",
@@ -168,7 +169,7 @@ impl Table {
         }
     }
 
-    /// Name and kind of each column, in order. The first is the identity.
+    /// Returns name and kind of each column, in order. The first is the identity.
     pub fn columns(self) -> Vec<(&'static str, Kind)> {
         match self {
             Self::Cdr => CDR.iter().map(|column| (column.name, column.kind)).collect(),
@@ -176,7 +177,7 @@ impl Table {
         }
     }
 
-    /// The column by whose moment rows grow old.
+    /// Returns the column that determines the age of a row.
     pub const fn moment(self) -> &'static str {
         match self {
             Self::Cdr => "setup_at",
@@ -185,23 +186,23 @@ impl Table {
     }
 }
 
-/// What a column holds.
+/// Kind of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A number of at most 63 bits.
     Number,
-    /// A number, or nothing.
+    /// A number, or null.
     MaybeNumber,
     /// Text.
     Text,
-    /// Names and values: an object of JSON.
+    /// Names and values: a JSON object.
     Fields,
 }
 
-/// A value of a row.
+/// Value of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Nothing.
+    /// Null.
     Null,
     /// A number.
     Number(u64),

@@ -1,33 +1,33 @@
-//! Where rows are written.
+//! Contract of the sinks that write rows.
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use super::record::Row;
 
-/// Rows of a group at most: so many a sink gets at a time.
+/// Most rows in a group, the most that a sink gets at a time.
 pub const GROUP_ROWS: usize = 4_096;
 
-/// Writes rows; may block, and gives up after a deadline of its own. Another database is another implementation.
+/// Sink of rows; may block, has a deadline of its own. Another database is another implementation.
 pub trait Sink: Send {
-    /// Where rows go, as people name it: a form and a path, or a server without its password.
+    /// Returns its place for display: a format and a path, or a server without its password.
     fn place(&self) -> String;
 
-    /// Makes ready what [`Sink::write`] would make ready by itself, so that what is wrong is known at the start.
+    /// Does the preparations of [`Sink::write`] early, so that errors appear at the start.
     ///
     /// # Errors
     /// [`SinkError`]
     fn open(&mut self) -> Result<(), SinkError>;
 
-    /// Writes these rows in their order: all of them, or none. A table passes over one whose identity it has. `now`: milliseconds since
-    /// 1970, UTC.
+    /// Writes these rows in order: all of them, or none. A table skips a row whose identity it has already. `now`:
+    /// milliseconds since 1970, UTC.
     ///
     /// # Errors
-    /// None of them is written; or, where a table passes over those that it has, some may be.
+    /// None of them is written; a table that skips existing identities may have written some.
     fn write(&mut self, rows: &[Box<Row>], now: u64) -> Result<(), SinkError>;
 
-    /// Those of these identities that were written last before this process began, and that [`Sink::write`] would write again: a process
-    /// that was killed may have written what its spool still has.
+    /// Returns those of these identities that were written shortly before this process began, and that [`Sink::write`]
+    /// would write again: a killed process may have written rows that its spool still has.
     ///
     /// # Errors
     /// They cannot be read.
@@ -36,40 +36,42 @@ pub trait Sink: Send {
         Ok(HashSet::new())
     }
 
-    /// Removes rows from before this moment, in milliseconds since 1970, as many as take no time to speak of. Whether any may be left.
+    /// Removes rows from before this time, in milliseconds since 1970: a part that takes little time. Tells whether any
+    /// may remain.
     ///
     /// # Errors
-    /// They are still there.
+    /// The rows are still there.
     fn purge(&mut self, before: u64) -> Result<bool, SinkError>;
 }
 
-/// Why rows are not written.
+/// Error of a sink.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct SinkError {
-    /// What stands in the way.
+    /// Kind of the trouble.
     pub kind: Trouble,
-    /// In words, with the file.
+    /// Description, with the file.
     pub detail: String,
 }
 
-/// What stands in the way of rows.
+/// Reason why rows cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Another process holds the database.
     Locked,
-    /// It cannot be reached, or does not answer in time.
+    /// The sink cannot be reached, or does not answer in time.
     Unreachable,
-    /// It refuses one of these rows for its values: too long, or against a constraint. Others may be good.
+    /// It refuses one of these rows because of its values: too long, or against a constraint. Others may be valid.
     Row,
-    /// There is no room.
+    /// There is no space left.
     Full,
-    /// It cannot be written: it is another program's, or damaged, or the rights are missing. At the start this is an error of the settings.
+    /// It cannot be written: it belongs to another program, is damaged, or the rights are missing. At the start this is
+    /// an error of the settings.
     Unusable,
 }
 
 impl SinkError {
-    /// What the system says of a file.
+    /// Returns the error for a system error of a file.
     pub fn of_file(path: &Path, error: &std::io::Error) -> Self {
         let kind = if strowger_files::is_full(error) { Trouble::Full } else { Trouble::Unusable };
         Self { kind, detail: format!("{}: {error}", path.display()) }

@@ -2,19 +2,19 @@
 
 use super::OpenError;
 
-/// What becomes of a number.
+/// Change of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It has this state.
+    /// New state.
     State(Box<[u8]>),
-    /// It was closed, with these last words.
+    /// Closed, with last words.
     Closed(Box<[u8]>),
-    /// Nothing is kept of it.
+    /// Removed.
     Removed,
 }
 
 impl Change {
-    /// The bytes that are kept of the number from now on.
+    /// Returns the bytes to store for the number.
     pub fn said(&self) -> &[u8] {
         match self {
             Self::State(said) | Self::Closed(said) => said,
@@ -23,16 +23,16 @@ impl Change {
     }
 }
 
-/// What an earlier process left, of one number.
+/// State of one number left by an earlier process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left<'a> {
     /// Its last state.
     State(&'a [u8]),
-    /// Its last words: it was closed, and not yet removed.
+    /// Its last words: the number was closed, and not yet removed.
     LastWords(&'a [u8]),
 }
 
-/// What was found at the start.
+/// Report of a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
     /// Bytes read.
@@ -41,51 +41,54 @@ pub struct LoadReport {
     pub states: u64,
     /// Numbers with last words.
     pub closed: u64,
-    /// What could not be read: a file and a part of a sentence. The cut record that a kill leaves at the end is among them.
+    /// Unreadable data: a file and a part of a sentence. Includes the cut record that a kill leaves at the end.
     pub damage: Vec<(std::path::PathBuf, String)>,
 }
 
-/// What an engine has and has done.
+/// Figures of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Numbers that have a state or last words there.
+    /// Numbers with a state or last words.
     pub kept: u64,
-    /// Bytes that it takes.
+    /// Bytes in use.
     pub bytes: u64,
-    /// Records written since the start, those that were copied among them.
+    /// Records written since the start, including copies.
     pub written: u64,
 }
 
-/// Why an engine cannot write; said in the log.
+/// Cause of a failed write, for the log.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A place for the state of numbers: a folder, a database. It belongs to one process, from before [`load`](Self::load) until it is dropped, and is
-/// used by one thread at a time, which may wait for it.
+/// Storage for the state of numbers: a folder, a database. It belongs to one process, from before [`load`](Self::load)
+/// until the drop, and is used by one thread at a time, which may block.
 pub trait Engine: Send {
-    /// Where that is, for the log: nothing secret.
+    /// Returns its place, for the log: nothing secret.
     fn name(&self) -> String;
 
-    /// Gives what an earlier process left to `take`, each number once, and is ready to write from then on. Called once, before all else.
+    /// Passes the data of an earlier process to `take`, each number once, and prepares for writing. Called once, before
+    /// all else.
     ///
     /// # Errors
-    /// It cannot be read, or not be written.
+    /// The storage cannot be read or written.
     fn load(&mut self, take: &mut (dyn FnMut(u64, Left<'_>) + Send)) -> Result<LoadReport, OpenError>;
 
-    /// Writes these changes, of numbers that differ: some two thousand at most, and some megabyte, or a single longer one.
+    /// Writes these changes, each of another number: about two thousand at most, and about a megabyte, or a single
+    /// longer one.
     ///
     /// # Errors
-    /// Nothing says which of them are there. What was not acknowledged is given again later, each number with the change of that time; a group that
-    /// failed must not come to be there after one that follows.
+    /// It is unknown which changes are stored. Unacknowledged changes are given again later, each number with its
+    /// change at that time; a failed group must not take effect after a later one.
     fn write(&mut self, changes: &[(u64, &Change)]) -> Result<(), Failure>;
 
-    /// Does some of what is to be done beside, after changes of so many bytes. Whether more is to be done, which is asked for again soon.
+    /// Does a part of the background work, after changes of this many bytes. Tells whether there is more work, which is
+    /// requested again soon.
     ///
     /// # Errors
-    /// It cannot be done now.
+    /// The work cannot be done now.
     fn tidy(&mut self, _written: u64) -> Result<bool, Failure> {
         Ok(false)
     }
 
-    /// For the metrics.
+    /// Returns figures for the metrics.
     fn held(&self) -> Held;
 }

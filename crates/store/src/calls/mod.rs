@@ -1,12 +1,13 @@
-//! State by number that outlives the process: the last state of each number is kept in a place that an [`Engine`] writes to.
+//! Persistent state by number: an [`Engine`] stores the last state of each number.
 //!
-//! A caller puts the state of a number as bytes, puts another in its place, removes it, or closes it with its last words. No caller waits:
-//! what is put waits in memory, the last state of each number alone, until a thread takes all of it, at most once in
-//! [`Settings::interval`], and has the engine write it in groups. So `kill -9` loses the changes of that time, and a place that is full, slow or
-//! away costs memory for the numbers that have changed, each once, and loses nothing: the thread tries again, and writes the state of that moment.
+//! A caller puts the state of a number as bytes, replaces it, removes it, or closes it with its last words. No caller
+//! waits: the last state of each number waits in memory until a thread takes all of them, at most once in
+//! [`Settings::interval`], and has the engine write them in groups. So `kill -9` loses the changes of that time. A
+//! full, slow or unreachable storage loses nothing and costs memory for the changed numbers, each once: the thread
+//! tries again, and writes the state of that time.
 //!
-//! Last words ([`CallStore::close`]) stay for [`Settings::grace`] before the number is removed, and are given to the next process if this one is
-//! killed before: the place that they are to reach by another way has that long to take them.
+//! Last words ([`CallStore::close`]) stay for [`Settings::grace`] before the number is removed. If the process is
+//! killed before, the next one gets them: so another consumer has this time to store the same facts.
 //!
 //! The engines are in `strowger-backend`: a folder of segments, a SQLite file, a database server.
 
@@ -25,16 +26,17 @@ use strowger_files::LockError;
 use crate::group::{GroupSettings, GroupWriter};
 use writing::{Put, Writing};
 
-/// How state is kept.
+/// Settings of the call store.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long the first change of a group waits for others.
+    /// Time that the first change of a group waits for others.
     pub interval: Duration,
-    /// After a failure, the time until the next attempt to write.
+    /// Time between a failure and the next attempt to write.
     pub retry: Duration,
-    /// How long last words stay before their number is removed.
+    /// Time that last words stay before their number is removed.
     pub grace: Duration,
-    /// How long it may take at the end to write what waits, attempts that fail among them; one that is under way then goes on.
+    /// Longest time at the end to write the remaining changes, including failed attempts; an attempt in progress may
+    /// exceed it.
     pub end: Duration,
 }
 
@@ -49,21 +51,21 @@ impl Default for Settings {
     }
 }
 
-/// Why a place cannot be used.
+/// Reason why a storage cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it.
+    /// Another process uses it.
     #[error("{path}: another process keeps its state here", path = .0.display())]
     InUse(PathBuf),
-    /// It cannot be made, read or written.
+    /// It cannot be created, read or written.
     #[error("{path}: {error}", path = .path.display())]
     Unusable {
-        /// The folder, a file in it, or the file.
+        /// Folder, a file in it, or single file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         error: std::io::Error,
     },
-    /// What another engine says.
+    /// Error of another engine.
     #[error(transparent)]
     Engine(Failure),
 }
@@ -80,17 +82,17 @@ impl From<LockError> for OpenError {
 /// Figures of a call store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Numbers that have a state or last words in their place.
+    /// Numbers with a state or last words in storage.
     pub kept: u64,
-    /// Bytes that they take there.
+    /// Bytes used in storage.
     pub bytes: u64,
     /// Numbers whose last change is still to be written.
     pub pending: u64,
-    /// Records written since the start, those that were copied among them.
+    /// Records written since the start, including copies.
     pub written: u64,
-    /// Attempts to write that failed.
+    /// Failed attempts to write.
     pub failures: u64,
-    /// Nothing can be written at present.
+    /// Set while writes fail.
     pub is_down: bool,
 }
 
@@ -98,29 +100,29 @@ pub struct Figures {
 struct Counts {
     kept: AtomicU64,
     bytes: AtomicU64,
-    /// Taken by the thread, and not yet written.
+    /// Changes taken by the thread and not yet written.
     unwritten: AtomicU64,
     written: AtomicU64,
     failures: AtomicU64,
     is_down: AtomicBool,
-    /// The writer is to end.
+    /// Set when the writer must end.
     is_ending: AtomicBool,
 }
 
-/// Takes states and writes them. Dropped, it writes what is left, and ends its thread.
+/// Store of states. A drop writes the remaining changes, and ends the thread.
 pub struct CallStore {
     writer: GroupWriter<Put>,
     counts: Arc<Counts>,
 }
 
 impl CallStore {
-    /// Most bytes of a state. A longer one is not kept, which is logged.
+    /// Most bytes of a state. A longer one is not stored, and logged.
     pub const LONGEST: usize = (1 << 20) - 1 - writing::BESIDE as usize;
 
-    /// Gives all that an earlier process left there to `take`, and starts the thread.
+    /// Passes all data of an earlier process to `take`, and starts the thread.
     ///
     /// # Errors
-    /// The engine cannot read what is there, or not write; or there is no thread.
+    /// The engine cannot read or write, or the thread cannot be started.
     pub fn open(
         mut engine: Box<dyn Engine>,
         settings: Settings,
@@ -135,43 +137,43 @@ impl CallStore {
         })?;
         let counts = Arc::<Counts>::default();
         let writing = Writing::new(settings, engine, &closed, counts.clone());
-        // The queue holds the last change of each number, so what there is of numbers bounds it.
+        // The queue holds the last change of each number, so the number of numbers bounds it.
         let group = GroupSettings { linger: settings.interval, group: usize::MAX, queue: usize::MAX };
         let writer = GroupWriter::start("call-store", group, writing, |_| ());
         let writer = writer.map_err(|error| OpenError::Unusable { path: PathBuf::from("a thread"), error })?;
         Ok((Self { writer, counts }, report))
     }
 
-    /// This is the state of the number from now on. Neither waits nor does I/O, as all that follows.
+    /// Sets the state of the number. Neither waits nor does I/O; this holds for the next functions, too.
     pub fn put(&self, number: u64, state: Box<[u8]>) {
         self.submit(number, Change::State(state));
     }
 
-    /// Nothing is kept of the number any more.
+    /// Removes the number.
     pub fn remove(&self, number: u64) {
         self.submit(number, Change::Removed);
     }
 
-    /// The number has no state any more, and these last words.
+    /// Replaces the state of the number by these last words.
     pub fn close(&self, number: u64, last_words: Box<[u8]>) {
         self.submit(number, Change::Closed(last_words));
     }
 
     fn submit(&self, number: u64, change: Change) {
-        // A thread that has ended by a panic takes nothing more: see [`CallStore::has_ended`].
+        // A thread that ended by a panic takes no more changes: see [`CallStore::has_ended`].
         let _ = self.writer.submit(Put { number, change });
     }
 
-    /// The thread has ended: nothing is written any more.
+    /// Tells whether the thread has ended: nothing is written any more.
     pub fn has_ended(&self) -> bool {
         self.writer.has_ended()
     }
 
-    /// For the metrics.
+    /// Returns figures for the metrics.
     pub fn figures(&self) -> Figures {
         let of = |count: &AtomicU64| count.load(Relaxed);
         let Counts { kept, bytes, unwritten, written, failures, is_down, is_ending: _ } = &*self.counts;
-        // In the order in which a change goes through both, so that none is missed.
+        // In the order in which a change passes both counters, so that none is missed.
         let waiting = self.writer.waiting() as u64;
         Figures {
             kept: of(kept),

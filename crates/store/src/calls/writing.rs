@@ -1,4 +1,4 @@
-//! What the thread does: groups of what is still to be written, again where that failed, and the end of what was closed.
+//! Work of the thread: writes groups of pending changes, repeats failed ones, and removes closed numbers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use super::{CallStore, Counts, Settings};
 use crate::group::{Commit, GroupFigures, Numbered, Row};
 use crate::queue::RESERVE;
 
-/// Bytes that a group has, about, and most changes: so long an engine may take for one.
+/// Approximate bytes and most changes of a group: they limit the time of an engine for one.
 const GROUP: u64 = 1 << 20;
 const ROWS: usize = 2_000;
-/// Bytes of a record in a folder beside the state: head and number.
+/// Bytes of a record in a folder in addition to the state: head and number.
 pub(super) const BESIDE: u64 = 21;
-/// A trouble that lasts is logged so often.
+/// Interval of log lines about a lasting failure.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// A change of a number. One that waits takes the place of the one before it.
+/// Change of a number. It replaces a queued change of the same number.
 pub(super) struct Put {
     pub(super) number: u64,
     pub(super) change: Change,
@@ -36,16 +36,16 @@ pub(super) struct Writing {
     settings: Settings,
     engine: Box<dyn Engine>,
     unwritten: Changes,
-    /// Numbers that were closed, and when they are to be removed. One that has begun again meanwhile is in the queue alone.
+    /// Closed numbers, with the time of their removal. A number that was put again meanwhile is in the queue alone.
     closed: HashMap<u64, Instant>,
     removals: VecDeque<(Instant, u64)>,
-    /// The engine has more to do beside.
+    /// Set while the engine has background work.
     is_untidy: bool,
     trouble: Trouble,
     counts: Arc<Counts>,
 }
 
-/// Since when nothing can be written.
+/// State of a lasting failure to write.
 #[derive(Default)]
 struct Trouble {
     since: Option<Instant>,
@@ -56,11 +56,11 @@ struct Trouble {
 impl Commit for Writing {
     type Row = Put;
 
-    /// Takes the changes. [`Commit::settle`] writes them, also where that failed before.
+    /// Takes the changes. [`Commit::settle`] writes them, also after a failure.
     fn write(&mut self, group: &mut Vec<Numbered<Put>>, _: &GroupFigures) -> Duration {
         self.unwritten.extend(group.drain(..).map(|Numbered { row, .. }| (row.number, row.change)));
         if group.capacity() > RESERVE {
-            // A burst does not keep its memory.
+            // Frees the memory of a burst.
             *group = Vec::new();
         }
         self.show();
@@ -78,7 +78,7 @@ impl Commit for Writing {
         self.pause(self.settings.interval)
     }
 
-    /// Writes for the last time: as often as it takes, until the time for that is over.
+    /// Writes for the last time: repeats failed attempts until the time limit.
     fn finish(&mut self) {
         let end = Instant::now() + self.settings.end;
         loop {
@@ -98,7 +98,7 @@ impl Commit for Writing {
 }
 
 impl Writing {
-    /// `closed`: the numbers that were closed by an earlier process.
+    /// Creates the writer. `closed`: numbers that an earlier process closed.
     pub(super) fn new(settings: Settings, engine: Box<dyn Engine>, closed: &[u64], counts: Arc<Counts>) -> Self {
         let (unwritten, trouble) = Default::default();
         let (closed_at, removals, is_untidy) = Default::default();
@@ -115,7 +115,8 @@ impl Writing {
         self.removals.push_back((at, number));
     }
 
-    /// After which time there is work without a change; none: there is none. `interval`: between two steps of what the engine does beside.
+    /// Returns the time until there is work without a change; `None`: never. `interval`: time between two steps of the
+    /// engine's background work.
     fn pause(&self, interval: Duration) -> Option<Duration> {
         let until = |at: Instant| at.saturating_duration_since(Instant::now());
         if let Some(next_try) = self.trouble.next_try {
@@ -126,7 +127,7 @@ impl Writing {
         removal.into_iter().chain(tidying).min()
     }
 
-    /// Whether there is anything to write, or to try again.
+    /// Tells whether there is anything to write, or to try again.
     fn is_due(&self, now: Instant) -> bool {
         let is_over = |(at, _): &(Instant, u64)| *at <= now;
         !self.unwritten.is_empty()
@@ -135,7 +136,7 @@ impl Writing {
             || self.removals.front().is_some_and(is_over)
     }
 
-    /// Writes what is to be written, as far as it can be.
+    /// Writes the pending changes as far as possible.
     fn work(&mut self, now: Instant) {
         if self.trouble.next_try.is_some_and(|next_try| now < next_try) {
             return;
@@ -147,13 +148,13 @@ impl Writing {
         self.says(now, done);
     }
 
-    /// Returns the bytes of what was written.
+    /// Writes the pending changes. Returns their bytes.
     fn write_all(&mut self, now: Instant, end: Option<Instant>) -> Result<u64, Failure> {
         self.remove_closed(now);
         self.drop_too_long();
         let mut bytes = 0;
         while !self.unwritten.is_empty() {
-            // The first group goes in any case.
+            // The first group is written in any case.
             if bytes > 0 && end.is_some_and(|end| Instant::now() >= end) {
                 return Err("the time for the end is over".into());
             }
@@ -165,10 +166,10 @@ impl Writing {
         Ok(bytes)
     }
 
-    /// Those that were closed long enough ago.
+    /// Adds the removals of numbers that were closed long enough ago.
     fn remove_closed(&mut self, now: Instant) {
         while let Some((at, number)) = self.removals.pop_front_if(|(at, _)| *at <= now) {
-            // Another call may have this number by now.
+            // The number may have been put again since.
             if self.closed.get(&number) == Some(&at) {
                 self.closed.remove(&number);
                 self.unwritten.entry(number).or_insert(Change::Removed);
@@ -185,7 +186,7 @@ impl Writing {
         }
     }
 
-    /// One group: its changes are done with, or stay as they are. Returns its bytes.
+    /// Writes one group and removes its changes; after an error they stay. Returns its bytes.
     fn write_some(&mut self, now: Instant) -> Result<u64, Failure> {
         let (mut group, mut bytes) = (Vec::new(), 0);
         for (number, change) in &self.unwritten {
@@ -208,7 +209,7 @@ impl Writing {
         Ok(bytes)
     }
 
-    /// What came of an attempt.
+    /// Records the result of an attempt.
     fn says(&mut self, now: Instant, done: Result<(), Failure>) {
         match done {
             Ok(()) => self.works(),
@@ -227,7 +228,7 @@ impl Writing {
     fn fails(&mut self, now: Instant, error: &Failure) {
         self.is_untidy = false;
         self.trouble.since.get_or_insert(now);
-        // After an attempt that took long, too.
+        // Measured from now, since the attempt may have taken long.
         self.trouble.next_try = Some(Instant::now() + self.settings.retry);
         self.counts.failures.fetch_add(1, Relaxed);
         if self.trouble.said.is_none_or(|said| now.duration_since(said) >= AGAIN) {

@@ -1,39 +1,42 @@
-//! What a database that keeps bindings must do, and what it promises.
+//! Contract of a database that stores bindings, and its guarantees.
 
 use std::ops::RangeInclusive;
 
 use crate::binding::{Binding, BindingId};
 use crate::error::StoreError;
 
-/// What a 200 to REGISTER promises.
+/// Guarantee of a 200 to REGISTER.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Committed before the answer: survives `kill -9` of the process. After a power cut the last moments may be missing,
-    /// the file is whole.
+    /// Committed before the answer: survives `kill -9` of the process. After a power cut the most recent changes may be
+    /// missing, the file is intact.
     #[default]
     Crash,
     /// Synced to disk (`fsync` or `fdatasync` returned) before the answer: survives a power cut.
     PowerLoss,
-    /// Memory only: no rows are written, a restart forgets.
+    /// Memory only: no rows are written, a restart loses all bindings.
     None,
 }
 
-/// One row to write.
+/// Row to write.
 #[derive(Clone, Copy, Debug)]
 pub enum Write<'a> {
-    /// Insert the row of this id, or replace it whole. The text is the name of its listener, which is kept in place of the number.
+    /// Inserts the row of this id, or replaces it as a whole. The text is the name of its listener, stored in place of
+    /// the number.
     Put(BindingId, Binding<'a>, &'a str),
-    /// Delete the row of this id; fine when there is none.
+    /// Deletes the row of this id, if there is one.
     Delete(BindingId),
 }
 
-/// A database that keeps bindings; their times are milliseconds since 1970 UTC in all of this. Called on the writer's thread alone; may block, should give up after its own deadline.
+/// Database of bindings. All times are milliseconds since 1970 UTC. Called on the writer's thread alone; may block,
+/// should have a deadline of its own.
 pub trait BindingEngine: Send + 'static {
-    /// Hands over every binding that has not expired at `wall_ms`, with the name of its listener, and forgets the others. Returns the
-    /// highest of `ids`, those of this node, that was ever used as far as the rows show; their first for none.
+    /// Passes every binding that has not expired at `wall_ms` to `each`, with the name of its listener, and deletes the
+    /// others. `ids` are the ids of this node. Returns the highest of them ever used, as far as the rows show, or the
+    /// first of them if there is none.
     ///
     /// # Errors
-    /// What the database said; the server should not start on it.
+    /// Error of the database; the server should not start with it.
     fn load(
         &mut self,
         wall_ms: u64,
@@ -41,22 +44,22 @@ pub trait BindingEngine: Send + 'static {
         each: &mut dyn FnMut(BindingId, &Binding<'_>, &str),
     ) -> Result<u64, StoreError>;
 
-    /// Writes all rows or none, in their order, as durable as it was opened for. Logs in words what went wrong.
+    /// Writes all rows or none, in order, with the durability it was opened for. Logs the cause of a failure.
     ///
-    /// A ticket waits at most for the linger and two of these calls, its own and the one before, so their deadline bounds
-    /// the time to the 200.
+    /// A ticket waits at most for the linger and two of these calls, its own and the one before, so their deadline
+    /// bounds the time to the 200.
     ///
     /// # Errors
-    /// Nothing of the group is kept then; or [`Self::is_in_doubt`] says that it may be.
+    /// Nothing of the group is stored then; or [`Self::is_in_doubt`] says that it may be.
     fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError>;
 
-    /// Whether the commit that failed last may be made all the same, now or later: the connection was lost, or the database was silent, while it
-    /// was under way. Its rows come again then, as they were before it, with the next group, and the engine sees to it that the commit in doubt
-    /// has come to its end before that one begins.
+    /// Tells whether the last failed commit may still take effect, now or later: the connection was lost, or the
+    /// database was silent during it. Then the next group restores the earlier rows, and the engine ensures that the
+    /// commit in doubt has ended before that group begins.
     fn is_in_doubt(&self) -> bool {
         false
     }
 
-    /// Called after the tickets of a group went out: the place for work that may take longer (checkpoints).
+    /// Called after the tickets of a group are returned: for work that may take longer (checkpoints).
     fn settle(&mut self) {}
 }

@@ -1,4 +1,4 @@
-//! Bindings come back from disk.
+//! Loading of bindings from disk.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::location::LocationTable;
 
-/// Takes the bindings that `engine` has into `table`; returns how many.
+/// Loads the bindings of `engine` into `table`; returns their number.
 pub(super) fn load(
     engine: &mut impl BindingEngine,
     table: &Arc<LocationTable>,
@@ -40,7 +40,7 @@ pub(super) fn load(
     Ok(loaded)
 }
 
-/// The address-of-record under the canonical name of its domain.
+/// Returns the address-of-record under the canonical name of its domain.
 fn canonical<'a>(aor: &'a [u8], aliases: &[(String, String)]) -> Cow<'a, [u8]> {
     let at = aor.iter().rposition(|byte| *byte == b'@').map_or(aor.len(), |at| at + 1);
     let (user, domain) = aor.split_at(at);

@@ -1,4 +1,5 @@
-//! The journal without a thread: its owner says when a group is written, and has a clock. So a simulation writes as a server does.
+//! Journal without a thread: its owner triggers each group and provides a clock. A simulation thus writes as a server
+//! does.
 
 use std::sync::Arc;
 
@@ -10,14 +11,14 @@ use crate::error::StoreError;
 use crate::group::{GroupSteps, GroupWriter};
 use crate::location::LocationTable;
 
-/// What the thread of a [`Journal`] does, one step at a time.
+/// Work of the thread of a [`Journal`], one step at a time.
 pub struct JournalSteps<E: BindingEngine>(GroupSteps<Writer<E>>);
 
 impl Journal {
-    /// As [`Journal::start`], but the groups are written by [`JournalSteps`], when their owner says.
+    /// Works as [`Journal::start`], but the owner writes the groups by [`JournalSteps`].
     ///
     /// # Errors
-    /// What the engine said to the load.
+    /// The engine's error of the load.
     pub fn in_steps<E: BindingEngine>(
         mut engine: E,
         table: &Arc<LocationTable>,
@@ -34,12 +35,13 @@ impl Journal {
 }
 
 impl<E: BindingEngine> JournalSteps<E> {
-    /// Takes a group if none is open and anything is queued. Whether one is open: its commit is under way until [`JournalSteps::write`].
+    /// Takes a group if none is open and any change is queued. Tells whether a group is open: its commit is in progress
+    /// until [`JournalSteps::write`].
     pub fn take(&mut self) -> bool {
         self.0.take()
     }
 
-    /// Commits the group that is open by one call of the engine, and hands back its tickets.
+    /// Commits the open group by one call of the engine, and returns its tickets.
     pub fn write(&mut self) {
         self.0.write();
     }
@@ -61,7 +63,7 @@ mod tests {
     #[derive(Default)]
     struct State {
         rows: BTreeMap<u64, Vec<u8>>,
-        /// Of the next commit.
+        /// Error of the next commit.
         error: Option<StoreError>,
     }
 
@@ -132,7 +134,7 @@ mod tests {
         assert!(!steps.take());
         let mut left = 0;
         table.lookup(b"a", 0, &mut |_| left += 1);
-        assert_eq!(left, 2, "memory is as the disk is");
+        assert_eq!(left, 2, "memory equals the disk");
         assert!(!journal.has_ended());
     }
 }

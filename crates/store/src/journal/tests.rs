@@ -1,4 +1,4 @@
-//! The order of changes, and what failures leave: memory is as the disk is.
+//! Order of changes, and the state after failures: memory equals the disk.
 
 use super::*;
 use crate::binding::{Binding, BindingId};
@@ -12,12 +12,12 @@ use std::sync::{Mutex, mpsc};
 
 type Rows = Arc<Mutex<BTreeMap<u64, (Vec<u8>, Vec<u8>, u64)>>>;
 
-/// A database in memory that fails, stops and counts when told.
+/// Database in memory that fails, blocks and counts on request.
 #[derive(Clone, Default)]
 struct Fake {
     rows: Rows,
     fail: Arc<AtomicBool>,
-    /// A commit that fails is in doubt; each other one of those is made.
+    /// Set: a failed commit is in doubt, and every second one takes effect.
     doubt: Arc<AtomicBool>,
     panic: Arc<AtomicBool>,
     /// Commits wait while this is locked.
@@ -127,7 +127,7 @@ impl Bed {
         self.fake.rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// Waits until the writer is in its commit number `n`, counted from 1.
+    /// Waits until the writer is in commit number `n`, counted from 1.
     fn until_commit(&self, n: u64) {
         while self.fake.begun.load(Ordering::SeqCst) < n {
             std::thread::yield_now();
@@ -135,7 +135,7 @@ impl Bed {
     }
 }
 
-/// Both clocks show the same, and stand.
+/// Returns a clock that stands, with equal times.
 fn at(now_ms: u64) -> Clock {
     Arc::new(move || Moment { mono: now_ms, wall: now_ms })
 }
@@ -234,7 +234,7 @@ fn a_failed_group_takes_memory_back_and_what_was_built_on_it() {
     bed.fake.fail.store(true, Ordering::SeqCst);
     bed.add(1, b"a", b"fails").unwrap();
     bed.until_commit(2);
-    // Decided on what the failing group holds, so these must fail too, though their own commit would work.
+    // Decided on the contents of the failing group, so these must fail too, though their own commit would work.
     bed.add(2, b"a", b"on top").unwrap();
     bed.update(3, b"a", vec![Step::RemoveAll]).unwrap();
     bed.update(4, b"a", vec![]).unwrap();
@@ -260,7 +260,8 @@ fn a_failed_group_takes_memory_back_and_what_was_built_on_it() {
     assert_eq!(bed.memory(), bed.disk());
 }
 
-/// The database made it, and its answer was lost: the phone that got a 500 is not there, and the one that was there still is.
+/// The database made the change, but its answer was lost: the phone that got a 500 must be absent, and the earlier one
+/// present.
 #[test]
 fn what_a_commit_in_doubt_has_written_is_taken_back() {
     let bed = bed(quick());
@@ -298,14 +299,14 @@ fn another_name_of_a_domain_reaches_memory_and_disk() {
     }
     bed.add(200, b"7@a", b"v").unwrap();
     assert_eq!((bed.result(), rename_all(&bed)), ((200, Ok(())), 200));
-    // Its turn comes behind those.
+    // This query comes after those changes in the queue.
     bed.update(201, b"7@a", vec![]).unwrap();
     assert_eq!((bed.result(), bed.disk().len(), bed.disk() == bed.memory()), ((201, Ok(())), 201, true));
     assert!(bed.disk().values().all(|(aor, ..)| aor.ends_with(b"@a")));
     assert_eq!((bed.journal.gauges().refused, bed.table.gauges().aors), (0, 200));
 }
 
-/// Whether the change that fails is this one or one before it, of either name.
+/// The failed change may be the rename itself, or an earlier change of either name.
 #[test]
 fn a_failed_rename_takes_both_names_back() {
     for (first, is_in_doubt) in [b"x@b", b"x@a", b"y@a"].into_iter().flat_map(|first| [(first, false), (first, true)]) {
@@ -443,8 +444,8 @@ fn closing_writes_what_is_queued_and_refuses_the_rest() {
     assert_eq!(refused, Err(UpdateError::Refused(Refused::Stopped)));
 }
 
-/// Four shards, few addresses, a database that fails now and then: each ticket comes once, and in the end memory is
-/// what is on disk.
+/// Four shards, few addresses, a database that fails now and then: each ticket comes back once, and in the end memory
+/// equals the disk.
 #[test]
 fn memory_equals_the_disk_after_any_failure() {
     for is_in_doubt in [false, true] {
@@ -475,7 +476,7 @@ fn survives_failures(is_in_doubt: bool) {
                 s.spawn(move || {
                     let mut random = worker + 1;
                     for n in 0..3000u64 {
-                        // xorshift: any spread will do.
+                        // xorshift: any distribution is sufficient.
                         random ^= random << 13;
                         random ^= random >> 7;
                         random ^= random << 17;
@@ -520,7 +521,7 @@ fn survives_failures(is_in_doubt: bool) {
         }
     }
     assert!(kept > 0 && failed > 0 && superseded > 0, "{kept} {failed} {superseded}");
-    // What is left to be put right goes with the next group.
+    // Remaining repairs go with the next group.
     bed.add(u64::MAX, b"last", b"u").unwrap();
     assert_eq!(bed.result(), (u64::MAX, Ok(())));
     assert_eq!(bed.memory(), bed.disk());

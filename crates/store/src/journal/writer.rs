@@ -1,4 +1,4 @@
-//! The thread that writes changes in groups, takes memory back when a group fails, and hands back the tickets.
+//! Thread that writes changes in groups, rolls memory back when a group fails, and returns the tickets.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,28 +16,28 @@ use crate::queue::Queue;
 use crate::ticket::{Sinks, Ticket};
 use crate::user_agent_texts::UserAgentTexts;
 
-/// What the thread of a [`Journal`](super::Journal) has.
+/// State of the thread of a [`Journal`](super::Journal).
 pub(super) struct Writer<E> {
     engine: E,
     table: Arc<LocationTable>,
     queue: Arc<Queue<Change>>,
     sinks: Arc<Sinks<dyn WriteSink>>,
-    /// Changes of these addresses-of-record up to that number were decided on what is no longer so.
+    /// Changes of these addresses-of-record up to this number were decided on a state that was rolled back.
     doomed: HashMap<Box<[u8]>, u64>,
-    /// Bindings that are back in memory: those that expired up to that number did so by a change that failed.
+    /// Restored bindings: an expiry up to this number belongs to a failed change.
     back: HashMap<BindingId, u64>,
-    /// Rows that may be others than memory has, by address-of-record: a commit in doubt was theirs.
+    /// Repairs of rows that may differ from memory after a commit in doubt, by address-of-record.
     repairs: HashMap<Box<[u8]>, Repair>,
     /// Expired rows that a failed group could not delete.
     unpurged: Vec<BindingId>,
-    /// How many those are.
+    /// Number of `unpurged`.
     still_there: Arc<AtomicU64>,
     listeners: Arc<[Box<str>]>,
     clock: Clock,
     results: Vec<(Ticket, Result<(), StoreError>)>,
 }
 
-/// What makes the rows of an address-of-record as they were before a commit in doubt.
+/// Restores the rows of an address-of-record from before a commit in doubt.
 struct Repair {
     rows: Vec<PackedBinding>,
     gone: Vec<BindingId>,
@@ -60,7 +60,7 @@ impl<E: BindingEngine> Commit for Writer<E> {
             self.doomed.retain(|_, fence| *fence > last.number);
             self.back.retain(|_, fence| *fence > last.number);
         }
-        // Memory is as the disk is: nothing is written again.
+        // Memory equals the disk: nothing is written again.
         group.clear();
         Duration::ZERO
     }
@@ -90,17 +90,17 @@ impl<E: BindingEngine> Writer<E> {
         }
     }
 
-    /// Where changes wait for it.
+    /// Returns the queue of its changes.
     pub(super) fn queue(&self) -> Arc<Queue<Change>> {
         Arc::clone(&self.queue)
     }
 
-    /// Who gets tickets back.
+    /// Returns the receivers of tickets.
     pub(super) fn sinks(&self) -> Arc<Sinks<dyn WriteSink>> {
         Arc::clone(&self.sinks)
     }
 
-    /// Rows of expired bindings still to be deleted.
+    /// Returns the number of rows of expired bindings still to be deleted.
     pub(super) fn unpurged(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.still_there)
     }
@@ -119,15 +119,17 @@ impl<E: BindingEngine> Writer<E> {
         if writes.peek().is_none() {
             return Ok(());
         }
-        // Before all others: a row that is written again later must stay. What expired since a commit in doubt goes behind its repair.
+        // Old deletions come before the new rows: a row that is written again must stay. They come after the repairs,
+        // which may restore a row that has expired since.
         let old = self.unpurged.iter().map(|id| Write::Delete(*id));
-        // A row that went from one address-of-record to another is gone from the one alone.
+        // Deletions come before the restored rows: a row that moved between two addresses-of-record is in the deletions
+        // of one and in the rows of the other.
         let gone = self.repairs.values().flat_map(|repair| repair.gone.iter().map(|id| Write::Delete(*id)));
         let rows_before = self.repairs.values().flat_map(|repair| &repair.rows);
         let repairs = gone.chain(rows_before.map(|record| put(record, agents, listeners, now)));
         let start = Instant::now();
         let engine = &mut self.engine;
-        // A panic in an engine fails its group like any other failure: the tickets come back, memory goes back.
+        // A panic in an engine fails its group as any other failure does: the tickets come back, memory is rolled back.
         let outcome = catch_unwind(AssertUnwindSafe(|| engine.commit(&mut repairs.chain(old).chain(writes))));
         let outcome = outcome.unwrap_or_else(|_| {
             tracing::error!("writing bindings panicked; the group is given up");
@@ -141,7 +143,7 @@ impl<E: BindingEngine> Writer<E> {
         outcome
     }
 
-    /// Returns whether a failed change has made this one void. A void rename takes both names back in memory.
+    /// Tells whether a failed change has voided this one. A voided rename rolls back both names in memory.
     fn is_late(&mut self, pending: &mut Numbered<Change>) -> bool {
         let number = pending.number;
         let is_doomed =
@@ -161,7 +163,7 @@ impl<E: BindingEngine> Writer<E> {
         }
     }
 
-    /// Takes memory back to these bindings. Every change that was decided before that is void.
+    /// Restores these bindings in memory. Every change decided before that is void.
     fn take_back(&mut self, aor: &[u8], before: Vec<PackedBinding>) {
         let queue = &self.queue;
         let ids: Vec<BindingId> = before.iter().map(PackedBinding::id).collect();
@@ -170,7 +172,7 @@ impl<E: BindingEngine> Writer<E> {
         self.back.extend(ids.into_iter().map(|id| (id, fence)));
     }
 
-    /// Memory goes back to before the first change that failed, one address-of-record after the other.
+    /// Rolls each address-of-record back to its state before the first failed change.
     fn roll_back(&mut self, group: &mut [Numbered<Change>], is_late: &dyn Fn(usize) -> bool) {
         let is_in_doubt = self.engine.is_in_doubt();
         let mut taken: HashSet<Box<[u8]>> = HashSet::new();
@@ -202,7 +204,8 @@ impl<E: BindingEngine> Writer<E> {
         }
     }
 
-    /// Adds the repair of an address-of-record, unless there is one: it restores the rows from before the first commit in doubt.
+    /// Adds the repair of an address-of-record, unless there is one: it restores the rows from before the first commit
+    /// in doubt.
     fn repair(&mut self, aor: &[u8], before: &[PackedBinding]) -> &mut Repair {
         let new = || Repair { rows: before.to_vec(), gone: Vec::new() };
         self.repairs.entry(aor.into()).or_insert_with(new)
@@ -222,7 +225,7 @@ impl<E: BindingEngine> Writer<E> {
             let result = if is_late(n) {
                 Err(StoreError::Superseded)
             } else if question {
-                // A question fails only with a change that its answer may name.
+                // A query fails only with a change that its answer may name.
                 outcome.or_else(|error| if self.doomed.contains_key(aor) { Err(error) } else { Ok(()) })
             } else {
                 outcome
@@ -240,14 +243,14 @@ impl<E: BindingEngine> Writer<E> {
 }
 
 impl Repair {
-    /// These were to be written.
+    /// Notes rows that the commit may have written.
     fn note(&mut self, puts: &[PackedBinding]) {
         let (rows, gone) = (&self.rows, &mut self.gone);
         gone.extend(puts.iter().map(PackedBinding::id).filter(|id| !rows.iter().any(|row| row.id() == *id)));
     }
 }
 
-/// The rows of a change, in the order in which they must be written.
+/// Returns the rows of a change, in the order in which they must be written.
 fn rows<'a>(
     pending: &'a Numbered<Change>,
     back: &'a HashMap<BindingId, u64>,
@@ -271,12 +274,12 @@ fn put<'a>(record: &'a PackedBinding, agents: &'a UserAgentTexts, listeners: &'a
     Write::Put(record.id(), Binding { expires_at: now.to_wall(binding.expires_at), ..binding }, listener)
 }
 
-/// It is in memory again, although it expired by the change of this number.
+/// Tells whether a binding that the change with this number removed as expired is in memory again.
 fn is_back(back: &HashMap<BindingId, u64>, id: BindingId, seq: u64) -> bool {
     back.get(&id).is_some_and(|fence| seq <= *fence)
 }
 
-/// The writer has ended before these were written.
+/// Fails changes that the ended writer has not written.
 pub(super) fn give_up(changes: Vec<Change>, sinks: &Sinks<dyn WriteSink>) {
     let tickets = changes.into_iter().filter_map(|change| match change {
         Change::Update { ticket, .. } => ticket,

@@ -1,11 +1,11 @@
-//! A decision about the contacts of one address-of-record: what it sees, its steps, and why it may not count.
+//! Decision about the contacts of one address-of-record: its input, its steps, and reasons for refusal.
 
 use crate::binding::{Binding, BindingId, BindingView, InvalidBinding, PackedBinding};
 use crate::partition::Partition;
 use crate::ticket::Refused;
 use crate::user_agent_texts::UserAgentTexts;
 
-/// What an address-of-record has at the time of a decision.
+/// Bindings of an address-of-record at the time of a decision.
 pub struct ExistingBindings<'a> {
     pub(super) partition: &'a Partition,
     pub(super) live: &'a [u32],
@@ -13,86 +13,87 @@ pub struct ExistingBindings<'a> {
 }
 
 impl<'a> ExistingBindings<'a> {
-    /// The bindings that have not expired, oldest first.
+    /// Returns the bindings that have not expired, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = BindingView<'a>> + use<'a> {
         let (partition, agents) = (self.partition, self.agents);
         self.live.iter().map(move |slot| BindingView::new(partition.at(*slot), agents))
     }
 
-    /// How many they are.
+    /// Returns their number.
     pub fn len(&self) -> usize {
         self.live.len()
     }
 
-    /// Whether there is none.
+    /// Tells whether there is none.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }
 }
 
-/// One step of a decision about an address-of-record.
+/// Step of a decision about an address-of-record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// A contact that was not there. Its `aor` is set by the table.
+    /// Adds a contact. The table sets its `aor`.
     Add(Binding<'a>),
-    /// New values for a contact that is there; every field is replaced.
+    /// Replaces all fields of an existing contact.
     Replace(BindingId, Binding<'a>),
-    /// A contact that goes.
+    /// Removes a contact.
     Remove(BindingId),
-    /// All contacts go (RFC 3261 section 10.2.2, `Contact: *`). Steps before it are undone by it, steps after it count.
+    /// Removes all contacts (RFC 3261 section 10.2.2, `Contact: *`), including those of earlier steps; later steps
+    /// apply.
     RemoveAll,
 }
 
-/// How far a change is when [`LocationTable::update`](super::LocationTable::update) returns.
+/// Progress of a change when [`LocationTable::update`](super::LocationTable::update) returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateStatus {
-    /// Final: nothing is written to disk in this durability. No ticket will come.
+    /// Final: this durability writes nothing to disk. The ticket does not come back.
     Done,
-    /// The ticket comes when the change is kept or has failed; the 200 waits for it.
+    /// In progress: the ticket comes back when the change is stored or has failed; the 200 waits for it.
     Pending,
 }
 
-/// Why nothing was changed.
+/// Reason why nothing was changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpdateError<E> {
-    /// What the decision itself said.
+    /// Error of the decision itself.
     #[error("refused by the registrar")]
     Decision(E),
-    /// More contacts than the address-of-record may have.
+    /// The address-of-record would have too many contacts.
     #[error("the address-of-record would have {contacts} contacts; {limit} are allowed")]
     TooManyContacts {
-        /// Contacts that it would have.
+        /// Number of contacts after the change.
         contacts: usize,
-        /// Most that it may have.
+        /// Largest number allowed.
         limit: usize,
     },
     /// The whole table is at its limit.
     #[error("the location table is full")]
     TableFull,
-    /// A contact that cannot be kept.
+    /// A contact cannot be stored.
     #[error(transparent)]
     Invalid(#[from] InvalidBinding),
     /// A step names a contact that this address-of-record does not have.
     #[error("no such binding")]
     NoSuchBinding(BindingId),
-    /// The writer did not take it.
+    /// The writer refused the change.
     #[error(transparent)]
     Refused(#[from] Refused),
 }
 
-/// What the steps of a decision come to.
+/// Result of the steps of a decision.
 pub(super) struct Plan {
-    /// Packed bindings to put in.
+    /// Packed bindings to insert.
     pub(super) puts: Vec<PackedBinding>,
     /// Slots to empty.
     pub(super) gone: Vec<u32>,
-    /// Live bindings that stay as they are.
+    /// Live bindings that stay unchanged.
     pub(super) untouched: usize,
 }
 
 impl Plan {
-    /// Packs what the steps add and marks what they take away, without changing anything. `pack` gives a new id where
-    /// there is none.
+    /// Packs the bindings that the steps add and marks those that they remove, without changing anything. `pack`
+    /// assigns a new id where there is none.
     pub(super) fn of<E>(
         steps: &[Step<'_>],
         partition: &Partition,

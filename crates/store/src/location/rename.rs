@@ -1,7 +1,8 @@
-//! Bindings get the address-of-record that another configuration gives their user: a domain has become an alias of another domain.
+//! Renaming of addresses-of-record after a configuration change: a domain has become an alias of another domain.
 //!
-//! Each address-of-record is renamed under the locks of two partitions, in memory and by a change of the journal. Bindings keep their ids, so each
-//! row is replaced. The bindings of both names become those of one user. A start does the same.
+//! Each address-of-record is renamed under the locks of two partitions, in memory and by a change of the journal.
+//! Bindings keep their ids, so each row is replaced. The bindings of both names are merged into one user. A start does
+//! the same.
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -17,19 +18,19 @@ use crate::ticket::Refused;
 /// Result of [`LocationTable::rename_all`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Renamed {
-    /// Bindings that have another address-of-record now.
+    /// Bindings with a new address-of-record.
     pub bindings: usize,
-    /// Addresses-of-record that kept their name, since the journal took no more in time.
+    /// Addresses-of-record that kept their name because the journal did not accept the change in time.
     pub left: usize,
 }
 
-/// Bindings that are looked at under one hold of a lock.
+/// Bindings inspected under one hold of a lock.
 const STEP: usize = 256;
 
 /// Pause while the queue of the journal is half full.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Partitions of two addresses-of-record, which may be one.
+/// Partitions of two addresses-of-record, possibly the same one.
 struct Pair<'a> {
     low: MutexGuard<'a, Partition>,
     high: Option<MutexGuard<'a, Partition>>,
@@ -47,7 +48,8 @@ impl Pair<'_> {
 }
 
 impl LocationTable {
-    /// Renames each address-of-record for which `canonical` has another name. Blocks until the journal has taken the changes, or until `end`.
+    /// Renames each address-of-record for which `canonical` has another name. Blocks until the journal has accepted the
+    /// changes, or until `end`.
     pub fn rename_all(&self, canonical: &dyn Fn(&[u8]) -> Option<Vec<u8>>, end: Instant) -> Renamed {
         let (mut renamed, mut next) = (Renamed::default(), Some(Cursor::default()));
         let mut names = HashSet::new();
@@ -77,7 +79,7 @@ impl LocationTable {
         }
     }
 
-    /// Moves all bindings of `from` to `to`. Returns how many they are.
+    /// Moves all bindings of `from` to `to`. Returns their number.
     fn rename(&self, from: &[u8], to: &[u8]) -> Result<usize, Refused> {
         let queue = self.queue.get();
         if queue.is_some_and(|queue| queue.is_half_full()) {
@@ -141,7 +143,7 @@ mod tests {
         table.update::<()>(aor, 0, 10, Ticket::NONE, |_| Ok(vec![Step::Add(binding)])).expect("it fits");
     }
 
-    /// Every domain `b` is `a` now.
+    /// Treats every domain `b` as an alias of `a`.
     fn canonical(aor: &[u8]) -> Option<Vec<u8>> {
         aor.strip_suffix(b"@b").map(|user| [user, b"@a"].concat())
     }

@@ -1,4 +1,4 @@
-//! A thread with a connection, which asks the engine what the cache does not know.
+//! Thread with a connection, which asks the engine for answers that the cache lacks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::error::StoreError;
 type Connect<E> = Arc<dyn Fn() -> Result<E, StoreError> + Send + Sync>;
 
 pub(super) struct Asker<E: Engine> {
-    /// None: to be opened.
+    /// `None`: not open yet.
     engine: Option<E>,
     connect: Connect<E>,
     shared: Arc<Shared<E::Key>>,
@@ -21,7 +21,7 @@ impl<E: Engine> Asker<E> {
         Self { engine, connect, shared }
     }
 
-    /// One that has its connection still to open.
+    /// Returns an asker whose connection is not open yet.
     pub(super) fn another(&self) -> Self {
         Self::new(None, self.connect.clone(), self.shared.clone())
     }
@@ -49,7 +49,7 @@ impl<E: Engine> Asker<E> {
             };
             engine.answer(keys, answers)
         };
-        // A panic in an engine fails its questions like any other failure.
+        // A panic in an engine fails its questions as any other failure does.
         let asked = catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|_| {
             tracing::error!(of = self.shared.settings.name, "asking the database panicked: the questions are given up");
             Err(StoreError::Refused)

@@ -1,10 +1,10 @@
-//! Questions on their way to an engine, and what becomes of them when it has answered or failed.
+//! Questions on their way to an engine, and the handling of its answers or failure.
 
 use super::cache::Mark;
 use super::{Key, Shared, since};
 use crate::error::StoreError;
 
-/// Questions, each with the number of its flight; 0: of none.
+/// Questions, each with the number of its flight; 0: no flight.
 pub(super) struct Questions<K> {
     pub(super) keys: Vec<K>,
     pub(super) numbers: Vec<u64>,
@@ -26,7 +26,7 @@ impl<K> Questions<K> {
     }
 }
 
-/// Questions that an engine is asked at once.
+/// Questions for one call of an engine.
 pub struct Batch<K: Key> {
     questions: Questions<K>,
     asked_at: u64,
@@ -34,19 +34,19 @@ pub struct Batch<K: Key> {
 }
 
 impl<K: Key> Batch<K> {
-    /// The questions, in the order in which they are to be answered.
+    /// Returns the questions, in the order of the expected answers.
     pub fn keys(&self) -> &[K] {
         &self.questions.keys
     }
 }
 
 impl<K: Key> Shared<K> {
-    /// An engine is asked from now on.
+    /// Creates the batch just before the engine is asked.
     pub(super) fn depart(&self, questions: Questions<K>) -> Batch<K> {
         Batch { questions, asked_at: (self.clock)().mono, mark: self.cache.mark() }
     }
 
-    /// It has answered, or failed. Gives back the memory of the questions.
+    /// Takes the answers of the engine, or its failure. Returns the emptied questions, to reuse their memory.
     pub(super) fn land(&self, batch: Batch<K>, outcome: Result<&mut Vec<K::Answer>, StoreError>) -> Questions<K> {
         let Batch { mut questions, asked_at, mark } = batch;
         let Questions { keys, numbers } = &mut questions;
@@ -56,7 +56,7 @@ impl<K: Key> Shared<K> {
             Ok(answers) => {
                 for (key, answer) in keys.drain(..).zip(answers.drain(..)) {
                     let hash = self.cache.hash(&key);
-                    // Known before the flight ends: a question that comes then finds it.
+                    // Cached before the flight ends: a question that comes then finds the answer.
                     self.cache.keep(key.clone(), answer.clone(), asked_at, mark);
                     let tickets = self.flights.land(hash, &key, self.cache.is_current(hash, mark));
                     results.extend(tickets.into_iter().map(|ticket| (ticket, Ok(answer.clone()))));
@@ -65,7 +65,8 @@ impl<K: Key> Shared<K> {
             }
             Err(error) => {
                 self.failed();
-                // What is known goes on to be used; the others get the error. What was asked again meanwhile may still be answered.
+                // Stale answers are used where there are some; other tickets get the error. Questions asked again
+                // meanwhile may still be answered.
                 for (key, number) in keys.drain(..).zip(numbers.iter()) {
                     let tickets = self.flights.fail(self.cache.hash(&key), &key, *number);
                     let stale = if tickets.is_empty() { None } else { self.stale(&key, now) };

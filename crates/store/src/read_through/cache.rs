@@ -1,4 +1,4 @@
-//! The answers that are known, cut into partitions with a short lock each.
+//! Cached answers, in partitions with a short lock each.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -12,26 +12,27 @@ use hashbrown::Equivalent;
 use super::generations::{Entry, Part, Worth};
 use super::{Key, ReadThroughSettings, since};
 
-/// Partitions.
+/// Number of partitions.
 const PARTS: usize = 16;
 
-/// Voided questions that are remembered for answers that are still on their way. One that was asked before the oldest of them is not kept.
+/// Most recent voided questions, compared with answers on their way. An answer requested before the oldest of them is
+/// not cached.
 const VOIDED: usize = 1024;
 
 pub(super) struct Cache<K: Key> {
     parts: Box<[Mutex<Parts<K>>]>,
     hasher: RandomState,
-    /// Answers that were asked for in an earlier one are not fresh.
+    /// Era, raised when all answers may be outdated. Answers of earlier eras are not fresh.
     era: AtomicU64,
-    /// Questions voided so far.
+    /// Number of questions voided so far.
     voids: AtomicU64,
     voided: Mutex<VecDeque<u64>>,
-    /// Most bytes of a question of which it is kept that there is none.
+    /// Longest question, in bytes, with a cached negative answer.
     absent_name: usize,
     serve_stale: Duration,
 }
 
-/// Taken before the engine is asked: what is voided from then on is not kept.
+/// State of voids before the engine was asked: answers voided since then are not cached.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     era: u64,
@@ -66,7 +67,7 @@ impl<K: Key> Cache<K> {
         self.hasher.hash_one(question)
     }
 
-    /// The answer, and whether it is fresh. That there was none is no answer once it is not fresh.
+    /// Returns the answer, and whether it is fresh. A negative answer counts only while it is fresh.
     #[inline]
     pub(super) fn find(&self, hash: u64, question: &impl Equivalent<K>, now: u64) -> Option<(K::Answer, bool)> {
         let era = self.era.load(Ordering::Acquire);
@@ -88,7 +89,7 @@ impl<K: Key> Cache<K> {
         Mark { era: self.era.load(Ordering::Acquire), voids: self.voids.load(Ordering::Acquire) }
     }
 
-    /// Keeps the answer of an engine that was asked after `mark` was taken.
+    /// Caches the answer of an engine that was asked after `mark` was taken.
     pub(super) fn keep(&self, key: K, answer: K::Answer, read_at: u64, mark: Mark) {
         let is_absent = K::is_absent(&answer);
         if !key.is_kept() || (is_absent && key.bytes() > self.absent_name) {
@@ -97,19 +98,19 @@ impl<K: Key> Cache<K> {
         let hash = self.hash(&key);
         let rehash = |e: &Entry<K>| self.hash(&e.key);
         let mut part = self.part(hash);
-        // Under the lock of its part: who voids it meanwhile notes that first, and then finds it here.
+        // Checked under the lock of the part: a concurrent void records its hash first, and then finds the entry here.
         if self.was_voided(hash, mark) {
             return;
         }
         let parts = &mut *part;
         let (to, other) =
             if is_absent { (&mut parts.absent, &mut parts.found) } else { (&mut parts.found, &mut parts.absent) };
-        // One question has one answer.
+        // Each question has one answer.
         other.remove(hash, &key);
         to.insert(hash, Entry { key, answer, read_at, era: mark.era }, rehash);
     }
 
-    /// The answer to this question is not so any more; whether it was kept.
+    /// Voids the answer to this question. Tells whether it was cached.
     pub(super) fn void(&self, key: &K) -> bool {
         let hash = self.hash(key);
         {
@@ -124,12 +125,12 @@ impl<K: Key> Cache<K> {
         part.found.remove(hash, key) | part.absent.remove(hash, key)
     }
 
-    /// No answer is fresh any more.
+    /// Ends the freshness of all answers.
     pub(super) fn doubt(&self) {
         self.era.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// No answer is known any more, nor is one kept that is on its way.
+    /// Removes all answers; answers on their way will not be cached.
     pub(super) fn clear(&self) {
         self.doubt();
         {
@@ -144,7 +145,7 @@ impl<K: Key> Cache<K> {
         }
     }
 
-    /// Answers that found something, and those that found nothing.
+    /// Returns the number of positive and of negative answers.
     pub(super) fn len(&self) -> (usize, usize) {
         self.parts.iter().fold((0, 0), |(found, absent), parts| {
             let parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +153,7 @@ impl<K: Key> Cache<K> {
         })
     }
 
-    /// Nothing that was heard since this was taken concerns an answer with this hash.
+    /// Tells whether no change since `mark` concerns an answer with this hash.
     pub(super) fn is_current(&self, hash: u64, mark: Mark) -> bool {
         self.era.load(Ordering::Acquire) == mark.era && !self.was_voided(hash, mark)
     }

@@ -1,37 +1,37 @@
-//! What a database must do to stand behind the cache.
+//! Requirements on a database behind the cache.
 
 use std::hash::Hash;
 
 use crate::error::StoreError;
 
-/// A question with its texts, so that it can be kept. A caller asks by a type that borrows them, which is
-/// [`Equivalent`](hashbrown::Equivalent) to this one and has the same hash.
+/// Owned question. A caller asks by a type that borrows its texts, which is [`Equivalent`](hashbrown::Equivalent) to
+/// this one and has the same hash.
 pub trait Key: Clone + Eq + Hash + Send + Sync + 'static {
-    /// What comes back.
+    /// Answer to the question.
     type Answer: Clone + Send + Sync + 'static;
 
-    /// Bytes of its texts.
+    /// Returns the length of its texts in bytes.
     fn bytes(&self) -> usize;
 
-    /// Whether the answer is that there is none.
+    /// Tells whether the answer is negative.
     fn is_absent(answer: &Self::Answer) -> bool;
 
-    /// Whether an answer is kept. One of a question that has many spellings is not: they would take many places, and what voids
-    /// one names none of the others.
+    /// Tells whether the answer is cached. A question with many spellings is not: they would fill the cache, and a
+    /// notice names only one of them.
     fn is_kept(&self) -> bool {
         true
     }
 }
 
-/// One connection to a database. Lives on a thread of its own; may block, should give up after its own deadline.
+/// Connection to a database. Lives on a thread of its own; may block, should have a deadline of its own.
 pub trait Engine: Send + 'static {
-    /// What it is asked.
+    /// Type of its questions.
     type Key: Key;
 
-    /// Answers each question, in their order. Logs in words what went wrong.
+    /// Answers each question, in order. Logs the cause of a failure.
     ///
     /// # Errors
-    /// None of them was answered; nothing is cached then.
+    /// None of the questions was answered; nothing is cached then.
     fn answer(
         &mut self,
         questions: &[Self::Key],
@@ -39,19 +39,19 @@ pub trait Engine: Send + 'static {
     ) -> Result<(), StoreError>;
 }
 
-/// What has changed in a database since it was last asked.
+/// Changes in a database since the last check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changes<K> {
-    /// Nothing.
+    /// No change.
     None,
-    /// The answers to these questions: notices.
+    /// Notices: the answers to these questions have changed.
     Of(Vec<K>),
-    /// Something: of each answer it is unknown whether it is still so. A version tells no more, and notices that were missed.
+    /// Unknown changes: any answer may be outdated. Follows from a new version, and from missed notices.
     All,
 }
 
 impl<K> Changes<K> {
-    /// Both.
+    /// Combines both.
     #[must_use]
     pub fn and(self, more: Self) -> Self {
         match (self, more) {
@@ -65,23 +65,23 @@ impl<K> Changes<K> {
     }
 }
 
-/// Tells which answers are not so any more, by a connection of its own: by notices or by a version. Where a database has neither, there is
-/// no watch, and an answer is good for its lifetime.
+/// Reports outdated answers, on a connection of its own: by notices or by a version. Where a database has neither,
+/// there is no watch, and only the lifetime limits an answer.
 pub trait Watch: Send + 'static {
-    /// What the engine is asked.
+    /// Type of the engine's questions.
     type Key: Key;
 
-    /// What has changed since the last call. Asked some times a second. Logs in words what went wrong.
+    /// Returns the changes since the last call. Called several times a second. Logs the cause of a failure.
     ///
     /// # Errors
-    /// It is not known; what is known stays good as if the engine were silent.
+    /// The changes are unknown; cached answers stay usable as with a silent engine.
     fn changes(&mut self) -> Result<Changes<Self::Key>, StoreError>;
 
-    /// No caller gets any more what the last [`changes`](Self::changes) said is changed.
+    /// Called when no caller can get the answers that the last [`changes`](Self::changes) named.
     fn voided(&mut self) {}
 }
 
-/// A watch by a number that is another one after each change.
+/// Watch of a version number, which differs after each change.
 pub struct Version<K, F> {
     read: F,
     seen: Option<u64>,
@@ -89,7 +89,7 @@ pub struct Version<K, F> {
 }
 
 impl<K, F: FnMut() -> Result<u64, StoreError>> Version<K, F> {
-    /// `read` reads the number.
+    /// Creates the watch. `read` reads the number.
     pub fn new(read: F) -> Self {
         Self { read, seen: None, of: std::marker::PhantomData }
     }

@@ -1,4 +1,4 @@
-//! Questions in flight, and who waits for them.
+//! Questions in flight, and the tickets that wait for them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,19 +15,21 @@ use crate::ticket::{Refused, Ticket};
 struct Flight<K> {
     hash: u64,
     key: K,
-    /// By this they come back in the order in which they were asked, for hashes are in no order, and a failure is known to be theirs.
+    /// Sequence number. Hashes have no order, so expired tickets come back sorted by this number; it also identifies
+    /// the flight of a late failure.
     number: u64,
     since: u64,
     tickets: Vec<Ticket>,
-    /// Its answer may be older than a notice that was heard since: those who asked after that wait for the next one.
+    /// Tickets requested after a notice that arrived while the engine was asked. Its answer may be older than the
+    /// notice, so they wait for the next one.
     after_notice: Option<Waiting>,
-    /// It is with an engine, and waits for no asker.
+    /// Set while an engine has the question.
     is_asked: bool,
-    /// It was looked whether there is an answer past its lifetime.
+    /// Set once a stale answer was looked for.
     is_overdue: bool,
 }
 
-/// Who waits, and since when the first.
+/// Waiting tickets, and the time of the first.
 struct Waiting {
     since: u64,
     tickets: Vec<Ticket>,
@@ -40,7 +42,7 @@ impl Waiting {
 }
 
 impl<K> Flight<K> {
-    /// It is to be asked once more, for those who asked after a notice. Returns who waited before.
+    /// Restarts the flight for the tickets requested after a notice. Returns the tickets from before.
     fn begin_again(&mut self, number: u64, later: Waiting) -> Vec<Ticket> {
         (self.number, self.since) = (number, later.since);
         (self.is_asked, self.is_overdue) = (false, false);
@@ -52,15 +54,15 @@ struct State<K> {
     flights: HashTable<Flight<K>>,
     /// Number of the last flight.
     last: u64,
-    /// Keys that no engine was asked for yet, with their hashes.
+    /// Keys that no engine has been asked yet, with their hashes.
     waiting: VecDeque<(u64, K)>,
-    /// Askers that wait for questions.
+    /// Idle askers.
     idle: usize,
-    /// The keeper of the time sleeps until there is something in flight.
+    /// Set while the timekeeper sleeps, with nothing in flight.
     is_keeper_asleep: bool,
-    /// The last that missed its deadline: asked again and again while the engine does not answer.
+    /// Last question that missed its deadline: repeated while the engine does not answer.
     probe: Option<K>,
-    /// When it is asked next.
+    /// Time of its next repetition.
     probe_at: u64,
     has_stopped: bool,
 }
@@ -69,7 +71,7 @@ pub(super) struct Flights<K: Key> {
     state: Mutex<State<K>>,
     /// Wakes askers.
     questions: Condvar,
-    /// Wakes the keeper of the time.
+    /// Wakes the timekeeper.
     time: Condvar,
     /// Wakes the watch.
     end: Condvar,
@@ -83,14 +85,14 @@ pub(super) struct Flights<K: Key> {
     stale_wait: Duration,
 }
 
-/// What a look at the time found.
+/// Result of a check for overdue questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
-    /// A question has waited for as long as an answer past its lifetime is held back.
+    /// True: a question has waited for `stale_wait`.
     pub(super) is_overdue: bool,
     /// Questions that missed their deadline.
     pub(super) missed: u32,
-    /// Questions wait, and every asker is busy.
+    /// True: questions wait, and every asker is busy.
     pub(super) lacks_askers: bool,
 }
 
@@ -126,7 +128,8 @@ impl<K: Key> Flights<K> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets `ticket` wait for the answer; without one it is asked for the cache alone. Whether an equal one was in flight already.
+    /// Adds `ticket` to the question's flight; without a ticket the answer only refreshes the cache. Tells whether an
+    /// equal question was in flight already.
     pub(super) fn request<Q>(&self, ticket: Option<Ticket>, hash: u64, question: &Q, now: u64) -> Result<bool, Refused>
     where
         Q: Copy + Equivalent<K> + Into<K>,
@@ -164,7 +167,7 @@ impl<K: Key> Flights<K> {
         Ok(false)
     }
 
-    /// Questions were requested, and have not left.
+    /// Tells whether requested questions have not left yet.
     pub(super) fn has_unsent(&self) -> bool {
         self.has_unsent.load(Ordering::Acquire)
     }
@@ -175,8 +178,8 @@ impl<K: Key> Flights<K> {
         }
     }
 
-    /// Waits for questions, or until it is time to ask one again if the engine `is_broken`. Those of a round leave together; `false` once
-    /// stopped.
+    /// Waits for questions, or for the time of the next trial question if the engine `is_broken`. The questions of a
+    /// round leave together. `false` once stopped.
     pub(super) fn take(
         &self,
         questions: &mut Questions<K>,
@@ -202,7 +205,7 @@ impl<K: Key> Flights<K> {
         }
     }
 
-    /// The same for an asker without a thread, one of those that are idle: it does not wait, and is busy if there is something to ask.
+    /// Takes questions for an idle asker without a thread: it does not wait, and becomes busy if it takes any.
     pub(super) fn try_take(&self, questions: &mut Questions<K>, broken_at: Option<u64>) -> bool {
         let mut state = self.lock();
         let has_taken = !state.has_stopped && state.idle > 0 && self.next(&mut state, questions, broken_at, false);
@@ -210,15 +213,16 @@ impl<K: Key> Flights<K> {
         has_taken
     }
 
-    /// The same for the asker of a shard whose round has ended; whether an engine that has stopped answering does again, the threads find out.
+    /// Takes the questions of a shard's ended round. The threads alone send trial questions to an engine that has
+    /// stopped answering.
     pub(super) fn take_round(&self, questions: &mut Questions<K>) -> bool {
         let mut state = self.lock();
         self.has_unsent.store(false, Ordering::Release);
         !state.has_stopped && self.next(&mut state, questions, None, true)
     }
 
-    /// What is to be asked next, if anything is. `broken_at`: the time, if the engine has stopped answering. `is_whole`: of the round under
-    /// way nothing more comes.
+    /// Selects the next questions and tells whether there are any. `broken_at`: the time, if the engine has stopped
+    /// answering. `is_whole`: the current round adds no more questions.
     fn next(&self, state: &mut State<K>, questions: &mut Questions<K>, broken_at: Option<u64>, is_whole: bool) -> bool {
         questions.clear();
         if let Some(now) = broken_at.filter(|now| *now >= state.probe_at) {
@@ -228,7 +232,7 @@ impl<K: Key> Flights<K> {
                 return true;
             }
         }
-        // Of a round that is under way more may come; it ends with a wake.
+        // A round in progress may add questions; its end wakes an asker.
         if state.waiting.is_empty() || (!is_whole && self.has_unsent.load(Ordering::Acquire)) {
             return false;
         }
@@ -236,7 +240,7 @@ impl<K: Key> Flights<K> {
         while questions.keys.len() < self.batch
             && let Some((hash, key)) = waiting.pop_front()
         {
-            // Some have been answered meanwhile, by an engine that was late.
+            // A late answer of the engine may have ended some of them meanwhile.
             if let Some(flight) = flights.find_mut(hash, |f| f.key == key).filter(|flight| !flight.is_asked) {
                 flight.is_asked = true;
                 questions.push(key, flight.number);
@@ -248,30 +252,33 @@ impl<K: Key> Flights<K> {
         !questions.keys.is_empty()
     }
 
-    /// When an idle asker is to ask again whether the engine answers, if it has stopped; none if no question was missed, or all are busy.
+    /// Returns the time of the next trial question to a silent engine; none if no question was missed, or all askers
+    /// are busy.
     pub(super) fn probe_at(&self) -> Option<u64> {
         let state = self.lock();
         state.probe.as_ref().filter(|_| state.idle > 0).map(|_| state.probe_at)
     }
 
-    /// An asker without a thread begins, or has its answer.
+    /// Counts an asker without a thread as idle: at its start, and after each answer.
     pub(super) fn is_idle(&self) {
         self.lock().idle += 1;
     }
 
-    /// The engine has answered, though late perhaps: the next question is worth asking.
+    /// Makes the trial question due at once, since the engine has answered, perhaps late.
     pub(super) fn probe_now(&self) {
         self.lock().probe_at = 0;
         self.questions.notify_one();
     }
 
-    /// Ends the flight of `key` and names who waits for it; none when the deadline was faster. It begins again for those who asked after a
-    /// notice of it. `is_current`: none was heard since the engine was asked; else a flight that began after it goes on.
+    /// Ends the flight of `key` and returns its tickets; none if the deadline came first. If tickets were requested
+    /// after a notice, the flight restarts for them. `is_current`: no notice arrived since the engine was asked;
+    /// otherwise a flight that began after the notice continues.
     pub(super) fn land(&self, hash: u64, key: &K, is_current: bool) -> Vec<Ticket> {
         self.end_flight(&mut self.lock(), hash, key, is_current)
     }
 
-    /// The engine has failed the flight with this number: ends it as [`Flights::land`] does. Another flight of `key` goes on.
+    /// Ends the flight with this number, which the engine failed, as [`Flights::land`] does. Another flight of `key`
+    /// continues.
     pub(super) fn fail(&self, hash: u64, key: &K, number: u64) -> Vec<Ticket> {
         let mut state = self.lock();
         match state.flights.find(hash, |f| f.key == *key && f.number == number) {
@@ -297,7 +304,7 @@ impl<K: Key> Flights<K> {
         tickets
     }
 
-    /// A notice of this question was heard. What the engine is being asked may be answered as it was before.
+    /// Marks a question in flight as changed: the engine may still send the old answer.
     pub(super) fn void(&self, hash: u64, key: &K) {
         let mut state = self.lock();
         if let Some(flight) = state.flights.find_mut(hash, |f| f.key == *key).filter(|flight| flight.is_asked) {
@@ -305,14 +312,15 @@ impl<K: Key> Flights<K> {
         }
     }
 
-    /// The same of all questions.
+    /// Marks all questions in flight as changed.
     pub(super) fn void_all(&self) {
         for flight in self.lock().flights.iter_mut().filter(|flight| flight.is_asked) {
             flight.after_notice.get_or_insert_with(Waiting::empty);
         }
     }
 
-    /// What has waited for too long at `now`: for an answer past its lifetime, which `stale` has, or for the deadline.
+    /// Collects the tickets of overdue questions at `now`: with a stale answer from `stale` after `stale_wait`, or with
+    /// an error at the deadline.
     pub(super) fn due(&self, now: u64, stale: impl Fn(&K) -> Option<K::Answer>, results: &mut Results<K>) -> Due {
         let mut due = Due::default();
         let mut guard = self.lock();
@@ -336,7 +344,7 @@ impl<K: Key> Flights<K> {
             *probe = Some(flight.key.clone());
             let mut later = flight.after_notice.take().unwrap_or(Waiting::empty());
             let mut tickets = std::mem::take(&mut flight.tickets);
-            // Who asked after a notice has a deadline of its own.
+            // Tickets requested after a notice have their own deadline.
             if !later.tickets.is_empty() && since(later.since, now) < self.deadline {
                 *last += 1;
                 flight.begin_again(*last, later);
@@ -349,7 +357,7 @@ impl<K: Key> Flights<K> {
             results.extend(tickets.into_iter().map(|ticket| (ticket, Err(StoreError::TimedOut))));
         }
         if due.missed > 0 {
-            // No caller waits for those any more.
+            // No caller waits for the removed flights any more.
             waiting.retain(|(hash, key)| flights.find(*hash, |f| f.key == *key).is_some());
             self.len.store(flights.len(), Ordering::Relaxed);
         }
@@ -376,27 +384,27 @@ impl<K: Key> Flights<K> {
         !state.has_stopped
     }
 
-    /// Sleeps until the engine is to be asked what has changed. `false` once stopped.
+    /// Sleeps until the next question for changes. `false` once stopped.
     pub(super) fn wait_poll(&self) -> bool {
         self.wait(self.poll, false)
     }
 
-    /// The breaker has opened: askers look what they are to do.
+    /// Wakes all askers, since the breaker has opened.
     pub(super) fn wake_all(&self) {
         self.questions.notify_all();
     }
 
-    /// An asker begins.
+    /// Counts a new asker.
     pub(super) fn begin(&self) {
         self.askers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One ends before the cache does.
+    /// Removes an asker that ends before the cache does.
     pub(super) fn end(&self) {
         self.askers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Refuses what comes from now on, and ends the threads.
+    /// Refuses all further requests, and ends the threads. Returns the open tickets.
     pub(super) fn stop(&self) -> Results<K> {
         let mut state = self.lock();
         state.has_stopped = true;

@@ -1,6 +1,6 @@
-//! Answers kept in two generations, close to "least recently used" for nothing per entry.
+//! Cached answers in two generations: approximates "least recently used" without memory per entry.
 //!
-//! When the young generation is full it becomes the old one and the old one goes; an old answer that is used becomes young
+//! A full young generation becomes the old one, and the old one is dropped; an old answer that is used becomes young
 //! again.
 
 use std::time::Duration;
@@ -18,11 +18,11 @@ pub(super) struct Entry<K: Key> {
     pub(super) era: u64,
 }
 
-/// What an answer is worth.
+/// Usability of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worth {
     Fresh,
-    /// Good only while the engine is silent.
+    /// Usable only while the engine is silent.
     Stale,
     Nothing,
 }
@@ -79,7 +79,7 @@ impl<K: Key> Part<K> {
         self.young.insert_unique(hash, entry, rehash);
     }
 
-    /// Whether it was there.
+    /// Removes an answer. Tells whether it was there.
     pub(super) fn remove(&mut self, hash: u64, key: &K) -> bool {
         let mut was_there = false;
         for table in [&mut self.young, &mut self.old] {

@@ -1,4 +1,4 @@
-//! The threads beside the askers: one keeps deadlines, one hears what has changed.
+//! Threads beside the askers: one keeps deadlines, one watches for changes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use super::flights::Due;
 use super::{Changes, Key, Shared, StopOnDrop, Watch};
 use crate::error::StoreError;
 
-/// How often deadlines are looked after while something is in flight: they are kept within twice that.
+/// Interval of deadline checks while something is in flight: deadlines are kept within twice that.
 const STEP: Duration = Duration::from_millis(25);
 
-/// Steps without anything in flight after which it sleeps until there is: a question must not wake it each time.
+/// Idle steps before the timekeeper sleeps: so not every single question wakes it.
 const IDLE_STEPS: u32 = 40;
 
-/// Keeps deadlines, and starts a further asker by `add` where all are busy.
+/// Keeps deadlines, and starts a further asker by `add` if all are busy.
 pub(super) fn keep_time<K: Key>(shared: &Arc<Shared<K>>, add: impl Fn() -> bool) {
     let _stop = StopOnDrop(shared.clone());
     let (mut askers, mut idle) = (1, 0);
@@ -32,7 +32,7 @@ pub(super) fn keep_time<K: Key>(shared: &Arc<Shared<K>>, add: impl Fn() -> bool)
 }
 
 impl<K: Key> Shared<K> {
-    /// Gives back what has waited for too long.
+    /// Returns overdue tickets to their owners.
     pub(super) fn look_at_the_time(&self) -> Due {
         let (now, mut results) = ((self.clock)().mono, Vec::new());
         let due = self.flights.due(now, |key| self.stale(key, now), &mut results);
@@ -48,7 +48,7 @@ impl<K: Key> Shared<K> {
         due
     }
 
-    /// Voids the answers to these questions, those on their way among them; how many were kept.
+    /// Voids the answers to these questions, including those on their way. Returns how many were cached.
     pub(super) fn void(&self, keys: &[K]) -> usize {
         let void = |key: &&K| {
             self.flights.void(self.cache.hash(*key), key);
@@ -57,7 +57,7 @@ impl<K: Key> Shared<K> {
         keys.iter().filter(void).count()
     }
 
-    /// Voids what has changed; where that is not known, the engine is silent.
+    /// Voids changed answers. If the changes are unknown, the engine counts as silent.
     pub(super) fn hear(&self, changes: Result<Changes<K>, StoreError>) {
         match changes {
             Err(_) => return self.is_silent.store(true, Ordering::Relaxed),
@@ -78,7 +78,7 @@ impl<K: Key> Shared<K> {
     }
 }
 
-/// Asks again and again what has changed, and voids that.
+/// Polls the watch, and voids changed answers.
 pub(super) fn watch<K: Key>(shared: &Arc<Shared<K>>, mut watch: Box<dyn Watch<Key = K>>) {
     let _stop = StopOnDrop(shared.clone());
     loop {

@@ -1,6 +1,8 @@
-//! The asker of a shard: a task of its thread with a connection of its own, so that a question and its answer wake no other thread.
+//! Asker of a shard: a task on the shard's thread with its own connection, so that a question and its answer wake no
+//! other thread.
 //!
-//! A round's questions are its, if it is idle; else, and where its engine hangs or its task has ended, they are those of the threads.
+//! An idle asker takes the questions of its shard's round. If it is busy, its engine hangs or its task has ended, the
+//! threads take them.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -13,15 +15,17 @@ use super::{Batch, Key, ReadThrough, Shared};
 use crate::error::StoreError;
 pub use strowger_cache::engine::Task;
 
-/// A connection to a database that blocks no thread.
+/// Connection to a database that blocks no thread.
 pub trait LocalEngine: 'static {
-    /// What it is asked.
+    /// Type of its questions.
     type Key: Key;
 
-    /// Makes the connection, before the first question; where that fails, the first question makes it. Until then the threads ask.
+    /// Opens the connection before the first question; if that fails, the first question opens it. Until then the
+    /// threads ask.
     fn connect(&mut self) -> impl Future<Output = ()>;
 
-    /// Answers each question, in their order; see [`Engine::answer`](super::Engine::answer). Should give up after a deadline of its own.
+    /// Answers each question, in order; see [`Engine::answer`](super::Engine::answer). Should have a deadline of its
+    /// own.
     fn answer(
         &mut self,
         questions: &[Self::Key],
@@ -29,17 +33,17 @@ pub trait LocalEngine: 'static {
     ) -> impl Future<Output = Result<(), StoreError>>;
 }
 
-/// Sends the questions of a shard's rounds by its own connection.
+/// Sends the questions of a shard's rounds on the shard's own connection.
 pub struct LocalAsker<K: Key> {
     shared: Arc<Shared<K>>,
     idle: Idle,
 }
 
-/// Wakes the task, while it waits for questions.
+/// Waker of the task while it waits for questions.
 type Idle = Rc<RefCell<Option<Waker>>>;
 
 impl<K: Key> ReadThrough<K> {
-    /// An asker for the calling thread, and its task, which that thread is to run until the cache is dropped.
+    /// Returns an asker for the calling thread, and the task that this thread must run until the cache is dropped.
     pub fn local<E: LocalEngine<Key = K>>(&self, engine: E) -> (LocalAsker<K>, Task) {
         let (shared, idle) = (self.shared.clone(), Idle::default());
         let asker = LocalAsker { shared: shared.clone(), idle: idle.clone() };
@@ -48,7 +52,7 @@ impl<K: Key> ReadThrough<K> {
 }
 
 impl<K: Key> LocalAsker<K> {
-    /// Sends the questions that were requested since the last call; see [`ReadThrough::flush`].
+    /// Sends the questions requested since the last call; see [`ReadThrough::flush`].
     pub fn flush(&self) {
         if !self.shared.flights.has_unsent() {
             return;
@@ -79,7 +83,7 @@ async fn run<E: LocalEngine>(mut engine: E, shared: Arc<Shared<E::Key>>, idle: I
     }
 }
 
-/// Until [`LocalAsker::flush`] wakes it.
+/// Waits until [`LocalAsker::flush`] wakes the task.
 async fn wait(idle: &Idle) {
     let mut is_new = true;
     poll_fn(|context| {
@@ -92,7 +96,7 @@ async fn wait(idle: &Idle) {
     .await;
 }
 
-/// Questions that the engine has. They fail where it does not answer them: it has panicked, or its shard has ended.
+/// Questions with the engine. A drop without answers fails them: the engine has panicked, or the shard has ended.
 struct InFlight<'s, K: Key> {
     shared: &'s Shared<K>,
     batch: Option<Batch<K>>,
@@ -110,7 +114,7 @@ impl<K: Key> Drop for InFlight<'_, K> {
     }
 }
 
-/// The asker of a shard is gone: the threads ask.
+/// Ends the asker of a shard: the threads ask from then on.
 struct EndOnDrop<'s, K: Key> {
     shared: &'s Shared<K>,
     idle: &'s Idle,
@@ -138,7 +142,7 @@ mod tests {
 
     type Answered = (u64, Result<Answer, StoreError>);
 
-    /// Says that everyone is there, once its gate is open.
+    /// Engine that answers [`Answer::Exists`] to every question, once its gate is open.
     struct Gated(Rc<Cell<bool>>);
 
     impl Gated {
@@ -172,7 +176,7 @@ mod tests {
 
     struct Bed {
         cache: ReadThrough<Asked>,
-        /// In place of the threads.
+        /// Steps in place of the threads.
         steps: Steps<Asked>,
         asker: LocalAsker<Asked>,
         task: Task,
@@ -187,7 +191,7 @@ mod tests {
             Self::with_gate(true)
         }
 
-        /// `is_open`: the connection is made at once.
+        /// Creates a bed. `is_open`: the connection opens at once.
         fn with_gate(is_open: bool) -> Self {
             let clock: Clock = Arc::new(|| Moment { mono: 0, wall: 0 });
             let (cache, steps) = ReadThrough::<Asked>::in_steps(ReadThroughSettings::default(), clock);
@@ -212,7 +216,7 @@ mod tests {
             self.cache.request(Ticket { sink: self.sink, value }, question, 0).expect("there is room");
         }
 
-        /// How often the task was woken since this was asked last.
+        /// Returns how often the task was woken since the last call.
         fn wakes(&self) -> usize {
             self.wakes.0.swap(0, Ordering::Relaxed)
         }
@@ -238,7 +242,7 @@ mod tests {
         assert_eq!(bed.taken(), [(1, THERE), (2, THERE)]);
         assert!(bed.steps.take().is_none());
         bed.run();
-        assert_eq!((bed.taken(), bed.wakes()), (vec![], 0), "woken for nothing it waits on");
+        assert_eq!((bed.taken(), bed.wakes()), (vec![], 0), "woken without a question");
     }
 
     #[test]
@@ -254,7 +258,7 @@ mod tests {
         assert_eq!(batch.keys().len(), 1);
         bed.steps.answered(batch, Ok(vec![Answer::Absent]));
         assert_eq!(bed.taken(), [(2, Ok(Answer::Absent))]);
-        // What the threads have no time for it asks itself once its own is answered.
+        // The task takes the questions that the threads left, once its own is answered.
         bed.ask(3, "c");
         bed.asker.flush();
         bed.gate.set(true);
@@ -294,7 +298,7 @@ mod tests {
         bed.asker.flush();
         assert!(bed.steps.take().is_some(), "the threads go on");
 
-        // The same of one that was idle.
+        // The threads also take the questions of a shard whose task was idle.
         let mut bed = Bed::new();
         bed.task = Box::pin(async {});
         bed.ask(1, "a");

@@ -1,4 +1,4 @@
-//! The cache without threads: its owner has connections of its own, and a clock. So a simulation runs what a server does.
+//! Cache without threads: the owner provides connections and a clock. A simulation thus runs the same code as a server.
 
 use std::sync::Arc;
 
@@ -7,13 +7,14 @@ use super::{Batch, Changes, Key, ReadThrough, ReadThroughSettings, Shared};
 use crate::clock::Clock;
 use crate::error::StoreError;
 
-/// What the threads of a [`ReadThrough`] do, one step at a time.
+/// Work of the threads of a [`ReadThrough`], one step at a time.
 pub struct Steps<K: Key> {
     shared: Arc<Shared<K>>,
 }
 
 impl<K: Key> ReadThrough<K> {
-    /// The cache without threads: its owner asks the engine what [`Steps`] say. One connection is there at the start.
+    /// Creates the cache without threads: its owner asks the engine as [`Steps`] directs. It starts with one
+    /// connection.
     pub fn in_steps(settings: ReadThroughSettings, clock: Clock) -> (Self, Steps<K>) {
         let shared = Arc::new(Shared::new(settings, clock));
         let steps = Steps { shared: shared.clone() };
@@ -23,7 +24,8 @@ impl<K: Key> ReadThrough<K> {
 }
 
 impl<K: Key> Steps<K> {
-    /// The next questions, for a connection that is idle; none if all are busy or nothing is to be asked. To be called until there is none.
+    /// Returns the next questions for an idle connection; none if all are busy or there is no question. Call until it
+    /// returns none.
     pub fn take(&self) -> Option<Batch<K>> {
         let shared = &self.shared;
         let mut questions = Questions::none();
@@ -31,14 +33,14 @@ impl<K: Key> Steps<K> {
         shared.flights.try_take(&mut questions, broken_at).then(|| shared.depart(questions))
     }
 
-    /// What the engine says to questions that were taken: an answer to each, or an error. Their connection is idle again.
+    /// Takes the engine's answers to a batch, or its error. The connection is idle again.
     pub fn answered(&self, batch: Batch<K>, mut outcome: Result<Vec<K::Answer>, StoreError>) {
         self.shared.land(batch, outcome.as_mut().map_err(|error| *error));
         self.shared.flights.is_idle();
     }
 
-    /// Gives back what has waited for too long; opens a connection where all are busy. To be called every 25 ms while something is in
-    /// flight. Returns how many questions have missed their deadline.
+    /// Returns overdue tickets to their owners; opens a connection if all are busy. Call every 25 ms while anything is
+    /// in flight. Returns how many questions have missed their deadline.
     pub fn keep_time(&self) -> u32 {
         let due = self.shared.look_at_the_time();
         if due.lacks_askers && self.shared.flights.askers() < self.shared.settings.connections {
@@ -47,14 +49,14 @@ impl<K: Key> Steps<K> {
         due.missed
     }
 
-    /// What has changed in the database since this was called last, or that it is not known. To be called every
+    /// Takes the changes in the database since the last call, or the error that they are unknown. Call every
     /// [`ReadThroughSettings::poll`].
     pub fn hear(&self, changes: Result<Changes<K>, StoreError>) {
         self.shared.hear(changes);
     }
 
-    /// When [`Steps::take`] has a question again by which an engine that has stopped answering is tried: milliseconds of the clock; none
-    /// while it answers, or while all connections are busy.
+    /// Returns the time of the next trial question for [`Steps::take`] to a silent engine, in milliseconds of the
+    /// clock; none while it answers, or while all connections are busy.
     pub fn deadline(&self) -> Option<u64> {
         if self.shared.is_broken() { self.shared.flights.probe_at() } else { None }
     }
@@ -88,10 +90,10 @@ mod tests {
         batch.keys().iter().map(name).collect()
     }
 
-    /// A ticket that came back, and with what.
+    /// Returned ticket with its result.
     type Answered = (u64, Result<Answer, StoreError>);
 
-    /// A cache, the tickets that it gave back, and its clock.
+    /// Cache, its returned tickets, and its clock.
     struct Bed {
         cache: ReadThrough<Asked>,
         steps: Steps<Asked>,
@@ -126,7 +128,7 @@ mod tests {
             self.cache.request(ticket, user(name), self.now()).expect("there is room");
         }
 
-        /// The only question of a round.
+        /// Asks the only question of a round.
         fn ask_alone(&self, value: u64, name: &str) {
             self.ask(value, name);
             self.cache.flush();
@@ -148,7 +150,7 @@ mod tests {
         });
         let Bed { cache, steps, .. } = &bed;
 
-        // Those of a round leave together, equal ones once.
+        // Questions of a round leave together, equal ones once.
         bed.ask(1, "a");
         bed.ask(2, "b");
         bed.ask(3, "a");
@@ -156,7 +158,7 @@ mod tests {
         cache.flush();
         let first = steps.take().expect("two questions");
         assert_eq!(names(&first), ["a", "b"]);
-        // The only connection is busy: another one is opened, and no third.
+        // The only connection is busy: a second one is opened, but no third.
         bed.ask_alone(4, "c");
         assert!(steps.take().is_none());
         steps.keep_time();
@@ -168,10 +170,10 @@ mod tests {
         assert_eq!(late, [1, 3, 2, 4].map(|value| (value, Some(StoreError::TimedOut))), "as they were asked");
         assert!(cache.gauges().is_broken && steps.deadline().is_none());
         assert!(steps.take().is_none(), "both connections hang");
-        // The engine answers, though late: the last question is tried again.
+        // The engine answers late: the last question is tried again.
         steps.answered(first, Ok(vec![Answer::Exists, Answer::Absent]));
         assert!(steps.deadline().is_some());
-        let probe = steps.take().expect("a question to try it by");
+        let probe = steps.take().expect("a trial question");
         assert!(names(&probe) == ["c"] && steps.take().is_none());
         steps.answered(probe, Ok(vec![Answer::Exists]));
         assert!(!cache.gauges().is_broken && steps.deadline().is_none());
@@ -182,7 +184,7 @@ mod tests {
         assert_eq!((cache.cached(user("a"), bed.now()), cache.gauges().voided), (None, 1));
     }
 
-    /// An answer that comes after its deadline ends no question that was asked after a change was heard.
+    /// A late answer ends no question that was asked after a notice.
     #[test]
     fn a_late_answer_is_not_older_than_a_notice() {
         let bed = Bed::new(ReadThroughSettings::default());
@@ -200,7 +202,7 @@ mod tests {
         assert_eq!(bed.taken(), [(2, Ok(Answer::Absent))]);
     }
 
-    /// A failure that comes late says nothing of a question that another connection is asked since.
+    /// A late failure does not end an equal question that another connection has since.
     #[test]
     fn a_late_failure_ends_no_newer_question() {
         let bed = Bed::new(ReadThroughSettings::default());
@@ -218,7 +220,7 @@ mod tests {
         assert_eq!(bed.taken(), [(2, Ok(Answer::Exists))]);
     }
 
-    /// Who asks after a change was heard has a deadline of its own, and is asked when an older question has missed its.
+    /// A request after a notice has its own deadline, and is asked when the older question has missed its deadline.
     #[test]
     fn who_asked_after_a_notice_waits_for_its_own_deadline() {
         let bed = Bed::new(ReadThroughSettings::default());
@@ -230,7 +232,7 @@ mod tests {
         bed.ask_alone(2, "a");
         bed.pass_until(2_000);
         assert_eq!(bed.taken(), [(1, Err(StoreError::TimedOut))]);
-        // The first connection is busy: one more is opened.
+        // The first connection is busy: a second one is opened.
         steps.keep_time();
         let second = steps.take().expect("it is asked");
         steps.answered(first, Err(StoreError::Unavailable));
@@ -242,7 +244,8 @@ mod tests {
         assert!(bed.taken().is_empty(), "no ticket comes twice");
     }
 
-    /// A late answer ends a question that waits for a connection: it is not asked any more, and once if it comes again.
+    /// A late answer ends a question that waits for a connection: it is not asked any more, and once if it is requested
+    /// again.
     #[test]
     fn what_was_answered_meanwhile_is_not_asked() {
         let bed = Bed::new(ReadThroughSettings { connections: 1, found_ttl: Duration::ZERO, ..Default::default() });
@@ -260,7 +263,7 @@ mod tests {
         assert!(names(&next) == ["a", "b"] && steps.take().is_none());
     }
 
-    /// Who asks after a change was heard does not join those who asked before.
+    /// A request after a notice does not join an earlier flight.
     #[test]
     fn no_answer_is_older_than_a_notice_that_was_heard_before_its_question() {
         let bed = Bed::new(ReadThroughSettings::default());
@@ -279,7 +282,7 @@ mod tests {
             steps.answered(after, Ok(vec![Answer::Absent]));
             assert_eq!(bed.taken(), [(first + 1, Ok(Answer::Absent)), (first + 2, Ok(Answer::Absent))]);
             assert_eq!((bed.cache.gauges().in_flight, steps.take().is_none()), (0, true));
-            // One that was not asked yet is asked after the change.
+            // A question not yet asked is asked after the change.
             steps.hear(Ok(Changes::All));
             bed.ask_alone(first + 3, "a");
             steps.hear(Ok(change));

@@ -7,7 +7,7 @@ use crate::clock::Moment;
 use crate::clock::tests::now as real_now;
 use crate::subscriber::{Answer, Asked, Credential, Ha1s, Question};
 
-/// Knows users whose names begin with "u"; fails, waits and counts when told.
+/// Engine that knows users whose names begin with "u"; fails, blocks and counts on request.
 #[derive(Clone, Default)]
 struct Fake {
     asked: Arc<AtomicU64>,
@@ -46,7 +46,7 @@ impl Engine for Fake {
     }
 }
 
-/// By version and by notice.
+/// Watch by version and by notice.
 struct Both(Fake, Version<Asked, Box<dyn FnMut() -> Result<u64, StoreError> + Send>>);
 
 impl Watch for Both {
@@ -64,7 +64,7 @@ struct Bed {
     store: ReadThrough<Asked>,
     sink: SinkId,
     results: mpsc::Receiver<(u64, Result<Answer, StoreError>)>,
-    /// What the clock is ahead.
+    /// Lead of the clock over real time, in milliseconds.
     ahead: Arc<AtomicU64>,
 }
 
@@ -81,7 +81,7 @@ fn bed_that_connects(settings: ReadThroughSettings, connect: fn(Fake) -> Result<
     let skew = ahead.clone();
     let clock = Arc::new(move || Moment { mono: real_now() + skew.load(Ordering::SeqCst), wall: 0 });
     let store = ReadThrough::start(fake.clone(), move || connect(again.clone()), Some(watch), settings, clock).unwrap();
-    // The first look at a version makes everything doubtful.
+    // The first read of a version makes everything doubtful.
     while store.gauges().doubted == 0 {
         std::thread::yield_now();
     }
@@ -144,7 +144,7 @@ fn the_second_time_it_is_known() {
     assert_eq!(bed.cached(credential("u1")), Some(answer));
     assert_eq!(bed.ask(credential("nobody")), Answer::Absent);
     assert_eq!(bed.cached(credential("nobody")), Some(Answer::Absent));
-    // The same texts, cut elsewhere or asked otherwise, are another question.
+    // The same texts, split elsewhere or in another kind of question, are another question.
     let split = Question::Credential { username: b"u", realm: b"1r" };
     assert_eq!(bed.cached(split), None);
     let user = Question::User { username: b"u1", domain: b"r" };
@@ -154,7 +154,7 @@ fn the_second_time_it_is_known() {
     assert_eq!((gauges.entries, gauges.hits, gauges.misses, gauges.in_flight), (3, 2, 3, 0));
 }
 
-/// Made-up names are as long as a message: twenty thousand of them would be a gigabyte.
+/// Made-up names may be as long as a message: twenty thousand of them would be a gigabyte.
 #[test]
 fn that_there_is_no_user_of_a_long_name_is_not_kept() {
     let bed = bed(ReadThroughSettings::default());
@@ -211,7 +211,7 @@ fn made_up_names_do_not_push_out_users() {
     assert!(bed.cached(credential("u1")).is_some());
     let entries = bed.store.gauges().entries;
     assert!((160..=321).contains(&entries), "{entries}");
-    // Users push out users, but not one who is asked for all the time.
+    // Users evict users, but not one who is asked for all the time.
     for n in 0..3000 {
         bed.ask(credential(&format!("u-{n}")));
         assert!(bed.cached(credential("u1")).is_some());
@@ -237,7 +237,7 @@ fn a_slow_database_is_answered_for_at_the_deadline() {
     let late: HashSet<_> = (0..3).map(|_| bed.result()).map(|(n, r)| (n, r.unwrap_err())).collect();
     assert_eq!(late, [1, 2, 4].map(|n| (n, StoreError::TimedOut)).into());
     drop(gate);
-    // The answer that came too late is known all the same, and no ticket comes twice.
+    // The late answer is cached nevertheless, and no ticket comes back twice.
     bed.until(|bed| bed.cached(credential("u1")).is_some());
     bed.ask(credential("u9"));
     assert!(bed.results.try_recv().is_err());
@@ -255,7 +255,7 @@ fn deadlines_are_kept_within_50_ms() {
             let start = Instant::now();
             bed.request(n, credential(&format!("u{n}"))).unwrap();
             assert_eq!(bed.result(), (n, Err(StoreError::TimedOut)));
-            // Milliseconds of the clock are whole ones.
+            // The clock has whole milliseconds.
             (start.elapsed() + Duration::from_millis(1)).checked_sub(deadline).expect("not before the deadline")
         })
         .collect();
@@ -283,7 +283,7 @@ fn a_version_voids_all_and_a_notice_one() {
     bed.ask(credential("u2"));
     std::thread::sleep(Duration::from_millis(50));
     assert!(bed.cached(credential("u1")).is_some(), "nothing changed");
-    // A database may say the same twice, and what no caller asked for.
+    // A database may repeat a notice, and send one about a question that no caller asked.
     bed.fake.changes.lock().unwrap().extend(["u2", "u2", "never asked for"].map(|name| credential(name).into()));
     bed.until(|bed| bed.cached(credential("u2")).is_none());
     bed.until(|bed| bed.store.gauges().voided > 0);
@@ -309,7 +309,7 @@ fn an_answer_that_is_voided_on_its_way_is_not_kept() {
             false => {
                 let changed = ["u1", "kept"].map(|name| credential(name).into());
                 bed.fake.changes.lock().unwrap().extend(changed);
-                // The second of them is known, and voided after the first.
+                // The second answer is cached, and voided after the first.
                 bed.until(|bed| bed.store.gauges().voided == 1);
             }
         }
@@ -332,7 +332,7 @@ fn questions_of_a_round_leave_together() {
     for _ in 0..200 {
         bed.result().1.unwrap();
     }
-    // Two where the thread that keeps the time was faster than this one.
+    // Two if the timekeeper was faster than this thread.
     assert!(bed.fake.batches.load(Ordering::SeqCst) <= 2);
 }
 
@@ -361,7 +361,7 @@ fn a_panic_while_it_connects_fails_a_question_and_ends_nothing() {
     let gate = bed.fake.gate.lock().unwrap();
     bed.request(1, credential("u1")).unwrap();
     bed.until_asked(1);
-    // For this one there is no connection yet.
+    // There is no connection for this question yet.
     bed.request(2, credential("u2")).unwrap();
     assert_eq!(bed.result(), (2, Err(StoreError::Refused)));
     drop(gate);
@@ -380,7 +380,7 @@ fn what_is_known_outlives_its_engine() {
     bed.ask(credential("nobody"));
     bed.ahead.fetch_add(301_000, Ordering::SeqCst);
     let gate = bed.fake.gate.lock().unwrap();
-    // It is given a moment to answer; from then on it is known to be silent.
+    // The engine gets a moment to answer; after that it counts as silent.
     assert_eq!(bed.cached(credential("u1")), None);
     bed.request(1, credential("u1")).unwrap();
     bed.request(2, credential("nobody")).unwrap();
@@ -404,7 +404,7 @@ fn an_engine_that_fails_leaves_what_is_known() {
     assert_ne!(bed.ask(credential("u1")), Answer::Absent);
     bed.request(1, credential("u2")).unwrap();
     assert_eq!(bed.result().1, Err(StoreError::Unavailable));
-    // What a notice voids is not known, also while the engine fails.
+    // An answer that a notice voids is not used, not even while the engine fails.
     bed.fake.changes.lock().unwrap().push(credential("u1").into());
     bed.until(|bed| bed.cached(credential("u1")).is_none());
 }
@@ -429,7 +429,7 @@ fn after_some_deadlines_in_a_row_the_rest_fails_at_once() {
     assert_eq!(unknown(3), Some(Err(StoreError::Unavailable)));
     assert_eq!(bed.store.gauges().broken, 1);
     drop(gate);
-    // No caller asks: the last question is asked again, and its answer shows that the engine is back.
+    // Without any caller, the last question is repeated, and its answer shows that the engine is back.
     bed.until(|bed| !bed.store.gauges().is_broken);
     assert!(bed.cached(credential("u2")).is_some());
     bed.ask(credential("u3"));

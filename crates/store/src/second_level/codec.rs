@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::subscriber::{Answer, Asked, Credential, Ha1s, Question};
 
-/// The form of values. What has another one is no answer.
+/// Format version of values. A value of another version is ignored.
 const VERSION: u8 = 2;
 
 const EXISTS: u8 = 1;
 const CREDENTIAL: u8 = 2;
 
-/// The key of a question. Lengths make it certain where a text ends: no two questions have one key.
+/// Returns the key of a question. Length prefixes delimit its texts: no two questions have one key.
 pub(super) fn key_of(asked: &Asked) -> Vec<u8> {
     let (kind, place, username) = match asked.question() {
         Question::Credential { username, realm } => ("credential", realm, username),
@@ -23,7 +23,7 @@ pub(super) fn key_of(asked: &Asked) -> Vec<u8> {
     key
 }
 
-/// The value of an answer that the database gave at this moment, in milliseconds since 1970. `None`: it is not stored.
+/// Encodes an answer that the database gave at this time, in milliseconds since 1970. `None`: it is not stored.
 pub(super) fn encode(answer: &Answer, key: &[u8], read_at: u64) -> Option<Vec<u8>> {
     let kind = match answer {
         Answer::Absent => return None,
@@ -42,7 +42,7 @@ pub(super) fn encode(answer: &Answer, key: &[u8], read_at: u64) -> Option<Vec<u8
     Some(value)
 }
 
-/// Which of them are set, then those.
+/// Writes a bit mask of the present algorithms, then their digests.
 pub(crate) fn ha1s(ha1s: &Ha1s, value: &mut Vec<u8>) {
     let Ha1s { md5, sha256, sha512_256 } = ha1s;
     value.push(u8::from(md5.is_some()) | u8::from(sha256.is_some()) << 1 | u8::from(sha512_256.is_some()) << 2);
@@ -50,14 +50,14 @@ pub(crate) fn ha1s(ha1s: &Ha1s, value: &mut Vec<u8>) {
     value.extend(sha256.iter().chain(sha512_256).flatten());
 }
 
-/// A text behind its length.
+/// Writes a text after its length.
 pub(crate) fn text(text: &[u8], value: &mut Vec<u8>) {
     // Names are shorter than a message.
     value.extend_from_slice(&(text.len() as u32).to_be_bytes());
     value.extend_from_slice(text);
 }
 
-/// The answer of a value to this question, unless it is older than `not_before`.
+/// Decodes the answer to this question, unless it is older than `not_before`.
 pub(super) fn decode(value: &[u8], asked: &Asked, key: &[u8], not_before: u64) -> Option<Answer> {
     let mut rest = Rest(value);
     let [version, kind] = *rest.take()?;
@@ -79,14 +79,14 @@ pub(super) fn decode(value: &[u8], asked: &Asked, key: &[u8], not_before: u64) -
     rest.0.is_empty().then_some(answer)
 }
 
-/// When the database gave the answer of a value, in milliseconds since 1970.
+/// Returns the time when the database gave the answer, in milliseconds since 1970.
 pub(super) fn read_at(value: &[u8]) -> Option<u64> {
     let mut rest = Rest(value);
     let [_version, _kind] = *rest.take()?;
     rest.take().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
-/// What of a value is still to be read.
+/// Unread rest of a value.
 pub(crate) struct Rest<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -96,7 +96,7 @@ impl<'a> Rest<'a> {
         Some(front)
     }
 
-    /// What [`text`] wrote.
+    /// Reads a text written by [`text`].
     pub(crate) fn text(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(u32::from_be_bytes(*self.take()?)).ok()?;
         let (text, rest) = self.0.split_at_checked(length)?;
@@ -104,7 +104,7 @@ impl<'a> Rest<'a> {
         Some(text)
     }
 
-    /// What [`ha1s`] wrote.
+    /// Reads digests written by [`ha1s`].
     pub(crate) fn ha1s(&mut self) -> Option<Ha1s> {
         let [which] = *self.take()?;
         if which > 7 {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn any_answer() -> impl Strategy<Value = Answer> {
-        // Her own name is hardly ever the one that is asked for.
+        // The subscriber's own name hardly ever equals the requested one.
         let names = ("[a-zé@.]{0,9}", "[a-zé.]{0,9}");
         let digests = (any::<Option<[u8; 16]>>(), any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>());
         let credential = (digests, names).prop_map(|((md5, sha256, sha512_256), (username, domain))| {

@@ -1,4 +1,4 @@
-//! The cache between memory and database, by one in this process and by one elsewhere.
+//! Cache between memory and database, in this process and elsewhere.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -24,7 +24,7 @@ struct Database {
     is_unsure: Arc<Mutex<bool>>,
     asked: Arc<AtomicU64>,
     is_down: Arc<Mutex<bool>>,
-    /// Is called while it answers.
+    /// Called while it answers.
     meanwhile: Arc<Mutex<Option<Meanwhile>>>,
 }
 
@@ -133,7 +133,7 @@ fn the_database_is_asked_once_for_all_servers() {
     }
 }
 
-/// Any sender can ask for names that no user has.
+/// Any sender can ask for made-up names.
 #[test]
 fn unknown_users_leave_nothing_in_the_cache() {
     let bed = Bed::new();
@@ -145,7 +145,7 @@ fn unknown_users_leave_nothing_in_the_cache() {
         assert_eq!(bed.ask(question), Ok(Answer::Absent));
     }
     assert_eq!(bed.local.len(), 1);
-    // The entry of a user who was removed goes too.
+    // The entry of a removed user is removed, too.
     let mut watch = bed.level.watched_by(bed.database.clone());
     *bed.database.is_unsure.lock().unwrap() = true;
     bed.database.users.lock().unwrap().clear();
@@ -197,7 +197,7 @@ fn what_has_changed_is_asked_for_again() {
     watch.changes().unwrap();
     assert_eq!(bed.ask(ALICE), Ok(credential("alice", 3)));
     assert_eq!(bed.ask(BOB), Ok(credential("bob", 2)), "of whom no change was told");
-    // All may have changed.
+    // All answers may have changed.
     *bed.database.is_unsure.lock().unwrap() = true;
     bed.now.fetch_add(1, SeqCst);
     watch.changes().unwrap();
@@ -233,7 +233,7 @@ fn what_another_server_read_before_a_change_and_stored_after_it_does_not_count()
             database.changed.lock().unwrap().push(ALICE.into());
             watch.changes().unwrap();
         }));
-        // The other one has not heard of the change yet.
+        // The other server has not noticed the change yet.
         let mut other = level(&bed.local, &bed.now).before(bed.database.clone());
         let mut answers = Vec::new();
         Engine::answer(&mut other, &[ALICE.into()], &mut answers).unwrap();
@@ -267,7 +267,7 @@ fn more_changes_than_are_kept_make_all_doubtful() {
     }
 }
 
-/// A server that does nothing.
+/// Server that denies every request.
 #[derive(Default)]
 struct Denying(Receivers);
 
@@ -333,7 +333,7 @@ fn who_is_known_to_the_cache_is_known_without_the_database() {
     assert_eq!(bed.ask(BOB), Err(StoreError::Unavailable));
 }
 
-/// A server that answers when it is to, with connections for the thread that asks by its own.
+/// Server that answers when the test says, with separate connections for the asking thread.
 struct Elsewhere {
     entries: Arc<LocalCache>,
     receivers: Receivers,
@@ -348,7 +348,7 @@ impl Elsewhere {
         Self { entries, receivers: Receivers::default(), answers: Mutex::default(), own }
     }
 
-    /// How many requests get their answer now.
+    /// Answers the open requests. Returns their number.
     fn answer(&self) -> usize {
         let answers = std::mem::take(&mut *self.answers.lock().unwrap());
         let count = answers.len();
@@ -386,10 +386,10 @@ fn a_shard_asks_the_cache_and_the_database_by_connections_of_its_own() {
     let own = Arc::new(Elsewhere::new(None));
     let all = Arc::new(Elsewhere::new(Some(own.clone())));
     let (mut cached, task) = level_of(CacheEngine::Remote(all.clone()), &bed.now).before_local(bed.database.clone());
-    assert!(task.is_some(), "the shard moves what it asks");
+    assert!(task.is_some(), "the shard runs its connection");
     let questions = [Asked::from(ALICE), BOB.into()];
     let mut context = Context::from_waker(Waker::noop());
-    // The fetches, and what the database said; then the fetches alone.
+    // Fetches and stores of the database's answers; then fetches alone.
     for (database, stored) in [(2, 1), (1, 0)] {
         let mut answers = Vec::new();
         {

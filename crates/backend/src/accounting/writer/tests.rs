@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 use strowger_store::accounting::record::Cdr;
 
-/// A sink in memory that fails where its test says so.
+/// Sink in memory that fails on request.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<State>>);
 
@@ -43,7 +43,7 @@ impl Sink for Memory {
         if let Some(row) = rows.iter().find(|row| state.refuses.contains(row.identity())) {
             return Err(SinkError { kind: Trouble::Row, detail: format!("{} is too long", row.identity()) });
         }
-        // As a table does, which has each identity once.
+        // A table has each identity once.
         let rows: Vec<&Box<Row>> =
             rows.iter().filter(|row| !state.rows.iter().any(|old| old == row.identity())).collect();
         state.rows.extend(rows.iter().map(|row| row.identity().to_owned()));
@@ -118,7 +118,7 @@ fn what_cannot_be_written_follows_in_order() {
     assert_eq!((figures.written, figures.dropped), (10, 0));
     assert!(figures.failures > 0 && figures.spool_bytes > 0);
     memory.fail(None);
-    // Without another row.
+    // The spool is written without another row.
     wait("the spool is empty", || accounting.figures().spool_rows == 0);
     submit(&accounting, 40..50);
     wait("written", || memory.rows().len() == 50);
@@ -127,7 +127,7 @@ fn what_cannot_be_written_follows_in_order() {
     assert!(!accounting.figures().is_down);
 }
 
-/// The time between two attempts is an hour here: what comes earlier was asked for.
+/// The interval between two attempts is an hour here: any earlier attempt was requested.
 #[test]
 fn an_attempt_that_is_asked_for_is_made_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -145,12 +145,12 @@ fn an_attempt_that_is_asked_for_is_made_at_once() {
     let error = accounting.last_error().unwrap();
     assert_eq!((error.at, &*error.detail), (1_000_000, "as the test says"));
     memory.fail(None);
-    // It is not yet time, and no attempt is asked for.
+    // No attempt is due, and none is requested.
     submit(&accounting, 3..4);
     wait("in the spool", || accounting.figures().spool_rows == 4);
     assert!(accounting.flush().wait(limit));
     assert_eq!((accounting.figures().spool_rows, memory.rows()), (0, numbers(0..4)));
-    // What failed last is still said.
+    // The last failure is still reported.
     assert!(accounting.last_error().is_some() && !accounting.figures().is_down);
 }
 
@@ -162,7 +162,7 @@ fn a_process_that_was_killed_leaves_its_spool_to_the_next() {
     let accounting = start(&memory, &settings);
     submit(&accounting, 0..20);
     wait("in the spool", || accounting.figures().spool_rows == 20);
-    // It writes some of them, and is killed before its spool says so.
+    // The process writes some of them, and is killed before the spool is confirmed.
     memory.0.lock().unwrap().rows = numbers(0..7);
     memory.fail(Some(Trouble::Locked));
     drop(accounting);
@@ -175,7 +175,7 @@ fn a_process_that_was_killed_leaves_its_spool_to_the_next() {
     assert_eq!(Spool::open(&settings.spool, 1 << 20, Duration::ZERO).unwrap().rows(), 0);
 }
 
-/// One who waits for an attempt does not keep the rows from being written at the end.
+/// A waiting caller does not prevent the final write.
 #[test]
 fn an_attempt_keeps_nothing_from_ending() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ fn two_do_not_share_a_spool() {
     assert!(error.contains("the spool of accounting cannot be used") && error.contains("another server"), "{error}");
 }
 
-/// The time between two attempts is an hour here too.
+/// The interval between two attempts is an hour here, too.
 #[test]
 fn a_full_spool_is_written_whole_when_writing_works_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -234,7 +234,7 @@ fn a_sink_that_panics_has_failed_and_its_rows_follow() {
     wait("written", || memory.rows() == numbers(0..3));
 }
 
-/// What panics beside the sink ends the thread, which is known.
+/// A panic outside the sink ends the thread, which is reported.
 #[test]
 fn a_thread_that_ended_is_known() {
     let folder = tempfile::tempdir().unwrap();
@@ -299,7 +299,7 @@ fn a_refused_row_waits_in_the_quarantine_and_those_behind_it_are_written() {
     let limit = Duration::from_secs(20);
     memory.refuse(&[3, 17]);
     submit(&accounting, 0..10);
-    // As well from the spool.
+    // Rows from the spool are treated alike.
     memory.fail(Some(Trouble::Locked));
     submit(&accounting, 10..30);
     wait("in the spool", || accounting.figures().spool_rows > 0);
@@ -313,11 +313,11 @@ fn a_refused_row_waits_in_the_quarantine_and_those_behind_it_are_written() {
     assert_eq!((figures.quarantined, figures.written, figures.spool_rows, figures.dropped), (2, 28, 0, 0));
     assert!(!figures.is_down && figures.quarantine_bytes > 0);
     assert_eq!(accounting.last_reason().as_deref(), Some("17 is too long"));
-    // One of them is mended.
+    // One of them is repaired.
     memory.refuse(&[17]);
     assert!(accounting.retry().wait(limit));
     assert_eq!((accounting.figures().quarantine_rows, memory.rows().len()), (1, 29));
-    // A database that is away changes nothing.
+    // An unreachable database changes nothing.
     memory.fail(Some(Trouble::Unreachable));
     assert!(accounting.retry().wait(limit));
     assert_eq!((accounting.figures().quarantine_rows, accounting.figures().is_down), (1, true));
@@ -333,7 +333,7 @@ fn a_refused_row_waits_in_the_quarantine_and_those_behind_it_are_written() {
     assert!(accounting.retry().wait(limit), "of nothing");
 }
 
-/// Killed when a row is in the quarantine and still in the spool: another process has both files as they were.
+/// After a kill between quarantine and spool, a row is in both files, and another process finds them so.
 #[test]
 fn a_kill_between_quarantine_and_spool_neither_doubles_nor_loses() {
     let folder = tempfile::tempdir().unwrap();
@@ -348,14 +348,14 @@ fn a_kill_between_quarantine_and_spool_neither_doubles_nor_loses() {
     wait("written", || accounting.figures().quarantine_rows == 2 && accounting.figures().spool_rows == 0);
     drop(accounting);
     std::fs::write(&settings.spool, &spool).unwrap();
-    // As if the table of the first process had been mended, and no other row.
+    // The table now accepts one of the two rows.
     memory.refuse(&[5]);
     let accounting = start(&memory, &settings);
     wait("the spool is empty", || accounting.figures().spool_rows == 0);
     assert_eq!((accounting.figures().quarantine_rows, accounting.figures().quarantined), (2, 0));
     assert_eq!(memory.rows().len(), 7);
     memory.refuse(&[]);
-    // Killed again when a retry had written both and its file was not yet replaced.
+    // Another kill, after a retry had written both rows and before its file was replaced.
     let quarantine = std::fs::read(accounting.quarantine()).unwrap();
     assert!(accounting.retry().wait(Duration::from_secs(20)));
     let path = accounting.quarantine().to_owned();

@@ -1,9 +1,10 @@
-//! Kept calls in a folder of segments, numbered files of [records](strowger_records): a state, last words, or that a number is gone.
+//! Kept calls in a folder of segments, numbered files of [records](strowger_records): a state, last words, or a removal
+//! of a number.
 //!
-//! The last record of a number counts. Of each state the engine knows in sixteen bytes where it stands. When more than half of all bytes are
-//! of states that have been replaced, it copies what still counts of the oldest segment into the newest, in small steps between the groups,
-//! and removes the file: no caller is asked for its state again. Nothing is synced to the disk: a power cut may lose what the kernel had not
-//! written yet.
+//! The last record of a number counts. The engine stores the place of each state in sixteen bytes. When more than half
+//! of all bytes belong to replaced states, it copies the valid records of the oldest segment into the newest, in small
+//! steps between the groups, and removes the file: no caller has to provide its state again. Nothing is synced to the
+//! disk: a power cut may lose data that the kernel has not written yet.
 
 mod place;
 mod segments;
@@ -19,14 +20,14 @@ use crate::files::calls::place::{Index, Place};
 use crate::files::calls::segments::{BESIDE, CLOSED, MAGIC, REMOVED, Records, STATE, Segment, path};
 use strowger_store::calls::{Change, Engine, Failure, Held, Left, LoadReport, OpenError};
 
-/// Which folder, and how it is used.
+/// Folder and its settings.
 #[derive(Clone, Debug)]
 pub struct FolderSettings {
-    /// Made if it is missing. One process at a time has it.
+    /// Path; created if missing. Only one process may use it.
     pub folder: PathBuf,
-    /// Bytes that a segment has, at least: the next group begins another. At most [`FolderSettings::LARGEST_SEGMENT`].
+    /// Bytes of a segment after which the next group begins another. At most [`FolderSettings::LARGEST_SEGMENT`].
     pub segment: u64,
-    /// How long to wait at the start for a process that is just ending and has the folder.
+    /// Longest wait at the start for a process that is just ending and has the folder.
     pub wait: Duration,
 }
 
@@ -34,40 +35,41 @@ impl FolderSettings {
     /// Most bytes of [`FolderSettings::segment`].
     pub const LARGEST_SEGMENT: u64 = 8 << 20;
 
-    /// The defaults for this folder.
+    /// Returns the defaults for this folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), segment: Self::LARGEST_SEGMENT, wait: Duration::from_secs(1) }
     }
 }
 
-/// Makes a segment.
+/// Function that creates a segment.
 pub(crate) type OpenSegment = Box<dyn FnMut(&Path) -> io::Result<Writer> + Send>;
 
-/// Bytes that a compaction reads between two groups, beside twice those of the group before: so it is faster than what it is for.
+/// Bytes that a compaction reads between two groups, plus twice the bytes of the previous group: so it is faster than
+/// the growth.
 const STEP: u64 = 1 << 20;
 const MOST: u64 = 4 << 20;
-/// Segments that may be, beside those that the bytes need: each start begins one.
+/// Allowed segments beyond those that the bytes need: each start begins one.
 const FEW: u64 = 16;
 
 /// State by number in a folder of segments.
 pub struct Folder {
     settings: FolderSettings,
     create: OpenSegment,
-    /// The last one is being written.
+    /// Segments; the last one is being written.
     segments: Vec<Segment>,
-    /// None: the next group begins a segment.
+    /// `None`: the next group begins a segment.
     writer: Option<Writer>,
     index: Index,
-    /// Bytes of the records that count.
+    /// Bytes of the valid records.
     live: u64,
     written: u64,
-    /// The oldest segment, from which what counts is copied.
+    /// Records of the oldest segment, whose valid ones are copied.
     compaction: Option<Records>,
     _lock: FileLock,
 }
 
 impl Folder {
-    /// Makes the folder if it is missing, and holds it for this process.
+    /// Creates the folder if missing, and locks it for this process.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -75,7 +77,7 @@ impl Folder {
         Self::open_on(settings, Box::new(|path| Writer::create(path, MAGIC)))
     }
 
-    /// The same on segments that `create` makes.
+    /// Opens the folder with segments from `create`.
     pub(crate) fn open_on(settings: FolderSettings, create: OpenSegment) -> Result<Self, OpenError> {
         let settings = FolderSettings { segment: settings.segment.min(FolderSettings::LARGEST_SEGMENT), ..settings };
         let lock = FileLock::of_folder(&settings.folder, "lock", settings.wait)?;
@@ -92,7 +94,7 @@ impl Folder {
         self.live -= before.map_or(0, Place::length);
     }
 
-    /// The number of the segment that takes the next write.
+    /// Returns the number of the segment for the next write.
     fn ready(&mut self) -> io::Result<u64> {
         if self.writer.as_ref().is_none_or(|writer| writer.length() >= self.settings.segment) {
             self.begin_segment()?;
@@ -101,13 +103,13 @@ impl Folder {
     }
 
     /// # Errors
-    /// The file cannot be made, or its beginning not be written.
+    /// The file cannot be created, or its header not be written.
     fn begin_segment(&mut self) -> io::Result<()> {
         let number = self.segments.last().map_or(1, |segment| segment.number + 1);
         let path = path(&self.settings.folder, number);
         let mut writer = (self.create)(&path)?;
         if let Err(error) = writer.write(|_| ()) {
-            // Attempts leave no files.
+            // Failed attempts leave no files.
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
@@ -126,7 +128,7 @@ impl Folder {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// Goes on with the compaction of the oldest segment, or begins one if more than half of all is of no use any more.
+    /// Continues the compaction of the oldest segment, or begins one if more than half of all bytes are invalid.
     fn compact(&mut self, step: u64) -> io::Result<()> {
         if self.compaction.is_none() {
             let (bytes, segments, largest) = (self.bytes(), self.segments.len() as u64, self.settings.segment);
@@ -155,7 +157,7 @@ impl Folder {
             }
         };
         if let Err(error) = self.copy(&copies) {
-            // It is read again from the beginning: what was copied before does not count there any more.
+            // It is read again from the beginning: records already copied are not valid there any more.
             self.compaction = None;
             return Err(error);
         }
@@ -198,7 +200,7 @@ impl Folder {
         Ok(())
     }
 
-    /// All that counts of it was copied.
+    /// Removes the oldest segment after its valid records were copied.
     fn remove_oldest(&mut self) -> io::Result<()> {
         let Some(oldest) = self.segments.first().copied() else { return Ok(()) };
         let path = path(&self.settings.folder, oldest.number);
@@ -207,7 +209,7 @@ impl Folder {
             _ => (),
         }
         self.segments.remove(0);
-        // What could not be read again is lost: the disk has damaged it since.
+        // Records that could not be read again are lost: the disk has damaged them since.
         let before = self.index.len();
         let live = &mut self.live;
         self.index.retain(|_, place| {
@@ -228,14 +230,14 @@ impl Engine for Folder {
         self.settings.folder.display().to_string()
     }
 
-    /// Damaged records are no error: they are left out, and in the report.
+    /// Loads the folder. Damaged records are no error: they are skipped and reported.
     fn load(&mut self, take: &mut (dyn FnMut(u64, Left<'_>) + Send)) -> Result<LoadReport, OpenError> {
         let path = self.settings.folder.clone();
         let unusable = |error| OpenError::Unusable { path: path.clone(), error };
         let (segments, index, report) = segments::load(&self.settings.folder, take).map_err(unusable)?;
         self.live = index.values().map(|place| place.length()).sum();
         (self.segments, self.index) = (segments, index);
-        // Early: a folder that cannot be written is an error of the start. One without room is not: each write tries it again.
+        // Early, so that an unwritable folder is an error of the start. A full disk is not: each write tries again.
         match self.begin_segment() {
             Err(error) if is_full(&error) => Ok(report),
             begun => begun.map(|()| report).map_err(unusable),
@@ -255,7 +257,7 @@ impl Engine for Folder {
                     Change::Closed(_) => CLOSED,
                     Change::Removed => REMOVED,
                 };
-                // What is not there need not be removed.
+                // A number without a record needs no removal.
                 if kind == REMOVED && !index.contains_key(number) {
                     continue;
                 }

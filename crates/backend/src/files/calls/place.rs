@@ -1,27 +1,27 @@
-//! Where the state of a number stands: segment, offset and length in eight bytes.
+//! Place of a number's state: segment, offset and length in eight bytes.
 
 use std::collections::HashMap;
 
-/// By number. Sixteen bytes and one for each slot, of which at least seven in sixteen are used.
+/// Places by number. Sixteen bytes and one for each slot, of which at least seven in sixteen are used.
 pub(crate) type Index = HashMap<u64, Place>;
 
-/// Twenty bits of the number of the segment, twenty-four of the offset, twenty of the length of the record.
+/// Place of a record: twenty bits of the segment number, twenty-four of the offset, twenty of the record length.
 ///
-/// Segments of which anything is left are fewer than the numbers that twenty bits tell apart: with eight megabytes each they would be eight
-/// terabytes.
+/// Twenty bits distinguish all existing segments: with eight megabytes each they would be eight terabytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place(u64);
 
-/// Most bytes of a record.
+/// Longest record in bytes.
 pub(crate) const LONGEST: u64 = (1 << 20) - 1;
 
-/// Offsets are below.
+/// Exclusive upper bound of offsets.
 pub(crate) const FARTHEST: u64 = 1 << 24;
 
 const SEGMENTS: u64 = 1 << 20;
 
 impl Place {
-    /// `length`: of the whole record, at most [`LONGEST`]; `offset`: of its first byte, below [`FARTHEST`].
+    /// Creates a place. `length`: bytes of the whole record, at most [`LONGEST`]; `offset`: position of its first byte,
+    /// below [`FARTHEST`].
     pub(crate) fn new(segment: u64, offset: u64, length: u64) -> Self {
         debug_assert!(offset < FARTHEST && length <= LONGEST);
         Self((segment % SEGMENTS) << 44 | offset << 20 | length)
@@ -31,7 +31,7 @@ impl Place {
         self.segment() == segment % SEGMENTS
     }
 
-    /// The bits that are known of it.
+    /// Returns the stored bits of the segment number.
     pub(crate) const fn segment(self) -> u64 {
         self.0 >> 44
     }

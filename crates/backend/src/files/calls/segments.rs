@@ -1,4 +1,4 @@
-//! Segments: numbered files in a folder, read in their order.
+//! Segments: numbered files in a folder, read in order.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ pub(crate) const BESIDE: u64 = HEAD as u64 + 8;
 
 const _: () = assert!(CallStore::LONGEST as u64 + BESIDE <= LONGEST, "each state fits a record");
 
-/// A segment and its bytes.
+/// Segment and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) number: u64,
@@ -34,13 +34,13 @@ pub(crate) fn path(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:012}.{ENDING}"))
 }
 
-/// A record as it stands in a segment: its number, and what is said of that.
+/// Splits a payload into the number and its data; `None` if the kind is unknown.
 fn read(kind: u8, payload: &[u8]) -> Option<(u64, &[u8])> {
     let (number, rest) = payload.split_first_chunk()?;
     matches!(kind, STATE | CLOSED | REMOVED).then_some((u64::from_le_bytes(*number), rest))
 }
 
-/// The records of a segment, with their places, while they can be read.
+/// Reader of a segment's records with their places, up to the first damage.
 pub(crate) struct Records {
     reader: Reader,
     number: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// None: it was killed before its first group was whole.
+    /// Opens a segment. `None`: a kill has cut it within its header.
     pub(crate) fn open(folder: &Path, number: u64) -> Result<Option<Self>, String> {
         match Reader::open(&path(folder, number), NAME) {
             Ok((reader, version)) if version == MAGIC[7] => Ok(Some(Self { reader, number, unknown: 0 })),
@@ -58,7 +58,7 @@ impl Records {
         }
     }
 
-    /// The next record: kind, number, place, and what is said. One of another kind is passed over.
+    /// Returns the next record: kind, number, place and data. Skips records of other kinds.
     pub(crate) fn next(&mut self) -> Option<(u8, u64, Place, &[u8])> {
         let (kind, number, place) = loop {
             let (kind, payload) = self.reader.next()?;
@@ -81,21 +81,21 @@ impl Records {
         self.reader.damage().or_else(unknown)
     }
 
-    /// Bytes up to the end of the last whole record.
+    /// Returns the end of the last complete record.
     pub(crate) fn position(&self) -> u64 {
         self.reader.position()
     }
 
-    /// See [`Reader::is_cut`].
+    /// Tells whether the file ends within a record; see [`Reader::is_cut`].
     fn is_cut(&self) -> bool {
         self.reader.is_cut()
     }
 }
 
-/// Gives what is left of each number to `take`; returns the segments, and where each state stands.
+/// Passes the last data of each number to `take`; returns the segments and the place of each state.
 ///
 /// # Errors
-/// The folder cannot be read. What is wrong with a file is in the report.
+/// The folder cannot be read. Errors of single files are in the report.
 pub(crate) fn load(
     folder: &Path,
     take: &mut dyn FnMut(u64, Left<'_>),
@@ -125,7 +125,8 @@ pub(crate) fn load(
                 }
                 report.damage.extend(records.damage().map(|damage| (path.clone(), damage)));
                 if numbers.last() == Some(&number) && records.is_cut() {
-                    // A kill tore this record. Cut off, it is reported once. A file that cannot be cut is read as well.
+                    // A kill cut this record. It is removed, so that it is reported once. A file that cannot be cut is
+                    // read all the same.
                     let whole = records.position();
                     let _ = File::options().write(true).open(&path).and_then(|file| file.set_len(whole));
                 }
@@ -138,7 +139,8 @@ pub(crate) fn load(
     Ok((segments, index, report))
 }
 
-/// A second pass: what still counts is known now, and no state was kept in memory for that.
+/// Passes the valid data to `take`, in a second pass: the first one determined the valid records without storing states
+/// in memory.
 fn hand_over(
     folder: &Path,
     segments: &[Segment],
@@ -150,7 +152,7 @@ fn hand_over(
     places.sort_unstable_by_key(|(_, place)| *place);
     for of_segment in places.chunk_by(|(_, one), (_, other)| one.segment() == other.segment()) {
         let Some(segment) = segments.iter().find(|segment| of_segment[0].1.is_in(segment.number)) else { continue };
-        // It was opened a moment ago.
+        // The first pass could open it.
         let mut records = match Records::open(folder, segment.number) {
             Ok(Some(records)) => records,
             Ok(None) => continue,
@@ -159,7 +161,7 @@ fn hand_over(
                 continue;
             }
         };
-        // Both are in the order of the file.
+        // Both have the order of the file.
         let mut wanted = of_segment.iter().peekable();
         while let Some((_, expected)) = wanted.peek() {
             let Some((kind, number, place, said)) = records.next() else { break };

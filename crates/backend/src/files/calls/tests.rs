@@ -1,4 +1,4 @@
-//! Folders that are left by a kill, and disks that are full.
+//! Folders after a kill, and full disks.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,7 +30,7 @@ fn open(folder: &Path) -> (CallStore, Found, LoadReport) {
     open_with(of(folder), settings())
 }
 
-/// What an earlier process left: whether it was closed, and its bytes.
+/// Opens a store and returns the data of an earlier process: whether it was closed, and its bytes.
 fn open_with(folder: FolderSettings, settings: Settings) -> (CallStore, Found, LoadReport) {
     let mut found = Found::new();
     let folder = Folder::open(folder).expect("the folder is free");
@@ -45,12 +45,12 @@ fn open_with(folder: FolderSettings, settings: Settings) -> (CallStore, Found, L
     (store, found, report)
 }
 
-/// The folder as a kill would leave it now.
+/// Copies the folder as a kill would leave it now.
 fn copy(folder: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().expect("a folder");
     for file in std::fs::read_dir(folder).expect("it is there") {
         let file = file.expect("an entry");
-        // One may be removed meanwhile, as it may be before a kill.
+        // A file may be removed meanwhile, as it may be before a kill.
         let _ = std::fs::copy(file.path(), copy.path().join(file.file_name()));
     }
     copy
@@ -61,7 +61,7 @@ fn comes(what: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !what() {
         assert!(Instant::now() < end, "it does not come");
-        // The thread of the store has the processor meanwhile.
+        // Gives the processor to the thread of the store.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -88,10 +88,10 @@ fn the_last_state_of_each_number_is_found() {
         .collect();
     let killed = copy(folder.path());
     assert_eq!(open(killed.path()).1, expected);
-    // Beside the first, a second process is refused.
+    // A second process is refused.
     let refused = Folder::open(of(folder.path())).err().expect("it is in use").to_string();
     assert!(refused.contains("another process"), "{refused}");
-    // What waits is written at the end.
+    // Pending changes are written at the end.
     store.put(1_000, state(1_000, 1));
     drop(store);
     let (_, found, report) = open(folder.path());
@@ -112,7 +112,7 @@ fn last_words_stay_for_their_time() {
     let expected =
         [(1, (true, b"words".to_vec())), (2, (false, state(2, 1).into())), (3, (true, b"other words".to_vec()))];
     assert_eq!((found, report.closed), (expected.into(), 2));
-    // Then they go, but for one that begins again.
+    // Then they are removed, except those of a number that is put again.
     store.put(3, state(3, 1));
     comes(|| store.figures().kept == 2 && store.figures().pending == 0);
     drop(store);
@@ -126,7 +126,7 @@ fn a_folder_stays_small_and_whole_while_states_change() {
     let numbers = 100;
     let mut versions = vec![0; numbers as usize];
     let mut turns = 0_u64;
-    // Some are put once and stay: they are copied on again and again.
+    // Some are put once and stay: they are copied again and again.
     for round in 0..400 {
         for n in (0..numbers).filter(|n| round == 0 || n % 4 == round % 3 + 1) {
             versions[n as usize] = round + 1;
@@ -138,7 +138,7 @@ fn a_folder_stays_small_and_whole_while_states_change() {
             let (_, found, report) = open(killed.path());
             assert_eq!(report.damage, [], "{round}");
             let expected: Found = (0..numbers).map(|n| (n, (false, state(n, versions[n as usize]).into()))).collect();
-            // What the last round wrote may have been written before the copy was made, or is there twice.
+            // States of the last round may have been written before the copy, or exist twice.
             assert_eq!(found, expected, "{round}");
             turns += 1;
         }
@@ -148,7 +148,7 @@ fn a_folder_stays_small_and_whole_while_states_change() {
     assert_eq!((turns, store.figures().kept, store.figures().failures), (8, numbers, 0));
 }
 
-/// A file on a disk with room for some more bytes, which takes what it can of each write.
+/// File on a disk with little space left, which accepts as much of each write as fits.
 struct Disk {
     file: File,
     room: Arc<AtomicUsize>,
@@ -177,7 +177,7 @@ impl Medium for Disk {
 
 #[test]
 fn a_disk_that_is_full_anywhere_costs_memory_and_loses_nothing() {
-    // Some have no room for the beginning of a segment.
+    // Some have no space for the header of a segment.
     for room in [0, 4].into_iter().chain((8..6_000).step_by(431)) {
         let folder = tempfile::tempdir().expect("a folder");
         let (store, ..) = open(folder.path());
@@ -230,7 +230,7 @@ fn damaged_and_cut_records_are_left_out_and_reported() {
             found += 1;
         })
         .expect("the folder can be read");
-        // The beginning of a file stands there twice.
+        // The header has two copies: damage to one of them loses no record.
         let is_of_a_record = at >= 40;
         let lost = usize::from(is_of_a_record);
         assert_eq!((found, report.damage.len()), (10 - lost, lost), "damage at {at}: {report:?}");
@@ -238,7 +238,7 @@ fn damaged_and_cut_records_are_left_out_and_reported() {
         std::fs::write(&path, &whole[..at]).expect("it can be written");
         let (.., report) = segments::load(folder.path(), &mut |_, _| ()).expect("the folder can be read");
         assert!(report.states < 10 && report.damage.len() <= 1, "cut at {at}: {report:?}");
-        // A second start hears of no cut.
+        // A second start reports no cut.
         let (.., again) = segments::load(folder.path(), &mut |_, _| ()).expect("the folder can be read");
         assert_eq!((again.states, again.damage.len()), (report.states, 0), "cut at {at}");
     }
@@ -253,14 +253,14 @@ fn damaged_and_cut_records_are_left_out_and_reported() {
     comes(|| !path.exists());
     drop(store);
     assert_eq!(open(folder.path()).1, found);
-    // The next process writes on, in another segment.
+    // The next process writes to another segment.
     let (store, ..) = open(folder.path());
     store.put(70, state(70, 1));
     drop(store);
     assert!(open(folder.path()).1.contains_key(&70));
 }
 
-/// The same records as an earlier version wrote them: without a salt, with heads of nine bytes.
+/// Returns the same records in the format of an earlier version: without a salt, with heads of nine bytes.
 fn plain_segment(salted: &[u8]) -> Vec<u8> {
     let crc = |bytes: &[u8]| {
         !bytes.iter().fold(!0_u32, |crc, byte| {
@@ -279,7 +279,7 @@ fn plain_segment(salted: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// The system goes on writing into a segment that has no name any more.
+/// The system would continue to write into a segment whose name was removed.
 #[test]
 fn a_segment_that_was_removed_takes_nothing_until_it_is_back() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -307,10 +307,10 @@ fn folders_that_cannot_be_used_are_refused() {
     assert!(refused(Path::new("/proc/there/is/none")).contains("/proc"));
 }
 
-/// With the changes of each.
+/// Changes of each group.
 type Groups = Vec<Vec<(u64, Change)>>;
 
-/// A place that fails so often, and says what it got.
+/// Engine that fails a number of times, and records its groups.
 #[derive(Clone, Default)]
 struct Flaky {
     failures: Arc<AtomicUsize>,
@@ -360,7 +360,7 @@ fn the_end_waits_so_long_for_a_place_that_fails() {
     drop(store);
     let groups = flaky.groups.lock().expect("no test panics with it").clone();
     assert_eq!(groups, [vec![(1, Change::State(state(1, 1)))]]);
-    // In vain.
+    // All attempts fail.
     let flaky = Flaky::of(usize::MAX);
     let store = flaky.store(Settings { end: Duration::from_millis(30), ..long });
     store.put(1, state(1, 1));

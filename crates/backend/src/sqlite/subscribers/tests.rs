@@ -4,7 +4,7 @@ use strowger_store::clock::Moment;
 
 use super::*;
 
-/// Time of [`clock`], for tests that take real time.
+/// Returns the time of [`clock`], for tests that take real time.
 fn now() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed().as_millis() as u64
@@ -154,7 +154,7 @@ fn a_removed_user_is_reported_until_it_is_settled() {
         let count = "SELECT count(*) FROM removed_subscriber";
         Connection::open(&settings(&dir).path).unwrap().query_row(count, [], |row| row.get(0)).unwrap()
     };
-    // Removed before the start; no caller asks for anything.
+    // Removed before the start, without any question.
     let running = start();
     let alice = until(&running, &["alice"]).remove(0);
     assert_eq!(&*alice.domain, "a.example");
@@ -189,7 +189,7 @@ fn one_name_in_two_realms_is_two_users() {
     };
     assert_eq!(of("a.example"), Some(("a.example".into(), secret(1))));
     assert_eq!(of("b.example"), Some(("b.example".into(), secret(2))));
-    // One that is left in another realm keeps the name there, until it is removed.
+    // A password left in another realm occupies the name there until it is removed.
     admin.set_password("alice", "b.example", "shared", &secret(2), 0).unwrap();
     let taken = AdminError::RealmTaken { username: "alice".into(), realm: "shared".into(), domain: "b.example".into() };
     assert_eq!(admin.set_password("alice", "a.example", "shared", &secret(1), 0), Err(taken));
@@ -243,7 +243,7 @@ fn passwords_that_fit_no_challenge_are_found() {
     assert!(UnusablePasswords::of(&settings(&dir), |_| "new", &[]).is_err());
 }
 
-/// What fits in one domain does not in another.
+/// A realm that matches one domain does not match another.
 #[test]
 fn each_domain_is_looked_at_with_its_own_realm() {
     let dir = tempfile::tempdir().unwrap();
@@ -344,7 +344,7 @@ fn one_changed_user_voids_one_answer() {
     admin.remove("bob", "a.example").unwrap();
     until([false, false, true, false]);
     assert_eq!(running.gauges().doubted, 0);
-    // Another file of the same name has the log of the one that is open beside it: it is not read.
+    // Another file of the same name would be read with the log of the open one: it is refused.
     let other = dir.path().join("other.db");
     drop(SqliteAdmin::open(&SqliteSettings::new(&other)).unwrap());
     let number = FileNumber::named(&settings(&dir).path);
