@@ -40,7 +40,7 @@ section! {
         pub database: Option<DatabaseUrl> = None, ANY.or("none").fixed();
         /// Protection of the connections to such a server.
         pub database_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
-        /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
+        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
         pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// Path for "sqlite": the database file; for "json" and "csv": the folder of the files, one a day (UTC) and
         /// table, such as `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets this user alone read.

@@ -50,15 +50,15 @@ words! {
 }
 
 section! {
-    /// How many calls there may be at a time, from their INVITE to their end, of all rules, failures and gateway groups together that name
-    /// this limit; repeat the table for each.
+    /// Limit of concurrent calls, from their INVITE to their end, of all rules, failures and gateway groups together that name this limit; repeat the
+    /// table for each.
     pub struct CallLimitTable = "call_limit" {
         /// Name in rules, failures and gateway groups.
         pub name: Name = Name::UNSET, ANY.required();
         /// Property by which calls are counted: the limit applies to each value of it. A call without this property is not counted.
         /// "gateway": a call counts under its current next hop, until it ends or is tried at another; a next hop without room is skipped.
         pub per: CountedPer = CountedPer::All, ANY;
-        /// Calls at a time.
+        /// Most calls at a time.
         pub most: u32 = 1, Rule::number(1, 100_000_000).required();
         /// Status of the answer to a call beyond them.
         pub status: u16 = 503, Rule::number(400, 699);

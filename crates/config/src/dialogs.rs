@@ -29,22 +29,22 @@ section! {
         /// that the parties agree on counts in any case, if it is at least Min-SE and 90 s, and at most the offered one. At its end the server sends
         /// a BYE to both parties.
         pub session_expires: Option<Duration> = None, Rule::time(SHORTEST, LONGEST).or("never");
-        /// Shortest session timer that the server accepts in a tracked call: an INVITE or UPDATE with a shorter one is answered 422, or if its
-        /// sender knows no session timers goes on with this one (RFC 4028 section 8.1).
+        /// Shortest session timer that the server accepts in a tracked call: an INVITE or UPDATE with a shorter one is answered 422, or continues
+        /// with this one if its sender knows no session timers (RFC 4028 section 8.1).
         pub min_session_expires: Duration = SHORTEST, Rule::time(SHORTEST, LONGEST);
         /// Folder in which answered calls are kept, made if it is missing: a process that starts with it continues the calls of the earlier
         /// one, regardless of its end. They are still counted, limited, accounted and ended when their time is over (docs/running.md). "":
         /// they are not kept in a folder. One process at a time has it.
         pub folder: Option<PathBuf> = None, ANY.or("").fixed();
-        /// The same in a database, in place of a folder: "sqlite:FILE", a file of its own that is made if it is missing and that one
-        /// process at a time has, or the URL of a server (see `store.subscribers`). In a server `strowger db init` makes the table,
-        /// `strowger_call`; servers that share it have each another `server.node`. It must be there at the start, when the calls are read;
-        /// while it is away, locked, full or silent later, calls continue, and changes are written afterwards. `store.busy_timeout` bounds
-        /// the time of a group of changes.
+        /// Database in which answered calls are kept, in place of a folder: "sqlite:FILE", a file of its own that is made if it is missing and that
+        /// one process at a time has, or the URL of a server (see `store.subscribers`). In a server `strowger db init` makes the table,
+        /// `strowger_call`; each server that shares it needs another `server.node`. It must be there at the start, when the calls are read; while it
+        /// is away, locked, full or silent later, calls continue, and changes are written afterwards. `store.busy_timeout` bounds the time of a group
+        /// of changes.
         pub database: Option<Database> = None, ANY.or("none").fixed();
         /// Protection of the connections to such a server.
         pub database_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
-        /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
+        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
         pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// Longest wait of the first change of a group for others before they are written: `kill -9` loses the changes of that time.
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();

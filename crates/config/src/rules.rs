@@ -45,35 +45,35 @@ section! {
     pub struct RuleTable = "rule" {
         /// Name in the log.
         pub name: Name = Name::UNSET, ANY.required();
-        /// When it holds, such as "method == 'INVITE' and request.local and not exists request.user"; the fields and the language stand in
-        /// docs/rules.md.
+        /// Condition, such as "method == 'INVITE' and request.local and not exists request.user"; docs/rules.md has the fields and the language.
         pub when: String = "true".into(), ANY;
-        /// Status of the answer that the request gets; "none": it is not answered here.
+        /// Status of the answer that the request gets; "none": this rule does not answer it.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
         /// Reason phrase of that answer; "": the usual one.
         pub reason: String = String::new(), ANY;
         /// The request gets no answer at all: for senders that only look for servers.
         pub drop: bool = false, ANY;
-        /// Where the request goes, in order of trying. A URI of a local domain with a user, such as "sip:alice@example.org", stands for the
-        /// phones of this user. Another URI with a user takes the place of the Request-URI, one without leads there with the Request-URI
-        /// as it is; the name of a `[[gateway_group]]` stands for its targets. Routes of its sender stay behind. A request
-        /// for a sips URI goes there by TLS or not at all. `[]`: to its contacts or where it says itself.
+        /// Targets of the request, in order of trying. A URI of a local domain with a user, such as "sip:alice@example.org", stands for the phones of
+        /// this user. Another URI with a user takes the place of the Request-URI, one without leads there with the Request-URI as it is; the name of
+        /// a `[[gateway_group]]` stands for its targets. Routes of its sender stay behind. A request for a sips URI goes there by TLS or not at all.
+        /// `[]`: the contacts of its user, or the target in the request itself.
         pub to: Vec<Place> = Vec::new(), ANY;
         /// All of `to` ring at once (ring group); `false`: one after the other (hunt group).
         pub at_once: bool = false, ANY;
-        /// Who may go to `to` where that is outside the local domains, as `proxy.relay_for` says it for a Request-URI; "as-set": as that is set.
-        /// A caller by a rule for which it has shown too little is asked for a password (407) or refused (403).
+        /// Callers that may reach targets of `to` outside the local domains, with the values of `proxy.relay_for`; "as-set": as that is set. Another
+        /// caller is asked for a password (407) or refused (403).
         pub relay_for: Option<RelayFor> = None, ANY.or("as-set");
-        /// Status codes after which the next of `to` is tried; "any": all but 6xx. One that is silent or not reached leads on in any case.
+        /// Status codes after which the next of `to` is tried; "any": all but 6xx. A target that is silent or cannot be reached is followed by the
+        /// next in any case.
         pub try_next: Option<Vec<u16>> = None, Rule::number(300, 699).or("any");
         /// Names of `[[failure]]` tables for a failed request; the first one for its status is used, each once.
         pub on_failure: Vec<Reference<FailureTable>> = Vec::new(), ANY;
         /// Names of `[[call_limit]]` tables that its call counts under, from the INVITE to the end: such a call is tracked.
         pub call_limits: Vec<Reference<CallLimitTable>> = Vec::new(), ANY;
-        /// In place of forwarding it: an answer with where it would go, 302 or for several targets 300, each with its q (RFC 3261
-        /// section 8.3).
+        /// Answer with the targets in place of forwarding the request: 302, or for several targets 300, each with its q (RFC 3261 section 8.3).
         pub redirect: bool = false, ANY;
-        /// Characters that the user part of the Request-URI loses at its beginning. One that has no more than these stays as it is.
+        /// Number of characters to remove from the beginning of the user part of the Request-URI. A user part that has no more than these stays
+        /// unchanged.
         pub strip: u8 = 0, ANY;
         /// Text to put before the user part of the Request-URI afterwards, such as "+".
         pub prepend: UserText = UserText::default(), ANY;
@@ -91,8 +91,8 @@ section! {
         pub add_headers: Vec<HeaderLine> = Vec::new(), ANY;
         /// Names of header fields that the request loses.
         pub remove_headers: Vec<RemovableHeader> = Vec::new(), ANY;
-        /// Stay in the path of later requests; "as-set": as `proxy.record_route` says. A call that counts under a limit is followed to its end,
-        /// whatever rules say of this.
+        /// Stay in the path of later requests; "as-set": as `proxy.record_route` says. A call that counts under a limit is followed to its end
+        /// regardless of this key.
         pub record_route: Option<bool> = None, ANY.or("as-set");
         /// Keep track of the call; "as-set": as `dialogs.track` says.
         pub track: Option<bool> = None, ANY.or("as-set");
@@ -101,12 +101,12 @@ section! {
         /// Account the call, with this in the column `account` of its rows: a tariff, a tenant, a cost centre; "": the column is empty,
         /// unless a later rule fills it.
         pub account_as: Option<AccountName> = None, ANY.or("");
-        /// How long it may ring in one place: then the next is tried, and after the last the caller gets 408; "as-set": as
-        /// `proxy.fork_timeout` says, the last place as long as its caller waits.
+        /// Longest ringing of one target: then the next is tried, and after the last the caller gets 408; "as-set": as `proxy.fork_timeout` says, the
+        /// last target as long as its caller waits.
         pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");
-        /// How long a target may say nothing at all before the next is tried; "as-set": until its transaction ends.
+        /// Longest silence of a target before the next is tried; "as-set": until its transaction ends.
         pub answer_timeout: Option<Duration> = None, Rule::time(Duration::from_millis(100), Duration::from_secs(60)).or("as-set");
-        /// No further rule is asked.
+        /// No further rule is evaluated.
         pub stop: bool = false, ANY;
     }
 }

@@ -70,7 +70,7 @@ section! {
         pub value: Option<String> = None, ANY.or("");
         /// Protection of the connection to a database server.
         pub tls: DatabaseTls = DatabaseTls::Off, ANY;
-        /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
+        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
         pub ca: Option<PathBuf> = None, ANY.or("system");
         /// Longest time for the complete answer of the database.
         pub timeout: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(60));

@@ -49,7 +49,7 @@ section! {
         pub subscriber_table: String = "subscriber".to_owned(), ANY.fixed();
         /// Protection of the connections to such a server.
         pub subscriber_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
-        /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
+        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
         pub subscriber_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// Place of the bindings. "database": in `database`. A URL: the table `strowger_binding` of a MariaDB, MySQL or PostgreSQL server, which
         /// `strowger db init` makes; one server at a time keeps its bindings in a database. They are read once, at the start: while that server is
@@ -57,10 +57,10 @@ section! {
         pub bindings: Option<DatabaseUrl> = None, ANY.or("database").fixed();
         /// Protection of the connections to such a server.
         pub binding_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
-        /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
+        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
         pub binding_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// Longest wait for another process that holds the database, or for a database server to keep bindings, before a request fails with 500. A
-        /// server has 100 ms at least, and with rows of accounting a millisecond more for each.
+        /// server has at least 100 ms, and for accounting one millisecond more for each row.
         pub busy_timeout: Duration = Duration::from_secs(1), Rule::time(Duration::ZERO, Duration::from_secs(60)).fixed();
         /// Longest time of a look-up before its request fails with 500. A connection to a database server that takes longer is replaced.
         pub lookup_timeout: Duration = Duration::from_secs(2), Rule::time(Duration::from_millis(10), Duration::from_secs(60)).fixed();
