@@ -131,7 +131,7 @@ pub use reload::Refusal;
 pub use server::{Program, Server};
 pub use strowger_backend::sql::lease::Claim;
 
-/// From the system's source of randomness.
+/// Reads from the random source of the system.
 fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     use std::io::Read;
     static SOURCE: OnceLock<std::fs::File> = OnceLock::new();

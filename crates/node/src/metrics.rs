@@ -1,4 +1,4 @@
-//! What the server shows of itself: its metrics at one moment, from all who count.
+//! Metrics of the server at one moment, from all sources.
 
 pub(crate) mod labelled;
 mod of_process;
@@ -20,7 +20,7 @@ use strowger_store::journal::Journal;
 
 strowger_metrics::metrics! {
     values of = "process";
-    /// What belongs to the process and to no shard.
+    /// Values of the process that belong to no shard.
     pub struct Process;
 
     /// Bindings that are registered.
@@ -77,7 +77,7 @@ strowger_metrics::metrics! {
 
 strowger_metrics::metrics! {
     values of = "look-ups";
-    /// What is kept of subscribers, and asked of their database.
+    /// Cached subscribers, and questions to their database.
     pub struct Lookups;
 
     /// Answers about subscribers that are kept.
@@ -116,7 +116,7 @@ strowger_metrics::metrics! {
 
 strowger_metrics::metrics! {
     values of = "accounting";
-    /// What became of the rows of accounting.
+    /// Accounting rows.
     pub struct OfAccounting;
 
     /// Rows of accounting that wait to be written.
@@ -147,7 +147,7 @@ strowger_metrics::metrics! {
 
 strowger_metrics::metrics! {
     values of = "kept calls";
-    /// What is kept of calls over a restart.
+    /// Calls kept over a restart.
     pub struct OfKept;
 
     /// Calls that are kept over a restart, those that have just ended among them.
@@ -166,7 +166,7 @@ strowger_metrics::metrics! {
 
 strowger_metrics::metrics! {
     values of = "caches";
-    /// What the `[[cache]]`s do, all of them together.
+    /// All `[[cache]]` tables together.
     pub struct OfCaches;
 
     /// Fetches from caches that found a value.
@@ -193,7 +193,7 @@ strowger_metrics::metrics! {
 
 strowger_metrics::metrics! {
     values of = "";
-    /// What the process knows of one shard.
+    /// Values of the process about one shard.
     pub struct OfShard;
 
     /// Processor time that the thread of a shard has used.
@@ -206,7 +206,7 @@ strowger_metrics::metrics! {
     kernel_drops: Counter as "shard_datagrams_dropped_by_kernel" by shard;
 }
 
-/// How long commits took.
+/// Durations of commits.
 const COMMITS: [Metric; 1] = [Metric {
     field: "commit",
     family: "commit_seconds",
@@ -217,7 +217,7 @@ const COMMITS: [Metric; 1] = [Metric {
     by: &[],
 }];
 
-/// Every metric, in the order in which they are shown.
+/// Returns all metrics, in the order of their output.
 pub fn table() -> impl Iterator<Item = &'static Metric> {
     let all = [
         OfProcess::TABLE,
@@ -238,12 +238,12 @@ pub fn table() -> impl Iterator<Item = &'static Metric> {
     all.filter(|metric| is_of_server(metric))
 }
 
-/// Sockets of one call are the generator's alone.
+/// Tells whether a metric applies to a server. Only the generator has sockets of a single call.
 fn is_of_server(metric: &Metric) -> bool {
     !metric.family.starts_with("dedicated")
 }
 
-/// Those who write, where there is something to write. They end when the shards have: strong ones would keep them.
+/// Writers, if there is anything to write. Weak references: strong ones would keep the writers alive after the shards.
 #[derive(Clone)]
 pub(crate) struct Writers {
     pub(crate) journal: Option<Weak<Journal>>,
@@ -251,7 +251,7 @@ pub(crate) struct Writers {
     pub(crate) call_store: Option<Weak<CallStore>>,
 }
 
-/// Those who count.
+/// Sources of the metrics.
 #[derive(Clone)]
 pub struct Metrics {
     shared: Arc<ProcessState>,
@@ -259,7 +259,7 @@ pub struct Metrics {
     handle: Handle<Shard>,
     caches: Arc<Caches>,
     writers: Writers,
-    /// When the process began, in milliseconds since 1970.
+    /// Start of the process, in milliseconds since 1970.
     started: u64,
 }
 
@@ -278,12 +278,12 @@ impl Metrics {
         &self.handle
     }
 
-    /// How long ago the process began, by the system's clock.
+    /// Returns the time since the start of the process, by the system's clock.
     pub fn uptime(&self) -> Duration {
         Duration::from_millis(clock::now().wall.saturating_sub(self.started))
     }
 
-    /// Every counter and gauge with its labels, of all shards together; not those that are shown by shard.
+    /// Returns all counters and gauges with their labels, summed over the shards, except those that are shown by shard.
     pub(crate) fn totals(&self) -> impl Iterator<Item = Sample> + use<> {
         let all = self
             .of_process()
@@ -300,12 +300,12 @@ impl Metrics {
         samples.chain(self.labelled())
     }
 
-    /// Figures of the kernel about the process.
+    /// Reads the kernel's figures of the process.
     fn of_process(&self) -> OfProcess {
         OfProcess::read(self.started.saturating_mul(1_000))
     }
 
-    /// What belongs to the process.
+    /// Returns the values of the process.
     pub fn process(&self) -> Process {
         let (location, policy) = (self.shared.location.gauges(), self.shared.policy());
         let (log_lines_lost, log_write_errors) = (self.services.program.log_lost)();
@@ -341,7 +341,7 @@ impl Metrics {
         }
     }
 
-    /// What is kept of subscribers, and asked of their database.
+    /// Returns the values of subscriber look-ups.
     pub fn lookups(&self) -> Lookups {
         let gauges = self.shared.subscribers.as_ref().map(|subscribers| subscribers.gauges()).unwrap_or_default();
         Lookups {
@@ -364,7 +364,7 @@ impl Metrics {
         }
     }
 
-    /// What became of the rows of accounting.
+    /// Returns the values of accounting.
     pub fn of_accounting(&self) -> OfAccounting {
         let accounting = self.accounting();
         let figures: Figures = accounting.map(|accounting| accounting.figures()).unwrap_or_default();
@@ -384,7 +384,7 @@ impl Metrics {
         }
     }
 
-    /// What is kept of calls.
+    /// Returns the values of kept calls.
     pub fn of_kept(&self) -> OfKept {
         let call_store = self.writers.call_store.as_ref().and_then(Weak::upgrade);
         let strowger_store::calls::Figures { kept, bytes, pending, written, failures, is_down } =
@@ -392,17 +392,17 @@ impl Metrics {
         OfKept { kept, bytes, pending, written, failures, is_down: u64::from(is_down) }
     }
 
-    /// The writer of accounting, where there is one and the server does not end.
+    /// Returns the writer of accounting, if there is one and the server is not ending.
     pub(crate) fn accounting(&self) -> Option<Arc<Accounting>> {
         self.writers.accounting.as_ref()?.upgrade()
     }
 
-    /// The shards that have ever worked, by their numbers.
+    /// Returns the numbers of the shards that have ever run.
     pub fn started_shards(&self) -> impl Iterator<Item = usize> + use<'_> {
         (0..self.handle.most()).filter(|shard| self.handle.busy(*shard).is_some())
     }
 
-    /// What the process knows of its shards.
+    /// Returns the values of the process about its shards.
     pub fn of_shards(&self) -> Vec<(usize, OfShard)> {
         let backlogs = self.handle.backlogs();
         let of_shard = |shard| {
@@ -417,7 +417,7 @@ impl Metrics {
         self.started_shards().map(of_shard).collect()
     }
 
-    /// Logs every counter and gauge that is not 0: of the server, of its network side, and of what belongs to the process.
+    /// Logs all counters and gauges other than 0: of the server, the network side and the process.
     pub fn log(&self, event: &str) {
         self.log_messages(event);
         self.shared.counts().log(event);
@@ -437,7 +437,7 @@ impl Metrics {
         }
     }
 
-    /// Everything, for Prometheus.
+    /// Writes all metrics for Prometheus.
     pub fn exposition(&self) -> String {
         let mut text = Exposition::default();
         let of_process = self.of_process().each().chain(self.process().each()).chain(self.lookups().each());
@@ -462,7 +462,7 @@ impl Metrics {
         text.finish()
     }
 
-    /// How long things took.
+    /// Returns all histograms.
     pub fn durations(&self) -> impl Iterator<Item = (&'static Metric, Observed)> + use<> {
         let mut of_shards = [Observed::default(); Durations::TABLE.len()];
         for durations in &self.shared.durations {
@@ -476,7 +476,7 @@ impl Metrics {
 
 type Values = Vec<(&'static Metric, u64)>;
 
-/// One table of metrics: each of all shards, or by shard where the table says so.
+/// Writes one table of metrics: the total of all shards, or by shard if the table says so.
 fn show(text: &mut Exposition, total: &[(&'static Metric, u64)], shards: &[(usize, Values)]) {
     let Some((_, rows)) = shards.first() else { return };
     for (row, (metric, _)) in rows.iter().enumerate().filter(|(_, (metric, _))| is_of_server(metric)) {
