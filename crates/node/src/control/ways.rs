@@ -61,8 +61,7 @@ const FROM: Parameter = Parameter::number("from", "Begin of the page: `next` of 
 const MOST: Parameter = Parameter::number("most", "Most rows of the page, up to 1000, which is the default.");
 const CALL: Parameter = Parameter::required("id", "Id of the call, as in the list of calls.");
 const SET: Parameter = Parameter::required("name", "Name of the set.");
-const KEYS: Parameter =
-    Parameter::number("most", "Most keys shown of a limit, up to 1000; the default is 10.");
+const KEYS: Parameter = Parameter::number("most", "Most keys shown of a limit, up to 1000; the default is 10.");
 const CACHE: Parameter = Parameter::required("cache", "Name of the cache.");
 const KEY: Parameter = Parameter::required("key", "Key of the entry.");
 const USER: Parameter = Parameter::required("user", "User, as name@domain.");
@@ -112,7 +111,11 @@ pub(super) const WAYS: &[Way] = &[
         method: "GET",
         path: "/v1/calls",
         summary: "Lists tracked calls, page by page.",
-        parameters: &[Parameter::text("party", "Only calls with this text in the URI of caller or callee."), FROM, MOST],
+        parameters: &[
+            Parameter::text("party", "Only calls with this text in the URI of caller or callee."),
+            FROM,
+            MOST,
+        ],
         names_one: false,
         order: |words| {
             Ok(Order::Calls { party: words.text("party"), from: words.number("from")?, most: words.most()? })
@@ -322,7 +325,10 @@ pub(super) const WAYS: &[Way] = &[
         method: "PUT",
         path: "/v1/log-level",
         summary: "Sets the log level until the next start.",
-        parameters: &[Parameter::required("level", "Level in the syntax of STROWGER_LOG: info, or info,strowger_net=debug.")],
+        parameters: &[Parameter::required(
+            "level",
+            "Level in the syntax of STROWGER_LOG: info, or info,strowger_net=debug.",
+        )],
         names_one: false,
         order: |words| Ok(Order::LogLevel { level: Some(words.needed("level")?) }),
         reply: |schemas| schemas.subschema_for::<Done>(),
