@@ -37,9 +37,9 @@ strowger_metrics::metrics! {
     targets_aside: Gauge;
     /// Peers that took no TCP connection within ten minutes: large requests go there by UDP at once.
     udp_only_peers: Gauge;
-    /// Names that were asked for again, since they were used when their answers were about to end.
+    /// Names that were asked for again, since they were used shortly before their answers expired.
     names_asked_ahead: Counter;
-    /// Answers about names that were used beyond their time, since the name servers gave none.
+    /// Expired answers about names that were used, since the name servers gave no new ones.
     names_stale: Counter;
     /// Threads that carry messages.
     shards: Gauge;
@@ -57,7 +57,7 @@ strowger_metrics::metrics! {
     journal_kept: Counter;
     /// Changes of bindings that could not be kept.
     journal_failed: Counter;
-    /// Changes of bindings that were refused because as many waited as may.
+    /// Changes of bindings that were refused because the queue was full.
     journal_refused: Counter;
     /// The longest commit since the start.
     journal_longest_commit: Gauge in Seconds as "journal_longest_commit_seconds";
@@ -69,7 +69,7 @@ strowger_metrics::metrics! {
     reloads_refused: Counter;
     /// Data sets of rules that were read again without the rest of the configuration.
     sets_read: Counter;
-    /// Attempts at that which failed: the data stayed as they were.
+    /// Failed attempts to read data sets of rules again: the data stayed as they were.
     sets_failed: Counter as "set_reads_failed";
     /// Data sets of rules that could not be read when that was last tried: their data may be old.
     sets_old: Gauge;
@@ -90,7 +90,7 @@ strowger_metrics::metrics! {
     bound: Gauge as "lookups_bound";
     /// Connections to the database of subscribers.
     connections: Gauge as "lookup_connections";
-    /// 1 while the database of subscribers does not answer, and what is not known fails at once.
+    /// 1 while the database of subscribers does not answer, and questions without a cached answer fail at once.
     silent: Gauge as "lookups_silent";
     /// Questions about subscribers that the cache answered.
     hits: Counter as "lookup_hits";
@@ -100,7 +100,7 @@ strowger_metrics::metrics! {
     stale: Counter as "lookups_stale";
     /// Questions about subscribers that joined an equal one.
     merged: Counter as "lookups_merged";
-    /// Questions about subscribers that were refused because as many were asked as may be.
+    /// Questions about subscribers that were refused because too many were in progress.
     refused: Counter as "lookups_refused";
     /// Questions about subscribers that had no answer in time.
     late: Counter as "lookups_late";
@@ -110,7 +110,7 @@ strowger_metrics::metrics! {
     failed_at_once: Counter as "lookups_failed_at_once";
     /// Answers about subscribers that were kept and voided, one by one, since the database said that they had changed.
     voided: Counter as "lookups_voided";
-    /// Times that no answer about subscribers was fresh any more, since it was not known what had changed.
+    /// Times that no answer about subscribers was fresh any more, since the database did not report its changes.
     doubted: Counter as "lookups_doubted";
 }
 
@@ -137,7 +137,7 @@ strowger_metrics::metrics! {
     quarantine_rows: Gauge as "accounting_quarantine_rows";
     /// Size of the quarantine of accounting.
     quarantine_bytes: Gauge in Bytes as "accounting_quarantine_bytes";
-    /// Rows of accounting that are lost, because as many waited as may.
+    /// Rows of accounting that are lost, because the queue was full.
     dropped: Counter as "accounting_dropped";
     /// Attempts to write or remove rows of accounting, or to write their spool, that failed.
     failures: Counter as "accounting_failures";
@@ -154,11 +154,11 @@ strowger_metrics::metrics! {
     kept: Gauge as "kept_calls";
     /// Size of the files in which calls are kept, or of their states in the table of a database server.
     bytes: Gauge in Bytes as "kept_calls_bytes";
-    /// Calls whose last change is still to be written there.
+    /// Kept calls whose last change is still to be written.
     pending: Gauge as "kept_calls_pending";
-    /// Records or rows that were written there, those that were copied within the files among them.
+    /// Records or rows of kept calls that were written, including copies within the files.
     written: Counter as "kept_calls_written";
-    /// Attempts to write there that failed.
+    /// Failed attempts to write kept calls.
     failures: Counter as "kept_calls_failures";
     /// 1 while kept calls cannot be written.
     is_down: Gauge as "kept_calls_down";
@@ -175,7 +175,7 @@ strowger_metrics::metrics! {
     misses: Counter as "cache_misses";
     /// Values that were stored in caches.
     stores: Counter as "cache_stores";
-    /// Requests that caches refused: beyond a bound, as many were under way as may be, or their servers refused them.
+    /// Requests that caches refused: beyond a bound, too many in progress, or refused by their servers.
     refused: Counter as "cache_requests_refused";
     /// Requests that servers of caches did not answer in time.
     late: Counter as "cache_requests_late";
@@ -198,7 +198,7 @@ strowger_metrics::metrics! {
 
     /// Processor time that the thread of a shard has used.
     busy: Counter in Seconds as "shard_busy_seconds" by shard;
-    /// The longest turn of a shard in the last 30 to 60 seconds, in which it did not look at what had come meanwhile.
+    /// The longest turn of a shard in the last 30 to 60 seconds, in which it did not receive new messages.
     longest_turn: Highest in Seconds as "shard_longest_turn_seconds" by shard;
     /// Bytes that wait in the kernel before the UDP sockets of a shard.
     backlog: Gauge in Bytes as "shard_backlog_bytes" by shard;
