@@ -1,12 +1,12 @@
-//! What a shard counts. Only the shard writes its counters, so an addition is a plain load and store.
+//! Counters of a shard. Only the shard writes them, so an addition is a plain load and store.
 
 pub use strowger_metrics::Count;
 
 strowger_metrics::metrics! {
     of = "network";
-    /// The counters and gauges of one shard, as it writes them.
+    /// Counters and gauges of one shard, as it writes them.
     pub(crate) struct Counters;
-    /// The counters and gauges of one shard, or of all of them put together, at one moment.
+    /// Counters and gauges of one shard, or sums of all, at one moment.
     pub struct Snapshot;
 
     /// Rounds of the main loop.
