@@ -311,7 +311,7 @@ pub(crate) async fn watch<S: Service + 'static>(handle: Handle<S>) {
         let sum: f64 = load.iter().sum();
         let highest = load.iter().take(shards).fold(0.0, |a: f64, b| a.max(*b));
         busy_for = if highest > 0.7 && shards < most { busy_for + 1 } else { 0 };
-        // One shard less only if the others would then be half loaded.
+        // One shard less only if the others would then be less than half loaded.
         idle_for = if shards > 1 && sum < 0.5 * (shards - 1) as f64 { idle_for + 1 } else { 0 };
         let wanted = match (busy_for, idle_for) {
             (2.., _) => shards + 1,
