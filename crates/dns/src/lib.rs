@@ -201,7 +201,7 @@ impl Resolver {
         &self.inner.counters
     }
 
-    /// Forgets expired failures, and answers that even failing name servers no longer justify, and frees their memory. Call it every few seconds.
+    /// Forgets expired failures, and answers too old to be used, and frees their memory. Call it every few seconds.
     pub fn tidy(&self) {
         let now = Instant::now();
         self.inner.kept().tidy(now);
