@@ -45,10 +45,10 @@ section! {
         /// Path for "sqlite": the database file; for "json" and "csv": the folder of the files, one a day (UTC) and
         /// table, such as `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets this user alone read.
         pub path: PathBuf = PathBuf::from("accounting"), ANY.fixed();
-        /// File of the rows that cannot be written, until they can: in order, each once. `store.busy_timeout` says how long a locked database,
-        /// or a server that does not answer, is waited for before.
+        /// File of the rows that cannot be written yet: in order, each once. `store.busy_timeout` bounds the earlier wait for a locked database or a
+        /// silent server.
         pub spool: PathBuf = PathBuf::from("accounting.spool"), ANY.fixed();
-        /// Bytes that this file may have. Beyond them rows wait in memory, and beyond `queue` they are lost and counted.
+        /// Largest size of this file. Beyond it rows wait in memory, and beyond `queue` they are lost and counted.
         pub spool_size: u64 = 256 << 20, Rule::bytes(64 << 10, 1 << 40).fixed();
         /// Rows that may wait in memory to be written.
         pub queue: usize = 100_000, Rule::number(1, 100_000_000).fixed();
@@ -63,7 +63,7 @@ section! {
         pub mask_numbers: usize = 0, Rule::number(0, 32);
         /// Write 0 for the last octet of IPv4 addresses, and for all of IPv6 addresses behind their first 48 bits.
         pub mask_addresses: bool = false, ANY;
-        /// Names of header fields of the INVITE whose values are written beside, such as "User-Agent". "Request-URI": the URI that the caller
+        /// Names of header fields of the INVITE whose values are written in addition, such as "User-Agent". "Request-URI": the URI that the caller
         /// dialled, before rules changed it. "Refusal": the reason for which this server refused the call itself, in the words of the log.
         pub fields: Vec<AccountedField> = Vec::new(), ANY;
     }

@@ -48,9 +48,9 @@ section! {
         pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// Longest wait of the first change of a group for others before they are written: `kill -9` loses the changes of that time.
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
-        /// Tracked calls that have not ended, of all shards together; a call beyond them is answered 503. So is a call of an account, or of a
-        /// source without a password, that has as many as are free (and at least 8 in the shard), and one to an address that has.
-        /// Calls of a trusted `[[source]]`, such as a proxy in front, count for no party.
+        /// Most tracked calls at a time, of all shards together; a further one is answered 503. So is a call of an account, or of a source without a
+        /// password, that has as many calls as are still free (and at least 8 in the shard), and a call to such an address. Calls of a trusted
+        /// `[[source]]`, such as a proxy in front, count for no party.
         pub calls: usize = 1_000_000, Rule::number(1, 100_000_000);
         /// Interval at which servers that count calls together (`call_limit.cache`) publish their numbers of calls.
         pub count_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(10), Duration::from_secs(60));

@@ -26,9 +26,9 @@ section! {
         /// incomplete messages, and data that the peer has not read. A source with more than a thousand TLS connections, such as many phones behind
         /// one router, needs more.
         pub connection_memory_per_source: usize = 32 << 20, Rule::bytes(128 << 10, 1 << 40);
-        /// Memory of one kept message, of a request with all its branches. Of a large request fewer contacts are tried at once, and none
-        /// while silent ones leave no room; of one larger than a third of this only the first. A request larger than about 80 % of this is
-        /// sent once, and only the parts for ACK and CANCEL are kept.
+        /// Memory of one kept message: for a request with all its branches. For a large request fewer contacts are tried at the same time, and none
+        /// while silent ones leave no room; for one larger than a third of this only the first. A request larger than about 80 % of this is sent
+        /// once, and only the parts for ACK and CANCEL are kept.
         pub request_memory: usize = 64 << 10, Rule::bytes(4 << 10, 1 << 30);
         /// Memory for the requests of one source: those without a final response, about 3 kB each, those that wait for a look-up, and the
         /// part of responses beyond 1300 bytes. Divided among the running shards. Further requests are answered 503, longer responses

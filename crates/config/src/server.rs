@@ -48,8 +48,9 @@ section! {
         pub drain_timeout: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
         /// Number of this server among those that work together; part of the name of a flow.
         pub node: u16 = 0, Rule::number(0, 65_535).fixed();
-        /// Names of this server beside `domains` and `advertise`, such as that of the outbound proxy that phones are given: a Route with one of them
-        /// is taken off (RFC 3261 section 16.4). Names below a local domain that resolve to an address of this server need not be listed.
+        /// Further names of this server, in addition to `domains` and `advertise`, such as the outbound proxy that phones are configured with: a
+        /// Route with one of them is removed (RFC 3261 section 16.4). Names below a local domain that resolve to an address of this server need not
+        /// be listed.
         pub names: Vec<Domain> = Vec::new(), ANY;
         /// Value of the header fields Server and User-Agent (RFC 3261 sections 20.35 and 20.41); "" for neither.
         pub software: String = "Strowger".into(), ANY;

@@ -71,9 +71,9 @@ section! {
         pub lookup_connections: usize = 4, Rule::number(1, 256).fixed();
         /// Answers about subscribers kept in memory.
         pub cache_entries: usize = 200_000, Rule::number(1, 1 << 28).fixed();
-        /// Longest lifetime of such an answer. In `database` a change of a subscriber is seen within `poll_interval`; a database server tells of
-        /// none, so there it is seen when this time has passed: "0s" asks for each request. Of a phone that shows its address in place of its name,
-        /// and the domain with letters in upper case, no answer is kept.
+        /// Longest lifetime of such an answer. The server sees a change of a subscriber in `database` within `poll_interval`; a database server
+        /// reports no changes, so there it is seen when this time has passed: "0s" queries it for each request. No answer is kept for a phone that
+        /// authenticates by its whole address with upper-case letters in the domain.
         pub cache_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::ZERO, Duration::from_secs(86_400)).fixed();
         /// Time for which an expired answer is still used while the database fails or is silent: known users can still authenticate. "0s": not at
         /// all.

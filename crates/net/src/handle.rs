@@ -94,7 +94,7 @@ pub(crate) enum Command<S: Service> {
     Close(Flow),
     /// Direct messages for this address to that connection, while it lives.
     Alias(Flow, Transport, SocketAddr),
-    /// From now on this many shards share the buckets.
+    /// Share the buckets among this many shards from now on.
     Share(usize),
 }
 

@@ -30,8 +30,8 @@ use std::sync::Arc;
 /// Certificates and client verification of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// At least one. A client that asks for a name (SNI, RFC 6066 section 3) gets the certificate valid for it: of several the first with a kind of
-    /// key that the client knows. A client that asks for none, or for another one, gets the first.
+    /// Certificates, at least one. A client that asks for a name (SNI, RFC 6066 section 3) gets the certificate valid for it: of several the first
+    /// with a kind of key that the client knows. A client that asks for none, or for another one, gets the first.
     pub certificates: Vec<Certificate>,
     /// PEM file of authorities; if set, clients must show a certificate of theirs.
     pub client_authorities: Option<PathBuf>,

@@ -36,7 +36,7 @@ pub(crate) struct Services {
     pub(crate) sets: DataSets,
     /// Thread that builds and frees policies.
     pub(crate) policies: PolicyThread,
-    /// For each shard, [`ProcessState::reloads`] of the policy in its engine.
+    /// [`ProcessState::reloads`] of the policy in the engine, for each shard.
     reloads: Box<[AtomicU64]>,
     pub(crate) program: Program,
     /// Addresses of databases, caches, control and metrics.

@@ -33,7 +33,7 @@ impl Service for Fragile {
     fn import(&mut self, _: Now, (): (), _: &mut Outbox) {}
 }
 
-/// By UDP the shard panics, by TCP the task of the connection, whose panic the runtime would swallow.
+/// The shard panics for UDP; for TCP the task of the connection, whose panic the runtime would swallow.
 #[test]
 fn a_panic_ends_all_shards_and_is_reported_to_the_threads_that_wait() {
     // With two shards the message may cross to the other one, which then panics.
