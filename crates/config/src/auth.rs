@@ -97,8 +97,8 @@ section! {
         /// Comparison of the `uri` of an answer with the Request-URI (RFC 7616 section 3.4.6), so that credentials that were read on their way lead
         /// to no other number. Where a proxy on the way rewrites numbers or domains, "off".
         pub uri_check: UriCheck = UriCheck::Loose, ANY;
-        /// Key of nonces and of the routes of calls; servers that stand in for one another share it. At least 16 characters;
-        /// also by the environment variable STROWGER_AUTH_SECRET, which wins. "": drawn by the server at its first start and kept beside the database.
+        /// Key of nonces and of the routes of calls; servers that replace one another share it. At least 16 characters; also by the environment
+        /// variable STROWGER_AUTH_SECRET, which wins. "": drawn by the server at its first start and kept next to the database.
         pub secret: Option<Secret> = None, ANY.or("").fixed();
         /// File whose first line is the secret, instead of `secret`.
         pub secret_file: Option<PathBuf> = None, ANY.or("").fixed();

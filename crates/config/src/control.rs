@@ -47,7 +47,8 @@ impl Text for ControlSocket {
 
 section! {
     /// The socket by which `strowger status`, `registrations`, `calls`, `limits`, `sets`, `caches`, `accounting`, `ban`, `log`, `reload` and `drain`
-    /// reach the running server. Its file has mode 0600: the user of the server and root may give orders. Programs may give the same by HTTP (docs/openapi.json).
+    /// reach the running server. Its file has mode 0600: the user of the server and root may give orders. Programs may give the same orders by HTTP
+    /// (docs/openapi.json).
     pub struct Control = "control" {
         /// Path of the socket. "database": the path of `store.database` with `.control` in place of its ending; a server whose database is in memory
         /// has none then.
