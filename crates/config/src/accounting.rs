@@ -1,4 +1,4 @@
-//! `[accounting]`: what is written down of calls, and where.
+//! `[accounting]`: records of calls and their destination.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::reader::{ANY, section};
 use super::store::{DatabaseServer, DatabaseTls};
 
 words! {
-    /// Where rows of accounting go.
+    /// Destination of accounting rows.
     pub enum AccountingTarget {
         /// Tables of a SQLite file of their own.
         Sqlite = "sqlite",
-        /// Files with an object of JSON a line.
+        /// Files with one JSON object a line.
         Json = "json",
-        /// Files of CSV (RFC 4180).
+        /// CSV files (RFC 4180).
         Csv = "csv",
         /// Tables of a MariaDB, MySQL or PostgreSQL server.
         Sql = "sql",
@@ -32,52 +32,50 @@ section! {
         pub cdr: bool = false, ANY.fixed();
         /// Write a row for each answered INVITE, each BYE, and each call that was missed or failed: table `events`.
         pub events: bool = false, ANY.fixed();
-        /// Every call is accounted that no rule exempts (`account = false`); false: those alone of which a rule says `account = true` or
-        /// `account_as`.
+        /// Account every call that no rule exempts (`account = false`); false: only calls of rules with `account = true` or `account_as`.
         pub all: bool = true, ANY;
-        /// Where the rows go.
+        /// Destination of the rows.
         pub to: AccountingTarget = AccountingTarget::Sqlite, ANY.fixed();
-        /// Of "sql" the database, as a URL (see `store.subscribers`). `strowger db init` makes the tables there, `strowger_cdr` and
-        /// `strowger_events`.
+        /// Database for "sql", as a URL (see `store.subscribers`). `strowger db init` makes the tables there, `strowger_cdr` and `strowger_events`.
         pub database: Option<DatabaseUrl> = None, ANY.or("none").fixed();
-        /// Protection of what such a server is sent.
+        /// Protection of the connections to such a server.
         pub database_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
-        /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
+        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
         pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
-        /// Of "sqlite" the database file, of "json" and "csv" the folder of the files, one a day (UTC) and table, such as
-        /// `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets this user alone read.
+        /// Path for "sqlite": the database file; for "json" and "csv": the folder of the files, one a day (UTC) and
+        /// table, such as `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets this user alone read.
         pub path: PathBuf = PathBuf::from("accounting"), ANY.fixed();
-        /// File of the rows that cannot be written, until they can: in order, each once. `store.busy_timeout` says how long a locked database,
-        /// or a server that does not answer, is waited for before.
+        /// File of the rows that cannot be written yet: in order, each once. `store.busy_timeout` bounds the earlier wait for a locked database or a
+        /// silent server.
         pub spool: PathBuf = PathBuf::from("accounting.spool"), ANY.fixed();
-        /// Bytes that this file may have. Beyond them rows wait in memory, and beyond `queue` they are lost and counted.
+        /// Largest size of this file. Beyond it rows wait in memory, and beyond `queue` they are lost and counted.
         pub spool_size: u64 = 256 << 20, Rule::bytes(64 << 10, 1 << 40).fixed();
         /// Rows that may wait in memory to be written.
         pub queue: usize = 100_000, Rule::number(1, 100_000_000).fixed();
-        /// How long the first row of a group waits for others: `kill -9` loses the rows of that time.
+        /// Longest wait of the first row of a group for others: `kill -9` loses the rows of that time.
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
-        /// After a failure the rows are tried again so much later.
+        /// Time between a failure and the next attempt to write.
         pub retry_interval: Duration = Duration::from_secs(1), Rule::time(Duration::from_millis(10), Duration::from_secs(3_600)).fixed();
-        /// Rows older than this are removed, of "json" and "csv" the files of whole days; "forever": none.
+        /// Rows older than this are removed, for "json" and "csv" the files of whole days; "forever": none.
         pub retention: Option<Duration> = None, Rule::time(Duration::from_secs(60), Duration::from_secs(3_650 * 86_400)).or("forever").fixed();
         /// Digits at the end of each number that are written as `*`, in URIs, users and `fields`; a number has five digits or more, which `-`, `.`,
         /// `(` and `)` may part.
         pub mask_numbers: usize = 0, Rule::number(0, 32);
         /// Write 0 for the last octet of IPv4 addresses, and for all of IPv6 addresses behind their first 48 bits.
         pub mask_addresses: bool = false, ANY;
-        /// Names of header fields of the INVITE whose values are written beside, such as "User-Agent". "Request-URI": the URI that the caller
+        /// Names of header fields of the INVITE whose values are written in addition, such as "User-Agent". "Request-URI": the URI that the caller
         /// dialled, before rules changed it. "Refusal": the reason for which this server refused the call itself, in the words of the log.
         pub fields: Vec<AccountedField> = Vec::new(), ANY;
     }
 }
 
 impl Accounting {
-    /// Whether any rows are written.
+    /// Tells whether any rows are written.
     pub const fn is_on(&self) -> bool {
         self.cdr || self.events
     }
 
-    /// The database server that has the rows, if one is to have them.
+    /// Returns the database server of the rows, if they go to one.
     pub fn server(&self) -> Option<DatabaseServer<'_>> {
         let url = self.database.as_ref().filter(|_| self.to == AccountingTarget::Sql)?;
         Some(DatabaseServer { url, tls: self.database_tls, authorities: self.database_ca.as_deref() })
@@ -87,7 +85,7 @@ impl Accounting {
 /// Name of an entry in the column `fields`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountedField {
-    /// A header field of the INVITE, by the name that the file has.
+    /// A header field of the INVITE, named as in the file.
     Header(String),
     /// The Request-URI before rules changed it.
     RequestUri,
@@ -99,7 +97,7 @@ impl AccountedField {
     const REQUEST_URI: &'static str = "Request-URI";
     const REFUSAL: &'static str = "Refusal";
 
-    /// Its name in the rows.
+    /// Returns the name in the rows.
     pub fn name(&self) -> &str {
         match self {
             Self::Header(name) => name,

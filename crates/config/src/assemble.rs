@@ -1,4 +1,5 @@
-//! Puts the tables of a file together: listeners and domains of both forms, derived defaults, secrets from elsewhere.
+//! Assembly of the tables of a file: listeners and domains of both forms, derived defaults, secrets from environment
+//! and files.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,7 +13,7 @@ use super::report::Fault;
 use super::tls::Tls;
 use super::{Auth, Config, SECRET_VARIABLE, Secret, Source, Tables, rules, with_reason};
 
-/// The configuration that these tables are, whose paths are resolved.
+/// Builds the configuration from tables whose paths are resolved.
 pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Reader) -> Config {
     let listeners = listeners(&mut tables, source.listen, reader);
     let (domains, realm) = domains(&mut tables, &listeners, reader);
@@ -73,7 +74,7 @@ fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &
     listeners
 }
 
-/// A listener names its certificates, or the two files of one.
+/// Checks that a listener names either `certificates` or the two files of one certificate.
 fn check_forms(table: &ListenerTable, path: &str, reader: &mut Reader) {
     if !table.transport.is_secure() {
         return;
@@ -95,12 +96,12 @@ fn check_forms(table: &ListenerTable, path: &str, reader: &mut Reader) {
     }
 }
 
-/// What a listener shows and demands, with what it leaves to others filled in.
+/// Certificates and client authorities of a listener, with `[tls]` as default for those that it does not name.
 fn identity(listener: &Listener, tls: &Tls, named: &[Certificate]) -> Option<Identity> {
     if !listener.transport.is_secure() {
         return None;
     }
-    // Whose certificate it shows and of whom it demands one are two questions.
+    // The shown certificate and the demanded client authorities are independent settings.
     let own = listener.identity.as_ref();
     let client_ca = own.and_then(|own| own.client_ca.clone()).or_else(|| tls.client_ca.clone());
     let find = |name: &Reference<Certificate>| named.iter().find(|certificate| certificate.name == *name.name());
@@ -113,7 +114,7 @@ fn identity(listener: &Listener, tls: &Tls, named: &[Certificate]) -> Option<Ide
     (!certificates.is_empty()).then_some(Identity { certificates, client_ca })
 }
 
-/// The local domains, those of the short form first, and the realm that these share.
+/// Local domains, those of the short form first, and the realm that the short form shares.
 fn domains(tables: &mut Tables, listeners: &[Listener], reader: &Reader) -> (Vec<LocalDomain>, String) {
     let own: Vec<LocalDomain> = std::mem::take(&mut tables.domain).into_iter().filter_map(LocalDomain::of).collect();
     let short = tables.top.domains.take().unwrap_or_else(|| {
@@ -131,7 +132,7 @@ fn domains(tables: &mut Tables, listeners: &[Listener], reader: &Reader) -> (Vec
     (short.chain(own).collect(), realm)
 }
 
-/// The secret of `auth`: environment before file before key.
+/// Secret of `auth`: the environment precedes the file, the file precedes the key.
 fn secret(auth: &Auth, source: Source<'_>, reader: &mut Reader) -> Option<Secret> {
     if let Some(text) = (source.environment)(SECRET_VARIABLE) {
         return match Secret::new(text.trim_end_matches(['\r', '\n'])) {

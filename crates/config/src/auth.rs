@@ -15,9 +15,9 @@ use super::set::SetTable;
 words! {
     /// Hash of the digest (RFC 7616 section 3.2, RFC 8760).
     pub enum Algorithm {
-        /// RFC 1321; the only one that old phones know.
+        /// MD5 (RFC 1321); the only hash of old phones.
         Md5 = "MD5",
-        /// RFC 6234.
+        /// SHA-256 (RFC 6234).
         Sha256 = "SHA-256",
         /// SHA-512 cut to 256 bits (RFC 7616 section 3.2).
         Sha512_256 = "SHA-512-256",
@@ -27,29 +27,29 @@ words! {
 words! {
     /// Quality of protection (RFC 7616 section 3.4).
     pub enum Qop {
-        /// Method and URI are protected.
+        /// Protects method and URI.
         Auth = "auth",
-        /// The body as well.
+        /// Protects the body as well.
         AuthInt = "auth-int",
     }
 }
 
 words! {
-    /// How the `uri` parameter is compared with the Request-URI.
+    /// Comparison of the `uri` parameter with the Request-URI.
     pub enum UriCheck {
-        /// Not at all.
+        /// No comparison.
         Off = "off",
-        /// Same user and same host, whatever the port and parameters; for REGISTER anything, since To says whose binding it is.
+        /// Same user and same host, whatever the port and parameters. Any `uri` for REGISTER: To names the user of the binding.
         Loose = "loose",
         /// Same bytes.
         Exact = "exact",
     }
 }
 
-/// A phone that was tried, and whether it registers where this list is offered.
+/// A tested phone, and whether it registers if a listener offers this list.
 type Tried = (&'static str, fn(&[Algorithm]) -> bool);
 
-/// docs/phones.md has the same.
+/// Same table as in docs/phones.md.
 const TRIED: [Tried; 4] = [
     ("baresip 1.0", |offered| offered == [Algorithm::Md5]),
     ("SIPp 3.6 and sipsak 0.9.8", |offered| offered.first() == Some(&Algorithm::Md5)),
@@ -58,12 +58,12 @@ const TRIED: [Tried; 4] = [
 ];
 
 impl Algorithm {
-    /// The phones among those tried that cannot register where this list is offered.
+    /// Returns the tested phones that cannot register if a listener offers this list.
     pub(super) fn shuts_out(offered: &[Self]) -> Vec<&'static str> {
         TRIED.iter().filter(|(_, registers)| !registers(offered)).map(|(phone, _)| *phone).collect()
     }
 
-    /// The hash function it names.
+    /// Returns its hash function.
     pub const fn hash(self) -> Hash {
         match self {
             Self::Md5 => Hash::Md5,
@@ -85,20 +85,20 @@ section! {
         pub algorithms: Vec<Algorithm> = vec![Algorithm::Md5], ANY;
         /// Protection offered (RFC 7616 section 3.3).
         pub qop: Vec<Qop> = vec![Qop::Auth], ANY;
-        /// How long a nonce is good; afterwards the answer is `stale=true` and no phone asks its user again.
+        /// Lifetime of a nonce; afterwards the answer is `stale=true` and no phone asks its user again.
         pub nonce_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::from_secs(5), Duration::from_secs(86_400)).fixed();
-        /// Nonces in use that are remembered against replay, 40 to 60 bytes each; beyond this, right answers to further ones are
-        /// stale. One user may hold as many as are left free, at most half.
+        /// Nonces in use remembered against replay, 40 to 60 bytes each; beyond this, right answers to further ones are stale. One user may hold as
+        /// many as are left free, at most half.
         pub used_nonces: usize = 1_000_000, Rule::number(1_024, 1 << 28).fixed();
-        /// By how much the clocks of servers that share the secret may differ.
+        /// Largest difference between the clocks of servers that share the secret.
         pub clock_skew: Duration = Duration::from_secs(10), Rule::time(Duration::ZERO, Duration::from_secs(3_600)).fixed();
         /// Accept answers without qop, as phones of RFC 2069 give them; each costs a nonce of its own.
         pub without_qop: bool = true, ANY;
-        /// How close the `uri` of an answer must be to the Request-URI (RFC 7616 section 3.4.6), so that credentials that were
-        /// read on their way lead to no other number. Where a proxy on the way rewrites numbers or domains, "off".
+        /// Comparison of the `uri` of an answer with the Request-URI (RFC 7616 section 3.4.6), so that credentials that were read on their way lead
+        /// to no other number. Where a proxy on the way rewrites numbers or domains, "off".
         pub uri_check: UriCheck = UriCheck::Loose, ANY;
-        /// Key of nonces and of the routes of calls; servers that stand in for one another share it. At least 16 characters;
-        /// also by the environment variable STROWGER_AUTH_SECRET, which wins. "": drawn by the server at its first start and kept beside the database.
+        /// Key of nonces and of the routes of calls; servers that replace one another share it. At least 16 characters; also by the environment
+        /// variable STROWGER_AUTH_SECRET, which wins. "": drawn by the server at its first start and kept next to the database.
         pub secret: Option<Secret> = None, ANY.or("").fixed();
         /// File whose first line is the secret, instead of `secret`.
         pub secret_file: Option<PathBuf> = None, ANY.or("").fixed();

@@ -15,7 +15,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether an address lies in it. An IPv4 address mapped into IPv6 counts as IPv4.
+    /// Tells whether an address lies in it. An IPv4 address mapped into IPv6 counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (network, address, width) = match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
@@ -25,11 +25,11 @@ impl Network {
             _ => return false,
         };
         let host_bits = width - u32::from(self.prefix);
-        // A shift by the full width is not defined: prefix 0 of IPv6 contains every address of it.
+        // A shift by the full width is undefined: prefix 0 of IPv6 contains every IPv6 address.
         host_bits == 128 || network >> host_bits == address >> host_bits
     }
 
-    /// Its first address.
+    /// Returns its first address.
     pub fn first(&self) -> IpAddr {
         let host_bits = |width: u8| u32::from(width - self.prefix);
         match self.address {
@@ -42,13 +42,13 @@ impl Network {
         }
     }
 
-    /// Its address, if it has one alone.
+    /// Returns its address, if it is a single one.
     pub fn single(&self) -> Option<IpAddr> {
         let width = if self.address.is_ipv4() { 32 } else { 128 };
         (self.prefix == width).then_some(self.address.to_canonical())
     }
 
-    /// Whether it lies in a loopback network.
+    /// Tells whether it lies in a loopback network.
     pub const fn is_loopback(&self) -> bool {
         match self.address {
             IpAddr::V4(address) => address.is_loopback() && self.prefix >= 8,
@@ -87,7 +87,7 @@ impl Text for Network {
 }
 
 section! {
-    /// Sources that fail too often, and scanners. Of IPv6 a source is a network (`limits.ipv6_prefix`). Over UDP, whose
+    /// Sources that fail too often, and scanners. An IPv6 source is a network (`limits.ipv6_prefix`). Over UDP, whose
     /// sources can be forged, only a response to a nonce that was issued to that very source is judged, and can fail.
     pub struct Ban = "ban" {
         /// Ban at all.
@@ -100,7 +100,7 @@ section! {
         pub account_failures: u32 = 50, Rule::number(1, 1_000_000);
         /// Time in which the failures are counted.
         pub window: Duration = Duration::from_secs(60), Rule::time(Duration::from_secs(1), Duration::from_secs(86_400));
-        /// How long a source stays banned.
+        /// Duration of the ban of a source.
         pub duration: Duration = Duration::from_secs(600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// User-Agent texts of scanners; a request whose User-Agent contains one in its first 256 bytes, whatever the case, is
         /// dropped. Its source is banned if it came over a connection, and not by another proxy.

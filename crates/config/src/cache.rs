@@ -1,4 +1,4 @@
-//! `[[cache]]`: caches by name, in this process or in others, for what the server may forget and several servers may share.
+//! `[[cache]]`: named caches, in this process or on servers, for data that the server may forget and several servers may share.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,21 +13,21 @@ use super::reader::{ANY, Reader, section};
 use super::report::Fault;
 
 words! {
-    /// Where a cache is.
+    /// Location of a cache.
     pub enum CacheEngine {
-        /// In the memory of this process.
+        /// Memory of this process.
         Local = "local",
-        /// In Memcached servers, version 1.6 or later.
+        /// Memcached servers, version 1.6 or later.
         Memcached = "memcached",
-        /// In Redis servers, version 6 or later, or others that speak their protocol.
+        /// Redis servers, version 6 or later, or others with the same protocol.
         Redis = "redis",
     }
 }
 
 words! {
-    /// How Redis servers belong together.
+    /// Topology of Redis servers.
     pub enum CacheMode {
-        /// There is one.
+        /// One server.
         Single = "single",
         /// `servers` are Sentinels, which name the master of a group.
         Sentinel = "sentinel",
@@ -39,42 +39,42 @@ words! {
 section! {
     /// A cache that other tables name, such as `store.cache`; repeat the table for each.
     pub struct CacheTable = "cache" {
-        /// What other tables call it.
+        /// Name in other tables.
         pub name: Name = Name::UNSET, ANY.required().fixed();
-        /// Where it is.
+        /// Location of the cache.
         pub engine: CacheEngine = CacheEngine::Local, ANY.fixed();
-        /// Of "memcached" and "redis": its servers. Of several Memcached servers each has its share of the keys; all servers that share them need the
+        /// Servers for "memcached" and "redis". Of several Memcached servers each has its share of the keys; all servers that share them need the
         /// same list.
         pub servers: Vec<Endpoint> = Vec::new(), ANY.fixed();
-        /// Of "redis": how the servers belong together.
+        /// Topology for "redis".
         pub mode: CacheMode = CacheMode::Single, ANY.fixed();
-        /// Of "sentinel": the name of the group that the Sentinels watch.
+        /// Name of the group that the Sentinels watch, for "sentinel".
         pub group: String = "mymaster".into(), ANY.fixed();
-        /// Of "redis", "single" or "sentinel": number of the database.
+        /// Number of the database, for "redis" with "single" or "sentinel".
         pub database: u32 = 0, Rule::number(0, 65_535).fixed();
         /// User that the servers know; "": none, or for Redis the one that has a password alone.
         pub user: String = String::new(), ANY.fixed();
         /// Password of that user; "": none. Without TLS it crosses the network as it is.
         pub password: Option<Password> = None, ANY.or("").fixed();
-        /// Of "sentinel": user that the Sentinels know, as `user` is of the servers.
+        /// User that the Sentinels know, for "sentinel"; like `user` for the servers.
         pub sentinel_user: String = String::new(), ANY.fixed();
-        /// Of "sentinel": password that the Sentinels want; "": none. They are not shown that of the servers.
+        /// Password of the Sentinels, for "sentinel"; "": none. They are not sent the password of the servers.
         pub sentinel_password: Option<Password> = None, ANY.or("").fixed();
         /// Connect by TLS: servers must show a certificate of `tls.outbound_ca`, as that is at the start, for their host.
         pub tls: bool = false, ANY.fixed();
-        /// Of "memcached" and "redis": connections to each server, beside the one that each shard has which asks it.
+        /// Connections to each server, for "memcached" and "redis", in addition to one of each shard that uses it.
         pub connections: usize = 2, Rule::number(1, 64).fixed();
-        /// Of "memcached" and "redis": how long a server has for an answer before the server goes on without it.
+        /// Longest wait for an answer of a server, for "memcached" and "redis"; then this server continues without it.
         pub timeout: Duration = Duration::from_millis(200), Rule::time(Duration::from_millis(5), Duration::from_secs(30)).fixed();
-        /// Of "local": most memory.
+        /// Most memory, for "local".
         pub memory: usize = 64 << 20, Rule::bytes(64 << 10, 1 << 40).fixed();
-        /// Of "local": folder of files by which its entries outlive the process, made if it is missing; "memory": they do not.
+        /// Folder of the files by which entries outlive the process, for "local"; made if it is missing; "memory": entries do not outlive it.
         pub folder: Option<PathBuf> = None, ANY.or("memory").fixed();
     }
 }
 
 impl CacheTable {
-    /// How its servers are spoken to; `None`: it is in this process.
+    /// Returns the protocol of its servers; `None`: it is in this process.
     pub fn service(&self) -> Option<Service> {
         Some(match (self.engine, self.mode) {
             (CacheEngine::Local, _) => return None,
@@ -89,7 +89,7 @@ impl CacheTable {
         })
     }
 
-    /// What its servers are shown.
+    /// Returns the credentials for its servers.
     pub fn credentials(&self) -> Option<Credentials> {
         shown(&self.user, self.password.as_ref())
     }
@@ -99,7 +99,7 @@ fn shown(user: &str, password: Option<&Password>) -> Option<Credentials> {
     password.map(|password| Credentials { user: user.to_owned(), password: password.0.clone() })
 }
 
-/// A password of a server that this one is a client of. Neither `Debug` nor `--effective` shows it.
+/// Password of this server as a client of another one. Neither `Debug` nor `--effective` shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
@@ -113,7 +113,7 @@ impl Text for Password {
     const EXPECTED: &'static str = "a password in quotes on one line";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        // Memcached is shown it on a line of its own.
+        // Memcached receives it on a line of its own.
         if text.chars().any(char::is_control) {
             return Err("contains a control character".into());
         }
@@ -141,7 +141,7 @@ impl Text for Endpoint {
     }
 }
 
-/// Notes settings of caches that contradict one another.
+/// Notes contradictory settings of caches.
 pub(super) fn check(config: &Config, reader: &mut Reader) {
     let named = |cache: &Option<Reference<CacheTable>>, table: &CacheTable| {
         cache.as_ref().is_some_and(|cache| *cache.name() == table.name)
@@ -217,7 +217,7 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Warns of caches that ask for no password. A socket in the file system has its permissions instead.
+/// Warns of caches that ask for no password. For a socket in the file system its permissions suffice.
 pub(super) fn warn_of_open(config: &Config, reader: &mut Reader) {
     let is_tcp = |server: &Endpoint| matches!(server, Endpoint::Tcp(..));
     for (index, table) in config.caches.iter().enumerate().filter(|(_, table)| table.servers.iter().any(is_tcp)) {
@@ -288,7 +288,7 @@ mod tests {
         let effective = config.effective();
         assert!(effective.contains("/run/redis.sock") && !effective.contains("sesame"), "{effective}");
         assert!(!format!("{config:?}").contains("sesame"));
-        // What is not shown is no value when it is read again.
+        // The mask is not read as a value.
         assert!(read(&effective).unwrap_or_else(|report| panic!("{report}")).caches[0].password.is_none());
     }
 

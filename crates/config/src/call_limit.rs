@@ -1,4 +1,4 @@
-//! `[[call_limit]]`: how many calls there may be at a time, for rules, failures and gateway groups that name it.
+//! `[[call_limit]]`: limits of concurrent calls, for rules, failures and gateway groups that name them.
 
 use std::sync::Arc;
 
@@ -10,55 +10,55 @@ use super::reader::{ANY, Reader, section};
 use super::report::Fault;
 
 words! {
-    /// Of what a limit counts the calls.
+    /// Property by which a limit counts calls.
     pub enum CountedPer {
-        /// All of them together, such as those of a gateway or a tariff.
+        /// No property: one count of all calls, such as those of a gateway or a tariff.
         All = "all",
-        /// Of each user that authenticated, of each domain where these have realms of their own.
+        /// Authenticated user; with its domain where domains have realms of their own.
         User = "user",
-        /// Of each group of peers (`[[source]]`).
+        /// Group of peers (`[[source]]`).
         SourceGroup = "source.group",
-        /// Each source of calls: an IPv4 address, or an IPv6 network of `limits.ipv6_prefix` bits.
+        /// Source address: an IPv4 address, or an IPv6 network of `limits.ipv6_prefix` bits.
         SourceAddress = "source.address",
-        /// Of each caller, by user and host of the URI in From.
+        /// Caller, by user and host of the URI in From.
         Caller = "from.uri",
-        /// Of each callee, by user and host of the Request-URI.
+        /// Callee, by user and host of the Request-URI.
         Callee = "request.uri",
-        /// Of each next hop that the rule, failure or gateway group leads to which names the limit, by host and port of its URI.
+        /// Next hop of the rule, failure or gateway group that names the limit, by host and port of its URI.
         Gateway = "gateway",
     }
 }
 
 words! {
-    /// What becomes of a request that would be one call too many.
+    /// Result for a request that would exceed the limit.
     pub enum OverLimit {
-        /// It is answered with the status of the limit.
+        /// The server answers it with the status of the limit.
         Answer = "answer",
-        /// The rule does not hold for it, so the next is asked: another gateway.
+        /// The rule does not apply to it; the next rule is evaluated: another gateway.
         NextRule = "next-rule",
     }
 }
 
 words! {
-    /// What counts while it is not known what other servers count.
+    /// Counting while the counts of other servers are unknown.
     pub enum WithoutCache {
-        /// The calls of this server alone.
+        /// Only the calls of this server count.
         Local = "local",
-        /// There is no room: each call is one too many.
+        /// Each call exceeds the limit.
         Refuse = "refuse",
     }
 }
 
 section! {
-    /// How many calls there may be at a time, from their INVITE to their end, of all rules, failures and gateway groups together that name
-    /// this limit; repeat the table for each.
+    /// Limit of concurrent calls, from their INVITE to their end, of all rules, failures and gateway groups together that name this limit; repeat the
+    /// table for each.
     pub struct CallLimitTable = "call_limit" {
         /// Name in rules, failures and gateway groups.
         pub name: Name = Name::UNSET, ANY.required();
         /// Property by which calls are counted: the limit applies to each value of it. A call without this property is not counted.
         /// "gateway": a call counts under its current next hop, until it ends or is tried at another; a next hop without room is skipped.
         pub per: CountedPer = CountedPer::All, ANY;
-        /// Calls at a time.
+        /// Most calls at a time.
         pub most: u32 = 1, Rule::number(1, 100_000_000).required();
         /// Status of the answer to a call beyond them.
         pub status: u16 = 503, Rule::number(400, 699);
@@ -74,7 +74,7 @@ section! {
     }
 }
 
-/// Those of these limits that are named.
+/// Returns the named ones of these limits.
 pub(super) fn named(names: &[Reference<CallLimitTable>], all: &[Arc<CallLimitTable>]) -> Box<[Arc<CallLimitTable>]> {
     let limit = |name: &Reference<CallLimitTable>| all.iter().find(|limit| limit.name == *name.name()).cloned();
     names.iter().filter_map(limit).collect()

@@ -1,4 +1,4 @@
-//! `[[certificate]]`: certificates that have a name, and whether the files of any certificate are what they are said to be.
+//! `[[certificate]]`: named certificates, and checks of the files of all certificates.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ use super::{Config, validity, with_reason};
 section! {
     /// A certificate that tls and wss listeners show, by its name; repeat the table for each.
     pub struct Certificate = "certificate" {
-        /// What `certificates` of a `[[listener]]` calls it.
+        /// Name in `certificates` of a `[[listener]]`.
         pub name: Name = Name::UNSET, ANY.required();
         /// Certificate chain in PEM, the server's own first.
         pub certificate: PathBuf = PathBuf::new(), ANY.required();
@@ -33,7 +33,7 @@ section! {
 impl Eq for Certificate {}
 
 impl Certificate {
-    /// Its files.
+    /// Returns its files.
     pub fn files(&self) -> CertificateFiles {
         CertificateFiles { certificate: self.certificate.clone(), key: self.key.clone() }
     }
@@ -48,19 +48,19 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// A certificate chain that was read.
+/// A certificate chain read from a file.
 pub(super) type Chain = Vec<CertificateDer<'static>>;
 
-/// A place in the file.
+/// Position in the configuration file.
 pub(super) type Span = Option<Range<usize>>;
 
 impl CertificateFiles {
-    /// Of two keys, if both are there.
+    /// Pairs two keys of the file, if both are set.
     pub(super) fn of(certificate: Option<PathBuf>, key: Option<PathBuf>) -> Option<Self> {
         certificate.zip(key).map(|(certificate, key)| Self { certificate, key })
     }
 
-    /// Notes what is wrong with the files, where their keys stand; the chain, if it can be read.
+    /// Notes faults of the files at the positions of their keys. Returns the chain if it can be read.
     pub(super) fn check(&self, span: &Span, key_span: &Span, reader: &mut Reader) -> Option<Chain> {
         let chain = certificates(&self.certificate, span, reader);
         let key = private_key(&self.key, key_span, reader);
@@ -77,7 +77,7 @@ impl CertificateFiles {
     }
 }
 
-/// The certificates of a file.
+/// Reads the certificates of a file.
 pub(super) fn certificates(path: &Path, span: &Span, reader: &mut Reader) -> Option<Chain> {
     let cure = "name a file in PEM that has -----BEGIN CERTIFICATE-----, and that this user may read";
     let bytes = match fs::read(path) {
@@ -122,11 +122,11 @@ fn private_key(path: &Path, span: &Span, reader: &mut Reader) -> Option<PrivateK
     Some(key)
 }
 
-/// The names by which clients know this server.
+/// Names by which clients know this server.
 pub(super) struct ServerNames {
-    /// Those that a certificate may prove.
+    /// Names that a certificate may prove.
     exact: Vec<String>,
-    /// A name below one of these may lead to this server as well.
+    /// Domains; a name below one of them may lead to this server as well.
     domains: Vec<String>,
 }
 
@@ -147,7 +147,8 @@ impl ServerNames {
         Self { exact, domains }
     }
 
-    /// Warns of a certificate that proves none of them: a client that checks it does not connect (RFC 5922 section 7.2).
+    /// Warns of a certificate that proves none of these names: a client that checks it does not connect (RFC 5922
+    /// section 7.2).
     pub(super) fn check(&self, chain: &Chain, path: &Path, span: Span, reader: &mut Reader) {
         let Some(certificate) = chain.first().and_then(|first| EndEntityCert::try_from(first).ok()) else { return };
         let is_below = |name: &str| {
@@ -166,7 +167,7 @@ impl ServerNames {
     }
 }
 
-/// A host as a certificate names it: IPv6 without brackets.
+/// Host in the form of a certificate: IPv6 without brackets.
 fn bare(host: &str) -> String {
     host.trim_matches(['[', ']']).to_owned()
 }
@@ -175,7 +176,7 @@ fn is_valid_for(certificate: &EndEntityCert<'_>, name: &str) -> bool {
     ServerName::try_from(name).is_ok_and(|name| certificate.verify_is_valid_for_subject_name(&name).is_ok())
 }
 
-/// The names for which both are valid, in the order of the alphabet.
+/// Names for which both are valid, in alphabetical order.
 pub(super) fn common_names(a: &Chain, b: &Chain) -> Vec<String> {
     let (Some(a), Some(b)) = (a.first(), b.first()) else { return Vec::new() };
     let (Ok(a), Ok(b)) = (EndEntityCert::try_from(a), EndEntityCert::try_from(b)) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Settings that are right alone and contradict one another, and files that are not what their key says.
+//! Checks for settings that contradict each other, and for files that do not contain what their key requires.
 
 use std::fs;
 use std::net::IpAddr;
@@ -42,7 +42,8 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     reader.check_unused();
 }
 
-/// Contradictions between keys that need a restart and keys that do not: a process may have one though its file has none.
+/// Notes contradictions between keys that need a restart and keys that do not: after a reload a process can have such a
+/// pair though no file has it.
 pub(super) fn check_mixed(config: &Config, reader: &mut Reader) {
     check_registering(config, reader);
     check_relay::check(config, reader);
@@ -52,7 +53,7 @@ pub(super) fn check_mixed(config: &Config, reader: &mut Reader) {
     check_control(config, reader);
 }
 
-/// A file that was cut to nothing while it was written is no wish for the defaults.
+/// Warns of an empty file: it was probably truncated during a write, and does not ask for the defaults.
 fn warn_if_empty(source: Source<'_>, reader: &mut Reader) {
     let is_file = source.file != Source::default().file;
     let says_nothing = source.text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
@@ -69,7 +70,7 @@ fn check_domains(config: &Config, reader: &mut Reader) {
         reader.push(Fault::error(reader.value_of("realm"), "realm is empty", cure));
     }
     let short = config.domains.iter().filter(|domain| !domain.has_table).count();
-    // Each name with its place; the names of `domains` are of one domain.
+    // Each name with its position; the names of `domains` belong to one domain.
     let mut named: Vec<(&Domain, usize, Span)> = Vec::new();
     for (index, domain) in config.domains.iter().enumerate() {
         let table = index.checked_sub(short);
@@ -92,7 +93,7 @@ fn check_domains(config: &Config, reader: &mut Reader) {
             let message = format!("the domain {name} is named twice: {lines}");
             reader.push(match *other == of {
                 true => Fault::warning(span, message, "name it once"),
-                // Whose user is meant would not be clear.
+                // The name would belong to two sets of users.
                 false => Fault::error(
                     span,
                     message,
@@ -141,7 +142,7 @@ fn check_listeners(config: &Config, source: Source<'_>, reader: &mut Reader) {
     }
 }
 
-/// What each listener is called in the file; with --listen the file has none of them.
+/// Path of each listener in the file; empty if `--listen` replaces the listeners of the file.
 pub(super) fn listener_paths(config: &Config, source: Source<'_>, reader: &Reader) -> Vec<String> {
     let all = config.listeners.len();
     if !source.listen.is_empty() {
@@ -155,7 +156,7 @@ pub(super) fn listener_paths(config: &Config, source: Source<'_>, reader: &Reade
     (0..all).map(path).collect()
 }
 
-/// Whether two listeners want the same socket: UDP ports are apart from those of streams.
+/// Tells whether two listeners need the same socket: UDP ports are separate from those of streams.
 fn clash(a: &Listener, b: &Listener) -> bool {
     use super::Transport::Udp;
     let same_kind = (a.transport == Udp) == (b.transport == Udp);
@@ -167,7 +168,7 @@ fn clash(a: &Listener, b: &Listener) -> bool {
     same_kind && overlap && a.address.port() == b.address.port() && a.address.port() != 0
 }
 
-/// Whether what this key names can be made where it says: its folder is there. Notes it if not.
+/// Tells whether the folder of the file that this key names exists. Notes a fault if not.
 pub(super) fn check_folder_of(key: &str, path: &Path, reader: &mut Reader) -> bool {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) else {
         return true;
@@ -311,7 +312,7 @@ fn check_auth(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_phones("auth.algorithms", &auth.algorithms, reader);
     let has_password = config.caches.iter().any(|cache| cache.password.is_some());
     if has_password || reader.has("auth.secret") && auth.secret.is_some() {
-        // Without its place: a report shows the line, and with it the secret.
+        // Without a position: a report shows the line, and with it the secret.
         warn_if_others_read(Path::new(source.file), &None, reader);
     }
     if let Some(path) = &auth.secret_file {
@@ -333,7 +334,7 @@ fn check_registering(config: &Config, reader: &mut Reader) {
         let cure = "set auth.register_for_others = false, unless each user of this server may do that";
         reader.push(Fault::warning(span, message, cure));
     }
-    // With "local-domains" it is an open relay, which is reported as such.
+    // With "local-domains" it is an open relay, which `check_relay` reports.
     if !config.auth.calls && is_open && config.proxy.relay_for != super::RelayFor::LocalDomains {
         let span = reader.value_of("auth.calls");
         let message = "auth.calls = false lets anyone who reaches this server call as any of its users";
@@ -367,7 +368,7 @@ fn check_list<T: Copy + PartialEq>(
     }
 }
 
-/// Which phones a list of algorithms shuts out.
+/// Warns of phones that cannot use a list of algorithms.
 fn check_phones(name: &str, offered: &[super::Algorithm], reader: &mut Reader) {
     let phones = super::Algorithm::shuts_out(offered);
     if reader.has(name) && !offered.is_empty() && !phones.is_empty() {
@@ -377,7 +378,7 @@ fn check_phones(name: &str, offered: &[super::Algorithm], reader: &mut Reader) {
     }
 }
 
-/// Who reaches the server by HTTP could shut it down.
+/// Any host that reaches the HTTP address could shut the server down.
 fn check_control(config: &Config, reader: &mut Reader) {
     if let Some(listen) = config.control.listen.filter(|listen| !listen.ip().is_loopback())
         && config.control.secret.is_none()
@@ -480,7 +481,7 @@ mod tests {
         }
     }
 
-    /// In one list it changes nothing.
+    /// A repetition within `domains` has no effect.
     #[test]
     fn a_domain_that_the_short_form_names_twice_is_doubtful() {
         let text = "domains = [\"a.org\", \"b.org\",\n  \"A.org\"]";

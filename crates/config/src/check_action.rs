@@ -1,4 +1,4 @@
-//! Keys of a rule that contradict each other.
+//! Checks for contradictory keys of a rule.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct Named<'a> {
     pub(super) groups: &'a [Arc<GatewayGroup>],
 }
 
-/// Notes keys of a rule that contradict each other.
+/// Notes contradictory keys of a rule.
 pub(super) fn check(table: &RuleTable, path: &str, named: &Named<'_>, record_route: bool, reader: &mut Reader) {
     let Named { sets, failures, call_limits, groups } = named;
     let mut note = |key: &str, what: &str, cure: &str| {
@@ -106,21 +106,21 @@ pub(super) fn check(table: &RuleTable, path: &str, named: &Named<'_>, record_rou
     }
 }
 
-/// Whether places that ring at once have limits of their own: a call counts at one place at a time.
+/// Tells whether targets that ring at once have limits of their own: a call counts at one target at a time.
 pub(super) fn counts_each_place(to: &Targets, limits: &[Arc<CallLimitTable>]) -> bool {
     to.at_once && (to.call_limits().next().is_some() || limits.iter().any(|limit| limit.per == CountedPer::Gateway))
 }
 
-/// Message about such places.
+/// Fault: targets that ring at once have limits of their own.
 pub(super) const COUNTS_EACH_PLACE: &str = "rings all of `to` at once, and a limit counts the calls of each";
 
-/// Its cure.
+/// Cure of [`COUNTS_EACH_PLACE`].
 pub(super) const COUNT_ONCE: &str = "name a limit of another `per` than \"gateway\" in `call_limits`, and no gateway group with limits, or remove `at_once`";
 
-/// The cure of a set that has no value for a text.
+/// Cure of a set without values for texts.
 pub(super) const NOT_TRANSLATING: &str = "name a set of kind \"texts\" with `value`, or with values in its `entries`";
 
-/// Whether a set has values for texts. One that does not exist was noted elsewhere.
+/// Tells whether a set has values for texts. A set that does not exist has been noted elsewhere.
 pub(super) fn translates(set: &Reference<SetTable>, sets: &[SetTable]) -> bool {
     let named = sets.iter().find(|other| other.name == *set.name());
     named.is_none_or(|set| set.kind == SetKind::Texts && set.has_values())

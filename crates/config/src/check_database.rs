@@ -1,4 +1,4 @@
-//! Places of what is kept: database files, database servers, files of accounting.
+//! Checks of database files, database servers and accounting files.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_calls(config, source, reader);
 }
 
-/// See [`check_mixed`](super::check::check_mixed).
+/// Checks as [`check_mixed`](super::check::check_mixed) requires.
 pub(super) fn check_mixed(config: &Config, reader: &mut Reader) {
     check_durability(config, reader);
     check_accounted(config, reader);
@@ -45,7 +45,7 @@ fn check_durability(config: &Config, reader: &mut Reader) {
 fn check_database(config: &Config, source: Source<'_>, reader: &mut Reader) {
     let Some(path) = &config.store.database else { return };
     let span = reader.value_of("store.database");
-    // It has the HA1s, which are as good as passwords; the file beside it has the key of routes and nonces.
+    // It contains HA1s, which are equivalent to passwords; the file next to it contains the key of routes and nonces.
     for file in [path.clone(), path.with_extension("secret")].iter().filter(|file| !file.is_dir()) {
         warn_if_others_read(file, &span, reader);
     }
@@ -59,7 +59,7 @@ fn check_database(config: &Config, source: Source<'_>, reader: &mut Reader) {
     }
 }
 
-/// The database server that has the subscribers, as far as this file says it; whether it is there is seen at the start.
+/// Checks the database server of subscribers as far as the file describes it; the connection is tried at the start.
 fn check_subscribers(config: &Config, source: Source<'_>, reader: &mut Reader) {
     const KEYS: ServerKeys = ServerKeys {
         url: "store.subscribers",
@@ -86,7 +86,8 @@ fn check_subscribers(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_server(server, &KEYS, source, reader);
 }
 
-/// OpenSIPS and Kamailio make the HA1s of each domain for a realm of its name. A realm that the file names is meant.
+/// Warns of one realm for several domains: OpenSIPS and Kamailio compute the HA1s of each domain with a realm of its
+/// name. A realm set in the file is intended.
 fn warn_of_shared_realm(config: &Config, reader: &mut Reader) {
     let short: Vec<&str> =
         config.domains.iter().filter(|domain| !domain.has_table).map(|domain| domain.name.as_str()).collect();
@@ -100,7 +101,7 @@ fn warn_of_shared_realm(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// The database server that has the bindings.
+/// Checks the database server of bindings.
 fn check_bindings(config: &Config, source: Source<'_>, reader: &mut Reader) {
     const KEYS: ServerKeys = ServerKeys {
         url: "store.bindings",
@@ -124,7 +125,7 @@ fn check_bindings(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_server(server, &KEYS, source, reader);
 }
 
-/// The database server that has the calls.
+/// Checks the database server of calls.
 fn check_calls(config: &Config, source: Source<'_>, reader: &mut Reader) {
     const KEYS: ServerKeys = ServerKeys {
         url: "dialogs.database",
@@ -143,16 +144,16 @@ fn check_calls(config: &Config, source: Source<'_>, reader: &mut Reader) {
     }
 }
 
-/// By which keys a database server is named.
+/// Keys that describe a database server.
 struct ServerKeys {
     url: &'static str,
     tls: &'static str,
     ca: &'static str,
-    /// What is wrong with doing without TLS.
+    /// Harm without TLS.
     harm: &'static str,
 }
 
-/// Warns of keys that mean nothing for this reason. `missing`: what would give them a meaning.
+/// Warns of keys without effect. `missing`: the setting that would give them one.
 fn warn_of_unused(keys: &[&str], missing: &str, reason: &str, reader: &mut Reader) {
     for key in keys {
         if reader.has(key) {
@@ -165,7 +166,7 @@ fn warn_of_unused(keys: &[&str], missing: &str, reason: &str, reader: &mut Reade
 
 fn check_server(server: DatabaseServer<'_>, keys: &ServerKeys, source: Source<'_>, reader: &mut Reader) {
     if server.url.password.is_some() {
-        // Without its place, as that of any secret.
+        // Without a position, like any secret.
         warn_if_others_read(Path::new(source.file), &None, reader);
     }
     match server.tls {
@@ -201,7 +202,7 @@ fn check_accounting(config: &Config, source: Source<'_>, reader: &mut Reader) {
     }
 }
 
-/// Which calls are accounted, and how long they may last.
+/// Checks the selection of accounted calls and their longest duration.
 fn check_accounted(config: &Config, reader: &mut Reader) {
     let accounting = &config.accounting;
     let is_on = accounting.is_on();
@@ -248,7 +249,7 @@ fn check_accounted(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// The database server that has the rows.
+/// Checks the database server of accounting rows.
 fn check_accounting_server(config: &Config, source: Source<'_>, reader: &mut Reader) {
     const KEYS: ServerKeys = ServerKeys {
         url: "accounting.database",
@@ -306,7 +307,7 @@ fn check_accounting_files(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Warns of database servers whose URL has no password. One that is reached by a socket of this machine asks the kernel who connects.
+/// Warns of database servers whose URL has no password. A server reached by a local socket learns the client's user from the kernel.
 pub(super) fn warn_of_open(config: &Config, reader: &mut Reader) {
     let tables = [
         ("store.subscribers".to_owned(), config.store.subscriber_server().map(|server| server.url)),

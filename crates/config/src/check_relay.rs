@@ -1,4 +1,4 @@
-//! What lets callers through to other servers that have shown nothing of who they are.
+//! Checks for open relays: rules and settings that let unauthenticated callers reach other servers.
 
 use strowger_message::Uri;
 use strowger_rules::{Condition, FlagField, Kind, Network, Test, TextField};
@@ -42,7 +42,7 @@ fn check_proxy(config: &Config, open: &Listener, reader: &mut Reader) {
     }
 }
 
-/// Fewer bits than those of the largest private network, fc00::/7.
+/// Prefix length of the largest private network, fc00::/7. A shorter prefix counts as wide.
 const FEWEST_BITS: u8 = 7;
 
 fn check_sources(config: &Config, open: &Listener, reader: &mut Reader) {
@@ -84,7 +84,7 @@ fn check_rules(config: &Config, open: &Listener, reader: &mut Reader) {
                         leave relay_for out";
             reader.push(Fault::warning(reader.value_of(&format!("rule[{index}].relay_for")), message, cure));
         }
-        // Who goes to places outside is judged before the request can fail there.
+        // Access to targets outside is checked before the request can fail there.
         if place.is_some() && !is_for_all {
             continue;
         }
@@ -108,7 +108,7 @@ fn check_rules(config: &Config, open: &Listener, reader: &mut Reader) {
     }
 }
 
-/// A request goes there with the Request-URI of its caller, to a server that is not this one.
+/// Tells whether the URI leads to another server with the Request-URI of the caller.
 fn leads_outside(config: &Config, uri: &SipUri) -> bool {
     let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_str().as_bytes()) else { return false };
     let mut host = Vec::new();
@@ -121,7 +121,7 @@ fn leads_outside(config: &Config, uri: &SipUri) -> bool {
     uri.user.is_none() && !(is_name && is_port)
 }
 
-/// It holds for callers that are known, or for users and numbers that stand there.
+/// Tells whether the condition holds only for known callers, or only for listed users and numbers.
 fn is_narrow(config: &Config, condition: &Condition) -> bool {
     let is_target = |field| matches!(field, TextField::RequestUser | TextField::RequestUri | TextField::Number);
     let is_caller = |field| matches!(field, TextField::User | TextField::SourceGroup);
@@ -137,7 +137,7 @@ fn is_narrow(config: &Config, condition: &Condition) -> bool {
     })
 }
 
-/// A call to a user that there is not fails so, also where it cannot be looked up.
+/// Tells whether it applies to calls to unknown users: 404, or 500 if the look-up fails.
 fn is_for_unknown_users(table: &FailureTable) -> bool {
     let has = |status: u16| table.statuses.iter().any(|range| (range.first..=range.last).contains(&status));
     has(404) || has(500)
@@ -148,7 +148,7 @@ mod tests {
     use super::super::Source;
     use super::*;
 
-    /// Those about open relays.
+    /// Warnings about open relays.
     fn warnings(text: &str) -> Vec<String> {
         let public = "domains = [\"example.org\"]\n[[listener]]\naddress = \"192.0.2.1\"\n";
         let text = format!("{public}{text}");
@@ -214,7 +214,7 @@ mod tests {
         assert!(warnings(&format!("{of_domains}[auth]\ncalls = false\n")).concat().contains("rule 'r'"));
     }
 
-    /// At any place of a group.
+    /// A target at any position of a group.
     #[test]
     fn groups_that_lead_all_callers_to_all_numbers() {
         let group = |to: &str| format!("[[gateway_group]]\nname = \"g\"\nto = [{to}]\n");
@@ -237,12 +237,12 @@ mod tests {
             assert!(found.len() == 1 && found[0].starts_with("failure 'f' of rule 'r'"), "{statuses}: {found:?}");
         }
         for (statuses, to, of_rule) in [
-            // Of users that there are.
+            // Failures of existing users.
             ("\"480\", \"486\", \"6xx\"", gateway, invites),
             ("\"404\"", gateway, "when = \"authenticated and method == 'INVITE'\""),
             ("\"404\"", "sip:mailbox@vm.example.net", invites),
             ("\"404\"", "sip:example.org", invites),
-            // Who may go there has been judged.
+            // Access has been checked before.
             ("\"4xx\"", gateway, "to = [\"sip:gw2.example.net\"]"),
         ] {
             assert_eq!(warnings(&failure(statuses, to, of_rule)), [""; 0], "{statuses} {to} {of_rule}");

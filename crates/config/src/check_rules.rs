@@ -1,4 +1,4 @@
-//! What rules, filters and sets say that is right, and hardly meant: rules that are never asked or do nothing, tests that never hold.
+//! Warnings about valid but probably unintended rules, filters and sets: unreachable rules, rules without effect, tests that never hold.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
     check_sets(config, reader);
 }
 
-/// Notes the first rule that is never asked, since one before it holds for all requests and is the last for each.
+/// Warns of the first unreachable rule: a rule before it holds for all requests and ends the evaluation.
 fn check_order(config: &Config, reader: &mut Reader) {
     let is_last = |action: &Action| action.ends && !action.limits().any(|limit| limit.over == OverLimit::NextRule);
     let mut rules = config.decisions.rules.iter().enumerate();
@@ -57,7 +57,7 @@ fn does_nothing(action: &Action) -> bool {
     !(leads || changes || sets || times || !on_failure.is_empty() || !call_limits.is_empty())
 }
 
-/// Notes texts that a field never has.
+/// Warns of texts that a field never has.
 fn check_condition(condition: &Condition, path: &str, shown: &str, reader: &mut Reader) {
     let span = reader.value_of(&format!("{path}.when"));
     for text in condition.texts_of(TextField::Method) {
@@ -75,7 +75,8 @@ fn check_condition(condition: &Condition, path: &str, shown: &str, reader: &mut 
     }
 }
 
-/// Notes keys of a set of prefixes with which no number begins that is looked for in it. What a database has is not known here.
+/// Warns of keys in a set of prefixes, looked up by `number`, with which no number begins. The contents of databases
+/// are not known here.
 fn check_sets(config: &Config, reader: &mut Reader) {
     let decisions = &config.decisions;
     let rules = decisions.rules.iter().map(|rule| &rule.condition);
@@ -108,7 +109,7 @@ fn check_sets(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// What would be right.
+/// Cure of a text that is no number.
 const NUMBER: &str =
     "write a plus sign or none, and then digits, * and #: `number` has no spaces, separators and parameters";
 
@@ -123,7 +124,7 @@ mod tests {
     use super::super::Source;
     use super::*;
 
-    /// The lines and texts of the warnings.
+    /// Lines and texts of the warnings.
     fn warnings(text: &str) -> Vec<(usize, String)> {
         let (_, report) =
             Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));

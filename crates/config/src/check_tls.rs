@@ -1,4 +1,4 @@
-//! What listeners show and demand by TLS, and what other servers are shown: files that are not what their key says, names that do not fit.
+//! Checks of the certificates and authorities of listeners and of outbound TLS: faulty files, names that do not match.
 
 use super::certificate::{Chain, ServerNames, Span, certificates, common_names};
 use super::check::listener_paths;
@@ -19,7 +19,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_outbound(config, reader);
 }
 
-/// The `[[certificate]]` tables, each in its place; the chains of those that can be read.
+/// Checks the `[[certificate]]` tables. Returns, by position, the chains that can be read.
 fn check_named(config: &Config, names: &ServerNames, reader: &mut Reader) -> Vec<Option<Chain>> {
     let check = |(index, certificate): (usize, &super::Certificate)| {
         let span = |key: &str, reader: &Reader| reader.value_of(&format!("certificate[{index}].{key}"));
@@ -40,7 +40,7 @@ fn check_listener(config: &Config, index: usize, path: &str, names: &ServerNames
         let cure = "name the PEM files in the table [tls]: certificate = \"chain.pem\" and key = \"key.pem\"";
         return reader.push(Fault::error(span, message, cure));
     };
-    // The same files named once for all listeners are reported once.
+    // Files named once for all listeners are reported once.
     if config.listeners[..index].iter().any(|other| other.identity.as_ref() == Some(identity)) {
         return;
     }
@@ -55,7 +55,7 @@ fn check_listener(config: &Config, index: usize, path: &str, names: &ServerNames
     check_client_ca(identity, path, reader);
 }
 
-/// Of the certificates among which a listener chooses each must have names of its own.
+/// Each certificate among which a listener chooses must have names of its own.
 fn check_choice(config: &Config, listener: &Listener, path: &str, named: &[Option<Chain>], reader: &mut Reader) {
     let chain = |index: usize| {
         let name = listener.certificates[index].name();
@@ -89,7 +89,7 @@ fn check_client_ca(identity: &Identity, path: &str, reader: &mut Reader) {
     }
 }
 
-/// What this server shows and demands where it is the client.
+/// Checks the certificate and the authorities for outbound connections.
 fn check_outbound(config: &Config, reader: &mut Reader) {
     if let Some(authorities) = &config.tls.outbound_ca {
         let span = reader.value_of("tls.outbound_ca");
@@ -105,7 +105,7 @@ fn check_outbound(config: &Config, reader: &mut Reader) {
         let span = reader.first_of(&["tls.certificate", "tls.key"]);
         reader.push(Fault::error(span, "[tls] has only one of certificate and key", "name both files, or neither"));
     }
-    // Shown to servers that ask for it, also where no listener shows it.
+    // Servers may ask for it even if no listener shows it.
     if let Some(files) = config.tls.files() {
         let listeners = config.listeners.iter().filter(|listener| listener.certificates.is_empty());
         let mut shown = listeners.filter_map(|listener| listener.identity.as_ref());
@@ -261,7 +261,7 @@ pub(super) mod tests {
             ),
         ];
         for (tables, names, severity, line, message, cure) in expect {
-            // A key after the list of names ends it itself.
+            // A key after the list of names closes the list itself.
             let names = names
                 .strip_suffix(" #")
                 .map_or_else(|| use_all(names), |names| listener(5061, &format!("certificates = [{names}")));
@@ -277,7 +277,7 @@ pub(super) mod tests {
         }
     }
 
-    /// The files of `[tls]` stand for every listener that has none of its own, and are shown to servers too.
+    /// The files of `[tls]` apply to every listener without its own, and to outbound connections.
     #[test]
     fn files_that_several_listeners_show_are_told_once() {
         let folder = folder();
@@ -285,7 +285,7 @@ pub(super) mod tests {
         for (listeners, told) in [
             ([listener(5061, ""), listener(5062, "")].concat(), 1),
             (listener(5061, "certificate = \"other.pem\"\nkey = \"other.key\""), 1),
-            // By no listener: a name that it proves would be that of a client.
+            // No listener shows it: its names would be those of a client.
             (listener(5061, "certificate = \"west.pem\"\nkey = \"west.key\""), 0),
         ] {
             let text = format!("{DOMAINS}{listeners}{tls}");

@@ -1,4 +1,4 @@
-//! `[control]`: the socket by which commands reach the running server, and the address at which it takes the same orders by HTTP.
+//! `[control]`: the control socket for commands, and the HTTP address for the same orders.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use super::key::{Rule, Text};
 use super::reader::{ANY, section};
 use super::secret::Secret;
 
-/// Where the socket is.
+/// Location of the control socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ControlSocket {
-    /// Beside the database; nowhere if there is none.
+    /// Next to the database; none without a database.
     Database,
-    /// There.
+    /// At this path.
     At(PathBuf),
-    /// Nowhere.
+    /// No socket.
     None,
 }
 
@@ -47,20 +47,22 @@ impl Text for ControlSocket {
 
 section! {
     /// The socket by which `strowger status`, `registrations`, `calls`, `limits`, `sets`, `caches`, `accounting`, `ban`, `log`, `reload` and `drain`
-    /// reach the running server. Its file has mode 0600: the user of the server and root may give orders. Programs may give the same by HTTP (docs/openapi.json).
+    /// reach the running server. Its file has mode 0600: the user of the server and root may give orders. Programs may give the same orders by HTTP
+    /// (docs/openapi.json).
     pub struct Control = "control" {
-        /// Where it is. "database" is the path of `store.database` with `.control` in place of its ending; a server whose database is in
-        /// memory has none then.
+        /// Path of the socket. "database": the path of `store.database` with `.control` in place of its ending; a server whose database is in memory
+        /// has none then.
         pub socket: ControlSocket = ControlSocket::Database, ANY.fixed();
-        /// Where orders are taken by HTTP, as JSON; "none": nowhere. They are not encrypted: beyond this machine, only in a network of
-        /// your own, or behind a proxy with TLS.
+        /// Address for orders by HTTP, as JSON; "none": no address. They are not encrypted: beyond this machine, only in a network of your own, or
+        /// behind a proxy with TLS.
         pub listen: Option<SocketAddr> = None, ANY.or("none").fixed();
-        /// What each request by HTTP must show, as `Authorization: Bearer SECRET`; "": nothing, which only an address of loopback admits: then
-        /// all users of this machine may give orders.
+        /// Secret that each request by HTTP must carry, as `Authorization: Bearer SECRET`; "": none, which only a loopback address admits: all users
+        /// of this machine may give orders.
         pub secret: Option<Secret> = None, ANY.or("");
-        /// Commands that are connected at once; others are refused. By HTTP as many more; at the bound the oldest one without a complete request is closed.
+        /// Most commands connected at the same time; others are refused. As many more by HTTP; at the bound the oldest one without a complete request
+        /// is closed.
         pub connections: usize = 8, Rule::number(1, 1_000);
-        /// How long a connection may be silent; by HTTP, how long it may take for its request and for the answer.
+        /// Longest silence of a connection; by HTTP, longest time for the request and for the answer.
         pub timeout: Duration = Duration::from_secs(10), Rule::time(Duration::from_millis(100), Duration::from_secs(600));
     }
 }

@@ -1,4 +1,4 @@
-//! A database that a key names: a server, or a file of SQLite.
+//! Value of a key that names a database: a server, or a SQLite file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use strowger_store::database_url::DatabaseUrl;
 
 use super::key::Text;
 
-/// A server, or a file.
+/// A database server or file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Database {
     /// A server.
     Server(DatabaseUrl),
-    /// A file of SQLite.
+    /// A SQLite file.
     Sqlite(PathBuf),
 }
 
 impl Database {
-    /// The server, if it is one.
+    /// Returns the server, if it is one.
     pub const fn server(&self) -> Option<&DatabaseUrl> {
         match self {
             Self::Server(url) => Some(url),
@@ -25,7 +25,7 @@ impl Database {
         }
     }
 
-    /// The file, if it is one.
+    /// Returns the file, if it is one.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Server(_) => None,
@@ -34,7 +34,7 @@ impl Database {
     }
 }
 
-/// Without the password.
+/// Shows no password.
 impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

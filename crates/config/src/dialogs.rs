@@ -11,48 +11,48 @@ use super::reader::{ANY, Reader, section};
 use super::report::Fault;
 use super::store::{DatabaseServer, DatabaseTls};
 
-/// RFC 4028 section 4: no shorter one.
+/// Shortest session interval (RFC 4028 section 4).
 const SHORTEST: Duration = Duration::from_secs(90);
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 section! {
     /// Calls that the server keeps track of, from their INVITE to the end of their dialogs.
     pub struct Dialogs = "dialogs" {
-        /// Keep track of each call that this server forwards and stays on the way of (`proxy.record_route`): its dialogs, early ones
-        /// too, and how both parties are reached. They are counted, listed and ended by operators, and end after `lifetime`.
+        /// Keep track of each call that this server forwards and stays in the path of (`proxy.record_route`): its dialogs, early ones too, and the
+        /// routes to both parties. They are counted, listed and ended by operators, and end after `lifetime`.
         pub track: bool = false, ANY;
-        /// A tracked dialog ends so long after its answer: the server sends a BYE to both parties. At most
-        /// `proxy.route_lifetime`, by which that BYE is let through as a party's own would be.
+        /// Longest duration of a tracked dialog after its answer; then the server sends a BYE to both parties. At most
+        /// `proxy.route_lifetime`, which lets that BYE pass like one of a party.
         pub lifetime: Duration = Duration::from_secs(12 * 3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Session timer (RFC 4028) that the server asks for where the parties of a tracked call ask for none or for a longer one, as far as
         /// their Min-SE lets it: a call that they do not refresh in this time has ended. "never": the server asks for none. A timer
         /// that the parties agree on counts in any case, if it is at least Min-SE and 90 s, and at most the offered one. At its end the server sends
         /// a BYE to both parties.
         pub session_expires: Option<Duration> = None, Rule::time(SHORTEST, LONGEST).or("never");
-        /// Shortest session timer that the server accepts in a tracked call: an INVITE or UPDATE with a shorter one is answered 422, or if its
-        /// sender knows no session timers goes on with this one (RFC 4028 section 8.1).
+        /// Shortest session timer that the server accepts in a tracked call: an INVITE or UPDATE with a shorter one is answered 422, or continues
+        /// with this one if its sender knows no session timers (RFC 4028 section 8.1).
         pub min_session_expires: Duration = SHORTEST, Rule::time(SHORTEST, LONGEST);
         /// Folder in which answered calls are kept, made if it is missing: a process that starts with it continues the calls of the earlier
         /// one, regardless of its end. They are still counted, limited, accounted and ended when their time is over (docs/running.md). "":
         /// they are not kept in a folder. One process at a time has it.
         pub folder: Option<PathBuf> = None, ANY.or("").fixed();
-        /// The same in a database, in place of a folder: "sqlite:FILE", a file of its own that is made if it is missing and that one
-        /// process at a time has, or the URL of a server (see `store.subscribers`). In a server `strowger db init` makes the table,
-        /// `strowger_call`; servers that share it have each another `server.node`. It must be there at the start, when the calls are read;
-        /// while it is away, locked, full or silent later, calls continue, and changes are written afterwards. `store.busy_timeout` bounds
-        /// the time of a group of changes.
+        /// Database in which answered calls are kept, in place of a folder: "sqlite:FILE", a file of its own that is made if it is missing and that
+        /// one process at a time has, or the URL of a server (see `store.subscribers`). In a server `strowger db init` makes the table,
+        /// `strowger_call`; each server that shares it needs another `server.node`. It must be there at the start, when the calls are read; while it
+        /// is away, locked, full or silent later, calls continue, and changes are written afterwards. `store.busy_timeout` bounds the time of a group
+        /// of changes.
         pub database: Option<Database> = None, ANY.or("none").fixed();
-        /// Protection of what such a server is sent and says.
+        /// Protection of the connections to such a server.
         pub database_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
-        /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
+        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
         pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
-        /// How long the first change of a group waits for others before they are written there: `kill -9` loses the changes of that time.
+        /// Longest wait of the first change of a group for others before they are written: `kill -9` loses the changes of that time.
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
-        /// Tracked calls that have not ended, of all shards together; a call beyond them is answered 503. So is a call of an account, or of a
-        /// source without a password, that has as many as are free (and at least 8 in the shard), and one to an address that has.
-        /// Calls of a trusted `[[source]]`, such as a proxy in front, count for no party.
+        /// Most tracked calls at a time, of all shards together; a further one is answered 503. So is a call of an account, or of a source without a
+        /// password, that has as many calls as are still free (and at least 8 in the shard), and a call to such an address. Calls of a trusted
+        /// `[[source]]`, such as a proxy in front, count for no party.
         pub calls: usize = 1_000_000, Rule::number(1, 100_000_000);
-        /// How often servers that count calls together (`call_limit.cache`) tell each other how many they have.
+        /// Interval at which servers that count calls together (`call_limit.cache`) publish their numbers of calls.
         pub count_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(10), Duration::from_secs(60));
         /// Lifetime of the published number of calls of a server at the others: the calls of a dead server count for this time, and so do
         /// those of the others after the last answer of the cache. More than a few times `count_interval`.
@@ -61,18 +61,18 @@ section! {
 }
 
 impl Dialogs {
-    /// The database server that has the calls, if one is to have them.
+    /// Returns the database server of calls, if they are kept on one.
     pub fn server(&self) -> Option<DatabaseServer<'_>> {
         let (tls, authorities) = (self.database_tls, self.database_ca.as_deref());
         self.database.as_ref()?.server().map(|url| DatabaseServer { url, tls, authorities })
     }
 
-    /// The SQLite file that has the calls, if one is to have them.
+    /// Returns the SQLite file of calls, if they are kept in one.
     pub fn file(&self) -> Option<&Path> {
         self.database.as_ref()?.file()
     }
 
-    /// The key that says where answered calls are kept; none: they are in memory alone.
+    /// Returns the key that names the place of answered calls; `None`: they are kept in memory only.
     pub const fn place(&self) -> Option<&'static str> {
         match (&self.folder, &self.database) {
             (Some(_), _) => Some("dialogs.folder"),
@@ -83,13 +83,13 @@ impl Dialogs {
 }
 
 impl Config {
-    /// Whether any calls are tracked.
+    /// Tells whether any calls are tracked.
     pub fn tracks_calls(&self) -> bool {
         self.dialogs.track || self.accounting.is_on() || self.decisions.track_calls()
     }
 }
 
-/// How calls are kept; the server that has them is seen by [`check_database`](super::check_database).
+/// Checks the place of kept calls, except a server, which [`check_database`](super::check_database) checks.
 pub(super) fn check(config: &Config, reader: &mut Reader) {
     let Some(place) = config.dialogs.place() else { return };
     if let Some(folder) = &config.dialogs.folder {
@@ -103,7 +103,7 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Whether there is a call to keep.
+/// Warns of a place for calls when no calls are kept.
 pub(super) fn check_use(config: &Config, reader: &mut Reader) {
     let Some(place) = config.dialogs.place() else { return };
     if !config.tracks_calls() {

@@ -11,13 +11,12 @@ use super::proxy::SipUri;
 use super::{Config, own_addresses};
 
 impl Config {
-    /// Whether a domain is one whose users live here, by its name or an alias; whatever the case.
+    /// Tells whether a domain, in any case, is local: a name or an alias of a domain whose users live here.
     pub fn is_local(&self, domain: &str) -> bool {
         self.local_domain(domain).is_some()
     }
 
-    /// The realm in which the users of a domain have their passwords, in upper or lower case. That of a domain which is not local is
-    /// [`Config::realm`].
+    /// Returns the realm of the passwords of a domain's users; the domain in any case. [`Config::realm`] for a domain that is not local.
     pub fn realm_of(&self, domain: &str) -> &str {
         self.local_domain(domain).map_or(&self.realm, |local| &local.realm)
     }
@@ -29,17 +28,18 @@ impl Config {
         self.canonical_name(first)
     }
 
-    /// Whether a domain has a realm of its own, so that one realm does not say all.
+    /// Tells whether a domain has a realm of its own.
     pub fn has_several_realms(&self) -> bool {
         self.domains.iter().any(|domain| domain.realm != self.realm)
     }
 
-    /// The names of the local domains, without aliases.
+    /// Returns the names of the local domains, without aliases.
     pub fn domain_names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.domains.iter().map(|domain| domain.name.as_str())
     }
 
-    /// Canonical name of the local domain with this name or alias, or with this address or name of the server.
+    /// Returns the canonical name of the local domain with this name or alias, or with this address or name of the
+    /// server.
     pub fn canonical_domain(&self, domain: &str) -> Option<&str> {
         match self.local_domain(domain) {
             Some(local) => self.canonical_name(local),
@@ -47,7 +47,8 @@ impl Config {
         }
     }
 
-    /// Further names of domains, each with the canonical name: aliases, and the names of `domains` behind the first.
+    /// Returns further names of domains, each with the canonical name: aliases, and all names of `domains` after the
+    /// first.
     pub fn aliases(&self) -> impl Iterator<Item = (&str, &str)> {
         self.domains.iter().flat_map(|domain| {
             let canonical = self.canonical_name(domain).unwrap_or_default();
@@ -56,7 +57,8 @@ impl Config {
         })
     }
 
-    /// [`Config::aliases`], and where there is one domain alone the addresses and names of this server that the configuration and this machine tell.
+    /// Returns [`Config::aliases`] and, if there is only one domain, the addresses and names of this server that the configuration and this machine
+    /// provide.
     pub fn aliases_on_machine(&self) -> Vec<(String, String)> {
         let mut all: Vec<_> = self.aliases().map(|(name, domain)| (name.to_owned(), domain.to_owned())).collect();
         if let Some(only) = self.only_domain() {
@@ -66,7 +68,7 @@ impl Config {
         all
     }
 
-    /// Canonical name of the domain, if there is one alone.
+    /// Returns the canonical name of the domain, if there is only one.
     pub fn only_domain(&self) -> Option<&str> {
         let first = self.canonical_name(self.domains.first()?);
         self.domains.iter().all(|domain| self.canonical_name(domain) == first).then_some(first).flatten()
@@ -78,8 +80,8 @@ impl Config {
             .map(|own| own.name.as_str())
     }
 
-    /// Names of this server: `server.names`, and where there is one domain alone `sip.DOMAIN` for each of its names, unless the file gives that
-    /// name to a target of rules.
+    /// Returns the names of this server: `server.names` and, if there is only one domain, `sip.DOMAIN` for each of its names, unless a target of
+    /// rules has that host.
     pub fn server_names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.server.names.iter().map(|name| name.to_string()).collect();
         let of_domains = self.domain_names().filter(|_| self.only_domain().is_some()).map(|name| format!("sip.{name}"));
@@ -88,7 +90,7 @@ impl Config {
         names
     }
 
-    /// Returns whether a target of rules, failures, gateway groups or emergency calls has this host.
+    /// Tells whether a target of rules, failures, gateway groups or emergency calls has this host.
     fn is_target(&self, name: &str) -> bool {
         let has_host = |uri: &SipUri| match Uri::parse(uri.as_str().as_bytes()) {
             Ok(Uri::Sip(uri)) => uri.host.is_lower(name.as_bytes()),
@@ -103,7 +105,7 @@ impl Config {
         uris.chain(self.gateway_groups.iter().flat_map(|group| &group.to)).any(has_host)
     }
 
-    /// Hosts by which peers know this server.
+    /// Returns the hosts by which peers know this server.
     fn own_names(&self) -> BTreeSet<String> {
         let mut names: BTreeSet<String> =
             self.listeners.iter().filter_map(|listener| Some(listener.host()?.to_ascii_lowercase())).collect();

@@ -14,7 +14,7 @@ use super::reader::{ANY, section};
 pub struct Domain(String);
 
 impl Domain {
-    /// The text, in lower case.
+    /// Returns the text, in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -54,7 +54,7 @@ impl Text for Domain {
     }
 }
 
-/// A host as RFC 3261 section 25.1 has it, in lower case and without a dot at the end.
+/// Parses a host as in RFC 3261 section 25.1, to lower case and without a dot at the end.
 pub(super) fn host(text: &str) -> Result<String, String> {
     let wrong = || Err(format!("is {text:?}, which is not a host name or address"));
     if let Some(inner) = text.strip_prefix('[') {
@@ -73,7 +73,7 @@ pub(super) fn host(text: &str) -> Result<String, String> {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    // A name that ends in a number would be an address, and it is none (RFC 3696 section 2).
+    // A name that ends in a number would be an address, and is none (RFC 3696 section 2).
     let last_is_number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
     if name.len() > 253 || !name.split('.').all(label) || last_is_number {
         return wrong();
@@ -84,18 +84,18 @@ pub(super) fn host(text: &str) -> Result<String, String> {
 /// A domain whose users live here, and the realm of their passwords.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalDomain {
-    /// What stands behind the `@` of its users.
+    /// Part after the `@` of its users.
     pub name: Domain,
-    /// Realm in which its users have their passwords; several domains may have one. Then a name is that of one user among all of them.
+    /// Realm of its users' passwords. In domains with the same realm, one name is one user.
     pub realm: String,
-    /// It has a `[[domain]]` table, in which its realm stands. The realm of others is [`Config::realm`](super::Config::realm).
+    /// True: a `[[domain]]` table defines the domain and its realm. The realm of others is [`Config::realm`](super::Config::realm).
     pub has_table: bool,
-    /// Further names of the domain of a table.
+    /// Further names from the table.
     pub aliases: Vec<Domain>,
 }
 
 impl LocalDomain {
-    /// Of a table that has a name.
+    /// Builds the domain of a table that has a name.
     pub(super) fn of(table: DomainTable) -> Option<Self> {
         let name = table.name?;
         let realm = table.realm.unwrap_or_else(|| name.to_string());
@@ -134,7 +134,7 @@ section! {
 section! {
     /// The keys above the first table.
     pub(crate) struct Top = "" {
-        /// Where to listen, in short form; a listener with more to say is a `[[listener]]` table.
+        /// Listeners in short form; a listener with more to say is a `[[listener]]` table.
         pub listen: Vec<ListenAddress> = default_listen(), ANY;
         /// Names of the domain whose users live here (RFC 3261 section 16.4), the main one first: `alice@` any of them is one user. A
         /// domain with users of its own is a `[[domain]]` table. Without such a table the addresses and names of this server (`listen`,

@@ -1,4 +1,4 @@
-//! Writes a configuration back: as a commented file, or as the table of all keys for the documentation.
+//! Output of a configuration: as a commented file, or as the table of all keys for the documentation.
 
 use std::fmt::Write;
 
@@ -30,7 +30,6 @@ impl TableText {
         for (key, value) in self.keys.iter().zip(&self.values) {
             out.push('\n');
             write_comment(out, key.doc);
-            // A default that says all there is to say is not repeated.
             let restart = if key.fixed { "; needs a restart" } else { "" };
             let _ = writeln!(out, "# {}; default {}{restart}", key.allowed.replace('`', ""), key.default);
             if value.trim_matches('"') == Secret::MASK {
@@ -49,9 +48,9 @@ fn write_comment(out: &mut String, doc: &[&str]) {
 }
 
 impl Config {
-    /// The whole configuration in force as a commented file, secrets masked.
+    /// Writes the whole configuration in force as a commented file, secrets masked.
     ///
-    /// Read again it gives the same configuration, apart from the secrets.
+    /// Reading the file gives the same configuration, apart from the secrets.
     pub fn effective(&self) -> String {
         let mut out = String::from("# The configuration in force, every key with what it admits and its default.\n");
         let short = self.domains.iter().filter(|domain| !domain.has_table);
@@ -73,15 +72,15 @@ impl Config {
     }
 }
 
-/// A part of a configuration that stands in the file as a table of a list.
+/// Part of a configuration that the file writes as a table of a list.
 pub(super) trait Listed {
-    /// Its form in the file.
+    /// Table of the part in the file.
     type Table: Section;
 
-    /// The table that gives this part when it is read; `None`: it stands elsewhere.
+    /// Returns the table that gives this part when it is read; `None`: the part is written elsewhere.
     fn table(&self) -> Option<Self::Table>;
 
-    /// Whether this key says anything here.
+    /// Tells whether this key has a meaning for this part.
     fn is_shown(&self, _key: &str) -> bool {
         true
     }
@@ -95,7 +94,7 @@ impl<S: Section + Clone> Listed for S {
     }
 }
 
-/// All tables of a list.
+/// Writes all tables of a list.
 pub(super) fn list<L: Listed>(parts: &[L]) -> String {
     let mut out = String::new();
     for (part, table) in parts.iter().filter_map(|part| Some((part, part.table()?))) {
@@ -111,7 +110,7 @@ pub(super) fn list<L: Listed>(parts: &[L]) -> String {
     out
 }
 
-/// All keys with defaults and ranges as Markdown, one table for each table of the file.
+/// Writes all keys with defaults and ranges as Markdown, one table for each table of the file.
 pub fn reference() -> String {
     let mut out = String::from(
         "# All keys of the configuration\n\nOne TOML file; every key has a default, so none is needed. `strowger check --keys` writes this page, \

@@ -1,4 +1,4 @@
-//! `[emergency]`: calls for help (RFC 5031), which pass before authentication.
+//! `[emergency]`: emergency calls (RFC 5031), which pass before authentication.
 
 use super::Config;
 use super::gateway_group::Place;
@@ -23,7 +23,7 @@ section! {
     }
 }
 
-/// Notes numbers that lead nowhere.
+/// Notes numbers without a target.
 pub(super) fn check(config: &Config, reader: &mut Reader) {
     let emergency = &config.emergency;
     if emergency.target.is_none() && (!emergency.numbers.is_empty() || emergency.identity.is_some()) {

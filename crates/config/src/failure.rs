@@ -1,4 +1,4 @@
-//! `[[failure]]`: what rules do about requests that fail.
+//! `[[failure]]`: reactions of rules to failed requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,17 +23,17 @@ section! {
     pub struct FailureTable = "failure" {
         /// Name in rules.
         pub name: Name = Name::UNSET, ANY.required();
-        /// The failures that it is for: status codes and classes of them, such as ["408", "480", "6xx"], of the response that the caller
-        /// would get; 408 where no target has answered in time.
+        /// Status codes and classes of the failures, such as ["408", "480", "6xx"]: those of the response that the caller would get; 408 if no target
+        /// has answered in time.
         pub statuses: Vec<StatusRange> = Vec::new(), ANY.required();
-        /// Where the request goes then, in order of trying, as `rule.to` says it: voicemail, another user, another gateway or group
-        /// of them. `[]`: it is tried no further.
+        /// Next targets of the request, in order of trying, as in `rule.to`: voicemail, another user, another gateway or group of them. `[]`: it is
+        /// tried no further.
         pub to: Vec<Place> = Vec::new(), ANY;
-        /// All of `to` ring at once (ring group), as `rule.at_once` says it.
+        /// All of `to` ring at once (ring group), as in `rule.at_once`.
         pub at_once: bool = false, ANY;
         /// Status of the answer that the caller gets in place of the failure; "none": the failure's own.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
-        /// Status codes after which the next of `to` is tried, as `rule.try_next` says it.
+        /// Status codes after which the next of `to` is tried, as in `rule.try_next`.
         pub try_next: Option<Vec<u16>> = None, Rule::number(300, 699).or("any");
         /// Number of characters to remove from the beginning of the user part of the Request-URI for these targets. The change applies to
         /// the user part that the rules have made, as with `rule.strip`: the next gateway may need numbers in another form. A URI of `to`
@@ -47,22 +47,22 @@ section! {
         pub add_headers: Vec<HeaderLine> = Vec::new(), ANY;
         /// Names of header fields that it loses then.
         pub remove_headers: Vec<RemovableHeader> = Vec::new(), ANY;
-        /// How long it may ring at one of these targets, as `rule.ring_timeout` says it; "as-set": as for the targets before them.
+        /// Longest ringing of one of these targets, as in `rule.ring_timeout`; "as-set": as for the targets before them.
         pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");
-        /// How long one of these targets may say nothing at all before the next is tried; "as-set": as for the targets before them.
+        /// Longest silence of one of these targets before the next is tried; "as-set": as for the targets before them.
         pub answer_timeout: Option<Duration> = None, Rule::time(Duration::from_millis(100), Duration::from_secs(60)).or("as-set");
-        /// Names of `[[call_limit]]` tables that its call counts under from then on, to the end: such a call is tracked. Where one of them is full
-        /// this failure is passed over as if it were not for the status, also where `over` of the limit is "answer".
+        /// Names of `[[call_limit]]` tables that its call counts under from then on, to the end: such a call is tracked. If one of them is full, this
+        /// failure is skipped as if its `statuses` did not match, even if `over` of the limit is "answer".
         pub call_limits: Vec<Reference<CallLimitTable>> = Vec::new(), ANY;
     }
 }
 
-/// Status codes of responses: one, or a class.
+/// Range of status codes: one code, or a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatusRange {
-    /// The first.
+    /// First code.
     pub first: u16,
-    /// The last.
+    /// Last code.
     pub last: u16,
 }
 
@@ -86,35 +86,35 @@ impl Text for StatusRange {
     }
 }
 
-/// What is done about some failures.
+/// Compiled `[[failure]]` table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FailureAction {
     /// Name of its table.
     pub name: Name,
-    /// The failures that it is for.
+    /// Status codes to which it applies.
     pub statuses: Box<[StatusRange]>,
-    /// Where the request goes, in order; no targets: it is answered.
+    /// Next targets of the request, in order; empty: it is answered.
     pub to: Targets,
-    /// The answer in place of the failure.
+    /// Status of the answer in place of the failure.
     pub answer: Option<u16>,
-    /// Status codes after which the next of `to` is tried; none: any but 6xx.
+    /// Status codes after which the next target is tried; `None`: any but 6xx.
     pub try_next: Option<Box<[u16]>>,
-    /// What becomes of the user part of the Request-URI; none: it stays.
+    /// Edit of the user part of the Request-URI; `None`: it stays.
     pub user: Option<UserEdit>,
     /// Header lines, each with its end.
     pub add: Box<[u8]>,
-    /// Header fields that go.
+    /// Header fields to remove.
     pub remove: Box<[HeaderName]>,
-    /// None: as before.
+    /// Longest ringing of one target; `None`: unchanged.
     pub ring_timeout: Option<Duration>,
-    /// None: as before.
+    /// Longest silence of a target; `None`: unchanged.
     pub answer_timeout: Option<Duration>,
     /// Limits that its call counts under.
     pub call_limits: Box<[Arc<CallLimitTable>]>,
 }
 
 impl FailureAction {
-    /// Limits that a call may count under where it is used: its own, and those of the groups that it leads to.
+    /// Limits that a call may count under: those of the failure, and those of the gateway groups of its targets.
     pub fn limits(&self) -> impl Iterator<Item = &Arc<CallLimitTable>> {
         self.call_limits.iter().chain(self.to.call_limits())
     }
@@ -141,13 +141,13 @@ impl FailureAction {
     }
 }
 
-/// Those of these failures that are named.
+/// Returns the named ones of these failures.
 pub(super) fn named(names: &[Reference<FailureTable>], all: &[Arc<FailureAction>]) -> Box<[Arc<FailureAction>]> {
     let failure = |name: &Reference<FailureTable>| all.iter().find(|failure| failure.name == *name.name()).cloned();
     names.iter().filter_map(failure).collect()
 }
 
-/// Notes what a table says that cannot be done.
+/// Notes contradictory and unusable keys of the tables.
 pub(super) fn check(tables: &[FailureTable], actions: &[Arc<FailureAction>], sets: &[SetTable], reader: &mut Reader) {
     for (index, (table, action)) in tables.iter().zip(actions).enumerate() {
         let name = &table.name;
@@ -161,7 +161,7 @@ pub(super) fn check(tables: &[FailureTable], actions: &[Arc<FailureAction>], set
             let span = reader.value_of(&format!("failure[{index}].at_once"));
             reader.push(Fault::error(span, message, COUNT_ONCE));
         }
-        // What is for a request, which this one does not forward.
+        // Keys for a forwarded request; without `to` none is forwarded.
         let of_requests = [
             ("at_once", table.at_once),
             ("try_next", table.try_next.is_some()),

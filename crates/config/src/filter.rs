@@ -1,4 +1,4 @@
-//! `[[filter]]`: requests that the server refuses before it looks at anything else.
+//! `[[filter]]`: requests that the server refuses before any other check.
 
 use strowger_rules::{Rule as CompiledRule, SetNames};
 
@@ -9,8 +9,8 @@ use super::report::Fault;
 use super::rules::condition;
 
 section! {
-    /// Requests that are refused before anything else is looked at: registrations too, and those of calls that were let through. Their
-    /// senders have shown no password. Repeat the table for each; the first that holds counts.
+    /// Requests that are refused before any other check: also registrations, and requests of established calls. Their senders have not been
+    /// authenticated. Repeat the table for each; the first that holds counts.
     pub struct FilterTable = "filter" {
         /// Name in the log.
         pub name: Name = Name::UNSET, ANY.required();
@@ -24,14 +24,14 @@ section! {
     }
 }
 
-/// What a filter does.
+/// Action of a filter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilterAction {
-    /// Status and reason phrase of the answer, an empty phrase: the usual one; none: there is no answer.
+    /// Status and reason phrase of the answer; an empty phrase: the usual one; `None`: no answer.
     pub answer: Option<(u16, Box<str>)>,
 }
 
-/// Compiles what the file says. Where something is wrong that is noted, and the rest compiled.
+/// Compiles the tables. Notes each fault and compiles the rest.
 pub(super) fn compile(
     tables: &[FilterTable],
     names: &SetNames,

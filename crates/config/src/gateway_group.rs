@@ -1,4 +1,4 @@
-//! `[[gateway_group]]`: several next hops under one name, for rules and failures that lead there.
+//! `[[gateway_group]]`: several next hops under one name, as targets of rules and failures.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use super::reader::{ANY, Reader, Section, section};
 use super::report::Fault;
 
 words! {
-    /// With which of its targets a group begins. The others follow in their order, from there on round the list.
+    /// First target of a request. The others follow in the order of the list, and after its end from its beginning.
     pub enum Pick {
-        /// The first.
+        /// First of the list.
         InOrder = "in_order",
-        /// The next one with each request.
+        /// Next one with each request.
         InTurn = "in_turn",
-        /// The one that a hash of the Call-ID names: the requests of one call go to the same.
+        /// Target selected by a hash of the Call-ID: all requests of a call go to the same one.
         ByCall = "by_call",
     }
 }
@@ -29,12 +29,12 @@ section! {
     /// Targets under one name, such as the gateways of a carrier or the servers of a cluster, which `to` of rules and failures names in
     /// place of a URI; repeat the table for each.
     pub struct GatewayGroupTable = "gateway_group" {
-        /// What `to` calls it.
+        /// Name in `to`.
         pub name: Name = Name::UNSET, ANY.required();
         /// Its targets, at least one: URIs as in `rule.to`.
         pub to: Vec<SipUri> = Vec::new(), ANY.required();
-        /// Which of them is tried first: the first of the list, the next one with each request, or the one that a hash of the Call-ID
-        /// names. The others follow in the order of the list, from there on round it.
+        /// First target to try: the first of the list, the next one with each request, or one selected by a hash of the Call-ID. The others follow in
+        /// the order of the list, and after its end from its beginning.
         pub pick: Pick = Pick::InOrder, ANY;
         /// Names of `[[call_limit]]` tables under which a call counts while it is led to this group, until it ends or is tried at a target
         /// after the group. A group without room is skipped; if no other target is left, `over` and `status` of the limit decide about the
@@ -43,12 +43,12 @@ section! {
     }
 }
 
-/// One place of a `to`.
+/// One entry of a `to`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Place {
     /// A target.
     Uri(SipUri),
-    /// All of a group.
+    /// All targets of a group.
     Group(Reference<GatewayGroupTable>),
 }
 
@@ -86,18 +86,18 @@ impl Key for Place {
 
 const OR_GROUP: &str = ", or the name of a `[[gateway_group]]`";
 
-/// A group as rules and failures lead there.
+/// Compiled gateway group.
 #[derive(Debug, PartialEq)]
 pub struct GatewayGroup {
-    /// Its name.
+    /// Name of the group.
     pub name: Name,
-    /// Its place among the groups of the configuration.
+    /// Index among the groups of the configuration.
     pub number: usize,
-    /// Its targets.
+    /// Targets of the group.
     pub to: Box<[SipUri]>,
-    /// Which of them comes first.
+    /// Choice of the first target.
     pub pick: Pick,
-    /// Limits that a call counts under that is led to it.
+    /// Limits under which a call counts while it is at this group.
     pub call_limits: Box<[Arc<CallLimitTable>]>,
 }
 
@@ -113,23 +113,23 @@ impl GatewayGroup {
     }
 }
 
-/// The places of a `to` that a group stands for.
+/// Places in [`Targets::uris`] that belong to one group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupPlaces {
-    /// The group; shared by all that name it.
+    /// Group; shared by all that name it.
     pub group: Arc<GatewayGroup>,
-    /// Their numbers.
+    /// Indexes of its targets.
     pub places: Range<usize>,
 }
 
-/// What a `to` says: its targets, those of groups in their places.
+/// Targets of a `to`, with groups expanded in place.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Targets {
-    /// In order of trying, while each group begins with its first.
+    /// Targets in order of trying, each group from its first.
     pub uris: Box<[SipUri]>,
-    /// Which of them are of groups, in this order.
+    /// Groups and their places, in this order.
     pub groups: Box<[GroupPlaces]>,
-    /// They are tried at once, not in order.
+    /// True: all targets are tried at the same time, not in order.
     pub at_once: bool,
 }
 
@@ -140,7 +140,7 @@ impl Targets {
             match place {
                 Place::Uri(uri) => uris.push(uri.clone()),
                 Place::Group(name) => {
-                    // One that does not exist was noted where it was read.
+                    // A group that does not exist was noted when the reference was read.
                     let Some(group) = groups.iter().find(|group| group.name == *name.name()) else { continue };
                     let from = uris.len();
                     uris.extend_from_slice(&group.to);
@@ -151,19 +151,19 @@ impl Targets {
         Self { uris: uris.into(), groups: parts.into(), at_once }
     }
 
-    /// Limits of its groups.
+    /// Returns the limits of its groups.
     pub fn call_limits(&self) -> impl Iterator<Item = &Arc<CallLimitTable>> {
         self.groups.iter().flat_map(|part| &part.group.call_limits)
     }
 }
 
-/// The groups of a configuration.
+/// Compiles the groups of a configuration.
 pub(super) fn all(tables: &[GatewayGroupTable], call_limits: &[Arc<CallLimitTable>]) -> Vec<Arc<GatewayGroup>> {
     let of = |(number, table)| Arc::new(GatewayGroup::of(number, table, call_limits));
     tables.iter().enumerate().map(of).collect()
 }
 
-/// Notes groups that lead nowhere. What could not be read was noted before.
+/// Notes groups without targets. Unreadable targets were noted before.
 pub(super) fn check(tables: &[GatewayGroupTable], reader: &mut Reader) {
     for (index, table) in tables.iter().enumerate().filter(|(_, table)| table.to.is_empty()) {
         let span = reader.value_of(&format!("gateway_group[{index}].to"));
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(uris(&failure.to), ["sip:192.0.2.3", "sip:192.0.2.9"]);
         let limits = [rule.limits().count(), failure.limits().count()];
         assert_eq!((shown(&failure.to), limits), (vec![(1, Pick::InOrder, 0..1)], [1, 1]));
-        // What is shown is read as the same.
+        // The output of `effective` is read as the same configuration.
         let effective = config.effective();
         let again = read(&effective).unwrap_or_else(|report| panic!("{report}")).0;
         assert_eq!((again.rules, again.gateway_groups), (config.rules, config.gateway_groups));

@@ -17,12 +17,12 @@ use super::set::SetTable;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdentityList<'a>(&'a str);
 
-/// One entry of such a list.
+/// Entry of an [`IdentityList`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdentityEntry<'a> {
     /// One number, such as `+49301234560`.
     Number(&'a str),
-    /// All numbers that begin so, such as `+4930123*`.
+    /// All numbers with this beginning, such as `+4930123*`.
     Prefix(&'a str),
     /// First and last number of a range, such as `+49301200..+49301299`: numbers of this length.
     Range(&'a str, &'a str),
@@ -74,22 +74,22 @@ impl<'a> IdentityList<'a> {
         self.0.split([',', ' ']).filter(|text| !text.is_empty())
     }
 
-    /// Readable entries.
+    /// Returns the readable entries.
     pub fn entries(self) -> impl Iterator<Item = IdentityEntry<'a>> {
         self.texts().filter_map(IdentityEntry::read)
     }
 
-    /// First entry that is a single identity: the default.
+    /// Returns the first entry that is a single identity: the default.
     pub fn first(self) -> Option<IdentityEntry<'a>> {
         self.entries().find(|entry| matches!(entry, IdentityEntry::Number(_) | IdentityEntry::Uri(_)))
     }
 
-    /// Whether a number is in it, without visual separators.
+    /// Tells whether a number without visual separators is in the list.
     pub fn admits_number(self, number: &[u8]) -> bool {
         std::str::from_utf8(number).is_ok_and(|number| self.entries().any(|entry| entry.admits_number(number)))
     }
 
-    /// The URI of the list that is this address-of-record. `aor`: the address-of-record of a URI.
+    /// Returns the URI of the list with this address-of-record. `aor` returns the address-of-record of a URI.
     pub fn uri(self, uri: &Uri<'_>, aor: impl Fn(&Uri<'_>) -> Vec<u8>) -> Option<&'a str> {
         let wanted = aor(uri);
         self.entries().find_map(|entry| match entry {
@@ -100,13 +100,13 @@ impl<'a> IdentityList<'a> {
         })
     }
 
-    /// First entry that cannot be read.
+    /// Returns the first entry that cannot be read.
     fn fault(self) -> Option<&'a str> {
         self.texts().find(|text| IdentityEntry::read(text).is_none())
     }
 }
 
-/// Form of a list in error messages.
+/// Description of a list in error messages.
 const LIST: &str = "numbers such as \"+49301234560\", \"+4930123*\" or \"+49301200..+49301299\", or a SIP URI, with commas between them";
 
 /// Identities that a rule asserts.
@@ -123,7 +123,7 @@ impl Key for Identities {
 
     fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self> {
         match value.get_ref() {
-            // A name begins with a letter here, and a scheme ends with a colon.
+            // A name begins with a letter, and a scheme ends with a colon.
             DeValue::String(text)
                 if text.starts_with(|first: char| first.is_ascii_alphabetic()) && Name::is_one(text) =>
             {
@@ -170,7 +170,7 @@ impl IdentitySource {
     pub(super) fn of(identities: Option<&Identities>, names: &SetNames) -> Option<Self> {
         match identities? {
             Identities::List(text) => Some(Self::List(text.as_str().into())),
-            // One that does not exist was noted where it was read.
+            // A set that does not exist was noted when the reference was read.
             Identities::Set(set) => names.id(set.name()).map(Self::Set),
         }
     }
@@ -198,7 +198,7 @@ pub(super) fn check_set(set: &Reference<SetTable>, path: &str, sets: &[SetTable]
 pub struct EmergencyNumber(String);
 
 impl EmergencyNumber {
-    /// Without visual separators.
+    /// Returns the number without visual separators.
     pub fn as_str(&self) -> &str {
         &self.0
     }

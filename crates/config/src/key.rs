@@ -9,7 +9,7 @@ use toml::de::DeValue;
 
 use super::reader::Reader;
 
-/// What a key admits besides its type. Built as a constant beside the key.
+/// Range, unit and properties of a key besides its type. A constant next to the key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rule {
     unit: Unit,
@@ -29,7 +29,7 @@ enum Unit {
 }
 
 impl Unit {
-    /// Of the bounds of a duration: how many microseconds one is.
+    /// Microseconds of one unit of a duration's bounds.
     const fn micros(self) -> u64 {
         match self {
             Self::Microseconds => 1,
@@ -39,7 +39,7 @@ impl Unit {
 }
 
 impl Rule {
-    /// Anything of the type.
+    /// Any value of the type.
     pub(crate) const fn any() -> Self {
         Self { unit: Unit::Plain, low: 0, high: u64::MAX, word: None, fixed: false, required: false }
     }
@@ -66,25 +66,25 @@ impl Rule {
         Self { unit: Unit::Microseconds, low, high, ..Self::any() }
     }
 
-    /// Whether a duration lies between the bounds.
+    /// Tells whether a duration lies between the bounds.
     fn admits(&self, found: Duration) -> bool {
         let micros = u128::from(self.unit.micros());
         let bounds = u128::from(self.low) * micros..=u128::from(self.high) * micros;
         bounds.contains(&found.as_micros())
     }
 
-    /// The units in which a duration may be written, the largest first.
+    /// Returns the units in which a duration may be written, the largest first.
     fn duration_units(&self) -> &'static [(&'static str, u64)] {
         let smallest = DURATION_UNITS.iter().rposition(|(_, micros)| *micros >= self.unit.micros());
         &DURATION_UNITS[..=smallest.unwrap_or_default()]
     }
 
-    /// The same, or this word for the absence of a value (an `Option` that is `None`).
+    /// Adds a word for the absence of a value (an `Option` that is `None`).
     pub(crate) const fn or(self, word: &'static str) -> Self {
         Self { word: Some(word), ..self }
     }
 
-    /// Of a key whose value a process has for life: another one needs a restart.
+    /// Marks a key whose value a process keeps for life: a change needs a restart.
     pub(crate) const fn fixed(self) -> Self {
         Self { fixed: true, ..self }
     }
@@ -93,7 +93,7 @@ impl Rule {
         self.fixed
     }
 
-    /// Of a key that each table of a list must have.
+    /// Marks a key that each table of a list must have.
     pub(crate) const fn required(self) -> Self {
         Self { required: true, ..self }
     }
@@ -103,38 +103,38 @@ impl Rule {
     }
 }
 
-/// What the value of a key is to other tables.
+/// Role of the value of a key for other tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Nothing.
+    /// No role.
     Value,
-    /// The name that others know its table by.
+    /// Name by which other tables refer to its table.
     Name,
-    /// The name of a table of this list, or several.
+    /// Name or names of tables of this list.
     Reference(&'static str),
 }
 
 /// A value that a key of the file can have.
 pub(crate) trait Key: Sized {
-    /// What it is to other tables.
+    /// Role of the value for other tables.
     const ROLE: Role = Role::Value;
 
     /// Reads the value of the key `path`; `None` after a fault was noted.
     fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self>;
     /// The value as TOML.
     fn write(&self, rule: &Rule) -> String;
-    /// What is admitted, in words for the documentation.
+    /// Admitted values, in words for the documentation.
     fn allowed(rule: &Rule) -> String;
     /// Makes a relative path start at this folder.
     fn resolve(&mut self, _folder: &Path) {}
 }
 
-/// Text as a basic string of TOML.
+/// Writes text as a basic string of TOML.
 pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// What kind of value stands there, for a sentence.
+/// Kind of a value, as a noun of a sentence.
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "text",
@@ -148,7 +148,7 @@ fn kind(value: &DeValue<'_>) -> &'static str {
 }
 
 impl Reader {
-    /// Notes that the type of value is wrong.
+    /// Notes that the value has a wrong type.
     pub(super) fn wrong_type(
         &mut self,
         path: &str,
@@ -217,7 +217,7 @@ fn range_in_words(rule: &Rule, most: u64) -> String {
     }
 }
 
-/// Bytes of a text such as `64KiB`, `4 MiB`, `1GiB` or `512B`.
+/// Parses a size such as `64KiB`, `4 MiB`, `1GiB` or `512B` to bytes.
 fn size(text: &str) -> Option<u64> {
     let split = text.find(|character: char| !character.is_ascii_digit())?;
     let (digits, unit) = text.split_at(split);
@@ -287,11 +287,11 @@ impl Key for Duration {
     }
 }
 
-/// Units of durations in microseconds.
+/// Units of durations, in microseconds.
 const DURATION_UNITS: [(&str, u64); 6] =
     [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)];
 
-/// A text such as `500ms`, `4s`, `3m`, `1h`, `7d`, in one of these units.
+/// Parses a duration such as `500ms`, `4s`, `3m`, `1h` or `7d`, in one of these units.
 fn duration(text: &str, units: &[(&str, u64)]) -> Option<Duration> {
     let split = text.find(|character: char| !character.is_ascii_digit())?;
     let (digits, unit) = text.split_at(split);
@@ -299,7 +299,7 @@ fn duration(text: &str, units: &[(&str, u64)]) -> Option<Duration> {
     Some(Duration::from_micros(digits.parse::<u64>().ok()?.checked_mul(*scale)?))
 }
 
-/// A duration with the largest unit that divides it, as the file writes it.
+/// Writes a duration in the largest unit that divides it, as in the file.
 pub(crate) fn duration_text(duration: Duration) -> String {
     let micros = duration.as_micros() as u64;
     if micros == 0 {
@@ -312,13 +312,13 @@ pub(crate) fn duration_text(duration: Duration) -> String {
         .expect("the last unit divides every number of microseconds")
 }
 
-/// Types that stand in the file as one text.
+/// Types that the file writes as one text.
 pub(super) trait Text: Sized {
-    /// What the text is called in a sentence, with an example.
+    /// Noun for the text in a sentence, with an example.
     const EXPECTED: &'static str;
-    /// Reads it; the error says what is wrong, after the name of the key.
+    /// Parses the text. The error says what is wrong, and follows the name of the key.
     fn from_text(text: &str) -> Result<Self, String>;
-    /// Writes it as it is read.
+    /// Writes the text as `from_text` reads it.
     fn to_text(&self) -> String;
     /// Makes a relative path start at this folder.
     fn resolve(&mut self, _folder: &Path) {}
@@ -444,7 +444,8 @@ impl<T: Key> Key for Option<T> {
     }
 }
 
-/// What follows the words for other values: a word that stands for a whole list is none of its items.
+/// Words for the absence of a value, after the words for values. A word that replaces a whole list is none of its
+/// items.
 fn or_word(allowed: &str, word: &str) -> String {
     match allowed.starts_with(LIST) {
         true => format!("; or \"{word}\" in place of the list"),
@@ -452,7 +453,7 @@ fn or_word(allowed: &str, word: &str) -> String {
     }
 }
 
-/// How the words for a list begin.
+/// First words for a list.
 const LIST: &str = "a list; ";
 
 impl<T: Key> Key for Vec<T> {
@@ -464,7 +465,7 @@ impl<T: Key> Key for Vec<T> {
             reader.wrong_type(path, value, "a list", cure);
             return None;
         };
-        // Each wrong item is reported, not only the first.
+        // Reports each wrong item, not only the first.
         let mut read = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             let path = format!("{path}[{index}]");
@@ -488,7 +489,7 @@ impl<T: Key> Key for Vec<T> {
     }
 }
 
-/// Makes an enum whose values are words of the file.
+/// Defines an enum whose values are words of the file.
 macro_rules! words {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$meta])*
@@ -496,15 +497,15 @@ macro_rules! words {
         pub enum $name { $($(#[$variant_meta])* $variant),+ }
 
         impl $name {
-            /// Every value, in the order of the documentation.
+            /// All values, in the order of the documentation.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word that the file uses.
+            /// Returns the word that the file uses.
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
 
-            /// The value of a word of the file.
+            /// Returns the value of a word of the file.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$variant),)+ _ => None }
             }
@@ -546,7 +547,7 @@ macro_rules! words {
 }
 pub(super) use words;
 
-/// `"a", "b" or "c"`.
+/// Joins words: `"a", "b" or "c"`.
 pub(super) fn alternatives(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     match quoted.split_last() {

@@ -136,32 +136,32 @@ use self::tables::{Document, document};
 /// Environment variable that holds `auth.secret`.
 pub const SECRET_VARIABLE: &str = "STROWGER_AUTH_SECRET";
 
-/// Names the tables once; from this come the fields of [`Config`] and the ways to read, name and write them. Behind the arrow stands what
-/// becomes of a list.
+/// Names the tables once. From this come the fields of [`Config`] and the code that reads, names and writes tables. Right of the arrow: the field and
+/// type made of a list.
 macro_rules! tables {
     ($make:ident) => {
         $make! {
             top: Top,
             lists {
-                /// Where to listen; at least one.
+                /// Listeners; at least one.
                 listener: ListenerTable => listeners: Listener,
-                /// Domains whose users live here, those of `domains` first; empty for a pure relay.
+                /// Local domains, those of `domains` first; empty for a pure relay.
                 domain: DomainTable => domains: LocalDomain,
                 /// Certificates by name.
                 certificate: Certificate => certificates: Certificate,
                 /// Groups of peers by address.
                 source: SourceTable => sources: SourceTable,
-                /// Data that rules ask.
+                /// Data sets that conditions query.
                 set: SetTable => sets: SetTable,
-                /// How many calls there may be at a time.
+                /// Limits of concurrent calls.
                 call_limit: CallLimitTable => call_limits: CallLimitTable,
                 /// Next hops under one name.
                 gateway_group: GatewayGroupTable => gateway_groups: GatewayGroupTable,
-                /// Requests that are refused before anything else is looked at.
+                /// Filters: requests refused before any other check.
                 filter: FilterTable => filters: FilterTable,
-                /// What rules do about requests that fail.
+                /// Reactions of rules to failed requests.
                 failure: FailureTable => failures: FailureTable,
-                /// What becomes of requests, in order.
+                /// Rules for requests, in order.
                 rule: RuleTable => rules: RuleTable,
                 /// Caches by name.
                 cache: CacheTable => caches: CacheTable,
@@ -195,13 +195,14 @@ macro_rules! config {
         lists { $($(#[$doc:meta])+ $list:ident: $item:ident => $items:ident: $part:ident),+ $(,)? }
         tables { $($field:ident: $type:ident),+ $(,)? }
     ) => {
-        /// Everything that can be set, read and checked.
+        /// Complete configuration.
         #[derive(Debug, Clone, PartialEq)]
         pub struct Config {
             $( $(#[$doc])+ pub $items: Vec<$part>, )+
-            /// Realm of digest authentication, of the domains that have none of their own and of callers from elsewhere.
+            /// Realm of digest authentication for domains without a realm of their own, and for callers from no local
+            /// domain.
             pub realm: String,
-            /// The rules with their sets and sources, compiled.
+            /// Compiled rules with their sets and sources.
             pub decisions: std::sync::Arc<Decisions>,
             $(
                 #[doc = concat!("The table `[", stringify!($field), "]`.")]
@@ -232,17 +233,17 @@ macro_rules! config {
                 [$( effective::list(&self.$items) ),+].concat()
             }
 
-            /// The tables of which lists consist, with their defaults.
+            /// Tables of the items of lists, with their defaults.
             fn list_items() -> Vec<TableText> {
                 vec![$( TableText::item::<$item>() ),+]
             }
 
-            /// The keys of all tables that have other values than in `running`.
+            /// Keys of all tables whose values differ from those in `running`.
             fn table_changes(&self, running: &Self) -> Vec<Change> {
                 [$( self.$field.changes(&running.$field, $type::NAME) ),+].concat()
             }
 
-            /// The same of all lists.
+            /// Keys of all lists whose values differ from those in `running`.
             fn list_changes(&self, running: &Self) -> Vec<Change> {
                 [$( reload::list_changes(&self.$items, &running.$items) ),+].concat()
             }
@@ -257,20 +258,20 @@ macro_rules! config {
 tables!(document);
 tables!(config);
 
-/// What a configuration is made of besides the defaults.
+/// Input of a configuration.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
-    /// What the file is called in a report.
+    /// Name of the file in a report.
     pub file: &'a str,
-    /// Its text.
+    /// Text of the file.
     pub text: &'a str,
     /// Folder that relative paths start from.
     pub folder: &'a Path,
-    /// Listeners of the command line; they stand in for all of the file.
+    /// Listeners of the command line; they replace all listeners of the file.
     pub listen: &'a [ListenAddress],
-    /// The environment.
+    /// Values of environment variables by name.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// Why a database file cannot be used, and the cure; `None`: it can, or it is not there.
+    /// Check of the database file: why the server cannot use it, and the cure; `None`: it can, or there is no file.
     pub database: DatabaseCheck<'a>,
 }
 
@@ -285,20 +286,20 @@ impl Default for Source<'_> {
 }
 
 impl Default for Config {
-    /// What an empty file gives, without a look at the environment.
+    /// Returns the configuration of an empty file, without reading the environment.
     fn default() -> Self {
         Self::read(Source::default()).expect("the defaults contradict neither their ranges nor each other").0
     }
 }
 
 impl Config {
-    /// Reads a file, or takes the defaults if none is given; `listen` stands in for the listeners of the file, `database` judges the file
-    /// of `store.database`.
+    /// Reads a file, or takes the defaults if none is given. `listen` replaces the listeners of the file; `database` checks the file of
+    /// `store.database`.
     ///
-    /// With the configuration comes a report of its warnings, which may be empty.
+    /// Returns the configuration with a report of its warnings, which may be empty.
     ///
     /// # Errors
-    /// The report of everything that is wrong, warnings included.
+    /// The report of all faults, warnings included.
     pub fn load(
         path: Option<&Path>,
         listen: &[ListenAddress],
@@ -330,7 +331,7 @@ impl Config {
     /// Reads a text; see [`Config::load`].
     ///
     /// # Errors
-    /// The report of everything that is wrong, warnings included.
+    /// The report of all faults, warnings included.
     pub fn read(source: Source<'_>) -> Result<(Self, Report), Report> {
         let report = |faults| Report::new(source.file, source.text, faults);
         let (document, errors) = DeTable::parse_recoverable(source.text);
@@ -343,7 +344,7 @@ impl Config {
         reader.check_references();
         tables.resolve(source.folder);
         let config = assemble::assemble(tables, source, &mut reader);
-        // Contradictions between values that are themselves wrong would only confuse.
+        // Contradictions between wrong values would only confuse.
         if reader.fault_count() == 0 {
             check::check(&config, source, &mut reader);
         }
@@ -351,13 +352,13 @@ impl Config {
         if report.errors() > 0 { Err(report) } else { Ok((config, report)) }
     }
 
-    /// Where the control socket is, if there is one.
+    /// Path of the control socket, if there is one.
     pub fn control_socket(&self) -> Option<PathBuf> {
         control_socket(&self.control, &self.store)
     }
 
-    /// Where that of a server with this file is, though other parts of the file may be wrong: a server that runs since before is reached all
-    /// the same. Nothing else is read of what the file names.
+    /// Path of the control socket of a server that runs with this file, even if other parts of the file are wrong: the running server has an earlier
+    /// version. Reads nothing that the file refers to.
     pub fn control_socket_of(file: &Path) -> Option<PathBuf> {
         let text = fs::read_to_string(file).ok()?;
         let (document, _) = DeTable::parse_recoverable(&text);
@@ -377,7 +378,7 @@ fn control_socket(control: &Control, store: &Store) -> Option<PathBuf> {
     }
 }
 
-/// An error of reading a file, with its owner and mode where they are the reason.
+/// Text of an error of reading a file, with the file's owner and mode if they are the reason.
 fn with_reason(error: &std::io::Error, path: &Path) -> String {
     match strowger_files::access::denial(path, false) {
         Some(reason) => format!("{error}; {reason}"),
@@ -465,7 +466,7 @@ mod tests {
             ["shared", "office"].map(|realm| config.first_domain_of(realm)),
             [Some("a.example"), Some("b.example")]
         );
-        // Without a word about others a table is the only domain, and the first realm that of callers from elsewhere.
+        // Without `domains` the table is the only domain, and the first realm is that of callers from no local domain.
         let config = read(tables);
         assert_eq!(config.domain_names().collect::<Vec<_>>(), ["b.example", "c.example"]);
         assert_eq!(config.realm, "office");
@@ -495,7 +496,7 @@ mod tests {
         assert_eq!(config.auth.secret.expect("it is set").reveal(), b"from the environment");
     }
 
-    /// One of each way in which a value, a key or a table can be wrong; contradictions are in `check.rs`.
+    /// One example of each way in which a value, a key or a table can be wrong; contradictions are in `check.rs`.
     #[test]
     fn each_mistake_has_its_place_and_its_cure() {
         for (text, position, cure) in [
@@ -542,7 +543,7 @@ mod tests {
         let seed = Config::default().effective();
         let mut state = 1_u64;
         let mut random = move |below: usize| {
-            // xorshift: a fixed sequence, so that a failure comes again.
+            // xorshift: a fixed sequence, so that a failure can be repeated.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;

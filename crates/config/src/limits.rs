@@ -12,8 +12,7 @@ section! {
         pub message_size: usize = 65_535, Rule::bytes(1_300, 16 << 20);
         /// Largest body; a larger one is answered 413 (RFC 3261 section 21.4.11).
         pub body_size: usize = 65_535, Rule::bytes(0, 16 << 20);
-        /// Most header fields of a message, in one with more than 4 KiB of them most values that commas part; more are answered
-        /// 400.
+        /// Most header fields of a message, and in a message with more than 4 KiB of them most values separated by commas; more are answered 400.
         pub header_count: usize = 256, Rule::number(16, 65_000);
         /// Longest Request-URI; a longer one is answered 414 (RFC 3261 section 21.4.12).
         pub uri_length: usize = 4_096, Rule::bytes(64, 65_535);
@@ -23,20 +22,19 @@ section! {
         pub connections_per_source: usize = 10_000, Rule::number(1, 10_000_000);
         /// Bytes held for all connections, without those in the kernel; a connection that would exceed it is closed.
         pub connection_memory: usize = 4 << 30, Rule::bytes(1 << 20, 1 << 40);
-        /// The same for the connections of one source: the connections themselves (about 2 KiB each; 34 KiB with TLS, more during the
-        /// handshake), incomplete messages, and data that the peer has not read. A source with more than a thousand TLS connections, such
-        /// as many phones behind one router, needs more.
+        /// Bytes held for the connections of one source: the connections themselves (about 2 KiB each; 34 KiB with TLS, more during the handshake),
+        /// incomplete messages, and data that the peer has not read. A source with more than a thousand TLS connections, such as many phones behind
+        /// one router, needs more.
         pub connection_memory_per_source: usize = 32 << 20, Rule::bytes(128 << 10, 1 << 40);
-        /// Memory of one kept message, of a request with all its branches. Of a large request fewer contacts are tried at once, and none
-        /// while silent ones leave no room; of one larger than a third of this only the first. A request larger than about 80 % of this is
-        /// sent once, and only the parts for ACK and CANCEL are kept.
+        /// Memory of one kept message: for a request with all its branches. For a large request fewer contacts are tried at the same time, and none
+        /// while silent ones leave no room; for one larger than a third of this only the first. A request larger than about 80 % of this is sent
+        /// once, and only the parts for ACK and CANCEL are kept.
         pub request_memory: usize = 64 << 10, Rule::bytes(4 << 10, 1 << 30);
         /// Memory for the requests of one source: those without a final response, about 3 kB each, those that wait for a look-up, and the
         /// part of responses beyond 1300 bytes. Divided among the running shards. Further requests are answered 503, longer responses
         /// passed on and not kept. A source with more than about 7,000 calls that ring at once, such as another proxy, needs more.
         pub request_memory_per_source: usize = 20 << 20, Rule::bytes(128 << 10, 1 << 40);
-        /// The same for the requests of all sources together; half of it is not for UDP requests that proved nothing, whose source
-        /// may be forged.
+        /// Memory for the requests of all sources together. Unauthenticated UDP requests, whose source may be forged, may use half of it.
         pub request_memory_of_all: usize = 1 << 30, Rule::bytes(1 << 20, 1 << 40);
         /// Messages sent over the connections of a shard that are remembered, to send a request once more or to fail it at
         /// once when its connection ends before an answer. 32 bytes each.

@@ -1,4 +1,4 @@
-//! Where the server listens: `listen = ["udp:127.0.0.1:5060"]` or one `[[listener]]` table each.
+//! Listeners: `listen = ["udp:127.0.0.1:5060"]`, or one `[[listener]]` table each.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,7 +28,7 @@ impl Text for Transport {
 
 /// A listener in its short form, `TRANSPORT:ADDRESS[:PORT]`.
 ///
-/// Port 0 lets the system choose. IPv6 addresses stand in brackets.
+/// Port 0 lets the system choose. IPv6 addresses are in brackets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListenAddress {
     /// Transport of the listener.
@@ -93,12 +93,12 @@ impl Text for ListenAddress {
     }
 }
 
-/// The name under which peers reach a listener: what Via, Record-Route and Contact carry.
+/// Name by which peers reach a listener: the host and port in Via, Record-Route and Contact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertised {
-    /// Host name or address; an IPv6 address stands in brackets.
+    /// Host name or address; an IPv6 address is in brackets.
     pub host: String,
-    /// Port, if it differs from the one that is bound.
+    /// Port, if it differs from the bound one.
     pub port: Option<u16>,
 }
 
@@ -183,36 +183,36 @@ section! {
     }
 }
 
-/// What a tls or wss listener shows and demands.
+/// Certificates and client authorities of a tls or wss listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificates that it shows by the name that a client asks for (RFC 6066 section 3); at least one, the first is the default.
+    /// Certificates, chosen by the server name that a client asks for (RFC 6066 section 3); at least one; the first is the default.
     pub certificates: Vec<CertificateFiles>,
-    /// Authorities in PEM; if there, every client must show a certificate of theirs.
+    /// Authorities in PEM; if set, every client must show a certificate of theirs.
     pub client_ca: Option<PathBuf>,
 }
 
-/// One listener, with everything that both forms leave out filled in.
+/// Complete listener, with the defaults of both forms filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
     /// Transport of the listener.
     pub transport: Transport,
     /// Address and port to bind; port 0 lets the system choose.
     pub address: SocketAddr,
-    /// The name peers know it by; `None`: the bound address.
+    /// Name by which peers know it; `None`: the bound address.
     pub advertise: Option<Advertised>,
     /// Name of its network (RFC 5658).
     pub network: String,
     /// Algorithms of digest authentication that it offers: its own, or those of `[auth]`.
     pub algorithms: Vec<Algorithm>,
-    /// Names of the certificates that it shows, in their order; none: what it shows has no name.
+    /// Names of its certificates, in their order; empty: its certificate has no name.
     pub certificates: Vec<Reference<Certificate>>,
-    /// Certificates for tls and wss; always there for those after the check, never for the others.
+    /// Certificates for tls and wss; after the check always set for those, and for no others.
     pub identity: Option<Identity>,
 }
 
 impl Listener {
-    /// Whether only this machine can reach the listener.
+    /// Tells whether only this machine can reach the listener.
     pub const fn is_loopback(&self) -> bool {
         match self.address.ip() {
             IpAddr::V4(address) => address.is_loopback(),
@@ -220,7 +220,7 @@ impl Listener {
         }
     }
 
-    /// The host that peers know this listener by, IPv6 in brackets; `None` if it is bound to all addresses and
+    /// Returns the host by which peers know this listener, IPv6 in brackets; `None` if it is bound to all addresses and
     /// nothing is advertised.
     pub fn host(&self) -> Option<String> {
         match (&self.advertise, self.address.ip()) {
@@ -260,7 +260,7 @@ impl From<&ListenerTable> for ListenAddress {
 }
 
 impl From<ListenerTable> for Listener {
-    /// With what the table has of its own, and no more.
+    /// Takes over the table's own values only.
     fn from(table: ListenerTable) -> Self {
         let ListenAddress { transport, address } = (&table).into();
         let files = CertificateFiles::of(table.certificate, table.key);

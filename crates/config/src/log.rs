@@ -1,4 +1,4 @@
-//! `[log]`: what the server says about itself, on standard error.
+//! `[log]`: the log of the server, on standard error.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::reader::{ANY, section};
 words! {
     /// Form of a log line.
     pub enum LogFormat {
-        /// For people.
+        /// Text for people.
         Text = "text",
         /// One JSON object a line, for machines.
         Json = "json",
@@ -16,15 +16,15 @@ words! {
 }
 
 words! {
-    /// The least that is logged.
+    /// Lowest logged level.
     pub enum LogLevel {
-        /// Only what must not be.
+        /// Failures of the server.
         Error = "error",
-        /// And what should be looked at.
+        /// Warnings as well.
         Warn = "warn",
-        /// And what the server does as a whole.
+        /// Events of the server as a whole as well.
         Info = "info",
-        /// And what happens to each call.
+        /// Events of each call as well.
         Debug = "debug",
         /// Everything.
         Trace = "trace",
@@ -36,7 +36,7 @@ section! {
     pub struct Log = "log" {
         /// Form of a line.
         pub format: LogFormat = LogFormat::Text, ANY.fixed();
-        /// The least that is logged. The environment variable STROWGER_LOG wins: another level, or levels of single targets such as
+        /// Lowest level that is logged. The environment variable STROWGER_LOG wins: another level, or levels of single targets such as
         /// strowger_net=debug. Libraries log nothing unless their target is named, such as rustls=warn.
         pub level: LogLevel = LogLevel::Info, ANY;
         /// Bytes of lines that may wait for standard error to take them. Lines without room, or that cannot be written, are dropped and
@@ -52,15 +52,15 @@ section! {
         /// calls without a password leave half of that to others. Suppressed calls are counted, and the number is logged after the minute.
         /// 0: none.
         pub calls_per_minute: u32 = 600, Rule::number(0, 1_000_000);
-        /// Calls that are logged and have not ended; while there are so many, no other call is logged, and none without a password
-        /// while there are half as many.
+        /// Most logged calls that have not ended; at this number no other call is logged, and at half of it none without a password.
         pub open_calls: usize = 20_000, Rule::number(1, 10_000_000);
-        /// After this a call whose BYE has not come by is forgotten: no line says that it ended.
+        /// Longest duration of a logged call. A call whose BYE has not passed by then is forgotten: no line logs its
+        /// end.
         pub longest_call: Duration = Duration::from_secs(12 * 3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Lines a minute about registrations that were made, removed or expired, spread over the minute, a sixth of them at once;
         /// suppressed lines are counted, and the number is logged after the minute. Refreshed ones are logged at the level debug. 0: none.
         pub registrations_per_minute: u32 = 600, Rule::number(0, 1_000_000);
-        /// How often every counter and gauge is logged, those that are 0 left out; "never": only when the server ends.
+        /// Interval at which all counters and gauges other than 0 are logged; "never": only when the server ends.
         pub statistics: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).or("never");
     }
 }

@@ -1,4 +1,4 @@
-//! What a configuration asks of the machine that it is read on.
+//! Checks of a configuration against the machine that reads it.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use strowger_files::access::denial;
 use super::report::Fault;
 use super::{AccountingTarget, Config, Listener};
 
-/// Addresses of this machine that peers may reach: none of loopback, none that holds on one link alone.
+/// Returns the addresses of this machine that peers may reach: no loopback and no link-local addresses.
 pub fn own_addresses() -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let own = interfaces.into_iter().map(|interface| interface.ip());
@@ -22,17 +22,17 @@ pub fn own_addresses() -> Vec<IpAddr> {
 }
 
 impl Config {
-    /// A warning for each listener on an address that this machine does not have now.
+    /// Returns a warning for each listener on an address that this machine does not have now.
     pub fn foreign_listeners(&self) -> Vec<Fault> {
         let Ok(interfaces) = if_addrs::get_if_addrs() else { return Vec::new() };
         let own: Vec<IpAddr> = interfaces.into_iter().map(|interface| interface.ip()).collect();
-        // All of 127.0.0.0/8 leads to this machine (RFC 1122 section 3.2.1.3).
+        // All addresses of 127.0.0.0/8 lead to this machine (RFC 1122 section 3.2.1.3).
         let is_here = |ip: &IpAddr| ip.is_unspecified() || ip.is_loopback() || own.contains(ip);
         self.listeners.iter().filter(|listener| !is_here(&listener.address.ip())).map(|l| fault(l, &own)).collect()
     }
 
-    /// A warning for each file and folder of what is kept, beside the database, that this process may not write. The database says so itself when
-    /// it is opened; of these some are first written when a database server is away.
+    /// Returns a warning for each file and folder, except the database, that this process may not write. The database reports this when it is opened;
+    /// some of the other files are first written when a database server fails.
     pub fn unwritable(&self) -> Vec<Fault> {
         self.written()
             .into_iter()
@@ -40,7 +40,7 @@ impl Config {
             .collect()
     }
 
-    /// What is written there, by its key.
+    /// Returns the written paths, each with its key.
     fn written(&self) -> Vec<(String, &Path)> {
         let (accounting, dialogs) = (&self.accounting, &self.dialogs);
         let is_on = accounting.is_on();
@@ -67,7 +67,10 @@ fn fault(listener: &Listener, own: &[IpAddr]) -> Fault {
     )
 }
 
-/// Whether this process may write there: what there is of the path decides. An error: what may not be written, and why.
+/// Checks that this process may write a path. The deepest existing part of the path decides.
+///
+/// # Errors
+/// The part that may not be written, and the reason.
 fn may_write(path: &Path) -> Result<(), (PathBuf, io::Error)> {
     let at = path.ancestors().map(|at| if at.as_os_str().is_empty() { Path::new(".") } else { at });
     let Some(at) = at.into_iter().find(|at| at.exists()) else { return Ok(()) };
@@ -92,7 +95,7 @@ mod tests {
     use super::super::Source;
     use super::*;
 
-    /// What other users may not write is tested with the program, as another user.
+    /// Denied access is tested with the program, as another user.
     #[test]
     fn what_is_written_is_known_by_its_key() {
         let written = |text: &str| {

@@ -1,4 +1,4 @@
-//! Secrets in the text of a configuration, which no report may show: not even where the text cannot be read as TOML.
+//! Secrets in the text of a configuration, which no report may show, even if the text is not valid TOML.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use strowger_rules::nearest;
 /// Keys whose values are secrets.
 const SECRET: &str = "secret";
 
-/// What opens and closes a text of several lines.
+/// Delimiters of a multi-line string.
 const FENCES: [&str; 2] = ["\"\"\"", "'''"];
 
-/// The parts of `text` that may be a secret: on each line what follows a key that is called so, or nearly so, and what is left of a
-/// text of several lines that begins there; else the password of a URL.
+/// Returns the parts of `text` that may be secret. On each line: the value of a key named `secret` or nearly so, with the rest of a multi-line string
+/// that begins there; else the password of a URL.
 pub(super) fn secrets(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let (mut at, mut covered) = (0, 0);
@@ -32,7 +32,7 @@ pub(super) fn secrets(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Where the value of a secret begins in this line. A file that holds one may be named.
+/// Returns the start of the value of a secret in this line. The path of a file with a secret is not secret.
 fn value_of(line: &str) -> Option<usize> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let mut next = 0;
@@ -43,7 +43,7 @@ fn value_of(line: &str) -> Option<usize> {
         let is_named = plain.contains(SECRET) || nearest(&plain, [SECRET].into_iter()).is_some();
         (is_named && plain != "secret_file" && !is_text(line, start, end)).then_some(end)
     })?;
-    // The sign and the quotes of the key are shown, nothing of the value is.
+    // The sign and the opening quotes of the key are shown, nothing of the value.
     let between = line[end..].find(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | '=' | ':'));
     let between = &line[end..end + between.unwrap_or(line.len() - end)];
     let sign = between.find(['=', ':']).map_or(0, |at| at + 1);
@@ -51,14 +51,14 @@ fn value_of(line: &str) -> Option<usize> {
     Some(end + sign + space)
 }
 
-/// The password in the first URL of this line that has one: all between the name of its user and the host.
+/// Returns the password in the first URL of this line that has one: everything between the user name and the host.
 fn password_of(line: &str) -> Option<Range<usize>> {
     let mut from = 0;
     while let Some(at) = line[from..].find("://") {
         let begin = from + at + 3;
         let end = line[begin..].find(['"', '\'', '\r', '\n']).map_or(line.len(), |end| begin + end);
         let url = &line[begin..end];
-        // A password may have any character, also one that is to be written in another way.
+        // A password may contain any character, even one that should be escaped.
         if let (Some(colon), Some(at)) = (url.find(':'), url.rfind('@'))
             && colon < at
         {
@@ -69,13 +69,13 @@ fn password_of(line: &str) -> Option<Range<usize>> {
     None
 }
 
-/// Whether what stands there is part of a value in quotes.
+/// Tells whether this range is part of a quoted value.
 fn is_text(line: &str, start: usize, end: usize) -> bool {
     let before = &line[..start];
     before.contains('=') && before.matches(['"', '\'']).count() % 2 == 1 && !line[end..].contains('=')
 }
 
-/// The end of the value that begins at `from`: that of its line, or of the text of several lines that it opens.
+/// Returns the end of the value that begins at `from`: the end of its line, or of the multi-line string that it opens.
 fn end_of(text: &str, from: usize, line: usize) -> usize {
     let value = &text[from..line];
     let Some((open, fence)) = FENCES.iter().filter_map(|fence| Some((value.find(fence)?, fence))).min() else {

@@ -1,4 +1,4 @@
-//! `[metrics]`: what the server counts, for Prometheus, and whether it works, for supervisors.
+//! `[metrics]`: counters for Prometheus, and health for supervisors.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,9 +27,9 @@ section! {
         /// Most open connections. At the bound the oldest one without a complete request is closed; where all have one, `/metrics` answers 503, and
         /// `/healthz` and `/readyz` still answer.
         pub connections: usize = 16, Rule::number(1, 1_000);
-        /// How long a connection may take for its request and for the answer.
+        /// Longest time of a connection for the request and for the answer.
         pub timeout: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(60));
-        /// A thread that carries messages and has not come round for so long makes `/healthz` fail; so does the watchdog of systemd.
+        /// Longest round of a thread that carries messages; after a longer one `/healthz` and the watchdog of systemd fail.
         pub unhealthy_after: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(600));
     }
 }

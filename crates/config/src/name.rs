@@ -13,22 +13,22 @@ use super::key::{Key, Role, Rule, quoted};
 use super::reader::{Reader, Section};
 use super::report::Fault;
 
-/// The name of a table in a list: letters, digits, `-`, `_` and `.`. Names that differ in case are different.
+/// Name of a table in a list: letters, digits, `-`, `_` and `.`. Names that differ in case are different.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Name(String);
 
 impl Name {
     const EXPECTED: &str = "a name of letters, digits, -, _ and . such as \"west\"";
 
-    /// Of a table that has not been read; no table that was read has it.
+    /// Name of a table that has not been read; no read table has it.
     pub(super) const UNSET: Self = Self(String::new());
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether a text may be a name.
+    /// Tells whether a text may be a name.
     pub(super) fn is_one(text: &str) -> bool {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         !text.is_empty() && text.chars().all(is_part)
@@ -84,7 +84,7 @@ impl Key for Name {
     }
 }
 
-/// The name of a table of the list `L`. In a configuration that was read without an error there is such a table.
+/// Name of a table of the list `L`. In a configuration read without an error that table exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference<L> {
     name: Name,
@@ -92,13 +92,13 @@ pub struct Reference<L> {
 }
 
 impl<L> Reference<L> {
-    /// The name that the table has.
+    /// Returns the name of the table.
     pub const fn name(&self) -> &Name {
         &self.name
     }
 }
 
-/// Reads a reference that may be meant to be something else: `otherwise` says so, where no name is near.
+/// Reads a reference whose text may be meant differently: `otherwise` says how, if no name is similar.
 pub(super) fn read_reference<L: Section>(
     path: &str,
     value: &Spanned<DeValue<'_>>,
@@ -126,13 +126,13 @@ impl<L: Section> Key for Reference<L> {
     }
 }
 
-/// A name in the file: of which list, and where.
+/// A name in the file: its list and its position.
 #[derive(Debug)]
 struct Named {
     list: &'static str,
     name: Name,
     span: Range<usize>,
-    /// What it may be instead, of a reference; empty: nothing.
+    /// For a reference: another meaning of the text; empty: none.
     otherwise: &'static str,
 }
 
@@ -141,28 +141,28 @@ impl Named {
         self.list == list && *self.name == *name
     }
 
-    /// As a sentence calls it: `gateway group 'west'`.
+    /// Name in a sentence: `gateway group 'west'`.
     fn shown(&self) -> String {
         format!("{} '{}'", words(self.list), self.name)
     }
 }
 
-/// `gateway_group` in a sentence.
+/// List in a sentence: `gateway group` for `gateway_group`.
 fn words(list: &str) -> String {
     list.replace('_', " ")
 }
 
-/// The names of all lists, and what refers to them.
+/// Names of all lists, and the references to them.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     tables: Vec<Named>,
     references: Vec<Named>,
-    /// Lists of which not every name could be read: what refers to them is not judged.
+    /// Lists with unreadable names: references to them are not checked.
     doubtful: BTreeSet<&'static str>,
 }
 
 impl Names {
-    /// A fault was noted that may hide a name of this list.
+    /// Marks a list of which a faulty table may have had a name.
     pub(super) fn doubt(&mut self, list: &'static str) {
         self.doubtful.insert(list);
     }
@@ -171,7 +171,7 @@ impl Names {
         self.references.push(Named { list, name: name.clone(), span, otherwise });
     }
 
-    /// `'a', 'b' and 'c'`, those that a list has.
+    /// Names of a list in a sentence: `'a', 'b' and 'c'`.
     fn of(&self, list: &str) -> String {
         let mut names: Vec<String> =
             self.tables.iter().filter(|table| table.list == list).map(|table| format!("'{}'", table.name)).collect();
@@ -182,7 +182,7 @@ impl Names {
         }
     }
 
-    /// What would be right in place of a reference that leads nowhere.
+    /// Returns the cure of a reference without a table.
     fn cure(&self, reference: &Named) -> String {
         let list = reference.list;
         let otherwise = match reference.otherwise {
@@ -202,7 +202,7 @@ impl Names {
 }
 
 impl Reader {
-    /// The table that is being read has this name.
+    /// Notes the name of the current table.
     fn name_table(&mut self, name: &Name, span: Range<usize>) {
         let list = self.table;
         if let Some(other) = self.names.tables.iter().find(|table| table.is(list, name)) {
@@ -213,7 +213,7 @@ impl Reader {
         self.names.tables.push(Named { list, name: name.clone(), span, otherwise: "" });
     }
 
-    /// Notes each reference that leads nowhere, once the whole file is read.
+    /// Notes each reference without a table, after the whole file is read.
     pub(super) fn check_references(&mut self) {
         let names = &self.names;
         let leads_nowhere = |reference: &&Named| {
@@ -232,12 +232,12 @@ impl Reader {
         }
     }
 
-    /// A text of another language than that of the file, such as a condition, names a table of this list.
+    /// Notes a reference in a text of another language than TOML, such as a condition.
     pub(super) fn note_reference(&mut self, list: &'static str, name: &str, span: Range<usize>) {
         self.names.refer(list, &Name(name.to_owned()), span, "");
     }
 
-    /// Warns of each named table that nothing refers to, though keys of other tables can.
+    /// Warns of each named table without references, if keys of other tables can refer to it.
     pub(super) fn check_unused(&mut self) {
         let names = &self.names;
         let is_unused = |table: &&Named| {
@@ -254,7 +254,7 @@ impl Reader {
         }
     }
 
-    /// The keys that refer to a list: `certificates of [[listener]]`.
+    /// Keys that refer to a list: `certificates of [[listener]]`.
     fn referring(&self, list: &str) -> Vec<String> {
         let tables = self.table_names().iter();
         let keys =
@@ -277,7 +277,7 @@ mod tests {
     section! {
         /// The keys above the first table.
         struct Nothing = "" {
-            /// None.
+            /// No key.
             pub colour: String = String::new(), ANY;
         }
     }
@@ -287,19 +287,19 @@ mod tests {
         struct Gateway = "gateway" {
             /// Its name.
             pub name: Name = Name::UNSET, ANY.required();
-            /// Where it is.
+            /// Its address.
             pub address: String = String::new(), ANY;
         }
     }
 
     section! {
-        /// Gateways that stand in for one another.
+        /// Gateways that replace one another.
         struct GatewayGroup = "gateway_group" {
             /// Its name.
             pub name: Name = Name::UNSET, ANY.required();
             /// Its gateways.
             pub gateways: Vec<Reference<Gateway>> = Vec::new(), ANY;
-            /// The group that is tried after it.
+            /// Group that is tried after it.
             pub after: Option<Reference<GatewayGroup>> = None, ANY.or("");
         }
     }
@@ -307,7 +307,7 @@ mod tests {
     section! {
         /// Calls out.
         struct Trunk = "trunk" {
-            /// Where they go.
+            /// Group for its calls.
             pub group: Option<Reference<GatewayGroup>> = None, ANY.or("");
         }
     }
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(groups[0].after.as_ref().map(Reference::name), Some(&groups[1].name));
         assert_eq!((&groups[1].gateways, &groups[1].after), (&Vec::new(), &None));
         assert_eq!(tables.trunk.group.as_ref().map(Reference::name), Some(&groups[0].name));
-        // A list of none is a list.
+        // An empty list is a list.
         assert_eq!(read("gateway = []\n").1.faults(), []);
         assert_eq!(read("gateway = [{ name = \"a\" }]\ngateway_group = [{ name = \"b\", gateways = [\"a\"] }]\ntrunk.group = \"b\"").1.faults(), []);
     }
@@ -425,7 +425,7 @@ mod tests {
         }
     }
 
-    /// What refers to a list that could not be read may be right.
+    /// References to an unreadable list may be right.
     #[test]
     fn a_fault_of_a_list_is_none_of_what_refers_to_it() {
         for list in [

@@ -6,7 +6,7 @@ use super::key::{Rule, words};
 use super::reader::{ANY, section};
 
 words! {
-    /// What keeps the flow to a phone open.
+    /// Message that keeps the flow to a phone open.
     pub enum PingMethod {
         /// An OPTIONS request (RFC 3261 section 11): the phone answers, so its death is seen too.
         Options = "options",
@@ -18,14 +18,14 @@ words! {
 section! {
     /// Phones behind address translation.
     pub struct Nat = "nat" {
-        /// Send to where a phone really is when its Contact does not lead there: it names a private address that its packets do not come
-        /// from, or another port than they do where a router has changed it, or the phone has come by a connection, which alone leads to it.
+        /// Send to the source address of a phone if its Contact does not lead there: the Contact names a private address that is not the source, or
+        /// another port where a router has changed it, or the phone uses a connection, which alone leads to it.
         pub contact_repair: bool = true, ANY;
         /// Answer every request to the port it came from, as if its Via had `rport` (RFC 3581 section 4).
         pub force_rport: bool = false, ANY;
-        /// How often the flow of a binding behind NAT or on a stream is kept open (RFC 5626 section 4.4); "never" leaves it to the phone.
+        /// Interval of keep-alives on the flow of a binding behind NAT or on a stream (RFC 5626 section 4.4); "never" leaves it to the phone.
         pub ping_interval: Option<Duration> = Some(Duration::from_secs(25)), Rule::time(Duration::from_secs(1), Duration::from_secs(3_600)).or("never");
-        /// Message that keeps it open.
+        /// Message of a keep-alive.
         pub ping_method: PingMethod = PingMethod::Options, ANY;
     }
 }

@@ -1,4 +1,4 @@
-//! `[proxy]`: what is forwarded, for whom and how (RFC 3261 section 16).
+//! `[proxy]`: forwarding of requests (RFC 3261 section 16).
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use super::key::{Rule, Text, words};
 use super::reader::{ANY, section};
 
 words! {
-    /// Who may reach a Request-URI outside the local domains.
+    /// Callers that may reach a Request-URI outside the local domains.
     pub enum RelayFor {
-        /// Users that have authenticated themselves: never an open relay.
+        /// Authenticated users: never an open relay.
         Authenticated = "authenticated",
-        /// Anyone whose From is of a local domain (which must authenticate if `auth.calls`).
+        /// Callers whose From is of a local domain (which must authenticate if `auth.calls`).
         LocalDomains = "local-domains",
-        /// Anyone: an open relay, for trusted networks and experiments.
+        /// All callers: an open relay, for trusted networks and experiments.
         Everyone = "everyone",
     }
 }
 
 words! {
-    /// In what order the contacts of a user ring (RFC 3261 section 16.6).
+    /// Order in which the contacts of a user ring (RFC 3261 section 16.6).
     pub enum Fork {
-        /// All at once, whatever their q.
+        /// All at the same time, whatever their q.
         Parallel = "parallel",
         /// One after the other, the highest q first.
         Sequence = "sequence",
-        /// Contacts of equal q at once, the groups one after the other, the highest q first.
+        /// Contacts of equal q at the same time, the groups one after the other, the highest q first.
         ByQ = "by-q",
     }
 }
@@ -35,9 +35,9 @@ words! {
 words! {
     /// Handling of a CANCEL that matches no INVITE.
     pub enum UnmatchedCancel {
-        /// It is answered 481 (RFC 3261 section 9.2).
+        /// The server answers 481 (RFC 3261 section 9.2).
         Answer = "answer",
-        /// It gets no answer.
+        /// The server does not answer.
         Drop = "drop",
     }
 }
@@ -47,7 +47,7 @@ words! {
 pub struct SipUri(String);
 
 impl SipUri {
-    /// The URI, without angle brackets.
+    /// Returns the URI, without angle brackets.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -71,7 +71,7 @@ impl Text for SipUri {
 section! {
     /// Forwarding of requests (RFC 3261 section 16).
     pub struct Proxy = "proxy" {
-        /// Who may reach a Request-URI outside the local domains.
+        /// Callers that may reach a Request-URI outside the local domains.
         pub relay_for: RelayFor = RelayFor::Authenticated, ANY;
         /// Stay in the path of later requests of a call (RFC 3261 section 16.6 step 4).
         pub record_route: bool = true, ANY;
@@ -81,11 +81,11 @@ section! {
         pub route_lifetime: Duration = Duration::from_secs(86_400), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Max-Forwards given to a request that has none (RFC 3261 section 16.6 step 3).
         pub max_forwards: u8 = 70, Rule::number(1, 255);
-        /// In what order the contacts of a user ring (RFC 3261 section 16.6).
+        /// Order in which the contacts of a user ring (RFC 3261 section 16.6).
         pub fork: Fork = Fork::ByQ, ANY;
-        /// How long one contact, or one group of equal q, rings before the next is tried.
+        /// Longest ringing of one contact, or one group of equal q, before the next is tried.
         pub fork_timeout: Duration = Duration::from_secs(20), Rule::time(Duration::from_secs(1), Duration::from_secs(600));
-        /// Branches that one request may have at once when it says nothing itself (RFC 5393 section 5.3).
+        /// Most branches of one request at a time, if it has no Max-Breadth (RFC 5393 section 5.3).
         pub max_breadth: u16 = 60, Rule::number(1, 1_024);
         /// Total number of branches of one request: contacts and their addresses, also sequential ones, and its further branches if one of
         /// them leads back to this server. Of more contacts, those of the highest q are tried; a request that comes back without branches

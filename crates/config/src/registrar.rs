@@ -1,4 +1,4 @@
-//! `[registrar]`: who is where, and for how long (RFC 3261 section 10).
+//! `[registrar]`: the registrar (RFC 3261 section 10).
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use super::proxy::SipUri;
 use super::reader::{ANY, section};
 
 words! {
-    /// What a binding survives once it was acknowledged with 200.
+    /// Events that an acknowledged binding survives.
     pub enum Durability {
-        /// The death of the process (`kill -9`): committed to the database before the 200 leaves.
+        /// End of the process (`kill -9`): committed to the database before the 200 leaves.
         Crash = "crash",
-        /// The death of the machine: synced to the disk before the 200 leaves.
+        /// Failure of the machine: synced to the disk before the 200 leaves.
         PowerLoss = "power-loss",
         /// Nothing: bindings are kept in memory only, a restart forgets them.
         None = "none",
@@ -19,21 +19,21 @@ words! {
 }
 
 words! {
-    /// What becomes of a Path header (RFC 3327).
+    /// Handling of a Path header (RFC 3327).
     pub enum PathRule {
-        /// It is passed over; `Require: path` is answered 420.
+        /// Path is ignored; `Require: path` is answered 420.
         Ignore = "ignore",
-        /// It is kept, whether the phone says that it supports it or not.
+        /// Path is kept, whether the phone supports it or not.
         Keep = "keep",
-        /// It is kept only if the phone says that it supports it; else 421 (RFC 3327 section 5.3).
+        /// Path is kept only if the phone supports it; else 421 (RFC 3327 section 5.3).
         Demand = "demand",
     }
 }
 
 section! {
-    /// Who is where, and for how long (RFC 3261 section 10).
+    /// Registrar: bindings and their lifetimes (RFC 3261 section 10).
     pub struct Registrar = "registrar" {
-        /// Ask for a password before a phone is registered; false admits any user of a local domain (for experiments).
+        /// Ask for a password before a phone is registered; false admits all users of a local domain (for experiments).
         pub authenticate: bool = true, ANY;
         /// Events that an acknowledged binding survives.
         pub durability: Durability = Durability::Crash, ANY.fixed();
@@ -46,7 +46,7 @@ section! {
         /// Most contacts of one address of record. A further one takes the place of one that cannot be reached, or of one of the same device
         /// (`+sip.instance`), else it is answered 403.
         pub max_contacts: usize = 10, Rule::number(1, 1_024);
-        /// How long a binding waits for others to be committed with: more throughput against a later 200.
+        /// Longest wait of a binding for others in the same commit: more throughput against a later 200.
         pub linger: Duration = Duration::from_millis(2), Rule::time(Duration::ZERO, Duration::from_secs(1)).fixed();
         /// Most bindings committed together.
         pub commit_rows: usize = 4_096, Rule::number(1, 65_535).fixed();
@@ -58,7 +58,7 @@ section! {
         pub max_binding_size: usize = 16 << 10, Rule::bytes(512, 65_535).fixed();
         /// Handling of the Path of edge proxies, which later calls follow (RFC 3327).
         pub path: PathRule = PathRule::Keep, ANY;
-        /// Routes told to phones in Service-Route (RFC 3608).
+        /// Routes sent to phones in Service-Route (RFC 3608).
         pub service_route: Vec<SipUri> = Vec::new(), ANY;
     }
 }

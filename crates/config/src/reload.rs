@@ -1,4 +1,4 @@
-//! A configuration for a process that already runs with another one.
+//! Reload: a configuration for a process that already runs with another one.
 
 use super::domains::Top;
 use super::effective::Listed;
@@ -7,31 +7,31 @@ use super::reader::{Reader, Section};
 use super::report::{Fault, Report};
 use super::{Config, check};
 
-/// A key whose value in the file is not the one that the process runs with. Secrets are masked in both.
+/// A key whose value in the file differs from the running value. Secrets are masked in both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// With its table, such as `server.shards` or `listener[0].advertise`.
+    /// Name with its table, such as `server.shards` or `listener[0].advertise`.
     pub key: String,
-    /// The value that the process runs with, as TOML.
+    /// Running value, as TOML.
     pub running: String,
-    /// The value in the file, as TOML.
+    /// Value in the file, as TOML.
     pub wanted: String,
-    /// The process keeps its value until it starts again.
+    /// True: the process keeps its value until it restarts.
     pub needs_restart: bool,
 }
 
 impl Config {
-    /// This configuration as a process can take it that runs with `running`, and what is new in it: the keys that need a restart keep
-    /// their values.
+    /// Returns this configuration as a process that runs with `running` can adopt it, and the changes: keys that need a restart keep their running
+    /// values.
     ///
-    /// Listeners are fixed by transport, address and order. If those are the same, the rest of each listener (its certificate, its
-    /// algorithms, the name that it advertises) is that of the file; else the listeners stay as they are.
+    /// Listeners are fixed by transport, address and order. If those are the same, the other keys of each listener (its certificate, its algorithms,
+    /// the name that it advertises) come from the file; else the listeners stay unchanged.
     #[must_use]
     pub fn for_running(mut self, running: &Self) -> (Self, Vec<Change>) {
         let listen = self.listen_change(running);
         if listen.is_some() {
             self.listeners.clone_from(&running.listeners);
-            // They name their certificates.
+            // The kept listeners refer to the running certificates.
             self.certificates.clone_from(&running.certificates);
         }
         let mut changes = self.top().changes(&running.top(), Top::NAME);
@@ -39,16 +39,16 @@ impl Config {
         changes.extend(self.list_changes(running));
         changes.extend(self.table_changes(running));
         self.keep_fixed(running);
-        // All of their keys are fixed.
+        // All keys of `[[cache]]` are fixed.
         self.caches.clone_from(&running.caches);
         (self, changes)
     }
 
-    /// What is wrong with this configuration, which [`Config::for_running`] has made of a file, and not with that file: values of the file contradict
-    /// values that the process keeps. `of_file` is what was found in the file.
+    /// Faults of this configuration, as [`Config::for_running`] returned it, that the file alone does not have: values of the file contradict values
+    /// that the process keeps. `of_file` is the report of the file.
     #[must_use]
     pub fn mixed_faults(&self, of_file: &Report) -> Vec<Fault> {
-        // None of them has a place: of two values at least one is not in the file.
+        // These faults have no position: at least one of the two values is not in the file.
         let mut reader = Reader::default();
         check::check_mixed(self, &mut reader);
         let is_new = |fault: &Fault| of_file.faults().iter().all(|known| known.message != fault.message);
@@ -60,7 +60,7 @@ impl Config {
         reader.into_faults().into_iter().filter(is_new).map(told).collect()
     }
 
-    /// The keys above the first table, without those that stand in lists.
+    /// Keys above the first table, without those that lists contain.
     fn top(&self) -> Top {
         let short = self.domains.iter().filter(|domain| !domain.has_table);
         let domains = Some(short.map(|domain| domain.name.clone()).collect());
@@ -77,7 +77,7 @@ impl Config {
     }
 }
 
-/// The keys of a list that have other values than in `running`, table by table; where there are more tables or fewer, how many.
+/// Keys of a list whose values differ from those in `running`, table by table; if the numbers of tables differ, the two numbers.
 pub(super) fn list_changes<L: Listed>(list: &[L], running: &[L]) -> Vec<Change> {
     let tables = |list: &[L]| list.iter().filter_map(L::table).collect::<Vec<_>>();
     let (list, running) = (tables(list), tables(running));
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(config.clone().for_running(&config).1, []);
     }
 
-    /// Each of the two files is right.
+    /// Each of the two files is valid alone.
     #[test]
     fn what_a_file_says_must_fit_what_the_process_keeps() {
         let secret = "[control]\nlisten = \"192.0.2.10:9061\"\nsecret = \"a secret of many letters\"";
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(["a.example", "c.example"].map(|domain| config.realm_of(domain)), ["two", "c.example"]);
     }
 
-    /// They refer to them by name, and go on with what they have.
+    /// The kept listeners refer to certificates by name and keep the running ones.
     #[test]
     fn listeners_that_stay_as_they_are_keep_their_certificates() {
         let folder = folder();

@@ -1,53 +1,53 @@
-//! What is wrong with a configuration, said so that it can be put right: file, line, column, cure.
+//! Faults of a configuration, each with file, line, column and cure.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::{Secret, mask};
 
-/// How bad a [`Fault`] is.
+/// Severity of a [`Fault`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// The configuration cannot be used.
     Error,
-    /// The configuration can be used, but hardly does what its author means.
+    /// The configuration can be used, but probably not as its author intends.
     Warning,
 }
 
-/// One thing that is wrong: where, what, and what would be right.
+/// One fault: position, message and cure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// How bad it is.
+    /// Severity of the fault.
     pub severity: Severity,
-    /// Byte range in the file; `None` when the fault lies in a default, the environment or the command line.
+    /// Byte range in the file; `None` if the fault is in a default, the environment or the command line.
     pub span: Option<Range<usize>>,
-    /// What is wrong, in one sentence.
+    /// Description of the fault, in one sentence.
     pub message: String,
-    /// What would be right, in one sentence.
+    /// Instruction that removes the fault, in one sentence.
     pub cure: String,
 }
 
 impl Fault {
-    /// A fault that makes the configuration unusable.
+    /// Creates a fault that makes the configuration unusable.
     pub fn error(span: Option<Range<usize>>, message: impl Into<String>, cure: impl Into<String>) -> Self {
         Self { severity: Severity::Error, span, message: message.into(), cure: cure.into() }
     }
 
-    /// Where it begins; what has no place comes last.
+    /// Start of its range; a fault without one comes last.
     fn start(&self) -> usize {
         self.span.as_ref().map_or(usize::MAX, |span| span.start)
     }
 
-    /// A fault that the server can live with.
+    /// Creates a fault that the server can work with.
     pub fn warning(span: Option<Range<usize>>, message: impl Into<String>, cure: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, span, message: message.into(), cure: cure.into() }
     }
 }
 
-/// Everything found in one configuration, with the text it was found in.
+/// All faults of one configuration, with its text.
 ///
-/// Its `Display` form is meant for people: for each fault the place as `FILE:LINE:COLUMN`, the line itself, a caret
-/// under the words concerned and the cure.
+/// `Display` writes them for people: for each fault the position as `FILE:LINE:COLUMN`, the line itself, a caret under
+/// the faulty words, and the cure.
 #[derive(Debug, Clone)]
 pub struct Report {
     file: String,
@@ -58,7 +58,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report about `text`, which came from `file` (a name for people). Faults are put in the order of the file.
+    /// Creates a report about `text` from `file` (a name for people). Sorts the faults by position.
     pub fn new(file: impl Into<String>, text: impl Into<String>, mut faults: Vec<Fault>) -> Self {
         faults.sort_by_key(Fault::start);
         let text = text.into();
@@ -66,7 +66,7 @@ impl Report {
         Self { file: file.into(), text, faults, secrets }
     }
 
-    /// With more faults.
+    /// Adds faults.
     #[must_use]
     pub fn with(mut self, faults: Vec<Fault>) -> Self {
         self.faults.extend(faults);
@@ -74,27 +74,27 @@ impl Report {
         self
     }
 
-    /// Name of the file the faults are in.
+    /// Returns the name of the file.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// All faults in the order of the file; those without a place come last.
+    /// Returns all faults in the order of the file; those without a position come last.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// Number of faults that make the configuration unusable.
+    /// Returns the number of faults that make the configuration unusable.
     pub fn errors(&self) -> usize {
         self.faults.iter().filter(|fault| fault.severity == Severity::Error).count()
     }
 
-    /// Number of faults that the server can live with.
+    /// Returns the number of faults that the server can work with.
     pub fn warnings(&self) -> usize {
         self.faults.len() - self.errors()
     }
 
-    /// Line and column of a fault, both from 1, the column in characters.
+    /// Returns line and column of a fault, both from 1, the column in characters.
     pub fn position(&self, fault: &Fault) -> Option<(usize, usize)> {
         let start = fault.span.as_ref()?.start;
         let line = self.line_at(start);
@@ -102,7 +102,7 @@ impl Report {
         Some((line.number, column + 1))
     }
 
-    /// The line without secrets, and where a mask stands in it: in bytes.
+    /// Returns the line without secrets, and the byte range of the mask in it.
     fn shown(&self, line: &Line<'_>) -> (String, Option<Range<usize>>) {
         let end = line.start + line.text.len();
         let Some(secret) = self.secrets.iter().find(|secret| secret.start < end && secret.end > line.start) else {

@@ -5,7 +5,7 @@ use strowger_message::Name as HeaderName;
 
 use super::key::Text;
 
-/// A line that a request gets.
+/// A header line to add to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderLine(String);
 
@@ -35,7 +35,7 @@ impl Text for HeaderLine {
 }
 
 impl HeaderLine {
-    /// The lines, each with its end.
+    /// Joins the lines, each with its CRLF.
     pub(super) fn lines(lines: &[Self]) -> Box<[u8]> {
         lines.iter().flat_map(|line| [line.0.as_bytes(), b"\r\n"]).flatten().copied().collect()
     }
@@ -46,7 +46,7 @@ impl HeaderLine {
 pub struct UserText(String);
 
 impl UserText {
-    /// The characters.
+    /// Returns the characters.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -67,17 +67,17 @@ impl Text for UserText {
     }
 }
 
-/// Whether a text may stand in the user part of a URI as it is (RFC 3261 section 25.1).
+/// Tells whether a text may be in the user part of a URI without escapes (RFC 3261 section 25.1).
 pub fn is_user_text(text: &[u8]) -> bool {
     text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/".contains(byte))
 }
 
-/// What calls are accounted as.
+/// Account of calls in accounting rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountName(Box<str>);
 
 impl AccountName {
-    /// The characters.
+    /// Returns the characters.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -100,7 +100,7 @@ impl Text for AccountName {
     }
 }
 
-/// A header field that a request may do without.
+/// Name of a header field that a request can do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovableHeader(HeaderName);
 

@@ -1,7 +1,7 @@
-//! `[[rule]]` and `[[source]]`: what becomes of requests, by conditions on them; groups of peers by address.
+//! `[[rule]]` and `[[source]]`: conditional actions on requests; groups of peers by address.
 //!
-//! The language of conditions is that of [`strowger_rules`]; here stands what the file says, where it is wrong, and what a rule does. The data
-//! that conditions ask are in `set.rs`.
+//! [`strowger_rules`] defines the language of conditions. This file defines the tables, their checks and the actions of rules. The data sets that
+//! conditions query are in `set.rs`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,35 +45,35 @@ section! {
     pub struct RuleTable = "rule" {
         /// Name in the log.
         pub name: Name = Name::UNSET, ANY.required();
-        /// When it holds, such as "method == 'INVITE' and request.local and not exists request.user"; the fields and the language stand in
-        /// docs/rules.md.
+        /// Condition, such as "method == 'INVITE' and request.local and not exists request.user"; docs/rules.md has the fields and the language.
         pub when: String = "true".into(), ANY;
-        /// Status of the answer that the request gets; "none": it is not answered here.
+        /// Status of the answer that the request gets; "none": this rule does not answer it.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
         /// Reason phrase of that answer; "": the usual one.
         pub reason: String = String::new(), ANY;
         /// The request gets no answer at all: for senders that only look for servers.
         pub drop: bool = false, ANY;
-        /// Where the request goes, in order of trying. A URI of a local domain with a user, such as "sip:alice@example.org", stands for the
-        /// phones of this user. Another URI with a user takes the place of the Request-URI, one without leads there with the Request-URI
-        /// as it is; the name of a `[[gateway_group]]` stands for its targets. Routes of its sender stay behind. A request
-        /// for a sips URI goes there by TLS or not at all. `[]`: to its contacts or where it says itself.
+        /// Targets of the request, in order of trying. A URI of a local domain with a user, such as "sip:alice@example.org", stands for the phones of
+        /// this user. Another URI with a user takes the place of the Request-URI, one without leads there with the Request-URI as it is; the name of
+        /// a `[[gateway_group]]` stands for its targets. Routes of its sender stay behind. A request for a sips URI goes there by TLS or not at all.
+        /// `[]`: the contacts of its user, or the target in the request itself.
         pub to: Vec<Place> = Vec::new(), ANY;
         /// All of `to` ring at once (ring group); `false`: one after the other (hunt group).
         pub at_once: bool = false, ANY;
-        /// Who may go to `to` where that is outside the local domains, as `proxy.relay_for` says it for a Request-URI; "as-set": as that is set.
-        /// A caller by a rule for which it has shown too little is asked for a password (407) or refused (403).
+        /// Callers that may reach targets of `to` outside the local domains, with the values of `proxy.relay_for`; "as-set": as that is set. Another
+        /// caller is asked for a password (407) or refused (403).
         pub relay_for: Option<RelayFor> = None, ANY.or("as-set");
-        /// Status codes after which the next of `to` is tried; "any": all but 6xx. One that is silent or not reached leads on in any case.
+        /// Status codes after which the next of `to` is tried; "any": all but 6xx. A target that is silent or cannot be reached is followed by the
+        /// next in any case.
         pub try_next: Option<Vec<u16>> = None, Rule::number(300, 699).or("any");
         /// Names of `[[failure]]` tables for a failed request; the first one for its status is used, each once.
         pub on_failure: Vec<Reference<FailureTable>> = Vec::new(), ANY;
         /// Names of `[[call_limit]]` tables that its call counts under, from the INVITE to the end: such a call is tracked.
         pub call_limits: Vec<Reference<CallLimitTable>> = Vec::new(), ANY;
-        /// In place of forwarding it: an answer with where it would go, 302 or for several targets 300, each with its q (RFC 3261
-        /// section 8.3).
+        /// Answer with the targets in place of forwarding the request: 302, or for several targets 300, each with its q (RFC 3261 section 8.3).
         pub redirect: bool = false, ANY;
-        /// Characters that the user part of the Request-URI loses at its beginning. One that has no more than these stays as it is.
+        /// Number of characters to remove from the beginning of the user part of the Request-URI. A user part that has no more than these stays
+        /// unchanged.
         pub strip: u8 = 0, ANY;
         /// Text to put before the user part of the Request-URI afterwards, such as "+".
         pub prepend: UserText = UserText::default(), ANY;
@@ -91,8 +91,8 @@ section! {
         pub add_headers: Vec<HeaderLine> = Vec::new(), ANY;
         /// Names of header fields that the request loses.
         pub remove_headers: Vec<RemovableHeader> = Vec::new(), ANY;
-        /// Stay in the path of later requests; "as-set": as `proxy.record_route` says. A call that counts under a limit is followed to its end,
-        /// whatever rules say of this.
+        /// Stay in the path of later requests; "as-set": as `proxy.record_route` says. A call that counts under a limit is followed to its end
+        /// regardless of this key.
         pub record_route: Option<bool> = None, ANY.or("as-set");
         /// Keep track of the call; "as-set": as `dialogs.track` says.
         pub track: Option<bool> = None, ANY.or("as-set");
@@ -101,79 +101,79 @@ section! {
         /// Account the call, with this in the column `account` of its rows: a tariff, a tenant, a cost centre; "": the column is empty,
         /// unless a later rule fills it.
         pub account_as: Option<AccountName> = None, ANY.or("");
-        /// How long it may ring in one place: then the next is tried, and after the last the caller gets 408; "as-set": as
-        /// `proxy.fork_timeout` says, the last place as long as its caller waits.
+        /// Longest ringing of one target: then the next is tried, and after the last the caller gets 408; "as-set": as `proxy.fork_timeout` says, the
+        /// last target as long as its caller waits.
         pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");
-        /// How long a target may say nothing at all before the next is tried; "as-set": until its transaction ends.
+        /// Longest silence of a target before the next is tried; "as-set": until its transaction ends.
         pub answer_timeout: Option<Duration> = None, Rule::time(Duration::from_millis(100), Duration::from_secs(60)).or("as-set");
-        /// No further rule is asked.
+        /// No further rule is evaluated.
         pub stop: bool = false, ANY;
     }
 }
 
 impl RuleTable {
-    /// Whether its calls are accounted; none: as `accounting.all` says.
+    /// Tells whether its calls are accounted; `None`: `accounting.all` decides.
     pub fn accounts(&self) -> Option<bool> {
         self.account.or_else(|| self.account_as.is_some().then_some(true))
     }
 }
 
-/// What a rule does.
+/// Action of a rule.
 #[derive(Debug, PartialEq)]
 pub struct Action {
     /// Status and reason phrase of the answer; an empty phrase: the usual one.
     pub answer: Option<(u16, Box<str>)>,
-    /// It gets no answer.
+    /// True: the request gets no answer.
     pub drop: bool,
-    /// Where the request goes, in order; no targets: the rule does not say.
+    /// Targets of the request, in order; empty: the rule names none.
     pub to: Targets,
-    /// Who may go there where it is outside the local domains; none: as `proxy.relay_for` says.
+    /// Callers that may use targets outside the local domains; `None`: `proxy.relay_for` decides.
     pub relay_for: Option<RelayFor>,
-    /// Status codes after which the next of `to` is tried; none: any but 6xx.
+    /// Status codes after which the next target is tried; `None`: any but 6xx.
     pub try_next: Option<Box<[u16]>>,
-    /// What is done where it fails, in order; shared by the rules that name it.
+    /// Reactions to a failure, in order; shared by the rules that name them.
     pub on_failure: Box<[Arc<FailureAction>]>,
     /// Limits that an INVITE counts under; shared by the rules that name them.
     pub call_limits: Box<[Arc<CallLimitTable>]>,
-    /// It is answered with where it would go.
+    /// True: the answer is a redirection to the targets.
     pub redirect: bool,
-    /// What becomes of the user part of the Request-URI; none: it stays.
+    /// Edit of the user part of the Request-URI; `None`: it stays.
     pub user: Option<UserEdit>,
     /// Identities for the P-Asserted-Identity of the request.
     pub identity: Option<IdentitySource>,
     /// Header lines, each with its end.
     pub add: Box<[u8]>,
-    /// Header fields that go.
+    /// Header fields to remove.
     pub remove: Box<[HeaderName]>,
-    /// None: as `proxy.record_route` says.
+    /// Record-Route; `None`: `proxy.record_route` decides.
     pub record_route: Option<bool>,
-    /// None: as `dialogs.track` says.
+    /// Tracking of the call; `None`: `dialogs.track` decides.
     pub track: Option<bool>,
-    /// None: as `accounting.all` says.
+    /// Accounting of the call; `None`: `accounting.all` decides.
     pub account: Option<bool>,
-    /// What the call is accounted as; such a call is accounted.
+    /// Column `account` of the rows; a call with it is accounted.
     pub account_as: Option<Box<str>>,
-    /// None: as `proxy.fork_timeout` says.
+    /// Longest ringing of one target; `None`: `proxy.fork_timeout` decides.
     pub ring_timeout: Option<Duration>,
-    /// None: until the transaction ends.
+    /// Longest silence of a target; `None`: until the transaction ends.
     pub answer_timeout: Option<Duration>,
-    /// No further rule is asked.
+    /// True: no later rule is evaluated.
     pub ends: bool,
 }
 
-/// What becomes of the user part of a Request-URI.
+/// Edit of the user part of a Request-URI. The fields apply in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserEdit {
-    /// The set whose value takes its place.
+    /// Set whose value replaces the user part.
     pub translate: Option<SetId>,
-    /// Characters that it loses then.
+    /// Number of leading characters to remove.
     pub strip: u8,
-    /// What is put before it then.
+    /// Text to put before the user part.
     pub prepend: Box<str>,
 }
 
 impl UserEdit {
-    /// None: nothing is changed.
+    /// Returns `None` if nothing changes.
     pub(super) fn of(
         translate: Option<&Reference<SetTable>>,
         strip: u8,
@@ -187,7 +187,8 @@ impl UserEdit {
 }
 
 impl Action {
-    /// Limits that a call may count under before it fails: its own, and those of the groups that it leads to.
+    /// Limits that a call may count under before it fails: those of the rule, and those of the gateway groups of its
+    /// targets.
     pub fn limits(&self) -> impl Iterator<Item = &Arc<CallLimitTable>> {
         self.call_limits.iter().chain(self.to.call_limits())
     }
@@ -224,21 +225,21 @@ impl Action {
     }
 }
 
-/// The rules, sets and sources of a configuration, compiled. A copy shares them.
+/// Compiled rules, sets and sources of a configuration. A copy shares them.
 #[derive(Clone, Debug)]
 pub struct Decisions {
-    /// What is refused before it is looked at, in the order of the file.
+    /// Filters, evaluated before any other check, in the order of the file.
     pub filters: Arc<Rules<FilterAction>>,
-    /// In the order of the file.
+    /// Rules in the order of the file.
     pub rules: Arc<Rules<Action>>,
-    /// What their conditions ask.
+    /// Data sets of the conditions.
     pub sets: Sets,
-    /// What the sets are called.
+    /// Names of the sets.
     pub names: SetNames,
-    /// The networks of all sources, each with the name of its own.
+    /// Networks of all sources, each with the name of its source.
     sources: Option<Arc<Set>>,
     trusted: Vec<String>,
-    /// Targets of emergency calls; empty: they are treated as other calls.
+    /// Targets of emergency calls; empty: emergency calls are treated like other calls.
     pub emergency: Targets,
     /// P-Asserted-Identity of emergency calls.
     pub emergency_identity: Option<IdentitySource>,
@@ -260,7 +261,7 @@ impl Default for Decisions {
     }
 }
 
-/// They are made of lists of the configuration, which are compared themselves.
+/// Equal by definition: the lists of the configuration, from which it is compiled, are compared themselves.
 impl PartialEq for Decisions {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -273,19 +274,19 @@ impl Decisions {
         self.sets.set(self.names.id(name)?)
     }
 
-    /// The same with other data in a set; nothing changes where no set has this name and kind.
+    /// Returns a copy with other data in a set; unchanged if no set has this name and kind.
     #[must_use]
     pub fn with_set(&self, name: &str, set: Arc<Set>) -> Self {
         let sets = self.names.id(name).and_then(|id| self.sets.with(id, set).ok());
         Self { sets: sets.unwrap_or_else(|| self.sets.clone()), ..self.clone() }
     }
 
-    /// The group that this address belongs to.
+    /// Returns the group of this address.
     pub fn group_of(&self, source: std::net::IpAddr) -> Option<&str> {
         std::str::from_utf8(self.sources.as_ref()?.address_value(source)?).ok()
     }
 
-    /// Whether a rule has calls tracked.
+    /// Tells whether a rule makes the server track calls.
     pub(super) fn track_calls(&self) -> bool {
         let counts = |action: &Action| {
             action.limits().next().is_some()
@@ -294,13 +295,13 @@ impl Decisions {
         self.rules.iter().any(|rule| rule.action.track == Some(true) || counts(&rule.action))
     }
 
-    /// Whether requests of this group need no password.
+    /// Tells whether requests of this group need no password.
     pub fn trusts(&self, group: &str) -> bool {
         self.trusted.iter().any(|trusted| trusted == group)
     }
 }
 
-/// The lists of the file that decisions are made of.
+/// Lists of the file that decisions are compiled from.
 pub(super) struct Lists<'a> {
     pub(super) rules: &'a [RuleTable],
     pub(super) sets: &'a [SetTable],
@@ -313,7 +314,7 @@ pub(super) struct Lists<'a> {
     pub(super) auth: &'a Auth,
 }
 
-/// Compiles what the file says. Where something is wrong that is noted, and the rest compiled.
+/// Compiles the lists. Notes each fault and compiles the rest.
 pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader) -> Arc<Decisions> {
     let Lists { rules, sets, sources, failures, filters, call_limits, gateway_groups, emergency, auth } = lists;
     let (names, loaded) = load(sets, reader);
@@ -355,7 +356,7 @@ pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader)
     Arc::new(Decisions { filters, rules, sets: filled, names, sources, trusted, emergency, emergency_identity })
 }
 
-/// The condition of the table at this path. Where it is wrong that is noted.
+/// Compiles the condition of the table at this path. Notes a fault in it.
 pub(super) fn condition(
     text: &str,
     path: &str,
@@ -383,7 +384,7 @@ pub(super) fn rule_shown(table: &RuleTable) -> String {
     format!("rule '{}'", table.name)
 }
 
-/// A place in the text of a value, which stands between quotes. With escapes in front of it it lies elsewhere, and never beyond the value.
+/// Position in the text of a value, which is between quotes. Escapes before it shift it, but never beyond the value.
 fn within(value: &Range<usize>, span: &Range<usize>) -> Range<usize> {
     let at = |place: usize| (value.start + 1 + place).min(value.end.saturating_sub(1)).max(value.start);
     at(span.start)..at(span.end).max(at(span.start))
@@ -410,7 +411,7 @@ fn of_sources(tables: &[SourceTable], reader: &mut Reader) -> Option<Set> {
     let mut all = Vec::new();
     for (index, table) in tables.iter().enumerate() {
         let networks = table.networks.iter().map(|network| (network.as_str(), Some(table.name.as_str())));
-        // By itself first: what is wrong stands in this table.
+        // Each table first alone: its faults get its position.
         of_entries(Kind::Networks, networks.clone(), &format!("source[{index}]"), "networks", reader)?;
         all.extend(networks);
     }

@@ -1,4 +1,4 @@
-//! A value that is shown neither on a screen nor in a log.
+//! Secret values, which neither a screen nor a log shows.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use super::key::Text;
 pub struct Secret(String);
 
 impl Secret {
-    /// Fewest characters of a secret: below, guessing it offline from a nonce would be cheap.
+    /// Least number of characters: a shorter secret could be guessed offline from a nonce.
     pub const SHORTEST: usize = 16;
-    /// What is written instead of it.
+    /// Text in place of the secret.
     pub const MASK: &'static str = "********";
 
-    /// Takes the text of a secret, as long as it is long enough.
+    /// Creates a secret from a text that is long enough.
     pub fn new(text: &str) -> Result<Self, String> {
         match text.chars().count() {
             length if length >= Self::SHORTEST => Ok(Self(text.to_owned())),
@@ -22,7 +22,7 @@ impl Secret {
         }
     }
 
-    /// The secret itself; for keys, never for people.
+    /// Returns the secret itself; for keys, never for people.
     pub fn reveal(&self) -> &[u8] {
         self.0.as_bytes()
     }

@@ -7,11 +7,12 @@ use super::key::{Rule, words};
 use super::reader::{ANY, section};
 
 words! {
-    /// When a thread that messages have woken gets a processor that another program is using.
+    /// Time at which a thread that messages have woken gets a processor that another program is using.
     pub enum Scheduling {
-        /// When that program sleeps or its turn is over, a few milliseconds at most (`SCHED_BATCH`, sched(7)).
+        /// When that program sleeps or its time slice is over, after a few milliseconds at most (`SCHED_BATCH`,
+        /// sched(7)).
         Batch = "batch",
-        /// At once, if the kernel finds it fair (`SCHED_OTHER`).
+        /// Immediately, if the kernel finds it fair (`SCHED_OTHER`).
         Normal = "normal",
     }
 }
@@ -31,7 +32,7 @@ section! {
         pub udp_batch: usize = 64, Rule::number(1, 1024).fixed();
         /// Batches taken from one socket before others get their turn.
         pub udp_batches: usize = 8, Rule::number(1, 1024);
-        /// Where datagrams come fast, wait so long for several instead of waking for each: less CPU for up to so much more delay.
+        /// Longest wait for several datagrams when they arrive fast, instead of waking for each: less CPU for up to this much more delay.
         pub udp_linger: Duration = Duration::ZERO, Rule::short_time(Duration::ZERO, Duration::from_millis(20));
         /// Scheduling of threads that messages wake while another program has the processor: "batch" lets that program finish its time slice,
         /// which saves up to a fifth of the CPU if peers run on the same machine; "normal" takes the processor at once.
@@ -43,12 +44,13 @@ section! {
         /// Believe ICMP errors, such as "port unreachable", that quote a request to that address: its transaction ends at once
         /// (RFC 3261 section 18.4) in place of after 64 times `t1`. Who sees requests pass can forge one; false leaves them unread.
         pub icmp_errors: bool = true, ANY.fixed();
-        /// How long calls being set up may go on after SIGTERM before the process ends.
+        /// Time after SIGTERM in which calls being set up may complete before the process ends.
         pub drain_timeout: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
         /// Number of this server among those that work together; part of the name of a flow.
         pub node: u16 = 0, Rule::number(0, 65_535).fixed();
-        /// Names of this server beside `domains` and `advertise`, such as that of the outbound proxy that phones are given: a Route with one of
-        /// them is taken off (RFC 3261 section 16.4). Names below a domain of ours that resolve to an address of ours need not stand here.
+        /// Further names of this server, in addition to `domains` and `advertise`, such as the outbound proxy that phones are configured with: a
+        /// Route with one of them is removed (RFC 3261 section 16.4). Names below a local domain that resolve to an address of this server need not
+        /// be listed.
         pub names: Vec<Domain> = Vec::new(), ANY;
         /// Value of the header fields Server and User-Agent (RFC 3261 sections 20.35 and 20.41); "" for neither.
         pub software: String = "Strowger".into(), ANY;

@@ -1,4 +1,4 @@
-//! Services that a server uses: databases, caches, control and metrics. No peer may name them as targets.
+//! Services that the server uses: databases, caches, control and metrics. Peers MUST NOT name them as targets.
 
 use strowger_cache::servers::Endpoint;
 use strowger_store::database_url::DatabaseAddress;
@@ -9,7 +9,7 @@ use super::database::Database;
 use super::key::Text;
 
 impl Config {
-    /// Hosts and ports of all databases and caches of this configuration, and its addresses for control and metrics.
+    /// Returns host and port of each database and cache of this configuration, and of control and metrics.
     pub fn services(&self) -> Vec<(String, u16)> {
         let (store, sets) = (&self.store, &self.sets);
         let tables =
@@ -33,7 +33,7 @@ impl Config {
         databases.chain(caches).chain(own.map(|address| (address.ip().to_string(), address.port()))).collect()
     }
 
-    /// Networks of every `[[source]]`.
+    /// Returns the networks of every `[[source]]`.
     pub fn source_networks(&self) -> impl Iterator<Item = Network> {
         let networks = self.sources.iter().flat_map(|source| &source.networks);
         networks.filter_map(|network| Network::from_text(network).ok())

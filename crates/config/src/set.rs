@@ -1,7 +1,7 @@
-//! `[[set]]`: the data that conditions of rules ask, from the configuration itself, a file or a database.
+//! `[[set]]`: data sets that conditions of rules query, from the configuration itself, a file or a database.
 //!
-//! What a file has is read with the configuration. What a database has is not: the set is empty until the process that runs by the configuration
-//! has asked for it, and gives it by [`Decisions::with_set`](super::Decisions::with_set).
+//! The entries of a file are read with the configuration. A set from a database is empty until the running process has queried the database and
+//! called [`Decisions::with_set`](super::Decisions::with_set).
 
 use std::fmt;
 use std::fs;
@@ -25,7 +25,7 @@ use super::tls::system_authorities;
 use super::with_reason;
 
 words! {
-    /// How the keys of a set are found.
+    /// Look-up of the keys of a set.
     pub enum SetKind {
         /// Whole texts: numbers, users, domains.
         Texts = "texts",
@@ -37,7 +37,7 @@ words! {
 }
 
 impl SetKind {
-    /// As the sets have it.
+    /// Returns the kind of the compiled set.
     pub const fn kind(self) -> Kind {
         match self {
             Self::Texts => Kind::Texts,
@@ -48,21 +48,21 @@ impl SetKind {
 }
 
 section! {
-    /// A set of data that conditions of rules ask: `number in NAME`, or with values `NAME[number] == 'west'`; repeat the table for each. Its
-    /// entries stand here, in a file or in a database.
+    /// A data set that conditions of rules query: `number in NAME`, or with values `NAME[number] == 'west'`; repeat the table for each. Its entries
+    /// are here, in a file or in a database.
     pub struct SetTable = "set" {
         /// Name in conditions.
         pub name: Name = Name::UNSET, ANY.required();
-        /// How its keys are found.
+        /// Look-up of its keys.
         pub kind: SetKind = SetKind::Texts, ANY;
         /// Its keys, with or without values.
         pub entries: Entries = Entries::default(), ANY;
         /// A CSV file (RFC 4180) with its entries; its first line names the columns. `strowger reload` and `strowger sets reload` read it again.
         pub file: Option<PathBuf> = None, ANY.or("");
-        /// A database that has its entries: "sqlite:FILE", or the URL of a MariaDB, MySQL or PostgreSQL server as in `store.subscribers`. It is asked
-        /// at the start, which fails without an answer, and where a file would be read again; without an answer then the entries stay.
+        /// A database that has its entries: "sqlite:FILE", or the URL of a MariaDB, MySQL or PostgreSQL server as in `store.subscribers`. It is
+        /// queried at the start, which fails without an answer, and whenever a file would be read again; without an answer then the entries stay.
         pub database: Option<Database> = None, ANY.or("");
-        /// What `database` is asked, such as "SELECT prefix, carrier FROM carriers": nothing is written.
+        /// Query for `database`, such as "SELECT prefix, carrier FROM carriers": nothing is written.
         pub query: String = String::new(), ANY;
         /// Name of the column of keys in the file or the query.
         pub key: String = "key".into(), ANY;
@@ -70,27 +70,27 @@ section! {
         pub value: Option<String> = None, ANY.or("");
         /// Protection of the connection to a database server.
         pub tls: DatabaseTls = DatabaseTls::Off, ANY;
-        /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
+        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
         pub ca: Option<PathBuf> = None, ANY.or("system");
-        /// How long the database has for all of its answer.
+        /// Longest time for the complete answer of the database.
         pub timeout: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(60));
-        /// How often the file is looked at, and read again once it has changed and stands still, or the database is asked again; "off": not by
-        /// itself.
+        /// Interval at which the server checks the file, and reads it once it has changed and changes no more, or queries the database; "off": never
+        /// by itself.
         pub refresh: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).or("off");
     }
 }
 
-/// The entries of a set that stand in the configuration: keys alone, or each with a value.
+/// Entries of a set in the configuration itself: keys alone, or each with a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entries(Vec<(String, Option<String>)>);
 
 impl Entries {
-    /// None at all.
+    /// Tells whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Keys and values: of a list in its order, of a table by key.
+    /// Returns keys and values: of a list in its order, of a table by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
     }
@@ -103,7 +103,7 @@ impl Key for Entries {
                 let keys = Vec::<String>::read(path, value, rule, reader)?;
                 Some(Self(keys.into_iter().map(|key| (key, None)).collect()))
             }
-            // Each wrong value is reported, not only the first.
+            // Reports each wrong value, not only the first.
             DeValue::Table(table) => {
                 let mut read = Vec::with_capacity(table.len());
                 for (index, (key, value)) in table.iter().enumerate() {
@@ -138,16 +138,16 @@ impl Key for Entries {
     }
 }
 
-/// Why a set cannot be read.
+/// Reason for which a set cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetFault {
-    /// The file, or the database without its password.
+    /// File, or database without its password.
     pub place: String,
     /// Line of the file, from 1.
     pub line: Option<usize>,
-    /// What is wrong, in one sentence without a full stop.
+    /// Description of the fault, in one sentence without a full stop.
     pub message: String,
-    /// What would be right.
+    /// Instruction that removes the fault.
     pub cure: String,
 }
 
@@ -159,12 +159,12 @@ impl fmt::Display for SetFault {
 }
 
 impl SetTable {
-    /// The columns that make it.
+    /// Returns the columns of keys and values.
     pub fn columns(&self) -> Columns<'_> {
         Columns { key: &self.key, value: self.value.as_deref() }
     }
 
-    /// Whether its entries have values.
+    /// Tells whether its entries have values.
     pub(super) fn has_values(&self) -> bool {
         match self.is_elsewhere() {
             true => self.value.is_some(),
@@ -172,17 +172,17 @@ impl SetTable {
         }
     }
 
-    /// Whether its entries stand outside of the configuration.
+    /// Tells whether its entries are outside the configuration.
     pub const fn is_elsewhere(&self) -> bool {
         self.file.is_some() || self.database.is_some()
     }
 
-    /// Whether it names a database with a password.
+    /// Tells whether it names a database with a password.
     pub(super) fn has_password(&self) -> bool {
         self.database.as_ref().and_then(Database::server).is_some_and(|url| url.password.is_some())
     }
 
-    /// Where its entries stand, as people name it: no password of it.
+    /// Returns the place of its entries, for people: without a password.
     pub fn origin(&self) -> String {
         match (&self.file, &self.database) {
             (Some(file), _) => file.display().to_string(),
@@ -191,14 +191,14 @@ impl SetTable {
         }
     }
 
-    /// Whether `other` asks for the same entries from the same place: what was read for one is good for the other.
+    /// Tells whether `other` has the same entries from the same place: data read for one is valid for the other.
     pub fn has_the_entries_of(&self, other: &Self) -> bool {
         (&self.name, self.kind, &self.entries, &self.file) == (&other.name, other.kind, &other.entries, &other.file)
             && (&self.database, &self.query, &self.key, &self.value)
                 == (&other.database, &other.query, &other.key, &other.value)
     }
 
-    /// PEM file of the authorities by which a database server is verified, if it is to be; those of the system where no file is named.
+    /// Returns the PEM file of the authorities that verify a database server, if TLS is required; those of the system if no file is named.
     pub fn authorities(&self) -> Option<PathBuf> {
         match self.tls {
             DatabaseTls::Off => None,
@@ -206,10 +206,10 @@ impl SetTable {
         }
     }
 
-    /// What a file has that has its entries.
+    /// Reads the entries of a file.
     ///
     /// # Errors
-    /// The file cannot be read, or its first line with something wrong.
+    /// The file cannot be read, or has a faulty line; the first one is named.
     pub fn read_file(&self, file: &Path) -> Result<Set, SetFault> {
         let place = file.display().to_string();
         let unread = |error: std::io::Error| {
@@ -227,14 +227,14 @@ impl SetTable {
     }
 }
 
-/// The sets by name, and what is in them; one that a database has is left out.
+/// Names all sets and loads their entries, except those of databases.
 pub(super) fn load(tables: &[SetTable], reader: &mut Reader) -> (SetNames, Vec<(SetId, Arc<Set>)>) {
     let (mut names, mut loaded) = (SetNames::default(), Vec::new());
     for (index, table) in tables.iter().enumerate() {
         let path = format!("set[{index}]");
         let id = match names.add(table.name.as_str(), table.kind.kind()) {
             Ok(id) => id,
-            // A name that stands twice was noted where it was read.
+            // A duplicate name was noted when it was read.
             Err(_) if names.id(table.name.as_str()).is_some() => continue,
             Err(refusal) => {
                 let span = reader.value_of(&format!("{path}.name"));
@@ -271,7 +271,7 @@ fn read(table: &SetTable, path: &str, reader: &mut Reader) -> Option<Set> {
     }
 }
 
-/// Notes what a table says that does not fit together. Whether it can be read.
+/// Notes contradictory keys of a table. Returns whether the set can be read.
 fn check(table: &SetTable, path: &str, reader: &mut Reader) -> bool {
     let before = reader.fault_count();
     let mut note = |key: &str, what: &str, cure: &str| {
@@ -305,7 +305,7 @@ fn check(table: &SetTable, path: &str, reader: &mut Reader) -> bool {
     reader.fault_count() == before
 }
 
-/// Notes what does not protect what a server says, or cannot.
+/// Notes missing or useless protection of the connection to a database server.
 fn check_tls(table: &SetTable, path: &str, reader: &mut Reader) {
     let Some(Database::Server(_)) = &table.database else {
         if table.tls != DatabaseTls::Off {
@@ -349,7 +349,7 @@ mod tests {
             value.map(|value| String::from_utf8_lossy(value).into_owned())
         });
         assert_eq!(values, [Some("west".to_owned()), Some("north".to_owned()), None]);
-        // What is shown is read as the same.
+        // The output of `effective` is read as the same entries.
         let effective = config.effective();
         let again = Config::read(Source { text: &effective, ..Source::default() }).map(|(config, _)| config);
         assert_eq!(again.unwrap_or_else(|report| panic!("{report}")).sets[0].entries, config.sets[0].entries);

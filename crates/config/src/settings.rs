@@ -1,4 +1,4 @@
-//! From the configuration to the settings of the floors below.
+//! Conversion of the configuration to the settings of the lower crates.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn seconds(duration: Duration) -> u32 {
 }
 
 impl Config {
-    /// Timers of transactions.
+    /// Returns the timers of transactions.
     pub fn timer_settings(&self) -> TimerSettings {
         TimerSettings {
             t1: milliseconds(self.timers.t1),
@@ -41,7 +41,7 @@ impl Config {
         }
     }
 
-    /// Sizes of messages.
+    /// Returns the limits of message sizes.
     pub const fn message_limits(&self) -> strowger_message::Limits {
         strowger_message::Limits {
             message: self.limits.message_size,
@@ -51,7 +51,7 @@ impl Config {
         }
     }
 
-    /// The registrar's.
+    /// Returns the settings of the registrar.
     pub fn registrar_settings(&self) -> RegistrarSettings {
         let registrar = &self.registrar;
         let routes: Vec<String> = registrar.service_route.iter().map(|uri| format!("<{}>", uri.as_str())).collect();
@@ -70,13 +70,13 @@ impl Config {
         }
     }
 
-    /// Memory of the messages kept for one request. The rest of its share is for the entries of its transactions, and for what the
-    /// allocator adds.
+    /// Returns the memory for the messages kept for one request. The rest of `limits.request_memory` is for the entries of its transactions and the
+    /// overhead of the allocator.
     pub fn kept_memory(&self) -> usize {
         self.limits.request_memory / 8 * 7
     }
 
-    /// The proxy's.
+    /// Returns the settings of the proxy.
     pub fn proxy_settings(&self) -> strowger_core::proxy::ProxySettings {
         strowger_core::proxy::ProxySettings {
             max_forwards: self.proxy.max_forwards,
@@ -89,7 +89,7 @@ impl Config {
         }
     }
 
-    /// Every realm of digest authentication, each once, that of callers from elsewhere first.
+    /// Returns each realm of digest authentication once; first that of callers from no local domain.
     pub fn realms(&self) -> Vec<&str> {
         let mut realms = vec![&*self.realm];
         for domain in &self.domains {
@@ -100,7 +100,7 @@ impl Config {
         realms
     }
 
-    /// How a request is forwarded, without a context.
+    /// Returns the plan for a request that is forwarded without a context.
     pub fn plan(&self) -> Plan<'static> {
         Plan {
             record_route: self.proxy.record_route,
@@ -109,12 +109,12 @@ impl Config {
         }
     }
 
-    /// How long what this server writes into a dialog opens the way to its parties, in seconds.
+    /// Returns the lifetime in seconds of the route tokens and sealed Contacts that this server writes into a dialog.
     pub fn route_lifetime(&self) -> u32 {
         seconds(self.proxy.route_lifetime)
     }
 
-    /// Those of digest authentication.
+    /// Returns the settings of digest authentication.
     pub fn digest_settings(&self) -> DigestSettings {
         let auth = &self.auth;
         DigestSettings {
@@ -131,13 +131,14 @@ impl Config {
         }
     }
 
-    /// Algorithms of digest authentication that each listener offers, in the order of [`Config::listeners`].
+    /// Returns the algorithms of digest authentication that each listener offers, in the order of
+    /// [`Config::listeners`].
     pub fn offered_algorithms(&self) -> Vec<Box<[DigestAlgorithm]>> {
         let digest = |algorithm: &Algorithm| DigestAlgorithm { hash: algorithm.hash(), session: false };
         self.listeners.iter().map(|listener| listener.algorithms.iter().map(digest).collect()).collect()
     }
 
-    /// What a commit promises.
+    /// Returns the durability that a commit guarantees.
     pub const fn store_durability(&self) -> StoreDurability {
         match self.registrar.durability {
             Durability::Crash => StoreDurability::Crash,
@@ -146,11 +147,11 @@ impl Config {
         }
     }
 
-    /// Settings of the call store.
+    /// Returns the settings of the call store.
     pub fn call_store_settings(&self) -> CallStoreSettings {
         let (dialogs, accounting, busy) = (&self.dialogs, &self.accounting, self.store.busy_timeout);
-        // So long a row of accounting may take to its place, or to its spool: while it waits for others, the group before it is tried, and then its
-        // own. A database server is waited for a millisecond longer for each row.
+        // Longest time of an accounting row until it is in its place or in the spool: it waits for others, for the attempt of the group before it,
+        // and for its own. A database server gets one more millisecond for each row.
         let rows = if self.accounting.is_on() { GROUP_ROWS } else { 0 };
         let patience =
             busy + if accounting.server().is_some() { Duration::from_millis(rows as u64) } else { Duration::ZERO };
@@ -158,12 +159,12 @@ impl Config {
         CallStoreSettings { interval: dialogs.group_interval, grace, ..CallStoreSettings::default() }
     }
 
-    /// What is masked in rows of accounting.
+    /// Returns the masks for accounting rows.
     pub const fn accounting_masks(&self) -> Masks {
         Masks { digits: self.accounting.mask_numbers, addresses: self.accounting.mask_addresses }
     }
 
-    /// Those of the writer of bindings.
+    /// Returns the settings of the writer of bindings.
     pub fn journal_settings(&self) -> JournalSettings {
         JournalSettings {
             linger: self.registrar.linger,
@@ -175,7 +176,7 @@ impl Config {
         }
     }
 
-    /// Those of the table of bindings.
+    /// Returns the settings of the location table.
     pub fn location_settings(&self) -> LocationSettings {
         LocationSettings {
             node: self.server.node,
@@ -185,8 +186,8 @@ impl Config {
         }
     }
 
-    /// What bindings name listeners by: `udp:192.0.2.1:5060`, and where two have one name, as with ports that the system chooses, `#2` behind the
-    /// second.
+    /// Returns the names by which bindings refer to listeners: `udp:192.0.2.1:5060`. If two listeners have the same name, as with ports that the
+    /// system chooses, the second gets the suffix `#2`.
     pub fn listener_names(&self) -> Vec<Box<str>> {
         let mut names: Vec<Box<str>> = Vec::new();
         for listener in &self.listeners {
@@ -197,7 +198,7 @@ impl Config {
         names
     }
 
-    /// Those of the cache of subscribers.
+    /// Returns the settings of the cache of subscribers.
     pub fn read_through_settings(&self) -> ReadThroughSettings {
         let store = &self.store;
         ReadThroughSettings {
@@ -223,7 +224,7 @@ mod tests {
     use super::super::Source;
     use super::*;
 
-    /// A default is a fact of the machine below; the configuration must not say another one.
+    /// A default belongs to the lower crate; the configuration must not state another one.
     #[test]
     fn the_defaults_are_those_of_the_floors_below() {
         let config = Config::default();
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!((ours.linger, ours.group, ours.queue), (theirs.linger, theirs.group, theirs.queue));
     }
 
-    /// A setting whose effect no peer can bring about in a test without a broken machine.
+    /// Process tests cannot observe this setting without a faulty machine.
     #[test]
     fn rows_of_a_commit_arrive_at_the_journal() {
         let source = Source { text: "registrar.commit_rows = 7777", ..Default::default() };

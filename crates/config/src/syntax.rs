@@ -1,8 +1,8 @@
-//! What is wrong with a file that is no TOML.
+//! Faults of a file that is not valid TOML.
 
 use super::report::Fault;
 
-/// The faults of the TOML text itself, without those that only follow from an earlier one.
+/// Returns the faults of the TOML text, without those that only follow from an earlier one.
 pub fn faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
     let mut faults: Vec<Fault> = Vec::new();
     let mut duplicate_table = false;
@@ -10,7 +10,7 @@ pub fn faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
         let fault = fault(error, text);
         let line_start = fault.span.as_ref().map_or(0, |span| text[..span.start].rfind('\n').map_or(0, |at| at + 1));
         if error.message().contains("duplicate key") {
-            // All keys of a table that stands twice are duplicates too.
+            // All keys of a duplicate table are duplicates too.
             if duplicate_table {
                 continue;
             }
@@ -20,7 +20,7 @@ pub fn faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
         if !same_line {
             faults.push(fault);
         }
-        // A bracket that is not closed swallows the rest of the file.
+        // An unclosed bracket swallows the rest of the file.
         if error.message().contains("array") || error.message().contains("inline table") {
             break;
         }

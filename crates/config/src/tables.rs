@@ -1,4 +1,4 @@
-//! The tables of a file: which there are, and which stand in lists.
+//! Tables of a file: single tables and lists of tables.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use toml::de::{DeTable, DeValue};
 
 use super::reader::Reader;
 
-/// Everything that a file may have, as it stands there. [`document!`] makes one.
+/// All tables of a file, as written. [`document!`] generates the type.
 pub(super) trait Document: Default {
-    /// All tables with their keys; the keys above the first table first.
+    /// Returns all tables with their keys; first the keys above the first table.
     fn names() -> Vec<super::reader::TableName>;
-    /// Reads a table that exists: another one of a list, or the only one of its name. `path` is what sentences call it.
+    /// Reads a table of a known name: the next one of a list, or the single one. `path` is its name in messages.
     fn read(&mut self, name: &str, path: &str, table: &DeTable<'_>, reader: &mut Reader);
     /// Makes each relative path start at this folder.
     fn resolve(&mut self, folder: &Path);
@@ -20,7 +20,7 @@ pub(super) trait Document: Default {
 /// Reads all tables of a file.
 pub(super) fn read<D: Document>(document: &DeTable<'_>, reader: &mut Reader) -> D {
     let mut tables = D::default();
-    // Keys above the first table first: what is not one of them must be a table.
+    // Keys above the first table first: any other name at this level must be a table.
     let mut top = DeTable::new();
     let top_keys = reader.table_name("").map_or(&[][..], |top| top.keys);
     for (key, value) in document {
@@ -33,7 +33,7 @@ pub(super) fn read<D: Document>(document: &DeTable<'_>, reader: &mut Reader) -> 
             reader.unknown_table(name, key.span(), value.get_ref());
             continue;
         };
-        // Such as `listener = "udp:192.0.2.1:5060"` and `domain = ["example.org"]`.
+        // For example `listener = "udp:192.0.2.1:5060"` and `domain = ["example.org"]`.
         let short = nearest(name, top_keys.iter().copied());
         let short = short.map_or_else(String::new, |short| format!(", or {short} = and a list"));
         match value.get_ref() {
@@ -69,14 +69,14 @@ pub(super) fn read<D: Document>(document: &DeTable<'_>, reader: &mut Reader) -> 
     tables
 }
 
-/// Makes a [`Document`] of the sections that it consists of, with what becomes of each list in a [`Config`](super::Config).
+/// Defines a [`Document`] from its sections, and the field of [`Config`](super::Config) for each list.
 macro_rules! document {
     (
         top: $top:ident,
         lists { $($(#[$doc:meta])* $list:ident: $item:ident => $items:ident: $part:ident),+ $(,)? }
         tables { $($field:ident: $type:ident),+ $(,)? }
     ) => {
-        /// The tables as the file has them, before the parts are put together.
+        /// Tables as written in the file, before they are assembled.
         #[derive(Default)]
         struct Tables {
             top: $top,

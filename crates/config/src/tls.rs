@@ -14,29 +14,31 @@ section! {
         pub key: Option<PathBuf> = None, ANY.or("");
         /// Authorities in PEM; if named, every client must show a certificate that one of them signed.
         pub client_ca: Option<PathBuf> = None, ANY.or("");
-        /// Authorities in PEM that servers we connect to must be signed by; "system": those of the system.
+        /// Authorities in PEM that must have signed the certificates of servers to which this one connects; "system":
+        /// those of the system.
         pub outbound_ca: Option<PathBuf> = None, ANY.or("system");
-        /// Check the certificates of servers we connect to (RFC 5922 section 7); false only for experiments.
+        /// Check the certificates of servers to which this one connects (RFC 5922 section 7); false only for
+        /// experiments.
         pub outbound_verify: bool = true, ANY;
     }
 }
 
-/// Where systems keep the certificates of the authorities that they trust: Debian, Fedora, Alpine and the BSDs.
+/// Paths of the authorities trusted by the system: Debian, Fedora, Alpine and the BSDs.
 const SYSTEM_AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// The authorities that this system trusts.
+/// Returns the file of authorities that this system trusts.
 pub(super) fn system_authorities() -> Option<PathBuf> {
     SYSTEM_AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file())
 }
 
 impl Tls {
-    /// Certificate and key, if both are named.
+    /// Returns certificate and key, if both are named.
     pub fn files(&self) -> Option<CertificateFiles> {
         CertificateFiles::of(self.certificate.clone(), self.key.clone())
     }
 
-    /// The authorities that servers we connect to must be signed by: those named, or else those of the system.
+    /// Returns the authorities for outbound connections: the named ones, or else those of the system.
     pub fn outbound_authorities(&self) -> Option<PathBuf> {
         self.outbound_ca.clone().or_else(system_authorities)
     }

@@ -1,4 +1,4 @@
-//! From when and until when a certificate is good (RFC 5280 section 4.1.2.5).
+//! Validity periods of certificates (RFC 5280 section 4.1.2.5).
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,18 +9,19 @@ use strowger_message::header::Date;
 
 use super::report::Fault;
 
-/// Who renews certificates by a program has done it by then.
+/// Seconds before the expiry at which the server warns. Automatic renewal has happened by then.
 const SOON: i64 = 14 * DAY;
 const DAY: i64 = 86_400;
 
-/// Both in seconds since 1970 UTC.
+/// Validity period, in seconds since 1970 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Validity {
     from: i64,
     until: i64,
 }
 
-/// What is to be said of the certificates of a file now. Peers refuse a chain as soon as one of it has expired.
+/// Warns of certificates of a file that are not valid now or expire soon. Peers refuse a chain as soon as one
+/// certificate has expired.
 pub(super) fn faults(chain: &[CertificateDer<'_>], path: &Path, span: Option<std::ops::Range<usize>>) -> Vec<Fault> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
     let found = chain.iter().enumerate().filter_map(|(n, certificate)| {
@@ -35,17 +36,17 @@ pub(super) fn faults(chain: &[CertificateDer<'_>], path: &Path, span: Option<std
 }
 
 impl Validity {
-    /// `None` of what is no certificate: loading it says so.
+    /// Returns `None` for data that is no certificate, which its loading reports.
     fn of(der: &[u8]) -> Option<Self> {
         const SEQUENCE: u8 = 0x30;
         let expect = |tag: u8, bytes| element(bytes).filter(|(found, _, _)| *found == tag);
         let (_, certificate, _) = expect(SEQUENCE, der)?;
         let (_, mut rest, _) = expect(SEQUENCE, certificate)?;
-        // The version stands there unless it is 1.
+        // The version is present unless it is 1.
         if let Some((0xa0, _, after)) = element(rest) {
             rest = after;
         }
-        // Serial number, algorithm of the signature, issuer.
+        // Skips serial number, algorithm of the signature and issuer.
         for _ in 0..3 {
             rest = element(rest)?.2;
         }
@@ -56,7 +57,7 @@ impl Validity {
         Some(Self { from, until: time(tag, until)? })
     }
 
-    /// What is wrong at `now`, and the cure.
+    /// Returns the fault at `now`, and the cure.
     fn words(self, name: &str, now: i64) -> Option<(String, String)> {
         let renew = "put a new one in its place, and let the server read it: strowger reload";
         if now > self.until {
@@ -82,7 +83,7 @@ fn shown(seconds: i64) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The first element of DER: its tag, its content, and what follows (X.690 section 8.1).
+/// Splits off the first element of DER: its tag, its content, and the rest (X.690 section 8.1).
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = bytes.split_first_chunk()?;
     let (len, rest) = match first {
@@ -97,7 +98,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// UTCTime or GeneralizedTime as RFC 5280 allows them: to the second, in UTC.
+/// Parses UTCTime or GeneralizedTime in the forms of RFC 5280: to the second, in UTC.
 fn time(tag: u8, text: &[u8]) -> Option<i64> {
     let digits = text.strip_suffix(b"Z")?;
     if !digits.iter().all(u8::is_ascii_digit) {
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn no_bytes_panic() {
-        // A certificate as far as its times, made by hand: version, serial number, algorithm, issuer, validity.
+        // Beginning of a certificate up to its validity: version, serial number, algorithm, issuer, validity.
         let times = [b"\x17\x0d240229120000Z".as_slice(), b"\x18\x0f20240301000000Z"].concat();
         let validity = [&[0x30, times.len() as u8], &times[..]].concat();
         let body = [b"\xa0\x03\x02\x01\x02\x02\x01\x07\x30\x00\x30\x00".as_slice(), &validity].concat();

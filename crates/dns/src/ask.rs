@@ -1,4 +1,4 @@
-//! What is asked of name servers to find where a name leads (RFC 3263 section 4).
+//! Questions to the name servers that locate the servers of a name (RFC 3263 section 4).
 
 use super::servers::{Server, order, random};
 use super::{Error, Inner, Key, ResolverSettings, Speaks};
@@ -11,28 +11,27 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use strowger_core::Transport;
 
-/// The servers of a name, and until when that is good.
+/// Servers of a name, and the end of their validity.
 pub(super) struct Found {
     pub(super) servers: Vec<Server>,
     pub(super) until: Instant,
 }
 
-/// The answers to one question, and until when they are good; none: that was not said.
+/// Answers to one question, and the end of their validity; `None`: unknown.
 struct Records {
     all: Vec<RData>,
     until: Option<Instant>,
 }
 
-/// The addresses of a host, and until when they are good.
+/// Addresses of a host, and the end of their validity.
 struct Addresses {
     all: Vec<IpAddr>,
     until: Instant,
 }
 
 impl Inner {
-    /// All questions of one step are asked at once. Those whose answers do not come in a while after others have brought
-    /// something are not waited for; those that fail count only if nothing else is found. `past_cache`: the name servers are asked though
-    /// the cache of records knows an answer.
+    /// Asks all questions of one step at the same time. Once some have succeeded, waits only a while for the others; failures count only if nothing
+    /// else is found. `past_cache`: the name servers are asked even if the cache of records has an answer.
     pub(super) async fn ask(
         &self,
         (host, port, transport, secure): &Key,
@@ -41,12 +40,12 @@ impl Inner {
     ) -> Result<Found, Error> {
         let ResolverSettings { speaks, targets: most, failure: soon, .. } = self.settings;
         let plain = transport.unwrap_or(if *secure { Transport::Tls } else { Transport::Udp });
-        // Section 4.2: a port ends the search for services, and WebSocket has none of its own.
+        // A port ends the search for services (section 4.2), and WebSocket has none.
         if port.is_some() || matches!(plain, Transport::Ws | Transport::Wss) {
             let port = port.unwrap_or_else(|| plain.default_port());
             return self.host(host, plain, port, past_cache).await;
         }
-        // Section 4.1.
+        // Selection of the transport (section 4.1).
         let all: &[Transport] = match (transport, secure) {
             (Some(transport), _) => &[*transport],
             (None, true) => &[Transport::Tls],
@@ -54,7 +53,7 @@ impl Inner {
         };
         let all: Vec<Transport> = all.iter().copied().filter(|t| transport.is_some() || speaks.has(*t)).collect();
         let mut services: Vec<(Transport, String)> = all.iter().map(|t| (*t, service(*t, host))).collect();
-        // The first question is which services there are; those that there are by default are asked for meanwhile.
+        // The first question is which services exist; the default ones are asked for meanwhile.
         let mut questions: Vec<(&str, RecordType)> = services.iter().map(|(_, n)| (&**n, RecordType::SRV)).collect();
         if transport.is_none() {
             questions.push((host, RecordType::NAPTR));
@@ -70,7 +69,7 @@ impl Inner {
                 until.hears(&records);
                 offered(&records.all, *secure, speaks)
             }
-            // Some name servers know no NAPTR and fail, or say nothing.
+            // Some name servers do not know NAPTR and fail, or do not answer.
             _ => Vec::new(),
         };
         if !named.is_empty() {
@@ -84,7 +83,7 @@ impl Inner {
                 Ok(records) => {
                     until.hears(&records);
                     let mut of = servers_of(records.all);
-                    // RFC 2782: the service is decidedly not available at this domain.
+                    // The service is decidedly not available at this domain (RFC 2782).
                     if !of.is_empty() && of.iter().all(|srv| srv.target.is_root()) {
                         refused.push(*transport);
                     }
@@ -95,11 +94,11 @@ impl Inner {
                 Err(error) => failure = Some(error),
             }
         }
-        // As many as may be, drawn as those are that come first.
+        // As many as allowed, drawn in the order of their selection.
         let mut candidates = order(servers, |candidate| &candidate.server, random);
         candidates.truncate(most);
         let lookups = candidates.iter().map(|candidate| self.addresses(&candidate.host, past_cache));
-        // One server of several that has no address does not spoil the others.
+        // One server without an address does not spoil the others.
         let found = answers_of(lookups.collect(), self.grace(), end, |found| found.is_ok()).await;
         let mut servers = Vec::with_capacity(candidates.len());
         for (Candidate { port, server, .. }, found) in candidates.into_iter().zip(found) {
@@ -110,7 +109,7 @@ impl Inner {
             }
         }
         if servers.is_empty() {
-            // No services: the address itself (section 4.2), by what is not refused.
+            // No services: the address itself (section 4.2), by a transport that is not refused.
             let either: &[Transport] = if transport.is_none() && !secure { &[plain, Transport::Tcp] } else { &[plain] };
             let by = either.iter().find(|t| (transport.is_some() || speaks.has(**t)) && !refused.contains(t));
             let Some(by) = by else { return Err(failure.unwrap_or(Error::NotFound)) };
@@ -121,14 +120,14 @@ impl Inner {
         Ok(Found { servers, until: until.0.unwrap_or_else(|| Instant::now() + soon) })
     }
 
-    /// The host itself.
+    /// Resolves the host itself.
     async fn host(&self, host: &str, transport: Transport, port: u16, past_cache: bool) -> Result<Found, Error> {
         let Addresses { all, until } = self.addresses(host, past_cache).await?;
         let addresses = all.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
         Ok(Found { servers: vec![Server::alone(transport, addresses)], until })
     }
 
-    /// How long the slower ones are waited for when others have answered: a part of what one question may take.
+    /// Returns the time to wait for slower answers after others have arrived: a part of the time for one question.
     fn grace(&self) -> Duration {
         self.settings.timeout / 4
     }
@@ -151,12 +150,12 @@ impl Inner {
         }
         let found = self.dns.lookup_ip(host).await.map_err(failed)?;
         let mut all: Vec<IpAddr> = found.iter().collect();
-        // A host with both is reached by IPv4 from more places.
+        // A host with both is reachable by IPv4 from more places.
         all.sort_by_key(IpAddr::is_ipv6);
         if all.is_empty() { Err(Error::NotFound) } else { Ok(Addresses { all, until: found.valid_until() }) }
     }
 
-    /// Nothing if there are none of this type.
+    /// Returns an empty list if there are none of this type.
     async fn records(&self, name: &str, of: RecordType, past_cache: bool) -> Result<Records, Error> {
         if past_cache {
             self.dns.clear_lookup_cache(name, of);
@@ -167,7 +166,7 @@ impl Inner {
                 Ok(Records { all, until: Some(found.valid_until()) })
             }
             Err(error) => {
-                // RFC 2308 section 5: only a name server that says for how long is believed for a time of its own.
+                // A negative answer is kept only if the name server gives it a lifetime (RFC 2308 section 5).
                 let said = match &error {
                     NetError::Dns(DnsError::NoRecordsFound(none)) => none.negative_ttl,
                     _ => None,
@@ -184,7 +183,7 @@ impl Inner {
     }
 }
 
-/// The first end of what was heard.
+/// Earliest end of validity of the answers.
 #[derive(Default)]
 struct Until(Option<Instant>);
 
@@ -200,7 +199,7 @@ impl Until {
     }
 }
 
-/// A server whose addresses are not known yet.
+/// A server whose addresses are unknown yet.
 struct Candidate {
     host: String,
     port: u16,
@@ -215,8 +214,8 @@ impl Candidate {
     }
 }
 
-/// Runs them side by side until all have ended, or `end` is reached, or one has brought something and the others have had
-/// `grace` since. What had not ended then is none.
+/// Runs them concurrently until all have ended, or `end` is reached, or `grace` has passed since one succeeded.
+/// Unfinished ones return `None`.
 async fn answers_of<T>(
     work: Vec<impl Future<Output = T>>,
     grace: Duration,
@@ -243,7 +242,7 @@ async fn answers_of<T>(
     work.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// The services that a domain offers, the best first, of those that we speak and may use.
+/// Returns the services of a domain, the best first, that have a supported transport.
 fn offered(records: &[RData], secure: bool, speaks: Speaks) -> Vec<(Transport, String)> {
     let mut found: Vec<&NAPTR> = records
         .iter()

@@ -1,8 +1,8 @@
-//! What names led to, and for how long that is good.
+//! Kept answers about names, and their lifetimes.
 //!
-//! An answer has its time from the name servers. One that is used in the last part of it is asked for again, beside those that use it, so
-//! that a name in use never runs out; one that is used no more is forgotten. While the name servers fail or are silent, an answer is good
-//! beyond its time (RFC 8767), and they are asked again from time to time.
+//! The name servers give each answer its lifetime. An answer that is used in the last part of its life is refreshed, without delay for its users, so
+//! that a name in use never expires; an unused one is forgotten. While the name servers fail or are silent, an expired answer is used (RFC 8767), and
+//! they are asked again from time to time.
 
 use super::ResolverSettings;
 use super::servers::Server;
@@ -11,18 +11,18 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Answers by name. The moments are those of one clock that its owner reads.
+/// Answers by name. All times are of one clock, which the owner reads.
 #[derive(Debug)]
 pub(super) struct Kept<K> {
     answers: HashMap<K, Answer>,
-    /// Answers at most.
+    /// Most answers.
     most: usize,
-    /// Names that are asked for ahead now, and at most.
+    /// Names being asked for ahead now, and the most.
     asked: usize,
     most_asked: usize,
-    /// How long before its end an answer is asked for again, at least: a resolution may take that long.
+    /// Least time before its end at which an answer is refreshed: a resolution may take this long.
     deadline: Duration,
-    /// How long after a failure the name servers are asked again.
+    /// Time after a failure until the name servers are asked again.
     failure: Duration,
     stale: Duration,
 }
@@ -31,24 +31,24 @@ pub(super) struct Kept<K> {
 struct Answer {
     servers: Arc<[Server]>,
     until: Instant,
-    /// From then on one who uses it has it asked for again.
+    /// Time from which a use refreshes the answer.
     ahead: Instant,
     is_asked: bool,
-    /// The name servers gave no answer when they were asked last.
+    /// True: the name servers did not answer the last time.
     has_failed: bool,
 }
 
-/// What is known of a name.
+/// A kept answer.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) servers: Arc<[Server]>,
-    /// Its time is over.
+    /// True: the answer has expired.
     pub(super) is_stale: bool,
-    /// It is to be asked for now, and [`Kept::is_asked`] when that has been done.
+    /// True: the caller must ask now, and call [`Kept::is_asked`] afterwards.
     pub(super) is_to_be_asked: bool,
 }
 
-/// An answer is good for so long at most, whatever the name servers say (RFC 8767 section 4).
+/// Longest lifetime of an answer, whatever the name servers say (RFC 8767 section 4).
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 
 impl<K: Hash + Eq> Kept<K> {
@@ -57,11 +57,11 @@ impl<K: Hash + Eq> Kept<K> {
         Self { answers: HashMap::new(), most: entries, asked: 0, most_asked: ahead, deadline, failure, stale }
     }
 
-    /// What is known of a name, if that is good.
+    /// Returns the kept answer of a name, if it may be used.
     pub(super) fn look(&mut self, key: &K, now: Instant) -> Option<Known> {
         let answer = self.answers.get_mut(key)?;
         let is_stale = now >= answer.until;
-        // That it is being asked for has an end soon, and no one waits for it.
+        // A question in progress ends soon, and no request waits for it.
         let may_be_stale = answer.has_failed || answer.is_asked;
         if is_stale && !(may_be_stale && now < answer.until + self.stale) {
             return None;
@@ -82,13 +82,13 @@ impl<K: Hash + Eq> Kept<K> {
 
     /// Marks an expired answer: it is used at once until the name servers answer.
     pub(super) fn is_late(&mut self, key: &K, now: Instant) {
-        // A new answer may have come just now.
+        // A new answer may have arrived just now.
         if let Some(answer) = self.answers.get_mut(key).filter(|answer| now >= answer.until) {
             (answer.has_failed, answer.ahead) = (true, now + self.failure);
         }
     }
 
-    /// A name that was to be asked for has been, whatever came of that.
+    /// Notes the end of a question that was asked ahead, with any result.
     pub(super) fn is_asked(&mut self, key: &K) {
         self.asked = self.asked.saturating_sub(1);
         if let Some(answer) = self.answers.get_mut(key) {
@@ -96,7 +96,7 @@ impl<K: Hash + Eq> Kept<K> {
         }
     }
 
-    /// The name servers have answered.
+    /// Stores an answer of the name servers.
     pub(super) fn put(&mut self, key: K, servers: Arc<[Server]>, now: Instant, until: Instant) {
         let until = until.min(now + LONGEST);
         let time = until.saturating_duration_since(now);
@@ -110,18 +110,18 @@ impl<K: Hash + Eq> Kept<K> {
                 return;
             }
         }
-        // The last fifth, but so long before its end that the answer is there in time.
+        // The last fifth, but early enough before the end for the new answer to arrive in time.
         let ahead = until - (time / 5).max(self.deadline).min(time / 2);
         let is_asked = self.answers.get(&key).is_some_and(|answer| answer.is_asked);
         self.answers.insert(key, Answer { servers, until, ahead, is_asked, has_failed: false });
     }
 
-    /// The name does not exist any more.
+    /// Removes a name that no longer exists.
     pub(super) fn forget(&mut self, key: &K) {
         self.answers.remove(key);
     }
 
-    /// The name servers gave no answer: what is known is good for a while.
+    /// Notes that the name servers gave no answer. Returns the kept answer if it may be used meanwhile.
     pub(super) fn fails(&mut self, key: &K, now: Instant) -> Option<Known> {
         let answer = self.answers.get_mut(key)?;
         (answer.has_failed, answer.ahead) = (true, now + self.failure);
@@ -129,7 +129,7 @@ impl<K: Hash + Eq> Kept<K> {
         (now < answer.until + self.stale).then_some(known)
     }
 
-    /// Forgets what is good in no case any more, and gives memory back.
+    /// Removes answers that may no longer be used, and frees their memory.
     pub(super) fn tidy(&mut self, now: Instant) {
         self.answers.retain(|_, answer| now < answer.until + self.stale);
         let needed = self.answers.len();
@@ -163,7 +163,7 @@ mod tests {
         Arc::new([Server::alone(Transport::Udp, vec![([192, 0, 2, 1], port).into()])])
     }
 
-    /// What is known, as port, and whether it is stale and to be asked for.
+    /// Kept answer as port, with `is_stale` and `is_to_be_asked`.
     fn seen(known: Option<Known>) -> Option<(u16, bool, bool)> {
         known.map(|known| (known.servers[0].addresses[0].port(), known.is_stale, known.is_to_be_asked))
     }
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(look(&mut kept, 97), Some((2, false, true)));
         assert_eq!(look(&mut kept, 109), Some((2, true, false)), "while it is asked for");
         kept.is_asked(&"a");
-        // Without an answer, and without a failure, it ends.
+        // Without an answer, and without a failure, it expires.
         assert_eq!(look(&mut kept, 109), None);
     }
 
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(seen(kept.look(&"b", start)), None);
     }
 
-    /// RFC 8767.
+    /// Expired answers (RFC 8767).
     #[test]
     fn without_name_servers_an_answer_is_good_beyond_its_time() {
         let (mut kept, start) = (Kept::new(&settings()), Instant::now());
@@ -218,11 +218,11 @@ mod tests {
         assert_eq!(seen(kept.fails(&"a", at(160))), None);
         kept.tidy(at(160));
         assert_eq!(kept.answers.capacity(), 0);
-        // One of which no failure is known is asked for first.
+        // If no failure is known, the name servers are asked first.
         kept.put("b", servers(2), start, at(60));
         assert_eq!(seen(kept.look(&"b", at(60))), None);
         assert!(kept.stale(&"b", at(59)).is_none() && kept.stale(&"b", at(60)).is_some());
-        // While its first question is late, others use it at once.
+        // While its first question is late, others use the expired answer at once.
         kept.is_late(&"b", at(61));
         assert_eq!(seen(kept.look(&"b", at(61))), Some((2, true, false)));
         assert_eq!(seen(kept.fails(&"b", at(64))), Some((2, true, false)));
@@ -242,7 +242,7 @@ mod tests {
         kept.put("c", servers(3), start, at(60));
         let all = ["a", "b", "c"].map(|name| seen(kept.look(&name, at(59))));
         assert_eq!(all, [Some((1, false, true)), Some((2, false, false)), None]);
-        // What is over makes room.
+        // Expired answers make room.
         kept.put("c", servers(3), at(60), at(120));
         assert_eq!((kept.answers.len(), seen(kept.look(&"c", at(60)))), (1, Some((3, false, false))));
     }

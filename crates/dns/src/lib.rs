@@ -1,8 +1,8 @@
 //! Resolution of the host of a URI to addresses (RFC 3263).
 //!
-//! An answer is kept as long as the name servers allow (`kept.rs`). A used name is asked for again before its answer expires (`ask_ahead`).
-//! While the name servers fail or are silent, the stale answer is used (RFC 8767), after a wait of at most [`PATIENCE`]. Of several equal
-//! servers one is drawn at each use (`servers.rs`).
+//! An answer is kept as long as the name servers allow (`kept.rs`). A used name is refreshed before its answer expires (`ask_ahead`). While the name
+//! servers fail or are silent, the stale answer is used (RFC 8767), after a wait of at most [`PATIENCE`]. Of several equal servers one is drawn at
+//! each use (`servers.rs`).
 //!
 //! # Where is ...?
 //!
@@ -36,10 +36,10 @@ use std::time::{Duration, Instant};
 use strowger_core::Transport;
 use tokio::sync::OnceCell;
 
-/// Targets in the order in which they are to be tried.
+/// Targets in order of trying.
 pub type Targets = Vec<(Transport, SocketAddr)>;
 
-/// Why a name led to no address.
+/// Reason for which a name has no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The name does not exist, or has no address.
@@ -62,40 +62,40 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Longest wait for a new answer if a stale one is known. The caller hears nothing meanwhile.
+/// Longest wait for a new answer if a stale one is known. The caller is not told meanwhile.
 pub const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Host, port, transport, and whether it is of a sips URI.
+/// Host, port, transport, and whether the URI is a sips URI.
 type Key = (String, Option<u16>, Option<Transport>, bool);
 type Cell = Arc<OnceCell<Result<Arc<[Server]>, Error>>>;
 
-/// Resolves names: equal questions at the same time are asked once, failures are remembered for a while, answers
-/// as long as the name servers allow. To be used inside a tokio runtime. Cheap to clone.
+/// Resolver of names. Equal questions at the same time are asked once; failures are remembered for a while, answers as
+/// long as the name servers allow. Must be used inside a tokio runtime. Cheap to clone.
 #[derive(Clone)]
 pub struct Resolver {
     inner: Arc<Inner>,
 }
 
-/// How long is waited, and how much remembered.
+/// Time limits and bounds of a resolver.
 #[derive(Clone, Copy, Debug)]
 pub struct ResolverSettings {
-    /// For a whole resolution, of several questions maybe.
+    /// Longest time of a whole resolution, which may need several questions.
     pub deadline: Duration,
-    /// For one try of one question; a lost datagram costs that much.
+    /// Longest time of one attempt of one question; a lost datagram costs this much.
     pub timeout: Duration,
-    /// Tries of one question, at least one.
+    /// Attempts for one question, at least one.
     pub attempts: usize,
-    /// Answers remembered at most, and as many failures.
+    /// Most remembered answers, and most remembered failures.
     pub entries: usize,
-    /// How long a failure is remembered.
+    /// Lifetime of a remembered failure.
     pub failure: Duration,
-    /// What is spoken here: services by other transports are not asked for (RFC 3263 section 4.1).
+    /// Supported transports: services by others are not asked for (RFC 3263 section 4.1).
     pub speaks: Speaks,
-    /// Addresses that one name leads to at most; the best are kept.
+    /// Most addresses of one name; the best are kept.
     pub targets: usize,
-    /// Names that are asked for ahead of their end at a time, at most.
+    /// Most names that are refreshed ahead at a time.
     pub ahead: usize,
-    /// How long an answer is good beyond its time while the name servers fail or are silent (RFC 8767).
+    /// Time for which an expired answer is used while the name servers fail or are silent (RFC 8767).
     pub stale: Duration,
 }
 
@@ -107,12 +107,12 @@ impl Speaks {
     /// Every transport.
     pub const ALL: Self = Self(u8::MAX);
 
-    /// These transports.
+    /// Creates the set of these transports.
     pub fn of(transports: impl IntoIterator<Item = Transport>) -> Self {
         Self(transports.into_iter().fold(0, |set, transport| set | 1 << transport as u8))
     }
 
-    /// Whether this one is among them.
+    /// Tells whether the set has this transport.
     pub const fn has(self, transport: Transport) -> bool {
         self.0 & 1 << transport as u8 != 0
     }
@@ -127,7 +127,7 @@ impl Default for ResolverSettings {
     }
 }
 
-/// What resolvers of one process have done, one after the other.
+/// Counters, continued by each new resolver of a process.
 #[derive(Debug, Default)]
 pub struct ResolverCounters {
     ahead: AtomicU64,
@@ -135,12 +135,12 @@ pub struct ResolverCounters {
 }
 
 impl ResolverCounters {
-    /// Names that were asked for again before their answers ended.
+    /// Returns the number of names refreshed before their answers expired.
     pub fn asked_ahead(&self) -> u64 {
         self.ahead.load(Relaxed)
     }
 
-    /// Answers that were used beyond their time, since the name servers gave none.
+    /// Returns the number of expired answers that were used, since the name servers gave none.
     pub fn stale(&self) -> u64 {
         self.stale.load(Relaxed)
     }
@@ -149,14 +149,14 @@ impl ResolverCounters {
 struct Inner {
     dns: TokioResolver,
     settings: ResolverSettings,
-    /// Questions under way; and those that failed lately, with the moment to forget it.
+    /// Questions in progress, and recent failures with the end of their lifetime.
     asked: Mutex<HashMap<Key, (Cell, Option<Instant>)>>,
     kept: Mutex<Kept<Key>>,
     counters: Arc<ResolverCounters>,
 }
 
 impl Resolver {
-    /// Asks the name servers of the machine (`/etc/resolv.conf`, `/etc/hosts`); those of loopback if it names none.
+    /// Uses the name servers of the machine (`/etc/resolv.conf`, `/etc/hosts`); those of loopback if it names none.
     pub fn system(settings: ResolverSettings) -> Result<Self, Error> {
         match TokioResolver::builder_tokio() {
             Ok(builder) => Self::with(builder, settings),
@@ -164,7 +164,7 @@ impl Resolver {
         }
     }
 
-    /// Asks these name servers.
+    /// Uses these name servers.
     pub fn of(servers: &[SocketAddr], settings: ResolverSettings) -> Result<Self, Error> {
         let server = |address: &SocketAddr| {
             let mut server = NameServerConfig::udp_and_tcp(address.ip());
@@ -181,7 +181,7 @@ impl Resolver {
     fn with(mut builder: ResolverBuilder<TokioRuntimeProvider>, settings: ResolverSettings) -> Result<Self, Error> {
         let options = builder.options_mut();
         options.timeout = settings.timeout;
-        // There it counts the tries after the first.
+        // This option counts the attempts after the first.
         options.attempts = settings.attempts.saturating_sub(1);
         options.cache_size = settings.entries as u64;
         let dns = builder.build().map_err(ask::failed)?;
@@ -189,20 +189,19 @@ impl Resolver {
         Ok(Self { inner: Arc::new(Inner { dns, settings, asked: Mutex::default(), kept, counters: Arc::default() }) })
     }
 
-    /// Goes on with the counters of the resolver before this one. To be called before it is used.
+    /// Continues the counters of an earlier resolver. Call it before the first use.
     pub fn continue_counting(&mut self, before: &Self) {
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
             inner.counters = before.inner.counters.clone();
         }
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &ResolverCounters {
         &self.inner.counters
     }
 
-    /// Forgets failures whose time is over and answers that no name server could make good again, and gives their memory back. To be
-    /// called every few seconds.
+    /// Forgets expired failures, and answers too old to be used, and frees their memory. Call it every few seconds.
     pub fn tidy(&self) {
         let now = Instant::now();
         self.inner.kept().tidy(now);
@@ -214,11 +213,11 @@ impl Resolver {
         }
     }
 
-    /// Where a request goes whose next hop is `host` (a name, an address, IPv6 with or without brackets), with
-    /// the port and transport of its URI if there are any; `secure` for a sips URI.
+    /// Returns the targets of a request whose next hop is `host` (a name, or an address, IPv6 with or without
+    /// brackets), with the port and transport of its URI if there are any; `secure` for a sips URI.
     ///
     /// # Errors
-    /// The host is no name, or has no address, or the name servers did not say so in time.
+    /// The host is no name, or has no address, or the name servers did not answer in time.
     pub async fn resolve(
         &self,
         host: &str,
@@ -226,7 +225,7 @@ impl Resolver {
         transport: Option<Transport>,
         secure: bool,
     ) -> Result<Targets, Error> {
-        // RFC 3261 section 26.2.2: sips means TLS on every hop.
+        // A sips URI requires TLS on every hop (RFC 3261 section 26.2.2).
         let transport = match (transport, secure) {
             (Some(Transport::Ws | Transport::Wss), true) => Some(Transport::Wss),
             (Some(_), true) => Some(Transport::Tls),
@@ -280,12 +279,12 @@ impl Resolver {
         Ok(servers)
     }
 
-    /// Asks for a name beside those that use it; the others who ask meanwhile wait for nothing.
+    /// Refreshes a name without delay for its users.
     fn ask_ahead(&self, key: Key) {
         let inner = self.inner.clone();
         inner.counters.ahead.fetch_add(1, Relaxed);
         tokio::spawn(async move {
-            // What came of it is kept, a failure too.
+            // The result is stored, a failure too.
             let _ = inner.learn(&key, true).await;
             inner.kept().is_asked(&key);
         });
@@ -301,7 +300,7 @@ impl Inner {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the name servers, or waits for the answer with those who ask the same. `past_cache`: what the cache of records has is about to end.
+    /// Asks the name servers, or waits for the answer to an equal question. `past_cache`: the answer in the cache of records is about to expire.
     async fn learn(&self, key: &Key, past_cache: bool) -> Result<Arc<[Server]>, Error> {
         let cell = {
             let mut asked = self.asked();
@@ -333,7 +332,7 @@ impl Inner {
         cell.get_or_init(|| ask).await.clone()
     }
 
-    /// Keeps what was found. What was found before is good on where the name servers said nothing; `is_used`: by one who waits.
+    /// Stores the result. An earlier answer is used further if the name servers gave none; `is_used`: a request waits for the result.
     fn keep(&self, key: &Key, found: Result<Found, Error>, is_used: bool) -> Result<Arc<[Server]>, Error> {
         let (mut kept, now) = (self.kept(), Instant::now());
         match found {

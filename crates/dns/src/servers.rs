@@ -1,4 +1,4 @@
-//! The servers of a name, and which of them comes first (RFC 2782).
+//! Servers of a name, and the choice of the first (RFC 2782).
 
 use super::Targets;
 use std::net::SocketAddr;
@@ -7,23 +7,23 @@ use strowger_core::Transport;
 /// A host that serves a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
-    /// Services come one after the other, as the name prefers them (RFC 3263 section 4.1).
+    /// Rank of its service in the preference of the name (RFC 3263 section 4.1).
     pub(super) service: u16,
     pub(super) transport: Transport,
     pub(super) priority: u16,
     pub(super) weight: u16,
-    /// In the order in which they are tried.
+    /// Addresses in order of trying.
     pub(super) addresses: Vec<SocketAddr>,
 }
 
 impl Server {
-    /// The only one there is.
+    /// Creates the only server of a name.
     pub(super) fn alone(transport: Transport, addresses: Vec<SocketAddr>) -> Self {
         Self { service: 0, transport, priority: 0, weight: 0, addresses }
     }
 }
 
-/// Where a request goes this time: `most` addresses at most.
+/// Chooses the targets of a request: at most `most` addresses.
 pub(super) fn targets(servers: &[Server], most: usize, random: impl FnMut() -> u64) -> Targets {
     let mut targets: Targets = order(servers.iter().collect(), |server| server, random)
         .into_iter()
@@ -33,8 +33,8 @@ pub(super) fn targets(servers: &[Server], most: usize, random: impl FnMut() -> u
     targets
 }
 
-/// RFC 2782: by service, then by priority; among equals one after the other is drawn, a weight being its share of the luck. `server`: what
-/// is looked at of each.
+/// Orders servers as RFC 2782 requires: by service, then by priority; equals are drawn one after the other, with their weights as probabilities.
+/// `server` returns the server of an item.
 pub(super) fn order<T>(mut servers: Vec<T>, server: impl Fn(&T) -> &Server, mut random: impl FnMut() -> u64) -> Vec<T> {
     let rank = |one: &T| (server(one).service, server(one).priority);
     let weight = |one: &T| u64::from(server(one).weight);

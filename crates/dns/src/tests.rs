@@ -1,4 +1,4 @@
-//! Against name servers of the tests' own.
+//! Tests with name servers of their own.
 
 use super::*;
 use hickory_resolver::proto::op::{Message, MessageType, OpCode, ResponseCode};
@@ -23,13 +23,15 @@ fn waiting(milliseconds: u64) -> ResolverSettings {
     ResolverSettings { deadline: Duration::from_millis(milliseconds), ..ResolverSettings::default() }
 }
 
-/// A name server with these records that loses the first `lost` questions; how many questions came.
+/// Starts a name server with these records that loses the first `lost` questions. Returns its address and its count of
+/// questions.
 async fn server(zone: Vec<(&'static str, RData)>, lost: usize) -> (SocketAddr, Arc<AtomicUsize>) {
     let (address, asked, _) = serve(zone, lost, 60).await;
     (address, asked)
 }
 
-/// The same; its answers are good for so many seconds, and while it is frozen it gives none.
+/// Starts a name server as `server` does. Its answers are valid for this many seconds; while it is frozen it gives
+/// none.
 async fn serve(
     zone: Vec<(&'static str, RData)>,
     lost: usize,
@@ -109,7 +111,7 @@ async fn names_lead_to_targets_as_the_rfc_says() {
     );
     assert_eq!(dns.resolve("full.test", None, None, true).await, targets(&[(Tls, &at(a, 5_071))]));
     assert_eq!(dns.resolve("full.test", None, Some(Tcp), false).await, targets(&[(Tcp, &at(a, 5_070))]));
-    // No services: the address itself. A port: no question for services.
+    // No services: the address itself. With a port: no question for services.
     assert_eq!(dns.resolve("a.test", None, None, false).await, targets(&[(Udp, &at(a, 5_060))]));
     assert_eq!(dns.resolve("a.test", Some(99), Some(Tcp), true).await, targets(&[(Tls, &at(a, 99))]));
     assert_eq!(dns.resolve("a.test", None, Some(Ws), false).await, targets(&[(Ws, &at(a, 80))]));
@@ -176,7 +178,7 @@ async fn failures_are_bounded_and_forgotten() {
     assert_eq!(dns.inner.asked().capacity(), 0);
 }
 
-/// Time for a name server of this machine.
+/// Waits for a name server of this machine.
 async fn pause(milliseconds: u64) {
     tokio::time::sleep(Duration::from_millis(milliseconds)).await;
 }
@@ -184,7 +186,7 @@ async fn pause(milliseconds: u64) {
 #[tokio::test]
 async fn a_name_that_is_used_when_its_time_ends_is_asked_for_beside_those_who_use_it() {
     let (address, asked, _) = serve(zone(), 0, 2).await;
-    // Of two seconds the last one.
+    // The last of two seconds.
     let dns = Resolver::of(&[address], waiting(1_000)).unwrap();
     let (found, at) = (targets(&[(Transport::Udp, "192.0.2.1:5060")]), Instant::now());
     let resolve = || dns.resolve("a.test", Some(5_060), None, false);
@@ -192,7 +194,7 @@ async fn a_name_that_is_used_when_its_time_ends_is_asked_for_beside_those_who_us
         assert_eq!(resolve().await, found);
     }
     let first = asked.load(Relaxed);
-    // Its answer is good for two seconds from now on at most: this is within the last.
+    // The answer is valid for at most two seconds from now: this is within the last.
     pause(1_300).await;
     for _ in 0..3 {
         assert_eq!(resolve().await, found);
@@ -218,19 +220,19 @@ async fn a_silent_server_is_waited_for_briefly_and_once_where_an_answer_is_known
     assert_eq!(resolve().await.0, found);
     is_frozen.store(true, Relaxed);
     pause(1_100).await;
-    // Several at once wait for the same question.
+    // Simultaneous requests wait for the same question.
     let (first, second) = tokio::join!(resolve(), resolve());
     for (first, took) in [first, second] {
         assert!(first == found && took >= PATIENCE && took < PATIENCE * 4, "{first:?} after {took:?}");
     }
-    // The question of the first is still under way.
+    // The first question is still in progress.
     for _ in 0..10 {
         let (next, took) = resolve().await;
         assert!(next == found && took < Duration::from_millis(100), "{next:?} after {took:?}");
         pause(20).await;
     }
     assert_eq!(dns.counters().stale(), 12);
-    // When it answers again, the next one who asks has it asked, and the one after that has a new answer.
+    // When the name server answers again, the next request refreshes the answer, and the one after that gets it.
     is_frozen.store(false, Relaxed);
     let end = Instant::now() + Duration::from_secs(10);
     loop {
@@ -242,13 +244,13 @@ async fn a_silent_server_is_waited_for_briefly_and_once_where_an_answer_is_known
         assert!(Instant::now() < end, "the new answer is not used");
         pause(100).await;
     }
-    // A name of which nothing is known fails.
+    // An unknown name fails.
     is_frozen.store(true, Relaxed);
     let dns = Resolver::of(&[address], waiting(300)).unwrap();
     assert_eq!(dns.resolve("b.test", Some(5_060), None, false).await, Err(Error::Late));
 }
 
-/// RFC 8767 is for silence and failure: an answer that a name does not exist is an answer.
+/// RFC 8767 applies to silence and failure. A negative answer is an answer.
 #[tokio::test]
 async fn a_name_that_ended_is_not_revived_by_silence() {
     let (address, _, is_frozen) = serve(zone(), 0, 1).await;
@@ -259,7 +261,7 @@ async fn a_name_that_ended_is_not_revived_by_silence() {
     pause(1_100).await;
     is_frozen.store(true, Relaxed);
     assert_eq!(resolve().await, Err(Error::Late));
-    // Nor is a stale answer used where it may not be.
+    // No stale answer is used if the settings forbid it.
     let settings = ResolverSettings { stale: Duration::ZERO, ..waiting(400) };
     is_frozen.store(false, Relaxed);
     let dns = Resolver::of(&[address], settings).unwrap();

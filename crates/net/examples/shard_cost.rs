@@ -1,11 +1,11 @@
-//! What a shard itself costs, without a SIP server on it.
+//! Cost of a shard alone, without a SIP server.
 //!
-//! * `shard_cost idle tcp|ws [COUNT]`: an idle connection. Opens many (8,000 if nothing is said; each needs two
+//! * `shard_cost idle tcp|ws [COUNT]`: an idle connection. Opens COUNT of them (default 8,000; each needs two
 //!   descriptors) to a shard in this process, sends one message over each, and prints the growth of the process's own
 //!   memory.
-//! * `shard_cost relay LISTEN-PORT UAC-PORT UAS-PORT`: a datagram. Passes each on unread, those of UAS to UAC and all
-//!   others to UAS, all on 127.0.0.1; SHARDS, RECEIVE_DELAY (microseconds) and ICMP_ERRORS (1: reports of
-//!   unreachable ones) by environment.
+//! * `shard_cost relay LISTEN-PORT UAC-PORT UAS-PORT`: a datagram. Relays each unread, those of UAS to UAC and all
+//!   others to UAS, all on 127.0.0.1; SHARDS, RECEIVE_DELAY (microseconds) and ICMP_ERRORS (1: reports of unreachable
+//!   ones) are environment variables.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use std::time::Duration;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Bounds, Listener, Net, NetSettings, Service, Shards, UdpSettings};
 
-/// Sends everything back, or between two ends.
+/// Sends every message back, or between two ends.
 struct Pass {
     /// UAC and UAS.
     ends: Option<[SocketAddr; 2]>,
@@ -52,7 +52,7 @@ fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// Proportional set size, bytes.
+/// Returns the proportional set size in bytes.
 fn memory() -> std::io::Result<u64> {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup")?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! When a shard wakes though nothing has come.
+//! Alarm of a shard: wakes it at a deadline without input.
 
 use crate::clock;
 use std::future::Future;
@@ -11,35 +11,35 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Sleep;
 
-/// The alarm of one shard: set to the earliest moment at which something is due.
+/// The alarm of one shard, set to its earliest deadline.
 pub(crate) struct Alarm {
     clock: Clock,
-    /// What it is set to, [`clock::micros`].
+    /// Set time, [`clock::micros`].
     at: Option<u64>,
 }
 
 enum Clock {
-    /// The runtime's timer: one to two milliseconds late, and free.
+    /// Timer of the runtime: one to two milliseconds late, without a system call.
     Runtime(Pin<Box<Sleep>>),
-    /// A timer of the kernel: late by what a wake takes, for a system call each time.
+    /// Timer of the kernel: late by one wake-up, with a system call each time.
     Kernel(AsyncFd<OwnedFd>),
 }
 
 impl Alarm {
-    /// Within the runtime of its shard. Where the kernel gives no timer, the runtime's serves.
+    /// Creates the alarm, within the runtime of its shard. If the kernel provides no timer, uses the runtime's.
     pub(crate) fn new(exact: bool) -> Self {
         let kernel = if exact { timer().ok() } else { None };
         let runtime = || Clock::Runtime(Box::pin(tokio::time::sleep_until(clock::instant(0).into())));
         Self { clock: kernel.map_or_else(runtime, Clock::Kernel), at: None }
     }
 
-    /// What it is set to, or was when it last went off.
+    /// Returns the set time, or that of the last alarm.
     pub(crate) fn at(&self) -> Option<u64> {
         self.at
     }
 
-    /// Sets it, unless it goes off earlier anyway; whether `at` has passed already. If it has and the runtime's clock does
-    /// not know yet, it goes off at once.
+    /// Sets the alarm, unless it is set to an earlier time. Returns whether `at` has passed. If it has and the runtime's clock is behind, the alarm
+    /// goes off at once.
     pub(crate) fn set(&mut self, at: u64, cx: &mut Context<'_>) -> bool {
         match &mut self.clock {
             Clock::Runtime(sleep) => {
@@ -71,7 +71,7 @@ impl Alarm {
                 }
                 start(timer.get_ref(), left);
                 self.at = Some(at);
-                // What is left of an earlier alarm is taken away; then the waker waits for this one.
+                // Clears the readiness of an earlier alarm; then the waker waits for this one.
                 while let Poll::Ready(Ok(mut ready)) = timer.poll_read_ready(cx) {
                     ready.clear_ready();
                 }
@@ -82,12 +82,12 @@ impl Alarm {
 }
 
 fn timer() -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: makes a descriptor and touches no memory.
+    // SAFETY: creates a descriptor and touches no memory.
     let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was made above and belongs to nothing else.
+    // SAFETY: the descriptor was created above and belongs to nothing else.
     let timer = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: the timer gives one descriptor for as long as it lives, and closes it when it is dropped, which `AsyncFd` does
     // after it has ended the watch.
@@ -99,7 +99,7 @@ fn timer() -> io::Result<AsyncFd<OwnedFd>> {
 fn start(timer: &OwnedFd, left: Duration) {
     let value = libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() };
     let once = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
-    // SAFETY: the descriptor is a timer of ours, `once` outlives the call, and nothing is written back.
+    // SAFETY: the descriptor is our timer, `once` outlives the call, and nothing is written back.
     let result = unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const once, std::ptr::null_mut()) };
     debug_assert_eq!(result, 0, "a valid time for a timer of ours");
 }
@@ -117,7 +117,7 @@ mod tests {
             for _ in 0..50 {
                 let at = clock::micros() + 3_000;
                 poll_fn(|cx| {
-                    // A later one does not put off an earlier one.
+                    // A later time does not delay an earlier alarm.
                     let passed = alarm.set(at, cx) || alarm.set(at + 1_000_000, cx);
                     let over = passed || clock::micros() >= at;
                     if over { Poll::Ready(()) } else { Poll::Pending }
@@ -134,7 +134,7 @@ mod tests {
     fn both_clocks_wake_in_time() {
         for exact in [false, true] {
             let late = late(exact);
-            // The machine may be busy: half of them count.
+            // The machine may be busy: only the median counts.
             assert!(late[25] < Duration::from_millis(20), "{exact}: {late:?}");
         }
         assert!(late(true)[5] < Duration::from_micros(900), "a timer of the kernel is no later than a wake takes");

@@ -12,27 +12,27 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// The largest payload of a UDP datagram, rounded up.
+/// Largest payload of a UDP datagram, rounded up.
 const LARGEST: usize = 65_536;
 
-/// Buffers start so far apart: not a multiple of a page, so that the starts of the buffers do not all fall
-/// into the same cache sets.
+/// Distance between buffers. It is no multiple of a page, so that the starts of the buffers fall into different cache
+/// sets.
 const STRIDE: usize = LARGEST + 4_096 + 11 * 64;
 
-/// The same in words, which are aligned as control messages must be.
+/// Size of the control messages in words, which have the required alignment.
 const WORDS: usize = CONTROL / size_of::<u64>();
 
 const FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
-/// Zeroed memory for `n` values of a C type, reached only through raw pointers, so that the kernel and we may
-/// both hold addresses in it.
+/// Zeroed memory for `n` values of a C type, accessed only through raw pointers: the kernel and this process may both
+/// hold addresses in it.
 pub(crate) struct Memory<T> {
     at: NonNull<T>,
     n: usize,
 }
 
 impl<T: Copy> Memory<T> {
-    /// `T` must be a type for which all bytes zero is a value: the callers use integers and C structures.
+    /// Allocates. `T` must be a type for which all bytes zero is a value: the callers use integers and C structures.
     pub(crate) fn zeroed(n: usize) -> Self {
         let layout = Layout::array::<T>(n).expect("a few megabytes");
         assert!(layout.size() > 0, "a batch is not empty");
@@ -60,16 +60,16 @@ impl<T> Drop for Memory<T> {
 pub(crate) struct Receiver {
     data: Memory<u8>,
     names: Memory<sockaddr_storage>,
-    /// Held because `headers` points into it.
+    /// Referenced by `headers`.
     _vectors: Memory<iovec>,
     headers: Memory<mmsghdr>,
-    /// For what the kernel says beside; none where nothing was asked for.
+    /// Room for control messages; `None` if none are requested.
     control: Option<Memory<u8>>,
     batch: usize,
     received: usize,
 }
 
-/// A datagram as it came.
+/// A received datagram.
 pub(crate) struct Datagram<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) source: SocketAddr,
@@ -77,9 +77,8 @@ pub(crate) struct Datagram<'a> {
 }
 
 impl Receiver {
-    /// `batch` is 1 to 1,024 datagrams. The buffers are touched, and cost memory, only as far as datagrams
-    /// filled them. `ancillary`: the sockets may say something beside them: that they are runs handed over as one (UDP_GRO), when
-    /// they came.
+    /// Creates a receiver for batches of 1 to 1,024 datagrams. Buffers cost memory only as far as datagrams have filled them. `ancillary`: the
+    /// sockets may return control messages: coalesced runs (UDP_GRO), time stamps.
     pub(crate) fn new(batch: usize, ancillary: bool) -> Self {
         let data = Memory::<u8>::zeroed(batch * STRIDE);
         let names = Memory::<sockaddr_storage>::zeroed(batch);
@@ -103,7 +102,7 @@ impl Receiver {
         receiver
     }
 
-    /// From the next call on the kernel may say something beside datagrams; of those that are here it has said nothing.
+    /// Requests control messages from the next call on; the present datagrams have none.
     pub(crate) fn enable_ancillary(&mut self) {
         if self.control.is_some() {
             return;
@@ -123,10 +122,10 @@ impl Receiver {
         self.batch
     }
 
-    /// Takes what the socket has, never waiting. Forgets the datagrams of the last call.
+    /// Receives without waiting. Drops the datagrams of the last call.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         for i in 0..self.received {
-            // SAFETY: inside the allocation; the kernel shortened this length and wants it whole again.
+            // SAFETY: inside the allocation; the kernel has shortened this length and needs it complete again.
             unsafe { (*self.headers.at(i)).msg_hdr.msg_namelen = size_of::<sockaddr_storage>() as u32 };
             if self.control.is_some() {
                 // SAFETY: likewise.
@@ -152,7 +151,7 @@ impl Receiver {
         Ok(self.received)
     }
 
-    /// Datagram `i` of the last call; nothing if its sender's address is of no family that we know.
+    /// Returns datagram `i` of the last call; `None` if its sender's address family is unknown.
     pub(crate) fn datagram(&self, i: usize) -> Option<Datagram<'_>> {
         assert!(i < self.received);
         // SAFETY: `recvmmsg` filled the first `received` headers, names and buffers; a buffer holds LARGEST
@@ -173,7 +172,7 @@ pub(crate) struct Sender {
     names: Memory<sockaddr_storage>,
     vectors: Memory<iovec>,
     headers: Memory<mmsghdr>,
-    /// Made with the first datagram that is to leave from a certain address.
+    /// Created with the first datagram that must leave from a certain address.
     control: Option<Memory<u64>>,
     queued: Vec<Queued>,
     batch: usize,
@@ -215,7 +214,7 @@ impl Sender {
         &mut self.queued
     }
 
-    /// After the order of what is queued has changed.
+    /// Writes the addresses again after the order of the queue has changed.
     pub(crate) fn readdress(&self) {
         for (i, q) in self.queued.iter().enumerate() {
             // SAFETY: as in `push`.
@@ -227,7 +226,7 @@ impl Sender {
         self.queued.clear();
     }
 
-    /// One more; the batch must not be full.
+    /// Queues a datagram; the batch must not be full.
     pub(crate) fn push(&mut self, range: Range<usize>, target: SocketAddr, token: u64) {
         let i = self.queued.len();
         assert!(i < self.batch);
@@ -238,10 +237,10 @@ impl Sender {
         self.queued.push(Queued { range: (range.start as u32, range.end as u32), target, token });
     }
 
-    /// The last one queued leaves from this address of ours; none: as the kernel chooses.
+    /// Sets the source address of the last queued datagram; `None`: the kernel chooses.
     #[inline]
     pub(crate) fn leave_from(&mut self, from: Option<IpAddr>) {
-        // As the kernel chooses, and always has.
+        // The kernel chooses, as for all datagrams so far.
         if from.is_none() && self.control.is_none() {
             return;
         }
@@ -258,13 +257,13 @@ impl Sender {
         }
     }
 
-    /// Some of them leave from certain addresses.
+    /// Tells whether some datagrams leave from certain addresses.
     pub(crate) const fn is_particular(&self) -> bool {
         self.control.is_some()
     }
 
-    /// Hands what is queued from `from` on to the kernel, the ranges being of `bytes`; how many it took. Stops at
-    /// the first datagram that cannot be sent; its error comes if it is the first of all.
+    /// Sends the queued datagrams from `from` on, whose ranges are of `bytes`. Returns the number that the kernel took.
+    /// Stops at the first one that cannot be sent; returns its error only if it is the first of all.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[u8], from: usize) -> io::Result<usize> {
         let n = self.queued.len();
         for i in from..n {
@@ -286,7 +285,8 @@ impl Sender {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
 
-    /// The kernel reads two headers less than for a list: 6 % less for a message of a call. Most are alone in their turn.
+    /// Sends a single datagram, as most rounds do. The kernel reads two headers less than for a list: 6 % less for a
+    /// message of a call.
     fn send_one(&self, socket: BorrowedFd<'_>, number: usize) -> io::Result<usize> {
         // SAFETY: `send` wrote the vector of this number, `push` its header and the name that this points at; the bytes outlive the call.
         let sent = unsafe {
@@ -304,7 +304,7 @@ impl Sender {
     }
 }
 
-/// The address that the kernel wrote.
+/// Reads an address that the kernel wrote.
 pub(crate) fn address(name: &sockaddr_storage) -> Option<SocketAddr> {
     match name.ss_family as c_int {
         libc::AF_INET => {
@@ -323,7 +323,7 @@ pub(crate) fn address(name: &sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// Writes an address as the kernel wants it; its length.
+/// Writes an address for the kernel, and returns its length.
 ///
 /// # Safety
 /// `name` points at a `sockaddr_storage` that may be written.

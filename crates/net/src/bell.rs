@@ -1,12 +1,12 @@
-//! Waking a shard, and only if it sleeps: a wake costs 15-20 µs, a look at a flag nothing.
+//! Wake-up of a shard, only if it sleeps: a wake costs 15-20 µs, a look at a flag nothing.
 
 use crate::sync::{AtomicBool, Mutex, fence};
 use std::sync::atomic::Ordering::*;
 use std::task::Waker;
 
-/// The bell of one shard. The thread that put something into one of its queues rings; the shard, before it sleeps,
-/// says so and looks into its queues once more.
-// Alone on its cache lines, which those who ring read.
+/// Bell of one shard. A thread that puts something into one of its queues rings it. Before the shard sleeps, it sets
+/// the flag and looks into its queues once more.
+// On its own cache lines, which the ringing threads read.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Bell {
@@ -15,9 +15,9 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// After the queue was filled; whether the shard had to be woken.
+    /// Wakes the shard after its queue was filled. Returns whether it was asleep.
     pub(crate) fn ring(&self) -> bool {
-        // Pairs with the fence in `mark_asleep`: either we see `asleep`, or the shard sees what we put into the queue.
+        // Pairs with the fence in `mark_asleep`: either this thread sees `asleep`, or the shard sees the filled queue.
         fence(SeqCst);
         if !self.asleep.load(Relaxed) || !self.asleep.swap(false, AcqRel) {
             return false;
@@ -28,18 +28,18 @@ impl Bell {
         true
     }
 
-    /// By the shard, before it sleeps; then it must look into its queues.
+    /// Called by the shard before it sleeps; then it must look into its queues.
     pub(crate) fn mark_asleep(&self) {
         self.asleep.store(true, Relaxed);
         fence(SeqCst);
     }
 
-    /// By the shard, when it works.
+    /// Called by the shard when it works.
     pub(crate) fn mark_awake(&self) {
         self.asleep.store(false, Relaxed);
     }
 
-    /// By the shard, once: the waker of its main future stays the same.
+    /// Called by the shard, once: the waker of its main future stays the same.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         let mut held = self.waker.lock().unwrap_or_else(|e| e.into_inner());
         if !held.as_ref().is_some_and(|w| w.will_wake(waker)) {
@@ -48,7 +48,7 @@ impl Bell {
     }
 }
 
-/// In every order of the threads' steps.
+/// Tests in all orders of the threads' steps.
 #[cfg(all(test, loom))]
 mod interleavings {
     use super::*;
@@ -64,7 +64,7 @@ mod interleavings {
         }
     }
 
-    /// A shard that found its queue empty sleeps, unless something was put in meanwhile; then it is woken.
+    /// A shard that found its queue empty sleeps, unless the queue was filled meanwhile; then it is woken.
     #[test]
     fn what_is_put_into_a_queue_is_found() {
         loom::model(|| {
@@ -87,7 +87,7 @@ mod interleavings {
                 if queue.load(Relaxed) > 0 {
                     break;
                 }
-                // It may end for nothing.
+                // Spurious wake-ups are possible.
                 sleeper.0.wait();
             }
             peer.join().unwrap();

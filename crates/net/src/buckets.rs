@@ -1,11 +1,10 @@
-//! Which shard a bucket of calls belongs to, as one shard sees it, and how a bucket moves.
+//! Owners of the buckets of calls in the view of one shard, and the moves of buckets.
 //!
-//! A moves bucket b to B: at the end of a round A exports the bucket's calls into the ring to B, and sends every
-//! other shard a *fence*. A shard that gets the fence first empties its sockets, still sending what it
-//! finds to A, then turns to B and confirms. A passes on to B what still arrives. Once all have confirmed,
-//! nothing of b is on its way to A any more, and A reports to B that b has *settled*. Until then B works on what
-//! comes from A and holds back what comes by other ways, for it is younger. So nothing is lost and the messages
-//! that came by one way stay in order.
+//! A moves bucket b to B: at the end of a round A exports the bucket's calls into the ring to B, and sends every other
+//! shard a *fence*. A shard that gets the fence first empties its sockets, still sending messages of b to A; then it
+//! turns to B and confirms. A passes late messages on to B. Once all have confirmed, no message of b is on its way to A
+//! any more, and A reports to B that b has *settled*. Until then B works on messages from A and holds back those that
+//! arrive by other ways, which are younger. So no message is lost, and messages by one way stay in order.
 
 use strowger_core::call::BUCKETS;
 
@@ -17,13 +16,13 @@ enum State {
     Arriving(u8),
 }
 
-/// What to do with a message.
+/// Destination of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placement {
     Here,
-    /// Wait until the bucket has settled here.
+    /// Held until the bucket has settled here.
     Hold,
-    /// To this shard.
+    /// This shard.
     Shard(u8),
 }
 
@@ -32,24 +31,24 @@ pub(crate) struct Buckets {
     owned: usize,
     owner: [u8; BUCKETS],
     state: [State; BUCKETS],
-    /// Confirmations outstanding, of buckets that left from here.
+    /// Outstanding confirmations of buckets that left this shard.
     leaving: [u8; BUCKETS],
 }
 
-/// The shard of a bucket when `shards` share them: the packet filter computes the same.
+/// Shard of a bucket when `shards` share all buckets; the packet filter computes the same.
 pub(crate) const fn share(bucket: u8, shards: usize) -> u8 {
     ((bucket as usize * shards) >> 8) as u8
 }
 
 impl Buckets {
-    /// The view of shard `me`, when `owner` has the owner of each bucket.
+    /// Creates the view of shard `me`; `owner` is the owner of each bucket.
     pub(crate) fn new(me: u8, owner: [u8; BUCKETS]) -> Self {
         let state = owner.map(|o| if o == me { State::Owned } else { State::Foreign });
         let owned = state.iter().filter(|s| **s == State::Owned).count();
         Self { me, owned, owner, state, leaving: [0; BUCKETS] }
     }
 
-    /// Every call is ours: no message is searched for its Call-ID.
+    /// Tells whether this shard owns all buckets: then no message is searched for its Call-ID.
     pub(crate) const fn owns_all(&self) -> bool {
         self.owned == BUCKETS
     }
@@ -58,7 +57,7 @@ impl Buckets {
         self.owned
     }
 
-    /// For a message from one of our own sockets or connections.
+    /// Returns the destination of a message from a socket or connection of this shard.
     pub(crate) fn placement(&self, bucket: u8) -> Placement {
         let b = bucket as usize;
         match self.state[b] {
@@ -68,20 +67,20 @@ impl Buckets {
         }
     }
 
-    /// For a message that shard `from` passed to us.
+    /// Returns the destination of a message that shard `from` passed to this one.
     pub(crate) fn placement_of_passed(&self, bucket: u8, from: u8) -> Placement {
         let b = bucket as usize;
         match self.state[b] {
             State::Owned => Placement::Here,
             _ if self.leaving[b] > 0 => Placement::Shard(self.owner[b]),
             State::Arriving(source) if source == from => Placement::Here,
-            // Either it is younger than what is still on its way through the old owner, or `from` knows already
-            // that the bucket is ours and we do not yet.
+            // Either the message is younger than others that still come through the old owner, or `from` already knows
+            // that the bucket belongs here and this shard does not.
             _ => Placement::Hold,
         }
     }
 
-    /// Buckets of ours that belong elsewhere when `shards` share them.
+    /// Returns owned buckets that belong to another shard when `shards` share all buckets, each with that shard.
     pub(crate) fn surplus(&self, shards: usize) -> impl Iterator<Item = (u8, u8)> + '_ {
         (0..=255u8)
             .filter(|&b| self.state[b as usize] == State::Owned && self.leaving[b as usize] == 0)
@@ -89,7 +88,7 @@ impl Buckets {
             .filter(|&(_, to)| to != self.me)
     }
 
-    /// An owned bucket leaves for `to`, once `others` shards have confirmed.
+    /// Moves an owned bucket out to `to`; the move ends when `others` shards have confirmed.
     pub(crate) fn move_out(&mut self, bucket: u8, to: u8, others: u8) {
         let b = bucket as usize;
         debug_assert!(self.state[b] == State::Owned && to != self.me && others > 0);
@@ -99,24 +98,24 @@ impl Buckets {
         self.leaving[b] = others;
     }
 
-    /// Its calls are here.
+    /// Notes that the calls of the bucket have been imported.
     pub(crate) fn move_in(&mut self, bucket: u8, from: u8) {
         self.state[bucket as usize] = State::Arriving(from);
     }
 
-    /// What the fence of the old owner asked for, done.
+    /// Notes the new owner of a bucket, after its fence has been passed.
     pub(crate) fn set_owner(&mut self, bucket: u8, to: u8) {
         self.owner[bucket as usize] = to;
     }
 
-    /// A shard confirmed; the new owner, if it was the last.
+    /// Counts a confirmation. Returns the new owner if it was the last.
     pub(crate) fn confirmed(&mut self, bucket: u8) -> Option<u8> {
         let left = &mut self.leaving[bucket as usize];
         *left = left.saturating_sub(1);
         (*left == 0).then_some(self.owner[bucket as usize])
     }
 
-    /// The bucket is ours.
+    /// Notes that the bucket has settled here.
     pub(crate) fn settled(&mut self, bucket: u8) {
         let b = bucket as usize;
         if self.state[b] != State::Owned {
@@ -149,10 +148,10 @@ mod tests {
         assert!(a.owns_all() && b.placement(200) == Placement::Shard(0));
         assert_eq!(a.surplus(3).count(), 170);
         a.move_out(200, 1, 2);
-        // The third shard does not know it yet: what it sends to the first is passed on.
+        // The third shard does not know it yet: the first passes its messages on.
         assert_eq!(c.placement(200), Placement::Shard(0));
         assert_eq!(a.placement_of_passed(200, 2), Placement::Shard(1));
-        // It knows before the second has imported: the second waits.
+        // The third shard knows it before the second has imported the bucket: the second holds the message.
         c.set_owner(200, 1);
         assert_eq!((c.placement(200), b.placement_of_passed(200, 2)), (Placement::Shard(1), Placement::Hold));
         b.move_in(200, 0);

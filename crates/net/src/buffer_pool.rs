@@ -1,19 +1,19 @@
-//! Emptied buffers that wait for their next use.
+//! Pool of empty buffers.
 
-/// A stack of buffers: as many as were out at the same time of late, not as many as the queue that they travel through
-/// could hold.
+/// Stack of buffers. It keeps as many as were recently in use at the same time, not as many as the queue for them could
+/// hold.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
     buffers: Vec<Vec<u8>>,
-    /// The fewest that were here since the last [`BufferPool::tidy`]: so many were not needed.
+    /// Least number of buffers in the pool since the last [`BufferPool::tidy`]: these were not needed.
     least: usize,
 }
 
-/// A buffer larger than that is not kept: few messages are so long, and one of them would make each buffer that large in time.
+/// Largest capacity of a kept buffer. Few messages are longer, and over time they would enlarge every buffer.
 const KEPT: usize = 4_096;
 
 impl BufferPool {
-    /// A buffer that holds a copy of `bytes`.
+    /// Returns a buffer with a copy of `bytes`.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         if bytes.is_empty() {
             return Vec::new();
@@ -36,7 +36,7 @@ impl BufferPool {
         self.buffers.capacity() == 0
     }
 
-    /// To be called at even times: frees the buffers that were not needed since the last call.
+    /// Frees the buffers that were not needed since the last call; call it periodically.
     pub(crate) fn tidy(&mut self) {
         self.buffers.drain(..self.least);
         if self.buffers.capacity() > 4 * self.buffers.len() {

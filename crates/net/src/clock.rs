@@ -1,4 +1,4 @@
-//! The two clocks behind [`Now`].
+//! Clocks of [`Now`].
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,27 +10,28 @@ fn start() -> Instant {
     *START.get_or_init(Instant::now)
 }
 
-/// The moment, for a round of a shard or for a thread beside the shards.
+/// Returns the current time, for a round of a shard or another thread.
 pub fn now() -> Now {
     let mono = start().elapsed().as_millis() as u64;
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
     Now { mono, wall }
 }
 
-/// The moment for the rounds of a shard, thousands a second, each of which would read two clocks.
+/// Clock of the rounds of a shard: thousands a second, each of which would otherwise read two clocks.
 #[derive(Debug, Default)]
 pub(crate) struct RoundClock {
-    /// By how much [`Now::wall`] is ahead of [`Now::mono`].
+    /// Difference of [`Now::wall`] from [`Now::mono`].
     ahead: u64,
-    /// When that was read; none: never.
+    /// Time of the last reading of both clocks; `None`: never.
     read_at: Option<u64>,
 }
 
-/// How long the two clocks are taken to run alike, in milliseconds: so late a step of the wall clock is seen.
+/// Milliseconds for which the difference of the clocks is reused: the longest delay until a step of the wall clock is
+/// noticed.
 const ALIKE: u64 = 10;
 
 impl RoundClock {
-    /// The moment, and [`micros`] of it.
+    /// Returns the current time, also in [`micros`].
     #[inline]
     pub(crate) fn read(&mut self) -> (Now, u64) {
         let micros = micros();
@@ -43,34 +44,34 @@ impl RoundClock {
     }
 }
 
-/// Microseconds on the clock of [`Now::mono`], with the same zero.
+/// Returns microseconds on the clock of [`Now::mono`], with the same zero.
 pub fn micros() -> u64 {
     start().elapsed().as_micros() as u64
 }
 
-/// Waits until the next whole multiple of this period on the clock of [`Now::mono`]. Tasks of one thread that wait so for the same period, or for
-/// multiples of one, wake it together: what a server does again and again beside its calls costs one wake in place of many.
+/// Waits until the next whole multiple of this period on the clock of [`Now::mono`]. Tasks of one thread that wait for the same period, or for
+/// multiples of it, share one wake-up.
 pub async fn beat(period: Duration) {
     let period = (period.as_micros() as u64).max(1_000);
     let next = (micros() / period + 1).saturating_mul(period);
     tokio::time::sleep_until(instant(next).into()).await;
 }
 
-/// Seconds by which local time (`TZ`, /etc/localtime) is ahead of UTC at this moment, seconds since 1970.
+/// Returns the seconds by which local time (`TZ`, /etc/localtime) is ahead of UTC at this moment, in seconds since
+/// 1970.
 pub fn zone(seconds: u64) -> i64 {
     let Ok(seconds) = libc::time_t::try_from(seconds) else { return 0 };
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: both are our own, and the C library keeps neither. It reads the environment, which nothing here changes while
-    // threads run.
+    // SAFETY: both are our own, and the C library keeps neither. It reads the environment, which nothing changes while threads run.
     let filled = unsafe { libc::localtime_r(&raw const seconds, parts.as_mut_ptr()) };
     if filled.is_null() {
         return 0;
     }
-    // SAFETY: all zeroes are a time, and the C library has filled it in.
+    // SAFETY: all zeroes are a value, and the C library has filled it in.
     unsafe { parts.assume_init() }.tm_gmtoff
 }
 
-/// Microseconds of processor time that the calling thread has used; 0 where the kernel does not say.
+/// Returns the processor time of the calling thread in microseconds; 0 if the kernel does not provide it.
 pub fn processor_micros() -> u64 {
     let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes to our own structure.
@@ -78,9 +79,9 @@ pub fn processor_micros() -> u64 {
     if result == 0 { used.tv_sec as u64 * 1_000_000 + used.tv_nsec as u64 / 1_000 } else { 0 }
 }
 
-/// The instant at which [`micros`] reads `at`.
+/// Returns the instant at which [`micros`] reads `at`.
 pub(crate) fn instant(at: u64) -> Instant {
-    // A deadline centuries away would overflow the clock of some systems; a year is never reached either.
+    // A deadline centuries away would overflow the clock of some systems. A year is beyond any deadline.
     start() + Duration::from_micros(at.min(365 * 86_400_000_000))
 }
 
@@ -97,7 +98,7 @@ mod tests {
             let (read, exact) = clock.read();
             let after = now();
             assert!(before.mono <= read.mono && read.mono <= after.mono && read.mono == exact / 1_000);
-            // The fractions of both clocks are cut off.
+            // Both clocks are truncated.
             assert!(before.wall <= read.wall + 1 && read.wall <= after.wall + 1, "{before:?} {read:?} {after:?}");
             (before, last) = (after, exact);
         }
@@ -127,7 +128,7 @@ mod tests {
                     assert!(before < of(micros()), "{period:?}: none lies between");
                 }
             }
-            // None is no time at all.
+            // A period of zero must not loop.
             beat(Duration::ZERO).await;
         });
     }

@@ -1,4 +1,4 @@
-//! One connection: what is known of it while it lives.
+//! State of a connection.
 
 use crate::streams::LastSent;
 use crate::verified_certificate::VerifiedCertificate;
@@ -14,111 +14,110 @@ use strowger_core::{Flow, ListenerId, Now, PeerName, Target, Transport};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
-/// Bytes that a connection holds, with its task; measured.
+/// Bytes of a connection with its task; measured.
 const PLAIN: usize = 2_048;
 
-/// The same for its TLS session: a record of 16 KB of which the last byte lacks is held by it.
+/// Further bytes of its TLS session, which holds an incomplete record of up to 16 KB.
 const TLS: usize = 32_768;
 
-/// While it shakes hands: a message of a handshake may have 64 KB.
+/// Bytes of a TLS session during the handshake, whose messages may have 64 KB.
 const TLS_HANDSHAKE: usize = 81_920;
 
-/// Deadline of a connection for messages with a fallback, in milliseconds from the SYN. Most handshakes take less (RFC 8305 section 5
-/// recommends 250).
+/// Longest time to connect for messages with a fallback, in milliseconds from the SYN. Most handshakes take less (RFC 8305 section 5 recommends 250).
 pub(crate) const FALLBACK_DELAY: u64 = 300;
 
-/// How often it is looked whether responses have arrived at a peer that has ended its side, in milliseconds.
+/// Interval of checks, in milliseconds, whether responses have reached a peer that has ended its side.
 const ACKNOWLEDGEMENT_CHECK: u64 = 100;
 
-/// How far a connection has come.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Dialling,
-    /// TLS shakes hands.
+    /// TLS handshake.
     Tls,
-    /// WebSocket shakes hands.
+    /// WebSocket handshake.
     Ws,
     Open,
 }
 
 pub(crate) struct Connection {
-    /// None while dialling.
+    /// `None` while connecting.
     pub(crate) stream: Option<TcpStream>,
     pub(crate) transport: Transport,
     pub(crate) listener: ListenerId,
     pub(crate) phase: Phase,
-    /// The peer made it, not we.
+    /// True: the peer connected to this side.
     pub(crate) accepted: bool,
     pub(crate) remote: SocketAddr,
-    /// The name that we asked for, of a connection that we made.
+    /// Server name of a connection made by this side.
     pub(crate) name: Option<PeerName>,
-    /// The peer's certificate, if it has shown one, was verified.
+    /// True: a certificate that the peer has shown was verified.
     pub(crate) verified: bool,
-    /// Another address that it leads to, for the peer said so (RFC 5923).
+    /// Further address that the connection leads to, by the peer's request (RFC 5923).
     pub(crate) alias: Option<Box<Alias>>,
-    /// None for plain TCP that is open.
+    /// `None` for an open connection of plain TCP.
     pub(crate) layer: Option<Box<Layer>>,
-    /// The start of a message whose rest has not come.
+    /// Beginning of an incomplete message.
     pub(crate) partial: Vec<u8>,
-    /// Whole messages may lie in `partial`: the connection's turn was over.
+    /// True: `partial` may contain complete messages, since the connection's turn ended.
     pub(crate) over_budget: bool,
-    /// How far a header in `partial` was searched for its end.
+    /// Length of `partial` that was searched for the end of the header.
     pub(crate) scanned: usize,
     /// Bytes that the socket did not take.
     pub(crate) waiting: Vec<u8>,
-    /// When something was read last, when the handshake or the end began, when to look next (milliseconds).
+    /// Times in milliseconds: the last read, the begin of the handshake or of the end, and the next time-out.
     pub(crate) last_read: u64,
     pub(crate) since: u64,
     pub(crate) timeout_at: u64,
-    /// When the message began whose rest has not come; 0: none has.
+    /// Begin of the incomplete message; 0: there is none.
     partial_since: u64,
     pub(crate) task: Option<AbortHandle>,
-    /// What was sent over it last.
+    /// Last messages sent over the connection.
     pub(crate) sent: LastSent,
-    /// The peer has said that nothing will follow; what it asked before is still answered.
+    /// True: the peer has ended its side; its earlier requests are still answered.
     pub(crate) half_closed: bool,
-    /// Responses given to it since, and where else they may go: it may have ended the other side too, and then none of them arrives.
+    /// Responses since then, each with another target: if the peer has closed the connection completely, none of them arrives.
     pub(crate) unacknowledged: Vec<(Target, Box<[u8]>)>,
-    /// When it was last looked whether they have arrived (milliseconds).
+    /// Time of the last check of their arrival (milliseconds).
     pub(crate) checked_at: u64,
-    /// Bytes that its source is charged for it.
+    /// Bytes charged to its source.
     pub(crate) charged: u32,
-    /// Requests that came and have no final response yet, as far as can be seen from the first bytes of messages.
+    /// Received requests without a final response, judged by the first bytes of messages.
     pub(crate) unanswered: u32,
-    /// By what flow the service knows it, where that is a dedicated socket.
+    /// Flow of a dedicated connection, as the service knows it.
     pub(crate) dedicated: Option<Flow>,
-    /// The service is done with it; it ends when everything was said and the peer has ended it too.
+    /// True: the service has closed it. It ends when everything is sent and the peer has ended it too.
     pub(crate) closing: bool,
 }
 
-/// An address that a connection leads to beside its own.
+/// Further address of a connection.
 pub(crate) struct Alias {
     pub(crate) address: SocketAddr,
-    /// Of a secure one: what the peer proved.
+    /// For a secure connection: the peer's certificate.
     pub(crate) certificate: Option<Arc<VerifiedCertificate>>,
 }
 
-/// What lies between the socket and the messages.
+/// Protocols between the socket and the messages.
 #[derive(Default)]
 pub(crate) struct Layer {
-    /// Apart, for it is large and WebSocket without TLS has none.
+    /// Boxed: it is large, and WebSocket without TLS has none.
     pub(crate) tls: Option<Box<rustls::Connection>>,
     pub(crate) websocket: bool,
-    /// Messages, framed but not encrypted, that wait until the connection is open; the shards and tokens to which it is reported if it never is.
+    /// Framed but unencrypted messages that wait until the connection opens, with the shards and tokens that learn of a failure.
     pub(crate) pending: Vec<u8>,
-    /// How many those are.
+    /// Number of waiting messages.
     pub(crate) pending_messages: u32,
     pub(crate) tokens: Vec<(usize, u64)>,
     /// Messages with a fallback. They leave when the connection opens, or fail after [`FALLBACK_DELAY`].
     pub(crate) fallbacks: Vec<Fallback>,
-    /// Key of our opening handshake.
+    /// Key of this side's opening handshake.
     pub(crate) key: Option<String>,
-    /// A WebSocket message that comes in pieces, and whether one does: the first may be empty.
+    /// A fragmented WebSocket message, and whether one has begun: its first fragment may be empty.
     pub(crate) message: Vec<u8>,
     pub(crate) in_pieces: bool,
 }
 
-/// Message with a fallback that waits for its connection.
+/// A message with a fallback that waits for its connection.
 pub(crate) struct Fallback {
     pub(crate) origin: usize,
     pub(crate) token: u64,
@@ -143,7 +142,7 @@ impl Connection {
             stream: Some(stream),
             phase,
             accepted: true,
-            // A client is asked for a certificate only where it is verified.
+            // A client is asked for a certificate only if it is verified.
             verified: true,
             layer,
             ..Self::dialling(transport, listener, remote, now)
@@ -183,17 +182,17 @@ impl Connection {
         }
     }
 
-    /// Its layer; before a connection is open there always is one.
+    /// Returns its layer; before a connection opens there always is one.
     pub(crate) fn layer(&mut self) -> &mut Layer {
         self.layer.get_or_insert_default()
     }
 
-    /// Returns whether messages with a fallback wait.
+    /// Tells whether messages with a fallback wait.
     pub(crate) fn has_fallbacks(&self) -> bool {
         self.layer.as_ref().is_some_and(|layer| !layer.fallbacks.is_empty())
     }
 
-    /// The certificate that the peer of a secure connection has shown.
+    /// Returns the certificate that the peer of a secure connection has shown.
     pub(crate) fn certificate(&self) -> Option<CertificateDer<'static>> {
         let tls = self.layer.as_ref()?.tls.as_ref()?;
         if tls.is_handshaking() { None } else { Some(tls.peer_certificates()?.first()?.clone().into_owned()) }
@@ -203,10 +202,10 @@ impl Connection {
         !self.partial.is_empty() || self.layer.as_ref().is_some_and(|l| l.in_pieces)
     }
 
-    /// When it has to end, as things are.
+    /// Returns the time at which the connection must end in its present state.
     pub(crate) fn due(&self, bounds: &Bounds) -> u64 {
         let (from, timeout) = match self.phase {
-            // The peer that it was for has gone.
+            // The peer that is waited for has gone.
             _ if self.closing => (self.since, bounds.close_timeout),
             _ if self.half_closed => (self.since, bounds.answer_timeout),
             Phase::Dialling if self.has_fallbacks() => (self.since, Duration::from_millis(FALLBACK_DELAY)),
@@ -219,38 +218,38 @@ impl Connection {
         if self.unacknowledged.is_empty() { end } else { end.min(self.checked_at + ACKNOWLEDGEMENT_CHECK) }
     }
 
-    /// Whether the peer's system has not acknowledged yet all that was written.
+    /// Tells whether the peer's system has not acknowledged all written bytes.
     ///
     /// # Errors
-    /// It never will: the connection is broken.
+    /// The connection is broken: it never will.
     pub(crate) fn has_unacknowledged(&self) -> io::Result<bool> {
         let Some(stream) = &self.stream else { return Ok(false) };
         if let Some(error) = stream.take_error()? {
             return Err(error);
         }
         let mut bytes: libc::c_int = 0;
-        // SAFETY: the kernel writes one number, to a variable of ours.
+        // SAFETY: the kernel writes one number, to our variable.
         if unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } < 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(bytes > 0 || !self.waiting.is_empty())
     }
 
-    /// Something came that is no whole message. Its time counts from its first byte.
+    /// Notes an incomplete message. Its time counts from its first byte.
     pub(crate) fn note_partial(&mut self) {
         if self.partial_since == 0 {
             self.partial_since = clock::now().mono.max(1);
         }
     }
 
-    /// A message is whole: if another has begun, it began later.
+    /// Notes a complete message: if another has begun, it began later.
     pub(crate) fn note_whole(&mut self) {
         if !self.is_partial() {
             self.partial_since = 0;
         }
     }
 
-    /// About how many bytes its peer has us hold, those of the kernel aside.
+    /// Returns about how many bytes this process holds for its peer, without those of the kernel.
     pub(crate) fn memory(&self) -> usize {
         let buffers = |layer: &Layer| layer.pending.capacity() + layer.message.capacity() + layer.fallback_bytes();
         let own = match (&self.layer, self.phase) {
@@ -265,7 +264,7 @@ impl Connection {
 }
 
 impl Layer {
-    /// For a connection just accepted.
+    /// Creates the layer of an accepted connection.
     pub(crate) fn accepting(
         transport: Transport,
         config: Option<&Arc<ServerConfig>>,
@@ -274,7 +273,7 @@ impl Layer {
         let tls = match config {
             Some(config) if transport.is_secure() => {
                 let mut session = ServerConnection::new(config.clone())?;
-                // What waits is bounded after encryption, where the socket does not take it.
+                // Unsent bytes are bounded after encryption, where the socket does not take them.
                 session.set_buffer_limit(None);
                 Some(Box::new(rustls::Connection::Server(session)))
             }
@@ -283,7 +282,7 @@ impl Layer {
         Ok((websocket || tls.is_some()).then(|| Box::new(Self { tls, websocket, ..Self::default() })))
     }
 
-    /// Begins a handshake as client. The server must prove `name`, or its address if that is not known.
+    /// Begins a handshake as client. The server must prove `name`, or its address if there is no name.
     pub(crate) fn start_tls(
         &mut self,
         config: Arc<ClientConfig>,
@@ -300,7 +299,7 @@ impl Layer {
         Ok(())
     }
 
-    /// Size of the messages with a fallback.
+    /// Returns the size of the messages with a fallback.
     pub(crate) fn fallback_bytes(&self) -> usize {
         self.fallbacks.iter().map(|fallback| fallback.message.len()).sum()
     }
@@ -313,7 +312,7 @@ impl Layer {
         self.tls.is_none() && !self.websocket
     }
 
-    /// Says to the peer that nothing will follow, if the socket takes it (RFC 8446 section 6.1).
+    /// Tells the peer that no more data follow, if the socket takes it (RFC 8446 section 6.1).
     pub(crate) fn send_close_notify(&mut self, stream: &TcpStream) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();

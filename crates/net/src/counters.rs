@@ -1,12 +1,12 @@
-//! What a shard counts. Only the shard writes its counters, so an addition is a plain load and store.
+//! Counters of a shard. Only the shard writes them, so an addition is a plain load and store.
 
 pub use strowger_metrics::Count;
 
 strowger_metrics::metrics! {
     of = "network";
-    /// The counters and gauges of one shard, as it writes them.
+    /// Counters and gauges of one shard, as it writes them.
     pub(crate) struct Counters;
-    /// The counters and gauges of one shard, or of all of them put together, at one moment.
+    /// Counters and gauges of one shard, or sums of all, at one moment.
     pub struct Snapshot;
 
     /// Rounds of the main loop.
@@ -17,7 +17,7 @@ strowger_metrics::metrics! {
     datagram_bytes_in: Counter in Bytes as "datagram_in_bytes";
     /// Receiving system calls that brought at least one datagram.
     batches_in: Counter;
-    /// For how long the oldest unread datagram has waited, where a batch was full; else 0.
+    /// Time that the oldest unread datagram has waited, after a full batch; else 0.
     datagram_age: Highest in Seconds as "shard_oldest_datagram_seconds" by shard;
     /// Datagrams that were only a keep-alive.
     datagram_pings: Counter;
@@ -83,11 +83,11 @@ strowger_metrics::metrics! {
     tls_handshakes: Counter;
     /// TLS handshakes that resumed a session (RFC 8446 section 2.2).
     tls_resumed: Counter;
-    /// Dedicated sockets and connections, of one call or user each, that are open, or wait for the other side to end them.
+    /// Dedicated sockets and connections, of one call or user each, that are open, or wait for the peer to end them.
     dedicated: Gauge;
     /// Dedicated sockets and connections opened.
     dedicated_opened: Counter;
-    /// Dedicated sockets and connections that were not opened because as many were open as may be, or as the process may have.
+    /// Dedicated sockets and connections that were not opened because the most allowed were open, or the process had no descriptor left.
     dedicated_full: Counter;
     /// Dedicated sockets and connections that could not be opened for another reason: no port was free, say.
     dedicated_refused: Counter;

@@ -1,4 +1,4 @@
-//! Datagrams in batches for a thread beside the shards that speaks something other than SIP: media.
+//! Batches of datagrams for a thread outside the shards with another protocol than SIP: media.
 
 use crate::batch::{Receiver, Sender};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -6,10 +6,11 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-/// A socket bound to `address` alone, whose buffers are as large as asked or as the kernel allows. Reading from it waits.
+/// Opens a socket bound to `address` alone, with buffers of the given size or of the largest that the kernel allows.
+/// Reading from it blocks.
 ///
 /// # Errors
-/// Those of the system calls; [`ErrorKind::AddrInUse`] where the port is another's.
+/// Those of the system calls; [`ErrorKind::AddrInUse`] if the port is taken.
 pub fn bind(address: SocketAddr, receive_buffer: usize, send_buffer: usize) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     if address.is_ipv6() {
@@ -21,48 +22,47 @@ pub fn bind(address: SocketAddr, receive_buffer: usize, send_buffer: usize) -> i
     Ok(socket.into())
 }
 
-/// What became of a batch.
+/// Result of sending a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Datagrams that the kernel took, and their bytes.
+    /// Datagrams that the kernel took.
     pub datagrams: u64,
-    /// Bytes that were sent.
+    /// Bytes of these datagrams.
     pub bytes: u64,
-    /// Datagrams that it did not take: no route, buffer full, too long.
+    /// Datagrams that the kernel refused: no route, buffer full, too long.
     pub failed: u64,
 }
 
-/// Datagrams that leave together by one socket.
+/// Datagrams that leave together from one socket.
 pub struct Outgoing {
     sender: Sender,
     bytes: Vec<u8>,
 }
 
 impl Outgoing {
-    /// `batch` is 1 to 1,024 datagrams.
+    /// Creates a batch of 1 to 1,024 datagrams.
     pub fn new(batch: usize) -> Self {
         Self { sender: Sender::new(batch.clamp(1, 1_024)), bytes: Vec::new() }
     }
 
-    /// Nothing more fits: [`Outgoing::send`] comes next.
+    /// Tells whether the batch is full: [`Outgoing::send`] must follow.
     pub fn is_full(&self) -> bool {
         self.sender.is_full()
     }
 
-    /// Whether nothing waits.
+    /// Tells whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.sender.queued().is_empty()
     }
 
-    /// Adds what `write` appends as one datagram. The batch must not be full.
+    /// Adds one datagram with the bytes that `write` appends. The batch must not be full.
     pub fn push(&mut self, target: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
         self.sender.push(start..self.bytes.len(), target, 0);
     }
 
-    /// Sends what was added, without waiting. What the kernel does not take is dropped and counted: media that
-    /// comes late is worth nothing.
+    /// Sends the batch without waiting. Refused datagrams are dropped and counted: late media are useless.
     pub fn send(&mut self, socket: &UdpSocket) -> Sent {
         let mut sent = Sent::default();
         let queued = self.sender.queued().len();
@@ -81,7 +81,7 @@ impl Outgoing {
                     at += n;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                // The first of those left cannot be sent; the others may.
+                // The first remaining datagram cannot be sent; the others may.
                 Err(_) => {
                     sent.failed += 1;
                     at += 1;
@@ -94,18 +94,18 @@ impl Outgoing {
     }
 }
 
-/// Datagrams that came together.
+/// Datagrams received together.
 pub struct Incoming {
     receiver: Receiver,
 }
 
 impl Incoming {
-    /// `batch` is 1 to 1,024 datagrams.
+    /// Creates a batch of 1 to 1,024 datagrams.
     pub fn new(batch: usize) -> Self {
         Self { receiver: Receiver::new(batch.clamp(1, 1_024), false) }
     }
 
-    /// Takes what the socket has, at most a batch, without waiting; how many. Those of the call before are forgotten.
+    /// Receives at most a batch, without waiting, and returns the number. Drops those of the last call.
     ///
     /// # Errors
     /// [`ErrorKind::WouldBlock`] if there is nothing; those of the system call.
@@ -113,7 +113,7 @@ impl Incoming {
         self.receiver.receive(socket.as_fd())
     }
 
-    /// The bytes and the sender of datagram `i` of the last call.
+    /// Returns bytes and sender of datagram `i` of the last call.
     pub fn datagram(&self, i: usize) -> Option<(&[u8], SocketAddr)> {
         self.receiver.datagram(i).map(|d| (d.bytes, d.source))
     }

@@ -1,8 +1,7 @@
-//! Sockets and connections that a service opens for itself, beside those of the listeners: one for a call, or one for a user.
+//! Dedicated sockets and connections that a service opens for itself, outside the listeners: one for a call or a user.
 //!
-//! A dedicated socket is open, and its port known, before anything is said over it. Messages go over it by its [`Flow`], and what
-//! comes over it bears that flow. It belongs to the shard whose service opened it. The shard drives those that
-//! [`ServiceWithSockets::sockets`](crate::ServiceWithSockets::sockets) shows it.
+//! A dedicated socket is open, and its port known, before any message is sent. Messages in both directions carry its [`Flow`]. It belongs to the
+//! shard whose service opened it. The shard drives those that [`ServiceWithSockets::sockets`](crate::ServiceWithSockets::sockets) returns.
 
 use crate::batch::Receiver;
 use crate::counters::Counters;
@@ -18,49 +17,49 @@ use std::sync::Arc;
 use std::task::Context;
 use strowger_core::{Flow, ListenerId, PeerName, Transport};
 
-/// The slots of dedicated sockets, which no connection of a listener or of the directory has.
+/// Slots of dedicated sockets, which no connection of a listener or of the directory has.
 const DEDICATED: u32 = 1 << 31;
 
-/// Whether a flow is a dedicated socket, and not another connection.
+/// Tells whether a flow is a dedicated socket.
 pub const fn is_dedicated(flow: Flow) -> bool {
     flow.slot & DEDICATED != 0
 }
 
-/// The place of a dedicated socket among those of its shard: small numbers, used again.
+/// Index of a dedicated socket in its shard: small numbers, which are reused.
 pub const fn index(flow: Flow) -> usize {
     (flow.slot & !DEDICATED) as usize
 }
 
-/// A dedicated socket that was opened.
+/// An opened dedicated socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DedicatedSocket {
-    /// Its name; messages with it go over this socket.
+    /// Flow of messages over this socket.
     pub flow: Flow,
-    /// Our side of it.
+    /// Local address.
     pub address: SocketAddr,
 }
 
-/// Whether an error of [`DedicatedSockets::open`] says that as many dedicated sockets are open as may be, or as the process may have.
+/// Tells whether an error of [`DedicatedSockets::open`] means that the most dedicated sockets are open, or that the process has no descriptor left.
 pub fn is_full(error: &io::Error) -> bool {
     error.kind() == ErrorKind::QuotaExceeded || matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// What is to be opened.
+/// Request for a dedicated socket.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketRequest {
-    /// How it speaks; datagrams have no other side.
+    /// Transport; UDP has no fixed peer.
     pub transport: Transport,
-    /// The listener that what comes is said to have come by.
+    /// Listener that received messages are attributed to.
     pub listener: ListenerId,
-    /// Our side; port 0: any that is free.
+    /// Local address; port 0: any free port.
     pub from: SocketAddr,
-    /// The other side; a socket for datagrams has none.
+    /// Address of the peer; unused for datagrams.
     pub to: SocketAddr,
-    /// The name that the other side must prove, of a secure connection.
+    /// Name that the peer of a secure connection must prove.
     pub name: Option<PeerName>,
 }
 
-/// The dedicated sockets of one shard.
+/// Dedicated sockets of one shard.
 pub struct DedicatedSockets {
     node: u16,
     process: u16,
@@ -68,21 +67,21 @@ pub struct DedicatedSockets {
     counters: Arc<Counters>,
     send_buffer: usize,
     waiting_bound: usize,
-    /// The kernel reports unreachable datagrams.
+    /// True: the kernel reports unreachable datagrams.
     icmp_errors: bool,
-    /// What comes is stamped.
+    /// True: received messages have time stamps.
     timestamps: bool,
     most: usize,
-    /// Dedicated sockets whose descriptors are open, also those that only wait for the other side to end.
+    /// Dedicated sockets with open descriptors, including those that only wait for the peer to end.
     held: usize,
     places: Vec<SocketSlot>,
     free: Vec<u32>,
-    /// Connections that the shard does not know yet.
+    /// Connections that the shard has not taken over yet.
     opened: Vec<u32>,
-    /// What the service has closed in this round: what it said before is still to be sent.
+    /// Sockets that the service has closed in this round; their earlier messages are still to be sent.
     leaving: Vec<u32>,
     readiness: Option<Readiness>,
-    /// It was made after this round has asked for what came.
+    /// True: a socket was opened after this round asked for readiness.
     unasked: bool,
 }
 
@@ -96,37 +95,37 @@ enum SocketKind {
     Datagrams(Box<Datagrams>),
     /// On its way to the shard's connections.
     Opened(Box<Opening>),
-    /// The connection in this slot.
+    /// Connection in this slot.
     Connection(u32),
 }
 
 struct Datagrams {
     socket: UdpSocket,
     listener: ListenerId,
-    /// What the socket did not take.
+    /// Datagrams that the socket did not take.
     waiting: VecDeque<WaitingDatagram>,
-    /// It ends when nothing waits any more.
+    /// True: the socket ends when nothing waits any more.
     leaving: bool,
 }
 
-/// A connection under way.
+/// A connection being made.
 pub(crate) struct Opening {
     pub(crate) flow: Flow,
     pub(crate) request: SocketRequest,
     pub(crate) stream: TcpStream,
 }
 
-/// What became of a message for a dedicated socket.
+/// Result of a message for a dedicated socket.
 pub(crate) enum SendOutcome {
-    /// The kernel has it, or it waits, or its token is among those that failed.
+    /// The kernel has it, or it waits, or its token is among the failed ones.
     Done,
-    /// It is for the connection in this slot, if that still is the dedicated socket's.
+    /// It is for the connection in this slot, if that still belongs to the dedicated socket.
     By(u32),
     Gone,
 }
 
 impl DedicatedSockets {
-    /// For the shard of this index; it may hold at most `most` dedicated sockets.
+    /// Creates the sockets of this shard; it may hold at most `most`.
     pub fn new<S: Service + 'static>(handle: &Handle<S>, shard: usize, most: usize) -> Self {
         let settings = handle.settings();
         Self {
@@ -149,22 +148,22 @@ impl DedicatedSockets {
         }
     }
 
-    /// How many are open, those included that only wait for the other side to end.
+    /// Returns the number of open sockets, including those that only wait for the peer to end.
     pub const fn held(&self) -> usize {
         self.held
     }
 
-    /// Whether one more may be opened.
+    /// Tells whether one more may be opened.
     pub const fn has_room(&self) -> bool {
         self.held < self.most
     }
 
-    /// Opens a socket, or begins to make a connection. Not made in time or refused, it is reported by
-    /// [`Service::closed`]; what waited for it by [`Service::failed`].
+    /// Opens a socket, or begins to connect. A connection that is refused or not made in time is reported by
+    /// [`Service::closed`], and its waiting messages by [`Service::failed`].
     ///
     /// # Errors
-    /// [`ErrorKind::QuotaExceeded`]: the shard holds as many as it may. [`ErrorKind::AddrNotAvailable`] and
-    /// [`ErrorKind::AddrInUse`]: no port is free, or the address is not ours. Others are those of the system calls.
+    /// [`ErrorKind::QuotaExceeded`]: the shard holds the most allowed. [`ErrorKind::AddrNotAvailable`] and
+    /// [`ErrorKind::AddrInUse`]: no port is free, or the address is not local. Others are those of the system calls.
     pub fn open(&mut self, request: SocketRequest) -> io::Result<DedicatedSocket> {
         let opened = self.try_open(request);
         match &opened {
@@ -190,7 +189,7 @@ impl DedicatedSockets {
                 timestamp::enable(socket.as_fd());
             }
             if self.icmp_errors {
-                // A kernel that does not know the option leaves silence.
+                // A kernel without the option reports nothing.
                 let _ = unreachable::enable(socket.as_fd(), address.is_ipv6());
             }
             self.watching()?.add(socket.as_fd(), name(slot, generation))?;
@@ -212,7 +211,7 @@ impl DedicatedSockets {
         Ok(DedicatedSocket { flow, address })
     }
 
-    /// So many datagrams may wait for one socket from now on.
+    /// Sets the most datagrams that may wait for one socket.
     pub(crate) const fn set_waiting_bound(&mut self, most: usize) {
         self.waiting_bound = most;
     }
@@ -227,13 +226,13 @@ impl DedicatedSockets {
         }
     }
 
-    /// Whether this dedicated socket was opened and not closed.
+    /// Tells whether this dedicated socket is open.
     pub fn is_open(&self, flow: Flow) -> bool {
         self.slot(flow).is_some()
     }
 
-    /// Ends a dedicated socket once what was sent over it in this round is on its way: a connection by the end of its protocols, as far as
-    /// the other side goes along. Nothing is reported of it any more.
+    /// Ends a dedicated socket once the messages of this round are sent; a connection ends by its protocols, as far as the peer takes part. Nothing
+    /// further is reported of it.
     pub fn close(&mut self, flow: Flow) {
         if let Some(slot) = self.slot(flow) {
             self.leaving.push(slot);
@@ -245,7 +244,7 @@ impl DedicatedSockets {
         Flow { node: self.node, process: self.process, shard: self.shard, slot: slot | DEDICATED, generation }
     }
 
-    /// The place that this flow names, if it still is that dedicated socket.
+    /// Returns the slot of this flow, if it is still that dedicated socket.
     fn slot(&self, flow: Flow) -> Option<u32> {
         let ours = (flow.node, flow.process, flow.shard) == (self.node, self.process, self.shard);
         let slot = flow.slot & !DEDICATED;
@@ -253,7 +252,7 @@ impl DedicatedSockets {
         (place.generation == flow.generation && place.kind.is_some()).then_some(slot)
     }
 
-    /// Connections that the service wants, for the shard to take over.
+    /// Returns the next connection that the service has opened, for the shard to take over.
     pub(crate) fn opened(&mut self) -> Option<Box<Opening>> {
         while let Some(slot) = self.opened.pop() {
             let place = &mut self.places[slot as usize];
@@ -266,7 +265,7 @@ impl DedicatedSockets {
         None
     }
 
-    /// The shard took it over into this slot of its connections.
+    /// Notes the slot of the connection in the shard.
     pub(crate) fn placed(&mut self, flow: Flow, connection: u32) {
         self.places[index(flow)].kind = Some(SocketKind::Connection(connection));
     }
@@ -295,7 +294,7 @@ impl DedicatedSockets {
                         .as_ref()
                         .map(|r| r.change(datagrams.socket.as_fd(), name(slot, flow.generation), Wanted::Both));
                     if let Some(Err(error)) = watching {
-                        // Without a wake when there is room, what waits goes with the next message.
+                        // No wake-up will report room: waiting datagrams leave with the next message.
                         tracing::warn!(%error, "a full socket cannot be watched");
                     }
                 }
@@ -305,7 +304,8 @@ impl DedicatedSockets {
         }
     }
 
-    /// Ends what the service has closed: datagrams here, connections by `end`. After the round's messages were sent.
+    /// Ends the sockets that the service has closed: datagram sockets here, connections by `end`. Call it after the
+    /// round's messages are sent.
     pub(crate) fn leave(&mut self, mut end: impl FnMut(u32, Flow)) {
         while let Some(slot) = self.leaving.pop() {
             let flow = self.flow(slot);
@@ -334,13 +334,13 @@ impl DedicatedSockets {
         self.gone(1);
     }
 
-    /// So many dedicated sockets have given their descriptors back.
+    /// Notes that this many dedicated sockets have released their descriptors.
     pub(crate) fn gone(&mut self, sockets: usize) {
         self.held = self.held.saturating_sub(sockets);
         self.counters.dedicated.less(sockets as u64);
     }
 
-    /// The sockets that have something to read; whether there may be more. What could not be sent before is sent here.
+    /// Collects the readable sockets, and sends waiting datagrams. Returns whether there may be more.
     pub(crate) fn ready(&mut self, cx: &mut Context<'_>, ready: &mut Vec<Ready>, failed: &mut Vec<u64>) -> bool {
         let Some(readiness) = &mut self.readiness else { return false };
         self.unasked = false;
@@ -373,12 +373,12 @@ impl DedicatedSockets {
         }
     }
 
-    /// Whether the shard may not sleep yet, for nothing would wake it for what comes.
+    /// Tells whether the shard must not sleep yet, since no event would wake it for a new socket.
     pub(crate) const fn is_unasked(&self) -> bool {
         self.unasked
     }
 
-    /// Reads a batch from a socket that is ready: how many datagrams, and whose they are.
+    /// Receives a batch from a ready socket. Returns the number of datagrams, and their listener and flow.
     pub(crate) fn receive(&self, name: u64, receiver: &mut Receiver) -> Option<(usize, ListenerId, Flow)> {
         let (slot, generation) = (name as u32, (name >> 32) as u32);
         let place = self.places.get(slot as usize).filter(|p| p.generation == generation)?;
@@ -396,7 +396,7 @@ impl DedicatedSockets {
         }
     }
 
-    /// The next unreachable datagram of this dedicated socket: its target, and how long the part is that `room` then holds of it.
+    /// Reads the next unreachable datagram of this dedicated socket: its target, and the length of the quoted part in `room`.
     #[cold]
     pub(crate) fn unreachable(&self, name: u64, room: &mut Vec<u8>) -> Option<(SocketAddr, usize)> {
         let (slot, generation) = (name as u32, (name >> 32) as u32);
@@ -413,7 +413,7 @@ impl DedicatedSockets {
     }
 }
 
-/// With its shard: what the kernel dropped before the dedicated sockets that are still open counts too.
+/// Counts the datagrams that the kernel dropped before sockets that are still open at the end of the shard.
 impl Drop for DedicatedSockets {
     fn drop(&mut self) {
         for place in &self.places {
@@ -433,7 +433,7 @@ impl Datagrams {
         }
     }
 
-    /// False: the socket has no room.
+    /// Returns false if the socket has no room.
     fn transmit(
         &self,
         bytes: &[u8],
@@ -453,7 +453,7 @@ impl Datagrams {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return false,
-                // As with the shared socket: the kernel reports what an earlier datagram met to the next.
+                // As with shared sockets: the kernel reports the error of an earlier datagram to the next call.
                 Err(e) if !again && (e.kind() == ErrorKind::ConnectionRefused || unreachable::may_be_icmp(&e)) => {
                     again = true
                 }
@@ -495,7 +495,7 @@ fn name(slot: u32, generation: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(slot)
 }
 
-/// A socket for the datagrams of one call or user: its receive buffer is the kernel's usual one.
+/// Opens a socket for the datagrams of one call or user, with the kernel's default receive buffer.
 fn datagrams(from: SocketAddr, send_buffer: usize) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(from), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     if from.is_ipv6() {
@@ -506,7 +506,7 @@ fn datagrams(from: SocketAddr, send_buffer: usize) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// A connection under way.
+/// Begins to connect.
 fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     let bound = from.port() != 0 || !from.ip().is_unspecified();
@@ -514,7 +514,7 @@ fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
         if from.port() == 0 {
             choose_late(&socket);
         } else {
-            // The one before may not be forgotten yet.
+            // The port's earlier connection may still be in TIME-WAIT.
             socket.set_reuse_address(true)?;
         }
         socket.bind(&from.into())?;
@@ -527,9 +527,8 @@ fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// The port is chosen when the connection is made, not when the address is bound: then it need only differ from those of other
-/// connections to the same peer.
+/// Chooses the port when the connection is made, not when the address is bound: it must then differ only from ports of connections to the same peer.
 fn choose_late(socket: &Socket) {
-    // Where the option is not known, ports are chosen early.
+    // Without the option the port is chosen early.
     let _ = socket_option::set(socket.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
 }

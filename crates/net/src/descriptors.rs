@@ -1,11 +1,11 @@
-//! How many sockets and files this process may have open.
+//! Limit and number of open descriptors of this process.
 
 use std::io;
 
-/// Raises the limit of open descriptors (RLIMIT_NOFILE) to what the system allows at most, and gives it.
+/// Raises the limit of open descriptors (RLIMIT_NOFILE) to the system's maximum, and returns it.
 ///
 /// # Errors
-/// The limit cannot be read; that it cannot be raised is none.
+/// The limit cannot be read. A failure to raise it is no error.
 pub fn raise() -> io::Result<usize> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes to our own variable.
@@ -22,9 +22,9 @@ pub fn raise() -> io::Result<usize> {
     Ok(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
 }
 
-/// How many are open now; 0 where the system does not say.
+/// Returns the number of open descriptors; 0 if the system does not provide it.
 pub fn open() -> usize {
-    // The folder itself is open while it is read.
+    // Less one: the folder itself is open while it is read.
     std::fs::read_dir("/proc/self/fd").map_or(0, |folder| folder.count().saturating_sub(1))
 }
 

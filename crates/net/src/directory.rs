@@ -1,4 +1,4 @@
-//! The connections of all shards: where one to an address is.
+//! Directory of the connections of all shards, by target.
 
 use crate::peer_names::PeerNames;
 use crate::verified_certificate::VerifiedCertificate;
@@ -15,12 +15,12 @@ pub(crate) struct Directory {
     names: Arc<PeerNames>,
 }
 
-/// Connections by where they lead.
+/// Connections by target.
 #[derive(Default)]
 struct Partition {
-    /// Those that we made, for the name that was asked for; an alias, if it is not a secure one.
+    /// Connections made by this side, by server name; also aliases of unencrypted connections.
     by_name: HashMap<(Transport, SocketAddr, Option<PeerName>), Flow>,
-    /// Secure ones over which the peer asked to be reached there, and what it proved.
+    /// Secure connections with an alias requested by the peer, and the peer's certificate.
     aliases: HashMap<(Transport, SocketAddr), (Flow, Arc<VerifiedCertificate>)>,
 }
 
@@ -29,13 +29,13 @@ impl Directory {
         Self { places: Default::default(), names }
     }
 
-    /// The connection over which this target is reached: one that was made for its name, or whose peer has proved that name.
+    /// Returns the connection for this target: one made for its name, or whose peer has proved that name.
     pub(crate) fn find(&self, target: &Target) -> Option<Flow> {
         self.places(target.address).find(target, &self.names)
     }
 
-    /// The connection to this target; if there is none but `stale`, `make` makes one and it becomes it. The second value
-    /// is whether it was made.
+    /// Returns the connection to this target. If there is none other than `stale`, stores the one that `make` makes.
+    /// The second value tells whether it was made.
     pub(crate) fn find_or(&self, target: &Target, stale: Option<Flow>, make: impl FnOnce() -> Flow) -> (Flow, bool) {
         let mut places = self.places(target.address);
         match places.find(target, &self.names) {
@@ -48,7 +48,7 @@ impl Directory {
         }
     }
 
-    /// This connection leads there no more: it ended, or serves another address.
+    /// Removes a connection from this target: it has ended, or serves another address.
     pub(crate) fn forget(&self, of: Transport, to: SocketAddr, name: Option<PeerName>, flow: Flow) {
         let mut places = self.places(to);
         if places.by_name.get(&(of, to, name)) == Some(&flow) {
@@ -59,13 +59,13 @@ impl Directory {
         }
     }
 
-    /// Messages to this address go over that connection from now on, until it is [forgotten](Self::forget). Whether they
-    /// did not before. Not for secure ones, see [`Directory::add_verified_alias`].
+    /// Directs messages for this address to that connection, until it is [forgotten](Self::forget). Returns whether
+    /// this is a change. Not for secure connections, see [`Directory::add_verified_alias`].
     pub(crate) fn add_alias(&self, of: Transport, to: SocketAddr, flow: Flow) -> bool {
         self.places(to).by_name.insert((of, to, None), flow) != Some(flow)
     }
 
-    /// The same for a secure connection, and for those messages only whose peer is one that the certificate is valid for.
+    /// Adds an alias of a secure connection, only for messages whose peer name the certificate proves.
     pub(crate) fn add_verified_alias(
         &self,
         of: Transport,
@@ -76,7 +76,7 @@ impl Directory {
         self.places(to).aliases.insert((of, to), (flow, certificate));
     }
 
-    /// Whether [`Directory::add_verified_alias`] has noted this connection.
+    /// Tells whether [`Directory::add_verified_alias`] has stored this connection.
     pub(crate) fn is_alias(&self, of: Transport, to: SocketAddr, flow: Flow) -> bool {
         self.places(to).aliases.get(&(of, to)).is_some_and(|(known, _)| *known == flow)
     }

@@ -1,4 +1,4 @@
-//! Where a shard decides whose a message is: its service's, or another shard's.
+//! Dispatcher of a shard: gives each message to its service or to another shard.
 
 use crate::buckets::{Buckets, Placement};
 use crate::counters::Counters;
@@ -20,33 +20,33 @@ use strowger_core::{Arrival, Flow, Now, Outbox, Target, Transport};
 use strowger_message::scan;
 
 pub(crate) struct Dispatcher<S: Service, X: Extension<S>> {
-    /// State of all shards. Its clones stay within the shard, so that they do not write the reference count that all shards share.
+    /// State of all shards. Clones stay within the shard, so that they do not write the reference count that all shards share.
     #[expect(clippy::redundant_allocation, reason = "a second count, of this shard alone")]
     pub(crate) process: Rc<Arc<Process<S>>>,
     pub(crate) index: usize,
     pub(crate) service: S,
     pub(crate) out: Outbox,
-    /// Messages that other shards want sent over connections of this one; their bytes are in `out` too.
+    /// Messages of other shards for connections of this one; their bytes are in `out` too.
     pub(crate) foreign_sends: Vec<ForeignSend>,
-    /// Connections that shall end.
+    /// Connections to end.
     pub(crate) to_close: Vec<Flow>,
-    /// Connections that lead to another address too.
+    /// Connections with a further address.
     pub(crate) aliases: Vec<(Flow, Transport, SocketAddr)>,
     pub(crate) links: Links<S>,
     buckets: Buckets,
     held: VecDeque<(u8, Held<S>)>,
-    /// Fences of this round and of those before: old owner, bucket, new owner.
+    /// Fences of this round and of earlier ones: old owner, bucket, new owner.
     new_fences: Vec<(usize, u8, u8)>,
     fences: Vec<(usize, u8, u8)>,
-    /// Rounds in which the fences had to wait because the sockets were not empty.
+    /// Rounds in which the fences waited because the sockets were not empty.
     fences_waited: u32,
-    /// How many shards share the buckets, and whether ours may have to move.
+    /// Number of shards that share the buckets, and whether a bucket may have to move.
     share: usize,
     moving: bool,
     commands: Vec<Command<S>>,
-    /// Where the service wants to know when messages came.
+    /// Clocks, if the service needs times of arrival.
     clocks: Option<Clocks>,
-    /// When that came which is being read, and when it was read: microseconds of [`crate::clock::micros`].
+    /// Arrival and reading of the current message, in microseconds of [`crate::clock::micros`].
     arrival: (u64, u64),
     extension: PhantomData<X>,
 }
@@ -58,13 +58,13 @@ pub(crate) struct ForeignSend {
     pub(crate) sender: Sender,
 }
 
-/// What waits for its bucket to settle.
+/// Input held until its bucket has settled.
 enum Held<S: Service> {
     Message(Arrival, Box<[u8]>),
     Answer(S::Answer),
 }
 
-/// Rounds after which a fence is passed though the sockets never ran empty.
+/// Rounds after which a fence is passed although the sockets were never empty.
 const MOST_FENCE_ROUNDS: u32 = 64;
 
 impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
@@ -102,7 +102,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         }
     }
 
-    /// The sockets that the service opened for itself.
+    /// Returns the dedicated sockets of the service.
     #[inline]
     pub(crate) fn sockets(&mut self) -> Option<&mut DedicatedSockets> {
         X::sockets(&mut self.service)
@@ -112,18 +112,19 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         &self.process.entries[self.index].counters
     }
 
-    /// Whether what comes has timestamps of the kernel.
+    /// Tells whether received messages have time stamps of the kernel.
     pub(crate) const fn has_timestamps(&self) -> bool {
         self.clocks.is_some()
     }
 
-    /// Reads the clocks, after something was read from a socket; none where no socket has timestamps.
+    /// Reads the clocks after a socket was read; `None` without time stamps.
     #[inline]
     pub(crate) fn read_clocks(&mut self) -> Option<ClockReading> {
         self.clocks.as_mut().map(Clocks::read)
     }
 
-    /// What is received from now on was read at this reading of the clocks, and has this timestamp of the kernel.
+    /// Sets the time of arrival for the next messages, from this reading of the clocks and this time stamp of the
+    /// kernel.
     #[inline]
     pub(crate) fn set_arrival(&mut self, reading: ClockReading, stamp: Option<i64>) {
         self.arrival = (reading.arrival(stamp), reading.now);
@@ -137,7 +138,8 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         self.service.receive(now, arrival, bytes, &mut self.out);
     }
 
-    /// A message from a socket or connection of this shard. One without Call-ID belongs to no shard: it stays here.
+    /// Handles a message from a socket or connection of this shard. One without Call-ID belongs to no shard and stays
+    /// here.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8]) {
         if self.buckets.owns_all() {
@@ -153,8 +155,8 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         }
     }
 
-    /// A datagram did not reach this address. The kernel reports it to any socket of those that share an address, and what is
-    /// quoted need not name the call: it is passed to all shards.
+    /// Reports an unreachable datagram to all shards: the kernel reports it to any of the sockets that share an address, and the quoted part need not
+    /// name the call.
     #[cold]
     pub(crate) fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8]) {
         let counters = &self.process.entries[self.index].counters;
@@ -201,7 +203,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         self.counters().held.set(self.held.len() as u64);
     }
 
-    /// What came from outside the shards; whether anything did.
+    /// Handles commands from outside the shards. Returns whether there were any.
     #[inline]
     pub(crate) fn take_commands(&mut self, now: Now) -> bool {
         let any = self.process.entries[self.index].has_commands.load(Acquire);
@@ -247,7 +249,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         self.commands = commands;
     }
 
-    /// What came from other shards before the round began; whether anything did.
+    /// Handles transfers of other shards that arrived before the round began. Returns whether there were any.
     #[inline]
     pub(crate) fn read_links(&mut self, now: Now) -> bool {
         self.links.has_any() && self.read_each_link(now)
@@ -316,7 +318,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         }
     }
 
-    /// The bucket is ours: works on what was held back for it.
+    /// Takes over a settled bucket, and handles its held messages.
     fn settle(&mut self, now: Now, bucket: u8) {
         self.buckets.settled(bucket);
         self.moving = true;
@@ -332,7 +334,8 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         self.counters().buckets.set(self.buckets.owned() as u64);
     }
 
-    /// After the sockets were read; `empty`: until nothing was left in them. Whether fences still wait.
+    /// Passes fences after the sockets were read; `empty`: until no message was left. Returns whether fences still
+    /// wait.
     #[inline]
     pub(crate) fn take_fences(&mut self, empty: bool) -> bool {
         !(self.fences.is_empty() && self.new_fences.is_empty()) && self.pass_fences(empty)
@@ -355,7 +358,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         !self.fences.is_empty()
     }
 
-    /// At the end of a round: moves one bucket that belongs to another shard; whether there was one.
+    /// Moves one bucket that belongs to another shard, at the end of a round. Returns whether there was one.
     #[inline]
     pub(crate) fn move_surplus(&mut self, now: Now) -> bool {
         self.moving && self.move_bucket(now)
@@ -380,7 +383,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         true
     }
 
-    /// Nothing has come that was not yet looked at.
+    /// Tells whether there is no pending input.
     pub(crate) fn is_idle(&self) -> bool {
         !self.process.entries[self.index].has_commands.load(Acquire)
             && self.links.is_idle()

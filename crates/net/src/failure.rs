@@ -1,4 +1,4 @@
-//! Why shards ended that were not asked to end, and how that is reported.
+//! Failures of shards, and their report.
 
 use crate::handle::Process;
 use crate::{Handle, Service};
@@ -10,8 +10,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A shard ended, or a thread or task panicked, without having been asked to end. All shards end then: a process that
-/// answers a part of the calls is worse than one that a supervisor starts again.
+/// Unrequested end of a shard, or panic of a thread or task. All shards end then: a process that answers only some
+/// calls is worse than one that a supervisor restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(Arc<str>);
 
@@ -24,7 +24,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl<S: Service> Process<S> {
-    /// Ends all shards because of this, unless they end already. The first failure is the one that is reported.
+    /// Ends all shards for this reason, unless they already end. Only the first failure is reported.
     #[cold]
     pub(crate) fn fail(&self, reason: impl fmt::Display) {
         if self.stopping.load(Relaxed) {
@@ -42,7 +42,7 @@ impl<S: Service> Process<S> {
         self.stop();
     }
 
-    /// Ends all shards because of this panic, which goes on.
+    /// Ends all shards because of this panic, and resumes it.
     #[cold]
     pub(crate) fn panicked(&self, what: &str, panic: Box<dyn Any + Send>) -> ! {
         self.fail(format_args!("{what} panicked"));
@@ -50,8 +50,7 @@ impl<S: Service> Process<S> {
     }
 }
 
-/// Does this, but a panic of it ends the shards: a runtime would keep it to itself, and what the task does would never be
-/// done again.
+/// Runs this work; a panic ends the shards. A runtime would swallow it, and the task's work would never be done again.
 pub(crate) async fn or_fail<S: Service>(process: Arc<Process<S>>, what: &'static str, work: impl Future<Output = ()>) {
     let mut work = pin!(work);
     poll_fn(|cx| match caught(|| work.as_mut().poll(cx)) {
@@ -61,9 +60,9 @@ pub(crate) async fn or_fail<S: Service>(process: Arc<Process<S>>, what: &'static
     .await;
 }
 
-/// A step of a task; for [`Process::panicked`] if it panics.
+/// Runs a step of a task; [`Process::panicked`] handles its panic.
 pub(crate) fn caught<T>(step: impl FnOnce() -> T) -> std::thread::Result<T> {
-    // What the step leaves behind is not used again: the shards end.
+    // State left by the step is not used again: the shards end.
     catch_unwind(AssertUnwindSafe(step))
 }
 
@@ -84,8 +83,8 @@ impl<S: Service + 'static> Handle<S> {
         self.process.fail(reason);
     }
 
-    /// Spawns work on the runtime beside the shards, see [`Handle::services`]. Should it panic, the shards end: what it
-    /// does would never be done again. `what` names it in the log.
+    /// Spawns work on the runtime outside the shards, see [`Handle::services`]. A panic ends the shards: its work would
+    /// never be done again. `what` names it in the log.
     pub fn spawn(&self, what: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         self.process.services.spawn(or_fail(self.process.clone(), what, work));
     }

@@ -47,9 +47,9 @@ impl Name {
     }
 }
 
-/// Passes datagrams on unread until it is ended: from the called end to the caller who spoke last, and from callers to the
-/// called end. Datagrams come and go in batches where the kernel has several. With each `answered`-th datagram of callers an empty line goes back,
-/// so that as many datagrams are sent as by a server that answers one of so many by a 100. 0: none.
+/// Relays unread datagrams until the socket fails: from the called end to the caller of the last datagram, and from callers to the called end.
+/// Batches datagrams if the kernel has several. For each `answered`-th datagram of callers it returns an empty line, so that it sends as many
+/// datagrams as a server that answers one of `answered` by a 100; 0: none.
 ///
 /// # Errors
 /// The socket fails.
@@ -58,7 +58,7 @@ pub fn relay(socket: &UdpSocket, called: SocketAddr, answered: u64) -> std::io::
     const NOTHING: &[u8] = b"\r\n\r\n";
     const SIZE: usize = 2_048;
     let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
-    // Behind those that come there is room for one answer to each.
+    // After the received datagrams there is room for one answer to each.
     let mut buffers = vec![[0u8; SIZE]; 2 * BATCH];
     let mut names = vec![Name::EMPTY; 2 * BATCH];
     // SAFETY: all of these are plain C structures for which zero is a value.
@@ -83,7 +83,7 @@ pub fn relay(socket: &UdpSocket, called: SocketAddr, answered: u64) -> std::io::
         };
         let Ok(got) = usize::try_from(got) else {
             let error = std::io::Error::last_os_error();
-            // A datagram that we sent was unreachable: its error comes with the next call.
+            // An earlier sent datagram was unreachable: the next call returns its error.
             if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionRefused) {
                 continue;
             }
@@ -110,7 +110,7 @@ pub fn relay(socket: &UdpSocket, called: SocketAddr, answered: u64) -> std::io::
         while sent < wanted {
             // SAFETY: as for receiving; `sent` is below the number of headers.
             let now = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr().add(sent), (wanted - sent) as u32, 0) };
-            // One that cannot be sent is passed over.
+            // Skips a datagram that cannot be sent.
             sent += usize::try_from(now).map_or(1, |now| now.max(1));
         }
     }
@@ -132,7 +132,7 @@ mod tests {
         let [first, second, middle] = [(); 3].map(|()| UdpSocket::bind(any).expect("a free port"));
         let at = |socket: &UdpSocket| socket.local_addr().expect("it is bound");
         let (called, to) = (at(&second), at(&middle));
-        // It ends with the process of the tests.
+        // The thread ends with the process of the tests.
         std::thread::spawn(move || relay(&middle, called, 3).expect("its socket is good"));
         let heard = |socket: &UdpSocket, count: usize| -> Vec<Vec<u8>> {
             socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");

@@ -1,7 +1,7 @@
-//! Runs of datagrams to one peer that the kernel takes as one and cuts apart late (UDP_SEGMENT, Linux 4.18), and the
-//! same on the way in (UDP_GRO, Linux 5.0).
+//! Runs of datagrams to one peer that the kernel takes as one and splits late (UDP_SEGMENT, Linux 4.18), and the
+//! reverse for receiving (UDP_GRO, Linux 5.0).
 //!
-//! Measured on loopback, a 600-byte datagram costs 440-520 ns to send so, against 2,450 in a batch of `sendmmsg`.
+//! Measured on loopback, a 600-byte datagram costs 440-520 ns to send in a run, against 2,450 in a batch of `sendmmsg`.
 
 use crate::batch::{Memory, Queued, write_address};
 use crate::socket_option;
@@ -9,13 +9,13 @@ use libc::{iovec, sockaddr_storage};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Most datagrams in one run: what every kernel that knows UDP_SEGMENT takes.
+/// Most datagrams in one run: the limit of the oldest kernel with UDP_SEGMENT.
 const RUN: usize = 64;
-/// Most bytes in one run: what a UDP datagram holds over IPv6 and IPv4.
+/// Most bytes in one run: the payload of a UDP datagram over IPv6 and IPv4.
 const BYTES: usize = 65_000;
 /// Room for one control message of two or four bytes.
 const CONTROL: usize = 32;
-/// Places of the table that keeps the order within one token.
+/// Size of the table that keeps the order within one token.
 const TOKENS: usize = 256;
 
 /// Sends a batch as runs of datagrams of one size to one address.
@@ -25,10 +25,10 @@ pub(crate) struct GsoBatch {
     headers: Memory<libc::mmsghdr>,
     control: Memory<u8>,
     runs: Vec<Run>,
-    /// The next datagram of the same run, by place in the batch.
+    /// Next datagram of the same run, by place in the batch.
     next: Vec<u32>,
     order: Vec<Queued>,
-    /// The last run that holds a datagram of a token, plus 1.
+    /// Last run with a datagram of a token, plus 1.
     last: Box<[u32; TOKENS]>,
 }
 
@@ -38,7 +38,7 @@ struct Run {
     first: u32,
     tail: u32,
     count: u32,
-    /// It is full.
+    /// True: the run is full.
     closed: bool,
 }
 
@@ -58,8 +58,8 @@ impl GsoBatch {
         }
     }
 
-    /// Puts `queued` into the order of the runs. Datagrams of different tokens may pass each other; those of one
-    /// token, and all without, keep their order among themselves.
+    /// Sorts `queued` into runs. Datagrams of different tokens may pass each other; those of one token, and all without
+    /// a token, keep their order.
     pub(crate) fn plan(&mut self, queued: &mut [Queued]) {
         self.runs.clear();
         self.next.clear();
@@ -104,17 +104,18 @@ impl GsoBatch {
         queued.clone_from_slice(&self.order);
     }
 
-    /// How many runs the plan has.
+    /// Returns the number of runs in the plan.
     pub(crate) const fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// How many datagrams a run has.
+    /// Returns the number of datagrams of a run.
     pub(crate) fn count(&self, run: usize) -> usize {
         self.runs[run].count as usize
     }
 
-    /// Hands the runs from `run` on to the kernel, the first of which starts at `at` in `queued`; how many it took.
+    /// Sends the runs from `run` on, the first of which starts at `at` in `queued`. Returns the number of runs that the
+    /// kernel took.
     pub(crate) fn send(
         &self,
         socket: BorrowedFd<'_>,
@@ -172,7 +173,7 @@ impl GsoBatch {
     }
 }
 
-/// Asks the kernel to hand over runs of datagrams of one peer as one; whether it will.
+/// Asks the kernel to coalesce runs of datagrams of one peer. Returns whether it does.
 pub(crate) fn enable_gro(socket: BorrowedFd<'_>) -> bool {
     socket_option::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
 }
@@ -215,7 +216,7 @@ mod tests {
                 (&bytes[q.range.0 as usize..q.range.1 as usize], None)
             );
         }
-        // The same to a socket that takes runs whole.
+        // The same to a socket that receives coalesced runs.
         assert!(enable_gro(b.as_fd()));
         assert_eq!(gso.send(a.as_fd(), &bytes, &queued, 1, 3).unwrap(), 2);
         let mut receiver = Receiver::new(16, true);

@@ -1,4 +1,4 @@
-//! Shards: batched UDP, TCP, TLS and WebSocket around the machines of `core`.
+//! Shards: batched UDP, TCP, TLS and WebSocket around the state machines of `core`.
 //!
 //! [`Net::bind`] opens the listeners, [`Net::spawn`] starts the shards, each with a [`Service`] of its own. The rest of the process reaches
 //! them by the [`Handle`]. A shard is a thread: it calls its service with each message of the calls that it owns, and sends the messages that

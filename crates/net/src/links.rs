@@ -1,4 +1,4 @@
-//! The links between shards: a ring in each direction between any two, and what is transferred on them.
+//! Links between shards: a ring in each direction between any two, and their transfers.
 
 use crate::buffer_pool::BufferPool;
 use crate::counters::Counters;
@@ -29,17 +29,17 @@ pub(crate) enum Content<S: Service> {
         bucket: u8,
         arrival: Arrival,
     },
-    /// A message (in `bytes`) for a connection of the receiving shard, wanted by another.
+    /// A message (in `bytes`) of another shard for a connection of the receiving one.
     Send {
         target: Target,
         sender: Sender,
     },
-    /// The message sent with this token by the receiving shard has failed.
+    /// The receiving shard's message with this token has failed.
     Failed {
         token: u64,
         cause: Unsent,
     },
-    /// The connection has ended over which the message went that the receiving shard sent with this token.
+    /// The connection of the receiving shard's message with this token has ended.
     CutOff {
         token: u64,
     },
@@ -65,14 +65,14 @@ pub(crate) enum Content<S: Service> {
     Confirmed {
         bucket: u8,
     },
-    /// Nothing of this bucket will come by its old owner any more.
+    /// No message of this bucket will arrive through its old owner any more.
     Settled {
         bucket: u8,
     },
 }
 
 impl<S: Service> Content<S> {
-    /// What a peer would send again; everything else must arrive.
+    /// Tells whether the loss is tolerable, since a peer would send the message again; everything else must arrive.
     const fn may_be_lost(&self) -> bool {
         matches!(self, Self::Message { .. } | Self::Send { .. } | Self::Unreachable { .. })
     }
@@ -81,9 +81,9 @@ impl<S: Service> Content<S> {
 /// The link to one other shard.
 struct Link<S: Service> {
     ring: Producer<Transfer<S>>,
-    /// What the ring had no room for.
+    /// Transfers for which the ring had no room.
     waiting: VecDeque<Transfer<S>>,
-    /// Buffers of transfers that have arrived, for the next ones.
+    /// Buffers of transfers that have arrived, for reuse.
     pool: BufferPool,
 }
 
@@ -96,17 +96,17 @@ impl<S: Service> Link<S> {
 
 /// All links of one shard. The first index is that of the other shard.
 pub(crate) struct Links<S: Service> {
-    /// There are other shards.
+    /// True: there are other shards.
     any: bool,
     outgoing: Vec<Option<Link<S>>>,
     incoming: Vec<Option<Consumer<Transfer<S>>>>,
-    /// How many transfers wait of which rings, by the tails read at the start of the round.
+    /// Number of waiting transfers of each ring, by the tails read at the start of the round.
     pub(crate) arrived: Vec<usize>,
-    /// Shards to be woken when the round ends, a bit each.
+    /// Shards to wake at the end of the round, one bit each.
     to_wake: u64,
-    /// Messages that may wait for one full ring.
+    /// Most messages that may wait for one full ring.
     bound: usize,
-    /// [`Now::mono`] when buffers are to be given back; none while there are none.
+    /// [`Now::mono`] of the next release of buffers; `None` without buffers.
     tidy_at: Option<u64>,
 }
 
@@ -132,24 +132,24 @@ impl<S: Service> Links<S> {
         self.any = true;
     }
 
-    /// Whether there are other shards.
+    /// Tells whether there are other shards.
     #[inline]
     pub(crate) const fn has_any(&self) -> bool {
         self.any
     }
 
-    /// Whether there is another shard of this number.
+    /// Tells whether there is another shard of this number.
     pub(crate) fn reaches(&self, shard: usize) -> bool {
         self.outgoing.get(shard).is_some_and(Option::is_some)
     }
 
-    /// The shards that there are, but for this one.
+    /// Returns the other shards.
     pub(crate) fn peers(&self) -> impl Iterator<Item = usize> + use<S> {
         let outgoing: u64 = self.outgoing.iter().enumerate().filter(|(_, r)| r.is_some()).map(|(i, _)| 1 << i).sum();
         (0..64).filter(move |i| outgoing & (1 << i) != 0)
     }
 
-    /// Queues a transfer for another shard; false if it was dropped because too many wait already, or because there is no such shard.
+    /// Queues a transfer for another shard. Returns false if it was dropped: too many wait already, or there is no such shard.
     pub(crate) fn put(&mut self, to: usize, content: Content<S>, bytes: &[u8], counters: &Counters) -> bool {
         let Some(Some(link)) = self.outgoing.get_mut(to) else {
             counters.crossings_dropped.add(1);
@@ -176,8 +176,8 @@ impl<S: Service> Links<S> {
         true
     }
 
-    /// At the end of a round: puts what waits into rings that have room again, wakes the shards that got something, and takes back the
-    /// buffers of what has arrived.
+    /// Ends a round: puts waiting transfers into rings with room, wakes the receiving shards, and reclaims the buffers of transfers that have
+    /// arrived.
     #[inline]
     pub(crate) fn flush(&mut self, now: Now, entries: &[ShardEntry<S>], counters: &Counters) {
         if self.any {
@@ -213,12 +213,12 @@ impl<S: Service> Links<S> {
         }
     }
 
-    /// When [`Links::tidy`] has work.
+    /// Returns the time at which [`Links::tidy`] has work.
     pub(crate) const fn deadline(&self) -> Option<u64> {
         self.tidy_at
     }
 
-    /// Gives back the memory of buffers that were not needed for a while.
+    /// Frees buffers that were not needed for a while.
     #[cold]
     pub(crate) fn tidy(&mut self, now: Now) {
         let mut more = false;
@@ -233,8 +233,8 @@ impl<S: Service> Links<S> {
         self.tidy_at = more.then_some(now.mono + PERIOD);
     }
 
-    /// Remembers how much has come until now. Before the sockets are emptied, so that a message which left its
-    /// socket before one of ours came does not overtake it.
+    /// Remembers the transfers that have arrived so far. Call it before the sockets are emptied, so that a message that
+    /// left its socket before one of this shard's messages arrived does not overtake it.
     #[inline]
     pub(crate) fn count_arrived(&mut self) {
         if self.any {
@@ -249,8 +249,8 @@ impl<S: Service> Links<S> {
         }
     }
 
-    /// Nothing has come, and nothing can be sent off that waits: a peer that made room before this shard slept has not
-    /// woken it.
+    /// Tells whether no transfer has arrived, and no waiting one can be sent: a peer that made room before this shard
+    /// slept has not woken it.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         !self.any || self.is_each_idle()
@@ -262,7 +262,7 @@ impl<S: Service> Links<S> {
         self.incoming.iter().flatten().all(|incoming| incoming.len() == 0) && self.outgoing.iter().flatten().all(stuck)
     }
 
-    /// Takes the ring from `peer` out, to read from it while transfers are put on others; see [`Links::put_back`].
+    /// Takes out the ring from `peer`, to read it while transfers are put on others; see [`Links::put_back`].
     pub(crate) fn take(&mut self, peer: usize) -> Option<Consumer<Transfer<S>>> {
         self.incoming[peer].take()
     }

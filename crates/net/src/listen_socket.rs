@@ -1,4 +1,4 @@
-//! The sockets of listeners: opened here, or open already when the process began (socket activation).
+//! Sockets of listeners: opened here, or already open when the process began (socket activation).
 
 use crate::{NetSettings, steer, streams, udp};
 use socket2::{SockRef, Socket, Type};
@@ -11,9 +11,9 @@ use strowger_core::Transport;
 /// An open socket, bound to the address of a listener: see [`Net::with_sockets`](crate::Net::with_sockets).
 #[derive(Debug)]
 pub enum ListenSocket {
-    /// Of a listener for datagrams.
+    /// Socket of a listener for datagrams.
     Udp(UdpSocket),
-    /// Of a listener for streams: TCP, TLS, WS or WSS.
+    /// Socket of a listener for streams: TCP, TLS, WS or WSS.
     Tcp(TcpListener),
 }
 
@@ -21,7 +21,7 @@ impl TryFrom<OwnedFd> for ListenSocket {
     type Error = io::Error;
 
     /// # Errors
-    /// [`ErrorKind::InvalidInput`]: the descriptor is no socket of IP for datagrams or streams.
+    /// [`ErrorKind::InvalidInput`]: the descriptor is no IP socket for datagrams or streams.
     fn try_from(descriptor: OwnedFd) -> io::Result<Self> {
         let socket = Socket::from(descriptor);
         let refused = || io::Error::new(ErrorKind::InvalidInput, "the descriptor is no UDP or TCP socket");
@@ -56,7 +56,7 @@ impl AsFd for ListenSocket {
 }
 
 impl ListenSocket {
-    /// The address to which it is bound.
+    /// Returns the bound address.
     ///
     /// # Errors
     /// Those of getsockname(2).
@@ -67,7 +67,7 @@ impl ListenSocket {
         }
     }
 
-    /// Opens one. `reuse_port`: others of this process will be bound to the same address.
+    /// Opens a socket. `reuse_port`: other sockets of this process will be bound to the same address.
     pub(crate) fn open(
         transport: Transport,
         address: SocketAddr,
@@ -80,13 +80,13 @@ impl ListenSocket {
         }
     }
 
-    /// Whether it is the socket of such a listener.
+    /// Tells whether this is the socket of such a listener.
     pub(crate) fn serves(&self, transport: Transport, address: SocketAddr) -> bool {
         matches!(self, Self::Udp(_)) == (transport == Transport::Udp) && self.address().is_ok_and(|a| a == address)
     }
 
-    /// Makes one that others have opened like those that are opened here. Linux lets sockets join the group of one that was bound
-    /// without SO_REUSEPORT and has it now.
+    /// Configures a socket opened elsewhere like those opened here. Linux lets sockets join the group of one that was bound without SO_REUSEPORT and
+    /// has it now.
     pub(crate) fn adopt(&self, reuse_port: bool, settings: &NetSettings) -> io::Result<()> {
         let (address, socket) = (self.address()?, SockRef::from(self));
         if address.is_ipv6() && !socket.only_v6()? {
@@ -110,21 +110,21 @@ impl ListenSocket {
         })
     }
 
-    /// Puts a filter before the group of sockets that this one belongs to.
+    /// Attaches a filter to the group of sockets that this one belongs to.
     pub(crate) fn attach(&self, program: &[libc::sock_filter]) -> io::Result<()> {
         steer::attach(self.as_fd(), program)
     }
 }
 
-/// How a shard came by the socket of a listener.
+/// Origin of a shard's socket of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It was opened here.
+    /// Opened by the shard.
     Opened,
-    /// The first shard's, open when the process began.
+    /// Socket of the first shard, already open when the process began.
     Inherited,
-    /// The first shard's too, because no other could be bound to its address: the socket is another user's, say. Of datagrams
-    /// the first shard alone reads it, or those of a call would come out of order.
+    /// Socket of the first shard, shared because no other could be bound to its address, for example if it belongs to another user. Only the first
+    /// shard reads its datagrams, or those of a call would be reordered.
     Duplicate,
 }
 

@@ -1,4 +1,4 @@
-//! Binding the listeners and starting the shards.
+//! Binding of the listeners and start of the shards.
 
 use crate::directory::Directory;
 use crate::handle::{Network, Process, ShardEntry};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use strowger_core::PeerName;
 
-/// Listeners, bound.
+/// Bound listeners.
 pub struct Net {
     settings: NetSettings,
     listeners: Vec<Listener>,
@@ -31,22 +31,21 @@ pub struct Net {
 }
 
 impl Net {
-    /// Binds every listener.
+    /// Binds all listeners.
     ///
     /// # Errors
-    /// A listener could not be bound, or its certificates be read; the words name it.
+    /// A listener could not be bound, or its certificates not be read; the text names it.
     pub fn bind(settings: NetSettings, listeners: Vec<Listener>) -> io::Result<Self> {
         Self::with_sockets(settings, listeners, Vec::new())
     }
 
-    /// Binds the listeners for which there is no open socket yet. A socket belongs to the listener of its transport that has the
-    /// very address to which it is bound; a stream socket need not listen yet. Where there may be several shards, those after the first
-    /// bind sockets of their own to the same address. If the kernel refuses that (the socket is another user's), they share
-    /// the given one: all accept its connections, the first reads its datagrams and passes on those of the others' calls.
+    /// Binds the listeners without an open socket. A given socket belongs to the listener with its transport and exact address; a stream socket need
+    /// not listen yet. If there may be several shards, those after the first bind their own sockets to the same address. If the kernel refuses that
+    /// (the socket belongs to another user), they share the given one: all accept its connections, the first reads its datagrams and passes on those
+    /// of other shards' calls.
     ///
     /// # Errors
-    /// As [`Net::bind`]; and [`io::ErrorKind::InvalidInput`] where no listener has the address of a socket, or a socket for IPv6 takes
-    /// IPv4 too.
+    /// As [`Net::bind`]; and [`io::ErrorKind::InvalidInput`] if no listener has the address of a socket, or an IPv6 socket takes IPv4 too.
     pub fn with_sockets(
         settings: NetSettings,
         listeners: Vec<Listener>,
@@ -83,17 +82,17 @@ impl Net {
         Ok(net)
     }
 
-    /// The addresses bound, in the order of the listeners.
+    /// Returns the bound addresses, in the order of the listeners.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// See [`Handle::name`].
+    /// Returns the number of a name; see [`Handle::name`].
     pub fn name(&self, name: &str) -> PeerName {
         self.names.intern(name)
     }
 
-    /// Starts the shards. `factory` makes the service of a shard, on its thread.
+    /// Starts the shards. `factory` creates the service of a shard, on its thread.
     ///
     /// # Errors
     /// A thread could not be started, or a socket not be watched.
@@ -105,7 +104,7 @@ impl Net {
         self.spawn_as::<S, Plain>(Box::new(factory))
     }
 
-    /// The same for a service that opens sockets for itself.
+    /// Starts the shards for a service that opens sockets for itself.
     ///
     /// # Errors
     /// As [`Net::spawn`].
@@ -170,8 +169,8 @@ impl Net {
     }
 }
 
-/// The first socket of a listener. Where more will join it, a socket that shares with no other is tried first: else
-/// a second server on the same address would quietly take half of the traffic.
+/// Opens the first socket of a listener. If more will join it, tries an exclusive socket first: otherwise a second
+/// server on the same address would silently take half of the traffic.
 fn open(listener: &Listener, settings: &NetSettings) -> io::Result<(SocketAddr, ListenSocket)> {
     let mut tries = 0;
     loop {
@@ -183,24 +182,24 @@ fn open(listener: &Listener, settings: &NetSettings) -> io::Result<(SocketAddr, 
         }
         drop(alone);
         match ListenSocket::open(listener.transport, address, true, settings) {
-            // Another program has the port now that the system chose: it chooses another.
+            // Another program has taken the port that the system chose: it chooses another.
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && listener.bind.port() == 0 && tries < PORT_TRIES => (),
             opened => return Ok((address, opened?)),
         }
     }
 }
 
-/// Ports that are tried where the system chooses.
+/// Attempts if the system chooses the port.
 const PORT_TRIES: usize = 16;
 
-/// The running shards, owned: dropped, they end.
+/// Running shards; a drop ends them.
 pub struct Node<S: Service + 'static> {
     handle: Handle<S>,
     services: Option<(tokio::sync::oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl<S: Service + 'static> Node<S> {
-    /// What the rest of the process holds of the shards.
+    /// Returns the handle for other threads.
     pub fn handle(&self) -> &Handle<S> {
         &self.handle
     }
@@ -208,7 +207,7 @@ impl<S: Service + 'static> Node<S> {
     /// Waits until the shards have ended.
     ///
     /// # Errors
-    /// They ended because something failed, not because they were asked to.
+    /// They ended because of a failure, not by request.
     pub fn join(mut self) -> Result<(), Failure> {
         self.wait();
         let failure = self.handle.process.failure.borrow().clone();
@@ -224,7 +223,7 @@ impl<S: Service + 'static> Node<S> {
                 None => break,
             }
         }
-        // The addresses are free again and what the shards were made from is given up, even where a handle is still held.
+        // Frees the addresses and the factory, even if a handle is still held.
         let factory = {
             let mut pool = self.handle.process.pool.lock().unwrap_or_else(|e| e.into_inner());
             pool.open_listeners.clear();

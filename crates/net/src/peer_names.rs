@@ -1,5 +1,4 @@
-//! The names that peers of secure connections must prove by their certificates (RFC 5922), and the small numbers that
-//! stand for them in targets.
+//! Names that peers of secure connections must prove by their certificates (RFC 5922), and their numbers in targets.
 
 use crate::bounds;
 use std::collections::{HashMap, VecDeque};
@@ -7,8 +6,8 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard};
 use strowger_core::PeerName;
 
-/// Process-wide; its lock is held for a look alone. Beyond the bound the oldest are forgotten: a connection that is yet to
-/// be made for one of these is not made, and a name that is asked for again gets another number.
+/// Process-wide table; its lock is held only for a look-up. Beyond the bound the oldest names are forgotten: a pending connection for such a name is
+/// not made, and the name gets another number when it is used again.
 pub(crate) struct PeerNames {
     known: Mutex<Interned>,
     bounds: bounds::Current,
@@ -16,7 +15,7 @@ pub(crate) struct PeerNames {
 
 #[derive(Default)]
 struct Interned {
-    /// Names forgotten so far: the first of `texts` is number `forgotten + 1`.
+    /// Number of forgotten names: the first of `texts` has the number `forgotten + 1`.
     forgotten: u32,
     texts: VecDeque<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
@@ -33,7 +32,7 @@ impl PeerNames {
         Self::new(Arc::new(arc_swap::ArcSwap::from_pointee(bounds)))
     }
 
-    /// The number of this name, in any case and with or without the dot of the root.
+    /// Returns the number of this name, in any case and with or without the dot of the root.
     pub(crate) fn intern(&self, name: &str) -> PeerName {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let mut known = self.lock();
@@ -42,7 +41,7 @@ impl PeerNames {
             Some(number) => *number,
             None => {
                 let most = self.bounds.load().names.max(1);
-                // Two at most: where the bound has fallen, it is approached, and the latest names are the last to go.
+                // Two at most: after a reduction the bound is approached gradually, oldest names first.
                 let surplus = (known.texts.len() + 1).saturating_sub(most).min(2);
                 for oldest in known.texts.drain(..surplus) {
                     known.numbers.remove(&oldest);
@@ -58,7 +57,7 @@ impl PeerNames {
         PeerName(NonZeroU32::new(number).unwrap_or(NonZeroU32::MAX))
     }
 
-    /// The name of this number, unless it was forgotten.
+    /// Returns the name of this number, unless it was forgotten.
     pub(crate) fn text(&self, name: PeerName) -> Option<Arc<str>> {
         let known = self.lock();
         known.texts.get(name.0.get().wrapping_sub(known.forgotten).wrapping_sub(1) as usize).cloned()

@@ -1,44 +1,44 @@
-//! How long datagrams wait in a socket before a shard reads them. It is measured where it may be long, that is, where a batch was full:
-//! only then the kernel is asked for stamps, which would cost something for each datagram.
+//! Wait of datagrams in a socket before a shard reads them. It is measured only while it may be long, that is, after a full batch: time stamps of the
+//! kernel cost something for each datagram.
 
 use crate::timestamp::{self, Clocks};
 use std::os::fd::BorrowedFd;
 
-/// So long after the last full batch the kernel stamps no more, in milliseconds.
+/// Time after the last full batch at which time stamps are switched off, in milliseconds.
 const QUIET: u64 = 10_000;
 
-/// What one socket has waiting.
+/// Measured wait in one socket.
 #[derive(Debug, Default)]
 pub(crate) struct QueueDelay {
-    /// The kernel was asked to stamp; by us, or all the time for another's sake.
+    /// True: the kernel makes time stamps, by request of this measurement or always.
     asked: bool,
     always: bool,
     clocks: Clocks,
-    /// When a batch was full last ([`strowger_core::Now::mono`]).
+    /// Time of the last full batch ([`strowger_core::Now::mono`]).
     full: u64,
     age: u64,
 }
 
 impl QueueDelay {
-    /// `always`: the socket has stamps anyway.
+    /// Creates the measurement; `always`: the socket has time stamps anyway.
     pub(crate) fn new(always: bool) -> Self {
         Self { asked: always, always, ..Self::default() }
     }
 
-    /// Whether the next batch must be [measured](Self::measure), full or not.
+    /// Tells whether the next batch must be [measured](Self::measure), full or not.
     #[inline]
     pub(crate) const fn is_measured(&self) -> bool {
         self.asked && (self.age > 0 || !self.always)
     }
 
-    /// A batch was read at `now`, full or not, the last datagram of which has this stamp. What is still unread came later, but not by
-    /// much: so [`QueueDelay::age`] is how long the oldest of it has waited, and 0 where nothing need be unread.
+    /// Measures a batch read at `now`; `stamp` is that of its last datagram. Unread datagrams arrived later, but not by much: so [`QueueDelay::age`]
+    /// is the wait of the oldest of them, and 0 if there need be none.
     #[cold]
     pub(crate) fn measure(&mut self, socket: BorrowedFd<'_>, full: bool, stamp: Option<i64>, now: u64) {
         if full {
             self.full = now;
             let reading = self.clocks.read();
-            // What came before the kernel stamped is taken for new.
+            // Datagrams from before the first time stamp count as new.
             self.age = if self.asked { reading.now - reading.arrival(stamp) } else { 0 };
             self.asked = self.asked || timestamp::enable(socket);
             return;
@@ -50,7 +50,7 @@ impl QueueDelay {
         }
     }
 
-    /// Microseconds.
+    /// Returns the wait in microseconds.
     pub(crate) const fn age(&self) -> u64 {
         self.age
     }
@@ -69,7 +69,7 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let timestamps = || {
             let (mut value, mut length) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
-            // SAFETY: the kernel writes one number of this length, to a variable of ours.
+            // SAFETY: the kernel writes one number of this length, to our variable.
             let result = unsafe {
                 libc::getsockopt(
                     std::os::fd::AsRawFd::as_raw_fd(&socket),
@@ -86,7 +86,7 @@ mod tests {
         assert!(!delay.is_measured() && !timestamps());
         delay.measure(socket.as_fd(), true, None, 1_000);
         assert!(delay.is_measured() && timestamps() && delay.age() == 0);
-        // Our own clock begins with the process: nothing came before.
+        // The clock begins with the process: no datagram arrived before.
         while clock::micros() < 10_000 {
             std::thread::yield_now();
         }

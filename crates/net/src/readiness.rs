@@ -1,4 +1,4 @@
-//! Many sockets under one descriptor: a shard asks which of them have something, instead of asking each.
+//! Many sockets under one descriptor: a shard asks which of them are ready, instead of asking each.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -6,34 +6,34 @@ use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Sockets reported at once.
+/// Most sockets reported at once.
 const EVENTS: usize = 256;
 
-/// An `epoll` of the kernel's, itself watched by the runtime of its shard.
+/// An `epoll` instance, itself watched by the runtime of its shard.
 pub(crate) struct Readiness {
     watched: AsyncFd<OwnedFd>,
     events: Box<[libc::epoll_event; EVENTS]>,
 }
 
-/// What is wanted of a socket.
+/// Events to watch for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Reading,
-    /// And writing.
+    /// Reading and writing.
     Both,
 }
 
-/// A socket that has something, by the name that it was given.
+/// A ready socket, by its given name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) name: u64,
     pub(crate) writable: bool,
-    /// An error waits in it.
+    /// True: the socket has an error.
     pub(crate) failed: bool,
 }
 
 impl Readiness {
-    /// Inside the runtime of its shard.
+    /// Creates the instance, inside the runtime of its shard.
     ///
     /// # Errors
     /// The process is out of descriptors or memory.
@@ -43,7 +43,7 @@ impl Readiness {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given us this descriptor, and nothing else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and nothing else has it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: an `OwnedFd` names the same descriptor each time and closes it only when it is dropped, which
         // `AsyncFd` does after it has ended the watch.
@@ -52,7 +52,7 @@ impl Readiness {
         Ok(Self { watched: watched.map_err(io::Error::from)?, events: Box::new([none; EVENTS]) })
     }
 
-    /// Watches a socket from now on. The kernel forgets it when the last descriptor of it is closed.
+    /// Watches a socket. The kernel forgets it when its last descriptor is closed.
     ///
     /// # Errors
     /// The kernel has no room for one more.
@@ -60,7 +60,7 @@ impl Readiness {
         self.control(libc::EPOLL_CTL_ADD, socket.as_raw_fd(), name, Wanted::Reading)
     }
 
-    /// Watches a socket for something else.
+    /// Changes the watched events of a socket.
     ///
     /// # Errors
     /// Those of the system call.
@@ -79,7 +79,7 @@ impl Readiness {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Appends the sockets that have something; whether there may be more. If not, `cx` is woken when there is.
+    /// Appends the ready sockets. Returns whether there may be more; if not, `cx` is woken when there are.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, ready: &mut Vec<Ready>) -> bool {
         let Poll::Ready(Ok(mut guard)) = self.watched.poll_read_ready(cx) else { return false };
         let events = &mut self.events;
@@ -87,7 +87,7 @@ impl Readiness {
             // SAFETY: the kernel writes at most EVENTS events to our own array of as many, and does not wait.
             let n = unsafe { libc::epoll_wait(watched.as_raw_fd(), events.as_mut_ptr(), EVENTS as libc::c_int, 0) };
             match n {
-                // What becomes ready from now on makes the descriptor readable again.
+                // The next event makes the descriptor readable again.
                 0 => Err(io::ErrorKind::WouldBlock.into()),
                 n if n < 0 => Err(io::Error::last_os_error()),
                 n => Ok(n as usize),
@@ -103,9 +103,9 @@ impl Readiness {
                 }));
                 true
             }
-            // Interrupted: once more.
+            // Interrupted: try again.
             Ok(Err(_)) => true,
-            // To be woken for what follows.
+            // Registers for the next wake-up.
             Err(_) => self.watched.poll_read_ready(cx).is_ready(),
         }
     }
@@ -144,7 +144,7 @@ mod tests {
         })
         .await;
         assert!(none.is_empty());
-        // Asleep until a datagram comes.
+        // Sleeps until a datagram arrives.
         let to = a.local_addr().unwrap();
         let later = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(20));

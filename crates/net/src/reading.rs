@@ -1,4 +1,4 @@
-//! What comes over a connection: decrypted, taken out of its frames, cut into messages.
+//! Reading of connections: decryption, frames, splitting into messages.
 
 use crate::connection::Phase;
 use crate::dispatcher::Dispatcher;
@@ -14,19 +14,19 @@ use std::task::{Context, Poll};
 use strowger_core::{Arrival, Now, Transport};
 use strowger_message::frame::{self, Frame};
 
-/// Reads from one connection before others get their turn.
+/// Most reads from one connection in a turn.
 const READS: usize = 8;
 
-/// What reading came to.
+/// Result of reading.
 pub(crate) enum Progress {
     /// The connection is gone.
     Closed,
-    /// Nothing is left to read for now.
+    /// No data are left to read for now.
     Waiting { read: bool },
 }
 
 impl Streams {
-    /// Reads what a connection has and gives the messages to the dispatcher.
+    /// Reads the available data of a connection and gives the messages to the dispatcher.
     pub(crate) fn read<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
@@ -74,7 +74,7 @@ impl Streams {
             }
             let (mut n, mut end, mut stamp) = (0, false, None);
             let has_timestamps = dispatcher.has_timestamps();
-            // As with UDP: less than asked means that the socket is empty.
+            // As with UDP: a short read means that the socket is empty.
             let result = drained(stream, || {
                 (n, stamp) = match has_timestamps {
                     true => timestamp::read(stream.as_fd(), scratch)?,
@@ -94,7 +94,7 @@ impl Streams {
                 }
                 _ => (),
             }
-            // What follows the end is nothing.
+            // Data after the end of the peer's side are ignored.
             if n > 0 && !self.connection(slot).is_some_and(|c| c.half_closed) {
                 read = true;
                 self.counters.stream_bytes_in.add(n as u64);
@@ -109,7 +109,7 @@ impl Streams {
         Progress::Waiting { read }
     }
 
-    /// Goes on with what came before this turn.
+    /// Continues with data of an earlier turn.
     #[cold]
     fn continue_backlog<S: Service, X: Extension<S>>(
         &mut self,
@@ -121,7 +121,7 @@ impl Streams {
         connection.over_budget = false;
         self.split(slot, &mut [], now, dispatcher);
         if self.connection(slot).is_some_and(|c| !c.over_budget && c.layer.as_ref().is_some_and(|l| l.tls.is_some())) {
-            // What TLS said behind it.
+            // TLS data after them.
             self.received(slot, &mut [], now, dispatcher);
         }
     }
@@ -146,15 +146,14 @@ impl Streams {
         }
         self.plain = plain;
         if self.connection(slot).is_some_and(|c| c.over_budget) {
-            // The end of the connection comes behind what it has brought.
+            // The end of the connection follows its data.
             return;
         }
         match result {
             Ok(false) => (),
             Ok(true) => self.peer_finished(slot),
             Err(error) => {
-                // Before TLS 1.3's server says what it thinks of a certificate, the client has ended its handshake (RFC 8446
-                // appendix E.1).
+                // A TLS 1.3 client completes its handshake before the server reports its verdict on the client's certificate (RFC 8446 appendix E.1).
                 let open = self.connection(slot).filter(|c| c.phase == Phase::Open).map(|c| c.remote);
                 if let (Some(remote), Some(on_failure)) = (open, &self.network.settings.on_failure) {
                     on_failure.call(remote, &error);
@@ -164,7 +163,7 @@ impl Streams {
         }
     }
 
-    /// Cuts clear bytes into what they consist of.
+    /// Splits decrypted bytes into handshakes, frames and messages.
     fn split<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
@@ -196,7 +195,7 @@ impl Streams {
         }
         let Some(connection) = self.connection(slot) else { return };
         if kept.is_empty() {
-            // Nothing is held while nothing is lacking.
+            // No buffer is held while no message is incomplete.
             connection.note_whole();
             if was_partial {
                 if (self.rest.capacity()..=2 * self.scratch.len()).contains(&kept.capacity()) {
@@ -215,7 +214,7 @@ impl Streams {
         }
     }
 
-    /// Works on everything whole; how far it came, and how large that which lacks something will be.
+    /// Handles all complete parts. Returns the number of consumed bytes, and the size of the incomplete part if known.
     fn consume<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
@@ -249,7 +248,7 @@ impl Streams {
         (at, None)
     }
 
-    /// WebSocket's opening handshake.
+    /// Handles the opening handshake of WebSocket.
     fn websocket_handshake(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Option<usize>> {
         let end = match ws::header_end(bytes) {
             Ok(Some(end)) => end,
@@ -282,7 +281,7 @@ impl Streams {
         Ok(end)
     }
 
-    /// One WebSocket frame.
+    /// Handles one WebSocket frame.
     fn websocket_frame<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
@@ -305,18 +304,18 @@ impl Streams {
         match found.code {
             ws::PING => self.transmit_frame(slot, ws::PONG, payload),
             ws::PONG => (),
-            // The answer to our own; the server ends the connection below (RFC 6455 section 7.1.1).
+            // Response to this side's close frame; the server ends the connection below (RFC 6455 section 7.1.1).
             ws::CLOSE if connection.closing => (),
             ws::CLOSE => {
                 self.transmit_frame(slot, ws::CLOSE, &payload[..payload.len().min(2)]);
                 self.peer_finished(slot);
             }
-            // One begins inside of another, or goes on that never began (RFC 6455 section 5.4).
+            // A message begins inside another one, or a continuation has no beginning (RFC 6455 section 5.4).
             code if connection.layer().in_pieces != (code == ws::CONTINUATION) => {
                 self.refuse(slot, "WebSocket frames out of order");
                 return Ok(bytes.len());
             }
-            // The usual: one message in one frame.
+            // The usual case: one message in one frame.
             ws::TEXT | ws::BINARY if found.last => self.websocket_message(slot, payload, now, dispatcher),
             _ => {
                 connection.note_partial();
@@ -338,7 +337,7 @@ impl Streams {
         Ok(found.length())
     }
 
-    /// A WebSocket message: one SIP message, or a ping (RFC 7118 sections 5.1 and 6).
+    /// Handles a WebSocket message: one SIP message, or a ping (RFC 7118 sections 5.1 and 6).
     fn websocket_message<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
@@ -359,7 +358,7 @@ impl Streams {
         self.arrive(slot, without_line_ends(message), now, dispatcher);
     }
 
-    /// One message of a stream (RFC 3261 section 18.3), or what stands between messages.
+    /// Handles one message of a stream (RFC 3261 section 18.3), or bytes between messages.
     fn sip_message<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
@@ -374,7 +373,7 @@ impl Streams {
                 self.arrive(slot, &bytes[..n], now, dispatcher);
                 Ok(n)
             }
-            // RFC 5626 section 4.4.1.
+            // Keep-alive with CRLF (RFC 5626 section 4.4.1).
             Frame::Ping(n) => {
                 self.counters.pings.add(1);
                 self.transmit(slot, b"\r\n");
@@ -389,7 +388,7 @@ impl Streams {
         }
     }
 
-    /// Ends a connection over which came what is no message.
+    /// Ends a connection whose data are no messages.
     #[cold]
     fn refuse(&mut self, slot: u32, reason: &'static str) {
         if let Some(remote) = self.connection(slot).map(|connection| connection.remote)
@@ -420,13 +419,13 @@ impl Streams {
     }
 }
 
-/// What stands before a message in its datagram or frame is no part of it (RFC 3261 section 7.5): it must not leave with it.
+/// Strips line ends before a message in its datagram or frame: they are no part of it (RFC 3261 section 7.5) and must not be forwarded.
 pub(crate) fn without_line_ends(message: &[u8]) -> &[u8] {
     let first = message.iter().position(|b| !matches!(b, b'\r' | b'\n'));
     first.map_or(message, |first| &message[first..])
 }
 
-/// A request, but for an ACK.
+/// Tells whether this is a request other than ACK.
 fn is_to_be_answered(message: &[u8]) -> bool {
     !message.starts_with(b"SIP/2.0 ") && !message.starts_with(b"ACK ")
 }
@@ -437,7 +436,7 @@ fn connection_heard(streams: &mut Streams, slot: u32, now: Now) {
     }
 }
 
-/// Appends what the bytes mean to `plain`; whether the peer has said, now or before, that nothing will follow.
+/// Appends the decrypted bytes to `plain`. Returns whether the peer has ended its side, now or before.
 fn decrypt(tls: &mut Tls, bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, String> {
     let mut rest = bytes;
     loop {
@@ -457,8 +456,7 @@ fn decrypt(tls: &mut Tls, bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, Str
     }
 }
 
-/// Asks for one more turn, when the shard's main future and the other connections have had theirs: a task that wakes itself is run dozens of
-/// times before them.
+/// Requests one more turn, after the shard's main future and the other connections: the runtime runs a self-waking task dozens of times before them.
 fn another_turn(cx: &mut Context<'_>) {
     let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
 }

@@ -1,20 +1,20 @@
-//! A bounded queue from one thread to another whose slots are filled and emptied in place. What a slot owns (a buffer) comes
-//! back to the producer, so that it is used again and nothing is allocated once warm.
+//! Bounded queue from one thread to another, whose slots are filled and emptied in place. A buffer in a slot returns to the producer for reuse, so
+//! that nothing is allocated once warm.
 
 use crate::sync::{Arc, AtomicBool, AtomicUsize, UnsafeCell, fence};
 use std::sync::atomic::Ordering::*;
 
-/// A number alone on its cache line, lest the two sides disturb each other.
+/// A number on its own cache line, so that the two sides do not disturb each other.
 #[repr(align(128))]
 struct CachePadded(AtomicUsize);
 
 struct Ring<T> {
     slots: Box<[UnsafeCell<T>]>,
-    /// Slots ever emptied; only the consumer writes it.
+    /// Number of emptied slots; only the consumer writes it.
     head: CachePadded,
-    /// Slots ever filled; only the producer writes it.
+    /// Number of filled slots; only the producer writes it.
     tail: CachePadded,
-    /// The producer found no room and is to be woken when there is some.
+    /// True: the producer found no room and must be woken when there is some.
     starved: AtomicBool,
 }
 
@@ -25,9 +25,9 @@ unsafe impl<T: Send> Sync for Ring<T> {}
 pub(crate) struct Producer<T> {
     ring: Arc<Ring<T>>,
     tail: usize,
-    /// `head` as last seen: it can only have grown since.
+    /// `head` as last read: it can only have grown since.
     head: usize,
-    /// Slots ever emptied that were looked at again, see [`Producer::reclaim`]; at most `head`, at least `tail` less the size.
+    /// Number of emptied slots that were visited again, see [`Producer::reclaim`]; at most `head`, at least `tail` less the size.
     reclaimed: usize,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Consumer<T> {
     head: usize,
 }
 
-/// Both ends of a ring of `size` slots, rounded up to a power of two.
+/// Creates both ends of a ring of `size` slots, rounded up to a power of two.
 pub(crate) fn ring<T: Default>(size: usize) -> (Producer<T>, Consumer<T>) {
     let slots = (0..size.max(2).next_power_of_two()).map(|_| UnsafeCell::new(T::default())).collect();
     let [head, tail] = [0, 0].map(|n| CachePadded(AtomicUsize::new(n)));
@@ -45,8 +45,8 @@ pub(crate) fn ring<T: Default>(size: usize) -> (Producer<T>, Consumer<T>) {
 }
 
 impl<T> Producer<T> {
-    /// Lets `fill` change the next slot and hands it over; false if there is no room, and then the consumer
-    /// will find [`Consumer::producer_waits`] true after it made some.
+    /// Lets `fill` change the next slot and passes it on. Returns false if there is no room; then
+    /// [`Consumer::producer_waits`] will be true after the consumer has made some.
     pub(crate) fn push(&mut self, fill: impl FnOnce(&mut T)) -> bool {
         let size = self.ring.slots.len();
         if self.tail.wrapping_sub(self.head) == size {
@@ -65,14 +65,14 @@ impl<T> Producer<T> {
         self.ring.slots[self.tail & (size - 1)].with_mut(|slot| fill(unsafe { &mut *slot }));
         self.tail = self.tail.wrapping_add(1);
         if self.tail.wrapping_sub(self.reclaimed) > size {
-            // What the slot held was for `fill` to see.
+            // `fill` has seen the old content of the slot.
             self.reclaimed = self.reclaimed.wrapping_add(1);
         }
         self.ring.tail.0.store(self.tail, Release);
         true
     }
 
-    /// Lets `take` change each slot that was emptied since the last time, the oldest first.
+    /// Lets `take` change each slot emptied since the last call, the oldest first.
     pub(crate) fn reclaim(&mut self, mut take: impl FnMut(&mut T)) {
         self.head = self.ring.head.0.load(Acquire);
         while self.reclaimed != self.head {
@@ -84,24 +84,25 @@ impl<T> Producer<T> {
         }
     }
 
-    /// Whether the next push will find room.
+    /// Tells whether the next push will find room.
     pub(crate) fn has_room(&self) -> bool {
         self.tail.wrapping_sub(self.ring.head.0.load(Acquire)) < self.ring.slots.len()
     }
 
-    /// Whether a later [`Producer::reclaim`] will find slots.
+    /// Tells whether a later [`Producer::reclaim`] will find slots.
     pub(crate) fn has_unreclaimed(&self) -> bool {
         self.reclaimed != self.tail
     }
 }
 
 impl<T> Consumer<T> {
-    /// How many slots are filled.
+    /// Returns the number of filled slots.
     pub(crate) fn len(&self) -> usize {
         self.ring.tail.0.load(Acquire).wrapping_sub(self.head)
     }
 
-    /// Lets `empty` take from the oldest filled slot and hands it back; false if none is filled.
+    /// Lets `empty` take from the oldest filled slot and returns the slot to the producer. Returns false if none is
+    /// filled.
     pub(crate) fn pop(&mut self, empty: impl FnOnce(&mut T)) -> bool {
         if self.len() == 0 {
             return false;
@@ -114,7 +115,7 @@ impl<T> Consumer<T> {
         true
     }
 
-    /// After slots were emptied: whether the producer waits for room and must be woken.
+    /// Tells, after slots were emptied, whether the producer waits for room and must be woken.
     pub(crate) fn producer_waits(&self) -> bool {
         fence(SeqCst);
         self.ring.starved.load(Relaxed) && self.ring.starved.swap(false, AcqRel)
@@ -149,7 +150,7 @@ mod tests {
         assert!(rx.pop(|_| ()) && rx.pop(|_| ()));
         tx.reclaim(|slot| seen.push(std::mem::take(slot)));
         assert_eq!(seen, [1, 2]);
-        // Slots that come round before they were reclaimed are seen by the thread that fills them, and not again.
+        // Slots that are reused before they were reclaimed are seen by the filling thread, and not again.
         assert!(rx.pop(|_| ()));
         let filled: Vec<u32> = (4..=7)
             .map(|i| {
@@ -197,7 +198,7 @@ mod tests {
     }
 }
 
-/// In every order of the two threads' steps.
+/// Tests in all orders of the two threads' steps.
 #[cfg(all(test, loom))]
 mod interleavings {
     use super::*;
@@ -207,7 +208,7 @@ mod interleavings {
     #[test]
     fn slots_go_over_in_order_and_come_back() {
         const COUNT: u32 = 3;
-        // Any order in which the threads take turns by themselves, and each is interrupted at any three places.
+        // All orders of voluntary yields, with up to three preemptions.
         let mut orders = loom::model::Builder::new();
         orders.preemption_bound = Some(3);
         orders.check(|| {
@@ -223,7 +224,7 @@ mod interleavings {
             });
             let mut back = Vec::new();
             for i in 1..=COUNT {
-                // A slot has what was left in it, once, unless it was reclaimed before.
+                // A slot has its old content once, unless it was reclaimed before.
                 while !tx.push(|slot| back.extend((std::mem::replace(slot, i) > 0).then_some(()))) {
                     thread::yield_now();
                 }
@@ -252,7 +253,7 @@ mod interleavings {
                     waiter.notify();
                 }
             });
-            // A wait may end for nothing.
+            // Spurious wake-ups are possible.
             while !tx.push(|slot| *slot = 3) {
                 room.wait();
             }

@@ -1,7 +1,7 @@
-//! When the kernel gives a thread the processor.
+//! Scheduling class of a thread.
 
-/// From now on this thread, when it is woken, waits until the program that has its processor sleeps or has used up its time slice (at most
-/// a few milliseconds) instead of preempting it (`SCHED_BATCH`, sched(7)). Whether the kernel does so.
+/// Sets the class `SCHED_BATCH` (sched(7)) for this thread: when woken, it waits until the program on its processor sleeps or has used up its time
+/// slice (at most a few milliseconds), instead of preempting it. Returns whether the kernel accepts it.
 pub(crate) fn set_batch() -> bool {
     // SAFETY: the kernel reads our own structure, whose fields are plain numbers; 0 is this thread.
     unsafe {

@@ -1,139 +1,138 @@
-//! What a shard drives: the server, a load generator, or anything else that speaks in messages.
+//! Contract of the service that a shard drives: the server, a load generator, or any other program that exchanges
+//! messages.
 
 use crate::DedicatedSockets;
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox};
 
-/// How a connection came to its end.
+/// Cause of the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// The peer said that nothing will follow: by TCP (FIN), or in the words of TLS or WebSocket.
+    /// The peer ended its side: by TCP (FIN), TLS or WebSocket.
     Finished,
-    /// It broke: by TCP (RST, no route, no acknowledgement), or because of an error of TLS.
+    /// The connection broke: by TCP (RST, no route, no acknowledgement), or by an error of TLS.
     Broken,
-    /// We ended it: it was asked for, a time was over, a limit was reached, or what came made no sense.
+    /// This side ended it: by request, time-out, limit, or because the data made no sense.
     Ours,
-    /// It was a dedicated connection and never made.
+    /// The dedicated connection was never made.
     Unmade,
 }
 
-/// What kept a message from being sent.
+/// Cause of an unsent message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unsent {
-    /// This machine: its kernel refused the message, as much waits as may, or the connection that it was for is gone.
+    /// This machine: the kernel refused the message, a queue is full, or the connection for it is gone.
     Here,
-    /// The connection was not made: it was refused, or not answered in time. The time of a message with another way is short
+    /// The connection was not made: refused, or not answered in time. The time is short for a message with a fallback
     /// ([`strowger_core::Outbox::set_fallback`]).
     Connection,
-    /// The peer did not come to the end of the TLS handshake, or it failed.
+    /// The TLS handshake failed or was not completed in time.
     TlsHandshake,
-    /// The same of the WebSocket handshake.
+    /// The WebSocket handshake failed or was not completed in time.
     WebSocketHandshake,
 }
 
-/// The machines of one shard. The shard calls it; it never blocks, and what it wants sent it puts into the
-/// [`Outbox`], which the shard empties at the end of the round.
+/// State machines of one shard. The shard calls the service, which never blocks, and puts messages to send into the
+/// [`Outbox`]; the shard empties it at the end of the round.
 pub trait Service {
-    /// What comes back from the service runtime (look-ups, commits) to this shard.
+    /// Answer from the service runtime (look-ups, commits) to this shard.
     type Answer: Send + 'static;
-    /// A piece of state on its way to another shard, when buckets move.
+    /// State on its way to another shard when buckets move.
     type Record: Send + 'static;
 
-    /// All that came in this round was given to the service; what it has in the outbox is sent next.
+    /// Called after all messages of a round, before the outbox is sent.
     #[inline]
     fn end(&mut self, _now: Now, _out: &mut Outbox) {}
 
-    /// One whole message: a datagram, or one cut from a stream. Calls whose bucket this shard owns, only.
+    /// Receives one complete message: a datagram, or one cut from a stream. Only of calls whose bucket this shard owns.
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox);
 
-    /// A message of a call that another shard owns and that cannot get there, because as many wait already as may; it is
-    /// dropped and counted ([`Snapshot::crossings_dropped`](crate::Snapshot)). What the protocol answers to it goes into the
-    /// outbox.
+    /// Called for a message of a call of another shard whose queue is full; the message is dropped and counted
+    /// ([`Snapshot::crossings_dropped`](crate::Snapshot)). A response of the protocol goes into the outbox.
     fn shed(&mut self, _now: Now, _arrival: &Arrival, _bytes: &[u8], _out: &mut Outbox) {}
 
-    /// Timers: called when [`Service::deadline`] has passed.
+    /// Handles timers; called when [`Service::deadline`] has passed.
     fn poll(&mut self, now: Now, out: &mut Outbox);
 
-    /// When [`Service::poll`] must be called at the latest ([`Now::mono`] milliseconds). Asked at the end of a round. A call for a deadline that has passed must move
-    /// it, or the shard never sleeps.
+    /// Returns the latest time of the next [`Service::poll`] ([`Now::mono`] milliseconds). Called at the end of a round. A poll for a passed deadline
+    /// must move it, or the shard never sleeps.
     fn deadline(&mut self) -> Option<u64>;
 
-    /// An answer to something this shard asked the service runtime.
+    /// Receives an answer to a request of this shard to the service runtime.
     fn answered(&mut self, now: Now, answer: Self::Answer, out: &mut Outbox);
 
-    /// A message with this token (see [`Outbox::send`]) could not be sent.
+    /// Called if the message with this token (see [`Outbox::send`]) could not be sent.
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox);
 
-    /// The same, with the cause: called instead of [`Service::failed`].
+    /// Called instead of [`Service::failed`], with the cause.
     #[inline]
     fn unsent(&mut self, now: Now, token: u64, _cause: Unsent, out: &mut Outbox) {
         self.failed(now, token, out);
     }
 
-    /// The connection over which a message with this token went has ended, or its peer has said that nothing will follow:
-    /// no answer comes by it, and whether the message has arrived is not known (RFC 3261 section 18.4). Called for the last
-    /// [`NetSettings::remembered`](crate::NetSettings) messages.
+    /// Called if the connection of the message with this token has ended, or its peer has ended its side: no response will come over it, and it is
+    /// unknown whether the message has arrived (RFC 3261 section 18.4). Only for the last [`NetSettings::remembered`](crate::NetSettings) messages.
     #[inline]
     fn cut_off(&mut self, _now: Now, _token: u64, _out: &mut Outbox) {}
 
-    /// A datagram to this address was unreachable, as a host or router on its way says (ICMP; RFC 3261 section 18.4); `quoted` is how
-    /// it began. Called on all shards where [`UdpSettings::icmp_errors`](crate::UdpSettings) is on. It is a hint: any host that knows
-    /// the two addresses can forge it, but a host that has not seen the datagram cannot quote it.
+    /// Called if a host or router reports a datagram to this address as unreachable (ICMP; RFC 3261 section 18.4); `quoted` is the beginning of the
+    /// datagram. Called on all shards if [`UdpSettings::icmp_errors`](crate::UdpSettings) is on. It is a hint: any host that knows the two addresses
+    /// can forge it, but a host that has not seen the datagram cannot quote it.
     #[inline]
     fn unreachable(&mut self, _now: Now, _to: SocketAddr, _quoted: &[u8], _out: &mut Outbox) {}
 
-    /// A connection accepted or made by this shard has ended.
+    /// Called if a connection that this shard accepted or made has ended.
     fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);
 
-    /// Everything of the calls of this bucket, taken out, for its new owner.
+    /// Takes out all state of the calls of this bucket, for its new owner.
     fn export(&mut self, now: Now, bucket: u8) -> Vec<Self::Record>;
 
-    /// What another shard exported; timers go on where they were.
+    /// Takes over the exported state of another shard; timers continue.
     fn import(&mut self, now: Now, record: Self::Record, out: &mut Outbox);
 }
 
-/// A service that makes traffic: it opens sockets and connections for single calls, and wants to know when what happens. Its
-/// shards are started by [`Net::spawn_with_sockets`](crate::Net::spawn_with_sockets).
+/// A service that generates traffic: it opens sockets and connections for single calls, and needs exact times of events.
+/// [`Net::spawn_with_sockets`](crate::Net::spawn_with_sockets) starts its shards.
 pub trait ServiceWithSockets: Service {
-    /// A round begins.
+    /// Called at the begin of a round.
     #[inline]
     fn begin(&mut self, _now: Now) {}
 
-    /// The message that is received next came at `came`, as the kernel stamped it, and was read at `now`
-    /// ([`clock::micros`](crate::clock::micros)). Of what was read from a stream at once, all has the time of the last byte.
-    /// Called only where [`Scheduling::timestamps`](crate::Scheduling) is on, and not for what another shard passes on.
+    /// Tells the arrival of the next message by the time stamp of the kernel, and the time of its reading, `now`
+    /// ([`clock::micros`](crate::clock::micros)). All data of one read from a stream have the time of the last byte. Called only if
+    /// [`Scheduling::timestamps`](crate::Scheduling) is on, and not for messages from other shards.
     #[inline]
     fn arrived(&mut self, _came: u64, _now: u64) {}
 
-    /// When a round must follow at the latest, though nothing comes: microseconds of [`clock::micros`](crate::clock::micros). Asked
-    /// before the shard sleeps, with what [`Service::deadline`] has just said. By default that; a service without a use for
-    /// [`Service::poll`] may have this alone.
+    /// Returns the latest time of the next round without input, in microseconds of [`clock::micros`](crate::clock::micros). Called before the shard
+    /// sleeps, with the result of [`Service::deadline`], which is the default. A service without a use for [`Service::poll`] may implement this
+    /// alone.
     #[inline]
     fn wake(&mut self, deadline: Option<u64>) -> Option<u64> {
         in_micros(deadline)
     }
 
-    /// A connection that the service opened was accepted by its peer at `at`
+    /// Called when the peer has accepted a connection of the service, at `at`
     /// ([`clock::micros`](crate::clock::micros)); a handshake may follow.
     #[inline]
     fn connected(&mut self, _flow: Flow, _at: u64) {}
 
-    /// The same connection carries messages from `at` on: those that waited leave then.
+    /// Called when that connection carries messages, from `at` on: waiting messages leave then.
     #[inline]
     fn opened(&mut self, _flow: Flow, _at: u64) {}
 
-    /// The same as [`Service::closed`], and how: called instead.
+    /// Called instead of [`Service::closed`], with the cause.
     #[inline]
     fn ended(&mut self, now: Now, flow: Flow, _ending: Ending, out: &mut Outbox) {
         self.closed(now, flow, out);
     }
 
-    /// The sockets and connections that the service opened for itself; none while it has opened none.
+    /// Returns the sockets and connections that the service has opened; `None` if there are none.
     fn sockets(&mut self) -> Option<&mut DedicatedSockets>;
 }
 
-/// What a shard calls of its service beyond [`Service`]. It is chosen where the shards are spawned: a server pays nothing for what only
-/// the other kind has.
+/// Calls of a shard to its service beyond [`Service`]. The type is chosen where the shards are spawned, so that a server does not pay for calls that
+/// only the other kind needs.
 pub(crate) trait Extension<S: Service>: 'static {
     #[inline]
     fn begin(_: &mut S, _now: Now) {}
@@ -163,12 +162,12 @@ pub(crate) trait Extension<S: Service>: 'static {
     }
 }
 
-/// Of a service without sockets of its own.
+/// Extension for a service without dedicated sockets.
 pub(crate) struct Plain;
 
 impl<S: Service> Extension<S> for Plain {}
 
-/// Of a [`ServiceWithSockets`].
+/// Extension for a [`ServiceWithSockets`].
 pub(crate) struct WithSockets;
 
 impl<S: ServiceWithSockets> Extension<S> for WithSockets {

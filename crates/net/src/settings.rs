@@ -1,4 +1,4 @@
-//! What is asked of the network side when it begins: listeners, sockets, threads. What may change later stands in [`Bounds`].
+//! Settings of the network side at its start: listeners, sockets, threads. [`Bounds`] may change later.
 
 use crate::{Bounds, tls};
 use std::io;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use strowger_core::Transport;
 use strowger_core::log_limiter::LogLimiter;
 
-/// An address at which messages are received.
+/// An address that receives messages.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// What is spoken there.
+    /// Transport.
     pub transport: Transport,
-    /// Port 0: any free one, see [`crate::Handle::addresses`].
+    /// Address to bind. Port 0: any free one, see [`crate::Handle::addresses`].
     pub bind: SocketAddr,
-    /// What is written into Via, Record-Route and Contact instead of `bind`: for the server, this crate only keeps it.
+    /// Address for Via, Record-Route and Contact instead of `bind`; for the server, this crate only stores it.
     pub advertised: Option<String>,
-    /// Name of the network on that side: for the server, this crate only keeps it.
+    /// Name of the network on that side; for the server, this crate only stores it.
     pub network: String,
     /// Certificates, for [`Transport::Tls`] and [`Transport::Wss`], until [`Handle::set_identities`](crate::Handle::set_identities)
     /// replaces them.
@@ -24,31 +24,31 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// This transport at this address, not encrypted, in no network by name.
+    /// Creates an unencrypted listener without a network name.
     pub fn new(transport: Transport, bind: SocketAddr) -> Self {
         Self { transport, bind, advertised: None, network: String::new(), tls: None }
     }
 
-    /// An error of this listener, with a hint of what cures it.
+    /// Adds the listener and a cure to an error.
     pub(crate) fn named(&self, error: &io::Error, cure: &str) -> io::Error {
         io::Error::new(error.kind(), format!("{}:{}: {error}{cure}", self.transport.text(), self.bind))
     }
 }
 
-/// How many shards run.
+/// Number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shards {
     /// This many, 1 to 64.
     Fixed(usize),
-    /// One at first, more when one is busy for over 70 % of the time, fewer when they idle; never more than this.
+    /// One at first, more when one is over 70 % busy, fewer when they idle.
     Auto {
-        /// 1 to 64.
+        /// Largest number, 1 to 64.
         most: usize,
     },
 }
 
 impl Shards {
-    /// The largest number of shards that this can come to.
+    /// Returns the largest number of shards.
     pub const fn most(self) -> usize {
         let n = match self {
             Self::Fixed(n) | Self::Auto { most: n } => n,
@@ -70,77 +70,75 @@ impl Shards {
     }
 }
 
-/// What the shards begin with.
+/// Settings of the shards at their start.
 #[derive(Clone, Debug)]
 pub struct NetSettings {
-    /// This server's number in its cluster. Default 0.
+    /// Number of this server in its cluster. Default 0.
     pub node: u16,
-    /// The number of this process among those of the node, past and present. Default 0.
+    /// Number of this process among those of the node, past and present. Default 0.
     pub process: u16,
-    /// Key of the hash that gives calls to shards; random at each start.
+    /// Key of the hash that maps calls to shards; random at each start.
     pub secret: u32,
-    /// Default: auto, up to the number of cores.
+    /// Number of shards. Default: auto, up to the number of cores.
     pub shards: Shards,
-    /// Messages between two shards, rounded up to a power of two. Default 4,096.
+    /// Most messages between two shards, rounded up to a power of two. Default 4,096.
     pub ring: usize,
-    /// By IPv6 all addresses of a network with so many bits in common are one source. Default 64.
+    /// Prefix length of IPv6 networks that count as one source. Default 64.
     pub ipv6_prefix: u8,
     /// Sockets for datagrams.
     pub udp: UdpSettings,
-    /// When threads run.
+    /// Scheduling of threads.
     pub scheduling: Scheduling,
-    /// The local port of connections that are made: one to each address, then. Default 0: any.
+    /// Local port of outbound connections: then at most one to each address. Default 0: any.
     pub dial_port: u16,
-    /// Messages sent over the connections of a shard that are remembered: the service that sent one learns that the connection ended
-    /// before an answer, see [`Service::cut_off`](crate::Service::cut_off). 32 bytes each. Default 16,384.
+    /// Most remembered messages that were sent over connections of a shard: if a connection ends before a response, the service of the sender learns
+    /// it, see [`Service::cut_off`](crate::Service::cut_off). 32 bytes each. Default 16,384.
     pub remembered: usize,
-    /// How servers are verified to which we connect by TLS, until [`Handle::set_identities`](crate::Handle::set_identities) replaces it.
+    /// Verification of servers in outbound TLS connections, until [`Handle::set_identities`](crate::Handle::set_identities) replaces it.
     pub tls: tls::Client,
-    /// The bounds at first; [`Handle::set_bounds`](crate::Handle::set_bounds) replaces them.
+    /// Initial bounds; [`Handle::set_bounds`](crate::Handle::set_bounds) replaces them.
     pub bounds: Bounds,
-    /// Of log lines about single connections; other writers of such lines may share it. Default 100 a minute.
+    /// Limiter of log lines about single connections; other writers of such lines may share it. Default 100 a minute.
     pub log_limiter: Arc<LogLimiter>,
-    /// Called where handshakes fail, beside the log. Default: none.
+    /// Called when a handshake fails, in addition to the log. Default: none.
     pub on_failure: Option<tls::OnFailure>,
 }
 
 /// Sockets for datagrams.
 #[derive(Clone, Debug)]
 pub struct UdpSettings {
-    /// Datagrams a system call. Default 64, 1 to 1,024.
+    /// Most datagrams of a system call. Default 64, 1 to 1,024.
     pub batch: usize,
-    /// Bytes that the kernel may hold for a socket before it drops. Default 4 MB.
+    /// Receive buffer of a socket in the kernel, in bytes. Default 4 MB.
     pub receive_buffer: usize,
-    /// Bytes that the kernel may hold on their way out of a socket. Default 4 MB.
+    /// Send buffer of a socket in the kernel, in bytes. Default 4 MB.
     pub send_buffer: usize,
-    /// Where the kernel's limit is below the two buffers, ask for them all the same, which it grants the privileged
-    /// (`SO_RCVBUFFORCE`, `SO_SNDBUFFORCE`). Default off.
+    /// Request the two buffers even above the kernel's limit, which privileged processes may do (`SO_RCVBUFFORCE`,
+    /// `SO_SNDBUFFORCE`). Default off.
     pub force_buffers: bool,
     /// Let the kernel give datagrams to the shard that owns their call. Default on.
     pub kernel_steering: bool,
-    /// Datagrams of one size to one address that a round sends go to the kernel as one (`UDP_SEGMENT`); those with
-    /// different tokens may then leave in another order. Default off.
+    /// Send datagrams of one size to one address in a round as one (`UDP_SEGMENT`); those with different tokens may
+    /// then leave in another order. Default off.
     pub gso: bool,
-    /// Let the kernel hand over such runs as one (`UDP_GRO`). Default off.
+    /// Let the kernel coalesce received runs (`UDP_GRO`). Default off.
     pub gro: bool,
-    /// Peers of a socket bound to all addresses that are remembered because they are to be answered from another one than the
-    /// kernel would choose (RFC 3581 section 4). Default 65,536.
+    /// Most remembered peers of a socket bound to all addresses whose responses must leave from another address than the kernel would choose (RFC
+    /// 3581 section 4). Default 65,536.
     pub peers: usize,
-    /// Have the kernel report unreachable datagrams (ICMP) ([`Service::unreachable`](crate::Service::unreachable)). Default off.
+    /// Let the kernel report unreachable datagrams (ICMP) ([`Service::unreachable`](crate::Service::unreachable)). Default off.
     pub icmp_errors: bool,
 }
 
-/// When threads run, and how exactly they are timed.
+/// Scheduling and exact timing of threads.
 #[derive(Clone, Debug, Default)]
 pub struct Scheduling {
-    /// A shard that is woken does not take the processor from a program that has it (`SCHED_BATCH`, sched(7)): a peer on this machine
-    /// finishes sending first, and there is more to do at each wake. Where a processor is free it makes no difference.
-    /// Default off.
+    /// A woken shard does not preempt the program on its processor (`SCHED_BATCH`, sched(7)): a peer on this machine finishes sending first, and each
+    /// wake-up finds more work. Without effect on a free processor. Default off.
     pub sched_batch: bool,
-    /// Wake at a deadline rather than up to two milliseconds after it, for a system call each time: for traffic that leaves on
-    /// schedule. Default off.
+    /// Wake at a deadline rather than up to two milliseconds after it, for a system call each time: for traffic on a schedule. Default off.
     pub exact_timers: bool,
-    /// Report to the service when each message came, by the kernel's timestamp
+    /// Report the arrival of each message to the service by the kernel's time stamp
     /// ([`ServiceWithSockets::arrived`](crate::ServiceWithSockets::arrived)): for measurements. Default off.
     pub timestamps: bool,
 }
@@ -182,7 +180,7 @@ impl Default for UdpSettings {
     }
 }
 
-/// From the entropy with which the standard library keys its tables.
+/// Draws from the entropy with which the standard library keys its tables.
 fn random() -> u32 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::hash::RandomState::new().build_hasher();

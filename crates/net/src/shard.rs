@@ -30,40 +30,40 @@ use strowger_core::{Arrival, Now, Target, Transport};
 pub(crate) struct Shard<S: Service, X: Extension<S>> {
     dispatcher: Dispatcher<S, X>,
     udp: Vec<Udp>,
-    /// Place in `udp` of each listener, `NONE` where it is not UDP.
+    /// Index in `udp` of each listener, `NONE` for other transports.
     place: Vec<u8>,
     receiver: Receiver,
     streams: Streams,
     bounds: bounds::Seen,
     failed: Vec<u64>,
-    /// Sockets of dedicated sockets that have something.
+    /// Ready dedicated sockets.
     ready: Vec<Ready>,
-    /// For what is quoted of unreachable datagrams; empty until there is one.
+    /// Room for the quoted part of unreachable datagrams; empty until there is one.
     quoted: Vec<u8>,
-    /// Tasks that wait for ICMP errors were started.
+    /// True: the tasks that wait for ICMP errors were started.
     watches_errors: bool,
     clock: RoundClock,
     alarm: Alarm,
-    /// Datagrams came since the shard last rested.
+    /// True: datagrams have arrived since the shard last slept.
     received_any: bool,
-    /// When they came last: [`clock::micros`].
+    /// Their latest arrival: [`clock::micros`].
     received_at: u64,
-    /// The sockets are read after a delay, not because they are known to be ready.
+    /// True: the sockets are read after a delay, not because they are known to be ready.
     delayed: bool,
     routes: RouteCache,
-    /// The service's deadline at the end of the round before.
+    /// Deadline of the service at the end of the last round.
     due: Option<u64>,
-    /// Polls of the service, one after the other, that have left its deadline as it was; counted where assertions are checked.
+    /// Consecutive polls of the service that did not move its deadline; counted if assertions are checked.
     polls_without_progress: u32,
     me: Weak<RefCell<Self>>,
-    /// Of the main future.
+    /// Waker of the main future.
     waker: Option<Waker>,
 }
 
 const NONE: u8 = u8::MAX;
 
 impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
-    /// Inside the runtime of its thread.
+    /// Creates the shard inside the runtime of its thread.
     pub(crate) fn new(dispatcher: Dispatcher<S, X>, udp: Vec<Udp>, streams: Streams) -> Rc<RefCell<Self>> {
         let mut place = vec![NONE; dispatcher.process.listeners.len()];
         for (i, socket) in udp.iter().enumerate() {
@@ -100,7 +100,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         })
     }
 
-    /// The main future: works until nothing is left to do, then sleeps until a socket, a timer or the bell.
+    /// Polls the main future: works until no work is left, then sleeps until a socket, a timer or the bell.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let process = self.dispatcher.process.clone();
         let entry = &process.entries[self.dispatcher.index];
@@ -169,7 +169,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             }
             if let Some(delay) = self.receive_delay() {
                 entry.turns.end();
-                // What lies in a mailbox meanwhile rings no bell, and is taken after it.
+                // A mailbox rings no bell meanwhile; it is emptied afterwards.
                 std::thread::park_timeout(delay);
                 entry.turns.begin(clock::micros());
                 self.delayed = true;
@@ -184,7 +184,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             }
             entry.bell.mark_awake();
         }
-        // The connections want their turn.
+        // The connections need their turn.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -194,7 +194,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         !Arc::ptr_eq(self.bounds.load(), &self.streams.bounds)
     }
 
-    /// Takes the bounds that are in force.
+    /// Adopts the bounds in force.
     #[cold]
     fn take_bounds(&mut self) {
         let bounds = self.bounds.load().clone();
@@ -207,7 +207,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         self.streams.set_bounds(bounds);
     }
 
-    /// What the service and other shards asked of connections.
+    /// Carries out requests of the service and of other shards about connections.
     #[cold]
     fn change_connections(&mut self) {
         for (flow, transport, address) in self.dispatcher.aliases.drain(..) {
@@ -267,8 +267,8 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         }
     }
 
-    /// How long the shard waits for several datagrams instead of being woken for each, where they come fast: not at all once a wait was
-    /// in vain, and not beyond the moment at which something is due.
+    /// Returns the time to wait for several datagrams instead of waking for each, if they arrive fast: none after a wait without a datagram, and at
+    /// most until the next deadline.
     #[inline]
     fn receive_delay(&mut self) -> Option<Duration> {
         let most = self.streams.bounds.receive_delay;
@@ -293,7 +293,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         }
     }
 
-    /// One batch of each socket; whether there is more to read.
+    /// Reads one batch of each socket. Returns whether there is more to read.
     fn read_udp(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
         let process = self.dispatcher.process.clone();
         let counters = &process.entries[self.dispatcher.index].counters;
@@ -341,7 +341,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         more
     }
 
-    /// What each socket reports of unreachable datagrams; whether there is more.
+    /// Reads the reports of unreachable datagrams of each socket. Returns whether there are more.
     #[inline]
     fn read_unreachable(&mut self, now: Now) -> bool {
         let mut more = false;
@@ -353,7 +353,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         more
     }
 
-    /// One batch of each dedicated socket that has something; whether there is more to read.
+    /// Reads one batch of each ready dedicated socket. Returns whether there is more to read.
     #[inline]
     fn read_dedicated(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
         let Some(sockets) = self.dispatcher.sockets() else { return false };
@@ -389,7 +389,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         more
     }
 
-    /// What a dedicated socket reports of unreachable datagrams.
+    /// Reads the reports of unreachable datagrams of a dedicated socket.
     #[cold]
     fn read_unreachable_of(&mut self, name: u64, now: Now) {
         for _ in 0..self.receiver.batch() {
@@ -410,8 +410,8 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         }
     }
 
-    /// Ends the dedicated sockets that the service is done with, now that everything is sent. Whether the others want to be asked once more
-    /// before the shard sleeps.
+    /// Ends the dedicated sockets that the service has closed, after everything is sent. Returns whether the others must be asked once more before
+    /// the shard sleeps.
     #[inline]
     fn leave_dedicated(&mut self) -> bool {
         let Some(sockets) = self.dispatcher.sockets() else { return false };
@@ -420,8 +420,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         sockets.is_unasked()
     }
 
-    /// Sends what the round left in the outbox, and what the service says to failures of that, and so on. Whether a round must
-    /// follow.
+    /// Sends the outbox of the round, and then the service's reactions to failures, repeatedly. Returns whether a round must follow.
     fn flush(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
         loop {
             self.take_over(now);
@@ -447,7 +446,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         }
     }
 
-    /// Reports connections of the service that were made.
+    /// Reports established connections of the service.
     #[cold]
     fn report_made(&mut self) {
         let service = &mut self.dispatcher.service;
@@ -460,7 +459,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         }
     }
 
-    /// Which connections ended.
+    /// Reports ended connections.
     #[cold]
     fn report_ended(&mut self, now: Now) {
         let dispatcher = &mut self.dispatcher;
@@ -469,7 +468,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         }
     }
 
-    /// What could not be sent, and where else it goes.
+    /// Reports unsent messages, and messages without a response on an ended connection, to the shards that sent them.
     #[cold]
     fn report_unsent(&mut self, now: Now) {
         let dispatcher = &mut self.dispatcher;
@@ -522,7 +521,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         for send in dispatcher.out.sends() {
             let target = &send.target;
             let dedicated = target.flow.filter(|&flow| dedicated::is_dedicated(flow));
-            // Of a service that opens none, no flow is one.
+            // A service that opens no sockets has no dedicated flow.
             if let Some((flow, sockets)) = dedicated.and_then(|flow| Some((flow, X::sockets(&mut dispatcher.service)?)))
             {
                 match sockets.send(flow, &bytes[send.range()], target.address, send.token, &mut self.failed) {
@@ -559,16 +558,16 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         self.streams.write_round(bytes);
     }
 
-    /// Whether the service's deadline is later than the one that it has just been polled for. One poll may start what is due at once,
-    /// and so may the next one, but not without end.
+    /// Tells whether the service's deadline is later than the one of this poll. A poll may start work that is due at once, and so may the next one,
+    /// but not without end.
     fn has_progressed(&mut self, due: u64) -> bool {
         self.polls_without_progress =
             if self.dispatcher.service.deadline() == Some(due) { self.polls_without_progress + 1 } else { 0 };
         self.polls_without_progress < 10_000
     }
 
-    /// Sets the alarm if the service's deadline moved earlier; whether it has passed already, as that of what this round has ended: a round
-    /// that follows at once costs less than an alarm.
+    /// Sets the alarm if the service's deadline moved earlier. Returns whether it has passed, as after an event in this round: a round that follows
+    /// at once costs less than an alarm.
     fn arm(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
         let others =
             sooner(self.streams.deadline(), self.dispatcher.links.deadline()).map(|ms| ms.saturating_mul(1_000));
@@ -577,7 +576,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     }
 }
 
-/// Reads one connection for as long as it lives.
+/// Reads one connection while it lives.
 struct ReadTask<S: Service, X: Extension<S>> {
     shard: Rc<RefCell<Shard<S, X>>>,
     slot: u32,
@@ -607,12 +606,12 @@ impl<S: Service + 'static, X: Extension<S>> Future for ReadTask<S, X> {
     }
 }
 
-/// What keeps the way through a translator open, and says nothing.
+/// Tells whether this is a keep-alive of a NAT binding without content.
 fn is_ping(datagram: &[u8]) -> bool {
     datagram.len() <= 4 && datagram.iter().all(|b| matches!(b, b'\r' | b'\n' | 0))
 }
 
-/// One datagram.
+/// Handles one datagram.
 #[inline]
 fn read<S: Service, X: Extension<S>>(dispatcher: &mut Dispatcher<S, X>, now: Now, arrival: &Arrival, bytes: &[u8]) {
     if is_ping(bytes) {
@@ -622,7 +621,7 @@ fn read<S: Service, X: Extension<S>>(dispatcher: &mut Dispatcher<S, X>, now: Now
     dispatcher.arrive(now, arrival, without_line_ends(bytes));
 }
 
-/// The socket of the target's listener, or any of its address family if that is no UDP listener.
+/// Returns the socket of the target's listener, or any of its address family if that is no UDP listener.
 fn socket<'a>(udp: &'a mut [Udp], place: &[u8], target: &Target) -> Option<&'a mut Udp> {
     let v6 = target.address.is_ipv6();
     match place.get(target.listener.0 as usize) {

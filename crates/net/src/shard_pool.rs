@@ -1,4 +1,4 @@
-//! How many shards work: starting them, sharing the buckets among them, steering what arrives.
+//! Number of shards: start of shards, distribution of the buckets, steering of arriving data.
 
 use crate::buckets::share;
 use crate::dispatcher::Dispatcher;
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 use strowger_core::call::BUCKETS;
 use strowger_core::{ListenerId, Transport};
 
-/// Makes the service of a shard.
+/// Creates the service of a shard.
 pub(crate) type Factory<S> = Box<dyn Fn(usize, Handle<S>) -> S + Send + Sync>;
 
-/// The body of a shard's thread: [`run`] with the extension of its services.
+/// Body of a shard's thread: [`run`] with the extension of its services.
 pub(crate) type ThreadBody<S> = fn(Startup<S>, Arc<Factory<S>>, &SyncSender<io::Result<()>>) -> io::Result<()>;
 
-/// What a shard begins with.
+/// Input of a shard at its start.
 pub(crate) struct Startup<S: Service> {
     process: Arc<Process<S>>,
     index: usize,
@@ -38,19 +38,19 @@ pub(crate) struct Startup<S: Service> {
     links: Links<S>,
 }
 
-/// The shards' threads.
+/// Threads of the shards.
 pub(crate) struct ShardPool<S: Service> {
-    /// Shards ever started; none ends before the process does.
+    /// Number of shards ever started; none ends before the process does.
     pub(crate) started: usize,
     pub(crate) threads: Vec<JoinHandle<()>>,
-    /// None once the shards have ended: what it holds may hold the shards in turn.
+    /// `None` after the shards have ended: it may own references to the shards.
     pub(crate) factory: Option<Arc<Factory<S>>>,
     pub(crate) run: ThreadBody<S>,
-    /// Every socket of every listener.
+    /// All sockets of all listeners.
     pub(crate) open_listeners: Vec<OpenListener>,
 }
 
-/// One listener's socket of one shard.
+/// Socket of one listener and shard.
 pub(crate) struct OpenListener {
     listener: ListenerId,
     shard: usize,
@@ -58,23 +58,23 @@ pub(crate) struct OpenListener {
     origin: Origin,
 }
 
-/// What the kernel says of one UDP socket.
+/// State of one UDP socket in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backlog {
-    /// Whose socket it is.
+    /// Listener of the socket.
     pub listener: ListenerId,
     /// The shard that reads it.
     pub shard: usize,
-    /// Bytes, with the kernel's own around them, that wait to be read.
+    /// Bytes that wait to be read, with the overhead of the kernel.
     pub waiting: u32,
     /// Datagrams dropped because the receive buffer was full, since the start.
     pub dropped: u32,
-    /// Bytes, with the kernel's own around them, that the receive buffer may hold: about twice what was asked for.
+    /// Size of the receive buffer in bytes, with the overhead of the kernel: about twice the requested size.
     pub buffer: u32,
 }
 
-/// Starts one more shard. Its sockets are bound here, one shard after the other: a socket's place in its group
-/// is the shard's index.
+/// Starts one more shard. Its sockets are bound here, one shard after the other: the position of a socket in its group
+/// is the index of the shard.
 pub(crate) fn start<S: Service + 'static>(
     process: &Arc<Process<S>>,
     pool: &mut ShardPool<S>,
@@ -112,7 +112,7 @@ pub(crate) fn start<S: Service + 'static>(
             let _ = ready.send(Err(error));
         }
     })?;
-    // Until then the others know nothing of it: where it cannot begin, they go on as they are.
+    // Until then the other shards do not know it: if it cannot start, they continue unchanged.
     let begun = begun.recv().unwrap_or_else(|_| Err(io::Error::other("the shard panicked before it began")));
     if let Err(error) = begun {
         let _ = thread.join();
@@ -124,12 +124,12 @@ pub(crate) fn start<S: Service + 'static>(
     for (peer, from_peer, back_there) in peers {
         process.entries[peer].post(Command::Peer(index, from_peer, back_there));
     }
-    // No bucket may move before all know each other.
+    // No bucket may move before all shards know each other.
     wait(process, || process.entries[..index].iter().all(|entry| entry.links_taken.load(Acquire) >= index))
 }
 
-/// A socket of a further shard for this listener: one more in the group of the first shard's. That of the first shard itself, where it was
-/// given and none can join it.
+/// Opens a socket of a further shard for this listener, in the group of the first shard's socket. Duplicates that of the first shard if it was given
+/// and no other can join it.
 fn join<S: Service>(process: &Process<S>, pool: &ShardPool<S>, listener: usize) -> io::Result<(ListenSocket, Origin)> {
     let (transport, address) = (process.listeners[listener].transport, process.addresses[listener]);
     let error = match ListenSocket::open(transport, address, true, &process.settings) {
@@ -142,7 +142,7 @@ fn join<S: Service>(process: &Process<S>, pool: &ShardPool<S>, listener: usize) 
     Ok((given.socket.try_clone()?, Origin::Duplicate))
 }
 
-/// Ends all shards if one ends that was not asked to.
+/// Ends all shards if one ends without request.
 struct FailOnDrop<S: Service + 'static> {
     process: Arc<Process<S>>,
     index: usize,
@@ -155,7 +155,7 @@ impl<S: Service + 'static> Drop for FailOnDrop<S> {
     }
 }
 
-/// Until `reached`, for ten seconds at most: a matter of microseconds unless a shard hangs.
+/// Waits for `reached`, for ten seconds at most: it takes microseconds unless a shard hangs.
 pub(crate) fn wait<S: Service>(process: &Process<S>, reached: impl Fn() -> bool) -> io::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !reached() {
@@ -167,7 +167,7 @@ pub(crate) fn wait<S: Service>(process: &Process<S>, reached: impl Fn() -> bool)
     Ok(())
 }
 
-/// The body of a shard's thread. `ready` is sent to when it works; an error before that is returned.
+/// Runs a shard on its thread. Sends to `ready` when it works; returns an earlier error.
 pub(crate) fn run<S: Service + 'static, X: Extension<S>>(
     startup: Startup<S>,
     factory: Arc<Factory<S>>,
@@ -183,19 +183,20 @@ pub(crate) fn run<S: Service + 'static, X: Extension<S>>(
         poll_fn(|cx| shard.borrow_mut().poll(cx)).await;
         Ok(())
     });
-    // A task may be looking up a name, which is not waited for.
+    // A name look-up of a task is not waited for.
     runtime.shutdown_background();
     ended
 }
 
-/// Makes the shard, inside the runtime of its thread. Apart: what it puts on the stack is no part of each poll's frame.
+/// Creates the shard inside the runtime of its thread. A separate function, so that its stack is no part of the frame
+/// of each poll.
 #[inline(never)]
 fn begin<S: Service + 'static, X: Extension<S>>(
     startup: Startup<S>,
     factory: &Factory<S>,
 ) -> io::Result<Rc<RefCell<Shard<S, X>>>> {
     let Startup { process, index, owner, sockets, links } = startup;
-    // Before the service looks at them: those that are set from now on differ from these, and the shard takes them in its first round.
+    // Before the service reads the bounds: later ones differ from these, and the shard adopts them in its first round.
     let bounds = process.bounds.load_full();
     let (mut udp, mut acceptors) = (Vec::new(), Vec::new());
     for (i, (socket, origin)) in sockets.into_iter().enumerate() {
@@ -214,7 +215,7 @@ fn begin<S: Service + 'static, X: Extension<S>>(
     Ok(Shard::new(Dispatcher::new(process, index, owner, service, links), udp, streams))
 }
 
-/// See [`Handle::set_shards`].
+/// Sets the number of shards, see [`Handle::set_shards`].
 pub(crate) fn set<S: Service + 'static>(process: &Arc<Process<S>>, shards: usize) -> io::Result<()> {
     let shards = shards.clamp(1, process.entries.len());
     let mut pool = process.pool.lock().unwrap_or_else(|e| e.into_inner());
@@ -233,14 +234,14 @@ pub(crate) fn set<S: Service + 'static>(process: &Arc<Process<S>>, shards: usize
     Ok(())
 }
 
-/// Every bucket has reached its owner.
+/// Tells whether every bucket has reached its owner.
 pub(crate) fn is_settled<S: Service>(process: &Process<S>) -> bool {
     let active = process.active.load(Acquire);
     let due = |shard: usize| (0..=255).filter(|&b| share(b, active) as usize == shard).count() as u64;
     process.entries.iter().enumerate().all(|(i, entry)| entry.counters.buckets.value() == due(i))
 }
 
-/// See [`Handle::backlogs`].
+/// Returns the states of all UDP sockets, see [`Handle::backlogs`].
 pub(crate) fn backlogs<S: Service>(process: &Process<S>) -> Vec<Backlog> {
     let pool = process.pool.lock().unwrap_or_else(|e| e.into_inner());
     let backlog = |open_listener: &OpenListener| {
@@ -254,13 +255,13 @@ pub(crate) fn backlogs<S: Service>(process: &Process<S>) -> Vec<Backlog> {
     pool.open_listeners.iter().filter_map(backlog).collect()
 }
 
-/// Has the kernel give each shard what is its own. Without it the kernel spreads datagrams by their addresses over
-/// all sockets, which is right too, only slower.
+/// Lets the kernel give each shard the data of its calls. Otherwise the kernel spreads datagrams over all sockets by
+/// their addresses, which is correct, but slower.
 fn steer<S: Service>(process: &Process<S>, pool: &ShardPool<S>, shards: usize) {
     if pool.started == 1 {
         return;
     }
-    // One socket of each group will do.
+    // One socket of each group suffices.
     for open_listener in pool.open_listeners.iter().filter(|open_listener| open_listener.shard == 0) {
         let same = |other: &&OpenListener| other.listener == open_listener.listener;
         if pool.open_listeners.iter().filter(same).any(|other| other.origin == Origin::Duplicate) {
@@ -278,12 +279,12 @@ fn steer<S: Service>(process: &Process<S>, pool: &ShardPool<S>, shards: usize) {
     }
 }
 
-/// The owner of each bucket at the start.
+/// Returns the initial owner of each bucket.
 pub(crate) fn owners(shards: usize) -> [std::sync::atomic::AtomicU8; BUCKETS] {
     std::array::from_fn(|b| std::sync::atomic::AtomicU8::new(share(b as u8, shards)))
 }
 
-/// Watches how busy the shards are and shares the calls among more or fewer of them.
+/// Watches the load of the shards, and shares the calls among more or fewer of them.
 pub(crate) async fn watch<S: Service + 'static>(handle: Handle<S>) {
     const PERIOD: Duration = Duration::from_secs(1);
     let most = handle.most();
@@ -293,7 +294,7 @@ pub(crate) async fn watch<S: Service + 'static>(handle: Handle<S>) {
     loop {
         clock::beat(PERIOD).await;
         let wall = last.elapsed();
-        // A beat that came late has the next one soon after it: in so short a time any shard looks busy.
+        // After a late beat the next one follows soon: in so short a time any shard looks busy.
         if wall < PERIOD / 2 {
             continue;
         }
@@ -310,7 +311,7 @@ pub(crate) async fn watch<S: Service + 'static>(handle: Handle<S>) {
         let sum: f64 = load.iter().sum();
         let highest = load.iter().take(shards).fold(0.0, |a: f64, b| a.max(*b));
         busy_for = if highest > 0.7 && shards < most { busy_for + 1 } else { 0 };
-        // One fewer only if those that stay would be at half their strength.
+        // One shard less only if the others would then be less than half loaded.
         idle_for = if shards > 1 && sum < 0.5 * (shards - 1) as f64 { idle_for + 1 } else { 0 };
         let wanted = match (busy_for, idle_for) {
             (2.., _) => shards + 1,
@@ -319,7 +320,7 @@ pub(crate) async fn watch<S: Service + 'static>(handle: Handle<S>) {
         };
         (busy_for, idle_for) = (0, 0);
         let handle = handle.clone();
-        // It waits for a thread to start.
+        // This blocks for the start of a thread.
         let _ = tokio::task::spawn_blocking(move || {
             if let Err(error) = handle.set_shards(wanted) {
                 tracing::warn!(%error, wanted, "number of shards unchanged");
@@ -329,23 +330,23 @@ pub(crate) async fn watch<S: Service + 'static>(handle: Handle<S>) {
     }
 }
 
-/// The clock of the calling thread's CPU time, for other threads to read.
+/// Returns the clock of the calling thread's CPU time, for other threads to read.
 fn own_clock() -> libc::clockid_t {
     let mut clock = 0;
-    // SAFETY: the thread is the calling one and lives; the clock's name is written to our own variable.
+    // SAFETY: the thread is the calling one and lives; the clock id is written to our own variable.
     match unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) } {
         0 => clock,
         _ => 0,
     }
 }
 
-/// What that clock reads.
+/// Reads that clock.
 pub(crate) fn cpu_time(clock: libc::clockid_t) -> Option<Duration> {
     if clock == 0 {
         return None;
     }
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: any clock's name may be asked for, an unknown one is an error; the time is written to our own variable.
+    // SAFETY: any clock id may be passed, an unknown one is an error; the time is written to our own variable.
     let result = unsafe { libc::clock_gettime(clock, &mut time) };
     (result == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }

@@ -1,10 +1,10 @@
-//! Options of sockets that neither the standard library nor socket2 sets (setsockopt(2)).
+//! Socket options that neither the standard library nor socket2 sets (setsockopt(2)).
 
 use libc::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Sets an option whose value is a number; of a switch 1 is on.
+/// Sets an option whose value is a number; 1 switches an option on.
 ///
 /// # Errors
 /// The kernel does not know the option, or refuses the value.

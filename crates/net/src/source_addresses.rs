@@ -1,10 +1,10 @@
-//! From which of our addresses a peer is answered, where a socket is bound to all of them (RFC 3581 section 4: from the address
-//! and port that the request came to).
+//! Local addresses from which peers are answered if a socket is bound to all addresses (RFC 3581 section 4: from the address and port that received
+//! the request).
 //!
-//! Remembered is only what the kernel would not choose itself: on a machine with one address, nothing.
+//! Only addresses that the kernel would not choose itself are remembered: on a machine with one address, none.
 //!
-//! The source of a datagram may be forged. So where the last one of a peer came to says only from where it is answered; requests leave
-//! from where one came to that the service found to be of this peer.
+//! The source of a datagram may be forged. So the address that received the last datagram of a peer is used only for responses; requests leave from
+//! the address of the last datagram that the service attributed to this peer.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,10 +13,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the kernel chooses is asked again after so many milliseconds: routes change.
+/// Milliseconds after which the kernel is asked again for its choice: routes change.
 const ASK_AGAIN: u64 = 10_000;
 
-/// A map that forgets: of so many entries the older half goes when there are more.
+/// A bounded map: at its limit the older half of the entries is dropped.
 struct BoundedMap<K, V> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
@@ -49,18 +49,18 @@ impl<K: Eq + Hash, V: Copy> BoundedMap<K, V> {
     }
 }
 
-/// The peers of all shards. Its lock is held for one look.
+/// Source addresses of the peers of all shards. Its lock is held for one look-up.
 pub(crate) struct SourceAddresses {
     known: Mutex<Peers>,
-    /// How many are known, so that where none is no send looks.
+    /// Number of known peers, so that sends skip the look-up while it is 0.
     count: AtomicUsize,
 }
 
-/// Where datagrams came to, by the address that they came from.
+/// Local addresses that received datagrams, by the source of the datagram.
 struct Peers {
-    /// The last one of each.
+    /// Address of the last datagram.
     last: BoundedMap<SocketAddr, IpAddr>,
-    /// The last one that was of this peer.
+    /// Address of the last datagram that was confirmed.
     confirmed: BoundedMap<SocketAddr, IpAddr>,
 }
 
@@ -70,7 +70,7 @@ impl SourceAddresses {
         Self { known: Mutex::new(known), count: AtomicUsize::new(0) }
     }
 
-    /// From which address this message is to leave for a peer, if the kernel would choose another one.
+    /// Returns the local address from which this message must leave for a peer, if the kernel would choose another one.
     #[inline]
     pub(crate) fn find(&self, peer: SocketAddr, message: &[u8]) -> Option<IpAddr> {
         if self.count.load(Relaxed) == 0 {
@@ -80,7 +80,7 @@ impl SourceAddresses {
         if message.starts_with(b"SIP/2.0 ") { known.last.find(&peer) } else { known.confirmed.find(&peer) }
     }
 
-    /// What came from there last was of this peer: it is called from where that came to.
+    /// Confirms the last datagram from this source: requests to the peer leave from the address that received it.
     pub(crate) fn confirm(&self, peer: SocketAddr) {
         if self.count.load(Relaxed) == 0 {
             return;
@@ -112,9 +112,9 @@ impl SourceAddresses {
     }
 }
 
-/// What one shard has asked the kernel.
+/// Choices of the kernel, as known to one shard.
 pub(crate) struct RouteCache {
-    /// By the address of a peer: the one of ours that it is sent to from.
+    /// Local address from which the kernel sends to a peer's address.
     asked: BoundedMap<IpAddr, IpAddr>,
     since: u64,
     probes: [Option<UdpSocket>; 2],
@@ -125,13 +125,13 @@ impl RouteCache {
         Self { asked: BoundedMap::new(most), since: 0, probes: [None, None] }
     }
 
-    /// A datagram of this peer came to this address of ours.
+    /// Notes that a datagram of this peer was received at this local address.
     pub(crate) fn received(&mut self, peer: SocketAddr, to: IpAddr, now: u64, addresses: &SourceAddresses) {
         if now >= self.since + ASK_AGAIN {
             (self.asked.young, self.asked.old, self.since) = (HashMap::new(), HashMap::new(), now);
         }
         let chosen = self.asked.find(&peer.ip()).unwrap_or_else(|| {
-            // Where there is no way back, any address is as good.
+            // Without a route back, any address serves.
             let chosen = self.probe(peer).unwrap_or(to);
             self.asked.insert(peer.ip(), chosen);
             chosen

@@ -1,4 +1,4 @@
-//! What each source costs, and all of them together: connections, and bytes held for them.
+//! Usage by each source, and by all together: connections, and bytes held for them.
 
 use crate::Bounds;
 use std::collections::HashMap;
@@ -9,9 +9,9 @@ use strowger_core::source::counted;
 
 const PARTS: usize = 32;
 
-/// Process-wide; its locks are held for one addition, never across I/O. What is counted stays counted when a bound falls below it.
+/// Process-wide; its locks are held for one addition, never across I/O. Usage above a lowered bound stays counted.
 pub(crate) struct Sources {
-    /// Bits that the IPv6 addresses of one source have in common.
+    /// Prefix length of the IPv6 network that counts as one source.
     ipv6_prefix: u8,
     each: [Mutex<HashMap<IpAddr, Usage>>; PARTS],
     connections: AtomicUsize,
@@ -30,8 +30,8 @@ impl Sources {
         Self { ipv6_prefix, each: Default::default(), connections, bytes }
     }
 
-    /// Counts one more connection unless there are as many as may be, of this source or of all. One that we make has no
-    /// source.
+    /// Counts one more connection, unless its source or all sources have reached the bound. An outbound connection has
+    /// no source.
     pub(crate) fn admit(&self, source: Option<IpAddr>, bounds: &Bounds) -> bool {
         if self.connections.fetch_add(1, AcqRel) >= bounds.connections {
             self.connections.fetch_sub(1, AcqRel);
@@ -49,12 +49,12 @@ impl Sources {
         admitted
     }
 
-    /// Counts one more that has a bound of its own.
+    /// Counts one more connection that has a bound of its own.
     pub(crate) fn count(&self) {
         self.connections.fetch_add(1, AcqRel);
     }
 
-    /// Takes back what [`Sources::admit`] or [`Sources::count`] counted.
+    /// Reverses [`Sources::admit`] or [`Sources::count`].
     pub(crate) fn release(&self, source: Option<IpAddr>) {
         self.connections.fetch_sub(1, AcqRel);
         if let Some(source) = source {
@@ -62,7 +62,7 @@ impl Sources {
         }
     }
 
-    /// So many bytes more are held for this source, unless that is more than may be, for it or for all.
+    /// Charges this source with further bytes, unless it or all sources would exceed the bound.
     pub(crate) fn charge(&self, source: IpAddr, bytes: usize, bounds: &Bounds) -> bool {
         let held = self.bytes.fetch_add(bytes, AcqRel);
         let charged = held.saturating_add(bytes) <= bounds.connection_memory
@@ -77,7 +77,7 @@ impl Sources {
         charged
     }
 
-    /// Takes back what [`Sources::charge`] counted, or a part of it.
+    /// Reverses [`Sources::charge`], or a part of it.
     pub(crate) fn refund(&self, source: IpAddr, bytes: usize) {
         self.bytes.fetch_sub(bytes, AcqRel);
         self.with(source, |cost| cost.bytes = cost.bytes.saturating_sub(bytes));

@@ -1,21 +1,21 @@
-//! Letting the kernel give a datagram to the shard that owns its call: a classic packet filter on the group of
+//! Steering of datagrams by the kernel to the shard that owns their call: a classic packet filter on the group of
 //! sockets bound to one address (`SO_ATTACH_REUSEPORT_CBPF`, no privilege needed).
 //!
-//! The filter cannot loop, so the search for the Call-ID line is unrolled: four bytes at a time, looking for
-//! any of four pieces of "Call-ID:" one of which must lie on each alignment. It knows the long form only, within
-//! [`REACH`] bytes; what it does not find, or finds wrongly, reaches some shard, which passes it on. So it
-//! saves work and decides nothing.
+//! The filter cannot loop, so the search for the Call-ID line is unrolled: four bytes at a time, for any of four pieces
+//! of "Call-ID:", one of which must lie on each alignment. It knows the long form only, within [`REACH`] bytes. A
+//! datagram whose line it misses or misreads reaches some shard, which passes it on. So it saves work and decides
+//! nothing.
 
 use libc::{sock_filter, sock_fprog};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use strowger_core::call::FILTERED;
 
-/// Bytes from the start of a datagram in which the Call-ID line must begin. Programs of 1,764 instructions load
-/// under the smallest usual `net.core.optmem_max`, those of 4,004 do not.
+/// Bytes from the start of a datagram in which the Call-ID line must begin. Programs of 1,764 instructions load under
+/// the smallest usual `net.core.optmem_max`, those of 4,004 do not.
 const REACH: u32 = 640;
 
-/// Pieces of "call-id:" with their place in it, one for each remainder by four.
+/// Pieces of "call-id:" with their offset in it, one for each remainder by four.
 const PIECES: [([u8; 4], u32); 4] = [(*b"l-id", 3), (*b"-id:", 4), (*b"all-", 1), (*b"ll-i", 2)];
 
 const LD: u16 = 0x00;
@@ -45,10 +45,10 @@ const X: u16 = 0x08;
 const A: u16 = 0x10;
 const TAX: u16 = 0x00;
 const TXA: u16 = 0x80;
-/// The kernel's own random number, as if it stood in the packet.
+/// Offset at which the kernel provides a random number.
 const RANDOM: u32 = (-0x1000_i32 + 56) as u32;
 
-/// Beyond any group: the kernel then spreads by addresses and ports as without a filter.
+/// Index beyond any group: the kernel then spreads by addresses and ports as without a filter.
 const NO_SHARD: u32 = u32::MAX;
 
 const fn op(code: u16, k: u32) -> sock_filter {
@@ -59,7 +59,7 @@ const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code: JMP | code, jt, jf, k }
 }
 
-/// The filter that gives a datagram to socket [`crate::buckets::share`] of its call's bucket.
+/// Builds the filter that gives a datagram to socket [`crate::buckets::share`] of its call's bucket.
 pub(crate) fn by_call(secret: u32, shards: usize) -> Vec<sock_filter> {
     if shards == 1 {
         return vec![op(RET, 0)];
@@ -81,7 +81,7 @@ pub(crate) fn by_call(secret: u32, shards: usize) -> Vec<sock_filter> {
     for hit in hits {
         p[hit].k = (p.len() - hit - 1) as u32;
     }
-    // A holds the piece and X where it stands: X becomes the start of the name.
+    // A holds the piece and X its position: X becomes the start of the name.
     for (i, (piece, place)) in PIECES.iter().enumerate() {
         p.push(jump(JEQ, u32::from_be_bytes(*piece), 0, 2));
         p.push(op(LD | W | IMM, *place));
@@ -90,7 +90,7 @@ pub(crate) fn by_call(secret: u32, shards: usize) -> Vec<sock_filter> {
     p.push(op(ALU | NEG, 0));
     p.push(op(ALU | ADD | X, 0));
     p.push(op(MISC | TAX, 0));
-    // It is the name only if the whole of it stands there, at the start of a line.
+    // It is the name only if it is complete and at the start of a line.
     for (at, word) in [(0, *b"call"), (3, *b"l-id")] {
         p.push(op(LD | W | IND, at));
         p.push(op(ALU | OR, 0x2020_2020));
@@ -103,7 +103,7 @@ pub(crate) fn by_call(secret: u32, shards: usize) -> Vec<sock_filter> {
     p.push(op(MISC | TXA, 0));
     p.push(op(ALU | ADD, 7));
     p.push(op(MISC | TAX, 0));
-    // Colon and white space, up to five of them.
+    // Colon and white space, up to five characters.
     for _ in 0..5 {
         p.push(op(LD | B | IND, 0));
         p.push(jump(JEQ, b':' as u32, 2, 0));
@@ -122,7 +122,7 @@ pub(crate) fn by_call(secret: u32, shards: usize) -> Vec<sock_filter> {
     for k in 0..FILTERED as u32 {
         p.push(op(LDX | W | MEM, 1));
         p.push(op(LD | B | IND, k));
-        // The value ends at the first white space: jump over the way out, or take it.
+        // The value ends at the first white space: skip the exit, or take it.
         p.push(jump(JGT, b' ' as u32, 1, 0));
         ends.push(p.len());
         p.push(op(JMP | JA, 0));
@@ -149,16 +149,16 @@ pub(crate) fn by_call(secret: u32, shards: usize) -> Vec<sock_filter> {
     p
 }
 
-/// The filter that gives connections to the first `shards` listeners at random.
+/// Builds the filter that gives connections to the first `shards` listeners at random.
 pub(crate) fn at_random(shards: usize) -> Vec<sock_filter> {
     vec![op(LD | W | ABS, RANDOM), op(ALU | MOD, shards as u32), op(RET | A, 0)]
 }
 
-/// Puts the filter before the whole group that `socket` belongs to, in place of the one before.
+/// Attaches the filter to the whole group of `socket`, in place of the earlier one.
 pub(crate) fn attach(socket: BorrowedFd<'_>, program: &[sock_filter]) -> io::Result<()> {
     let program = sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
-    // SAFETY: the option takes a `sock_fprog`, which lies on our stack; the kernel copies the instructions that it
-    // points at, of which there are `len`, and writes nothing.
+    // SAFETY: the option takes a `sock_fprog`, which is on our stack; the kernel copies the `len` instructions that it
+    // points at, and writes nothing.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -193,7 +193,7 @@ mod tests {
             .collect()
     }
 
-    /// Which socket gets the datagram.
+    /// Returns the socket that gets the datagram.
     fn given(sockets: &[UdpSocket], bytes: &[u8]) -> usize {
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.send_to(bytes, sockets[0].local_addr().unwrap()).unwrap();

@@ -1,8 +1,8 @@
-//! The connections of one shard: accepting, making, writing, ending them.
+//! Connections of one shard: accepting, connecting, writing, ending.
 //!
-//! An idle connection is a socket, a small task and a [`Connection`] without buffers: reading goes through one
-//! scratch buffer of the shard, and what a message lacks is kept only while it is lacking. The main future writes;
-//! a connection's task only reads (see [`crate::reading`]).
+//! An idle connection is a socket, a small task and a [`Connection`] without buffers: reading uses one scratch buffer
+//! of the shard, and an incomplete message is kept only while it is incomplete. The main future writes; a connection's
+//! task only reads (see [`crate::reading`]).
 
 mod dedicated;
 mod dial;
@@ -35,19 +35,19 @@ use strowger_core::{Flow, ListenerId, Now, Target, Transport};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Connections taken from one listener before others get their turn.
+/// Most connections accepted from one listener in a turn.
 const ACCEPTS: usize = 64;
 
-/// That connections cannot be accepted is said so often, in milliseconds; it is tried ten times a second.
+/// Interval of log lines about failures to accept, in milliseconds; attempts follow ten times a second.
 const WARNING_PERIOD: u64 = 10_000;
 
-/// Parts handed to one `writev`.
+/// Most parts of one `writev`.
 const PARTS: usize = 64;
 
-/// Timeouts are rounded up to so many milliseconds, so that many end in one wake.
+/// Time-outs are rounded up to a multiple of this, in milliseconds, so that many share one wake-up.
 const STEP: u64 = 100;
 
-/// Connections whose timeouts are looked at again in one round, after the timeouts have changed.
+/// Most connections whose time-outs are computed again in one round, after the bounds have changed.
 const RESCHEDULED_PER_ROUND: usize = 256;
 
 pub(crate) struct Streams {
@@ -58,47 +58,47 @@ pub(crate) struct Streams {
     slots: Vec<Slot>,
     free: Vec<u32>,
     acceptors: Vec<Acceptor>,
-    /// Do not accept before, because the process is out of descriptors.
+    /// Time until which no connection is accepted, because the process is out of descriptors.
     pause: Option<u64>,
-    /// When that was last said.
+    /// Time of the last log line about it.
     warned: Option<u64>,
     /// Connections with bytes that their sockets did not take.
     blocked: Vec<u32>,
-    /// What this round sends.
+    /// Parts to send in this round.
     round: Vec<Piece>,
-    /// What comes from a socket; lent to the reader.
+    /// Receive buffer, lent to the reader.
     pub(crate) scratch: Vec<u8>,
-    /// What comes out of decryption.
+    /// Output of decryption.
     pub(crate) plain: Vec<u8>,
-    /// Messages that the connection being read may still give in this turn.
+    /// Messages that the current connection may still deliver in this turn.
     pub(crate) budget: usize,
-    /// A buffer for what a connection gives in its next turn.
+    /// Buffer for the data of a connection's next turn.
     pub(crate) rest: Vec<u8>,
-    /// What goes into encryption, and what comes out.
+    /// Input and output of encryption.
     clear: Vec<u8>,
     wire: Vec<u8>,
     timeouts: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// The first so many slots may have a timeout earlier than their alarm, since the bounds have changed.
+    /// Number of the first slots whose time-out may precede their alarm, since the bounds have changed.
     unscheduled: usize,
-    /// For the masks of WebSocket frames.
+    /// Counter for the masks of WebSocket frames.
     frames: u64,
-    /// Messages that will not be sent: the shard that wanted it, its token, and why not.
+    /// Unsent messages: shard, token and cause.
     pub(crate) unsent: Vec<(usize, u64, Unsent)>,
-    /// Messages over connections that ended before an answer may have come: likewise.
+    /// Messages whose connection ended before a response: shard and token.
     pub(crate) cut_off: Vec<(usize, u64)>,
-    /// Responses that did not arrive, and where else they go.
+    /// Responses that did not arrive, with their next target.
     pub(crate) resend: Vec<(Target, Box<[u8]>)>,
     sent: SentLog,
-    /// Connections that ended, and how.
+    /// Ended connections, with the cause.
     pub(crate) ended: Vec<(Flow, Ending)>,
-    /// Dedicated sockets that were connected (false) or opened for messages (true), and when, µs.
+    /// Dedicated sockets that were connected (false) or opened for messages (true), with the time in µs.
     pub(crate) made: Vec<(Flow, bool, u64)>,
-    /// Dedicated sockets that could not be made, and how many have given their descriptors back.
+    /// Dedicated sockets that could not be made, and the number of those that have released their descriptors.
     pub(crate) not_made: Vec<Flow>,
     pub(crate) dedicated_gone: usize,
-    /// Connections that want a task to read them.
+    /// Connections that need a task for reading.
     pub(crate) without_task: Vec<(u32, u32)>,
-    /// Connections to be made.
+    /// Connections to make.
     pub(crate) dials: Vec<Dial>,
 }
 
@@ -115,13 +115,13 @@ struct Acceptor {
 
 struct Piece {
     slot: u32,
-    /// Its place in the round.
+    /// Position in the round.
     order: u32,
     range: Range<usize>,
 }
 
 impl Streams {
-    /// Inside the runtime of its shard.
+    /// Creates the state inside the runtime of its shard.
     pub(crate) fn new(
         network: Arc<Network>,
         bounds: Arc<Bounds>,
@@ -167,7 +167,7 @@ impl Streams {
         })
     }
 
-    /// Whether any stands, or is being made.
+    /// Tells whether there are connections, or connections being made.
     #[inline]
     pub(crate) fn has_connections(&self) -> bool {
         self.slots.len() > self.free.len()
@@ -177,13 +177,13 @@ impl Streams {
         self.slots.get_mut(slot as usize)?.connection.as_deref_mut()
     }
 
-    /// The connection that a task or flow means, if it still is that one.
+    /// Returns the connection of a task or flow, if the slot still has it.
     pub(crate) fn same(&mut self, slot: u32, generation: u32) -> Option<&mut Connection> {
         let slot = self.slots.get_mut(slot as usize).filter(|s| s.generation == generation)?;
         slot.connection.as_deref_mut()
     }
 
-    /// The name by which the service knows a connection.
+    /// Returns the flow by which the service knows a connection.
     pub(crate) fn flow(&self, slot: u32) -> Flow {
         let place = &self.slots[slot as usize];
         place.connection.as_ref().and_then(|c| c.dedicated).unwrap_or(Flow {
@@ -208,7 +208,7 @@ impl Streams {
         slot
     }
 
-    /// Takes the connections that wait at the listeners; whether there may be more.
+    /// Accepts the connections that wait at the listeners. Returns whether there may be more.
     pub(crate) fn accept(&mut self, cx: &mut Context<'_>, now: Now) -> bool {
         if self.pause.is_some_and(|until| now.mono < until) {
             return false;
@@ -255,7 +255,7 @@ impl Streams {
                 return self.network.sources.release(Some(remote.ip()));
             }
         };
-        // Small messages must not wait for the answer to the one before.
+        // Small messages must not wait for the acknowledgement of earlier ones (Nagle's algorithm).
         let _ = stream.set_nodelay(true);
         if self.network.settings.scheduling.timestamps {
             timestamp::enable(stream.as_fd());
@@ -268,7 +268,7 @@ impl Streams {
         self.without_task.push((slot, self.slots[slot as usize].generation));
     }
 
-    /// The connection was made, or not.
+    /// Continues after an attempt to connect.
     pub(crate) fn dialled(&mut self, slot: u32, generation: u32, result: io::Result<TcpStream>, now: Now) {
         let network = self.network.clone();
         let Some(connection) = self.same(slot, generation) else { return };
@@ -314,7 +314,7 @@ impl Streams {
         }
     }
 
-    /// After bytes came or a connection was made: on to the next phase if this one is over.
+    /// Enters the next phase if the present one is complete, after input or a successful connect.
     pub(crate) fn advance(&mut self, slot: u32) {
         self.flush_tls(slot);
         let (network, counters) = (self.network.clone(), self.counters.clone());
@@ -347,7 +347,7 @@ impl Streams {
         }
     }
 
-    /// Messages may flow: those that waited first.
+    /// Opens a connection for messages; waiting ones leave first.
     pub(crate) fn open(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
         connection.phase = Phase::Open;
@@ -389,8 +389,8 @@ impl Streams {
         self.schedule(slot);
     }
 
-    /// Charges the source of a connection for what is held for it now; false if that is too much, and the connection has ended.
-    /// Dedicated sockets are our own doing, and have a bound of their own; of a connection that we made counts what its peer makes us hold.
+    /// Charges the source of a connection with the bytes held for it now. Returns false if they exceed a bound; then the connection has ended.
+    /// Dedicated sockets are made by this side and have a bound of their own. For other outbound connections only the bytes caused by the peer count.
     pub(crate) fn charge_source(&mut self, slot: u32) -> bool {
         let (network, bounds, counters) = (self.network.clone(), self.bounds.clone(), self.counters.clone());
         let Some(connection) = self.connection(slot).filter(|c| c.dedicated.is_none()) else { return true };
@@ -415,13 +415,13 @@ impl Streams {
         true
     }
 
-    /// Whether a line may be written about a connection of this peer.
+    /// Tells whether a line may be logged about a connection of this peer.
     #[cold]
     pub(crate) fn may_log(&self, peer: SocketAddr) -> bool {
         self.network.settings.log_limiter.allow(Kind::Connection, peer.ip(), clock::now().mono)
     }
 
-    /// Sees to it that the connection's next timeout is noticed.
+    /// Schedules the connection's next time-out.
     pub(crate) fn schedule(&mut self, slot: u32) {
         let Some(Slot { generation, connection: Some(connection) }) = self.slots.get_mut(slot as usize) else { return };
         let due = connection.due(&self.bounds).next_multiple_of(STEP);
@@ -431,13 +431,13 @@ impl Streams {
         }
     }
 
-    /// From now on these bounds count; connections that stand have their timeouts looked at by [`Streams::reschedule`].
+    /// Sets the bounds; [`Streams::reschedule`] applies their time-outs to open connections.
     pub(crate) fn set_bounds(&mut self, bounds: Arc<Bounds>) {
         self.bounds = bounds;
         self.unscheduled = self.slots.len();
     }
 
-    /// Sees to it that connections end as the bounds say that were set last, so many a round; whether there are more of them.
+    /// Applies changed time-outs to connections, a limited number in each round. Returns whether there are more.
     #[inline]
     pub(crate) fn reschedule(&mut self) -> bool {
         self.unscheduled > 0 && self.reschedule_some()
@@ -451,12 +451,12 @@ impl Streams {
         from > 0
     }
 
-    /// When [`Streams::expire`] must be called at the latest.
+    /// Returns the latest time of the next [`Streams::expire`].
     pub(crate) fn deadline(&self) -> Option<u64> {
         sooner(self.timeouts.peek().map(|Reverse((at, ..))| *at), self.pause)
     }
 
-    /// Ends the connections whose time is over.
+    /// Ends the connections that have timed out.
     #[inline(never)]
     pub(crate) fn expire(&mut self, now: Now) {
         while let Some(&Reverse((at, slot, generation))) = self.timeouts.peek() {
@@ -495,7 +495,7 @@ impl Streams {
     }
 }
 
-/// A listener's socket. `reuse_port`: as in [`crate::udp::bind`].
+/// Opens the socket of a listener. `reuse_port`: as in [`crate::udp::bind`].
 pub(crate) fn listen(address: SocketAddr, reuse_port: bool) -> io::Result<std::net::TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
@@ -511,12 +511,12 @@ pub(crate) fn listen(address: SocketAddr, reuse_port: bool) -> io::Result<std::n
     Ok(socket.into())
 }
 
-/// Has the kernel make connections that come to a bound socket.
+/// Lets the kernel accept connections on a bound socket.
 pub(crate) fn begin_listening(socket: &socket2::Socket) -> io::Result<()> {
     socket.listen(4_096)
 }
 
-/// The error is of the connection that was to be accepted, not of the listener.
+/// Tells whether the error concerns the connection to accept, not the listener.
 fn is_of_one(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -536,7 +536,7 @@ fn gauge(counters: &Counters, transport: Transport) -> &Count {
     }
 }
 
-/// Forgets that the stream was readable.
+/// Clears the readiness of the stream.
 pub(crate) fn drained(stream: &TcpStream, read: impl FnOnce() -> io::Result<bool>) -> io::Result<()> {
     stream.try_io(Interest::READABLE, || if read()? { Ok(()) } else { Err(ErrorKind::WouldBlock.into()) })
 }

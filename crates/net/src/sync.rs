@@ -1,5 +1,5 @@
-//! What [`ring`](crate::ring) and [`bell`](crate::bell) share between threads by: the standard library's means or, where these two are
-//! tested in every order of their steps (`make loom`), loom's.
+//! Primitives of [`ring`](crate::ring) and [`bell`](crate::bell): those of the standard library, or loom's for tests of all orders of steps (`make
+//! loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
@@ -8,7 +8,7 @@ pub(crate) use loom::sync::{Arc, Mutex, atomic::AtomicBool, atomic::AtomicUsize,
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Arc, Mutex, atomic::AtomicBool, atomic::AtomicUsize, atomic::fence};
 
-/// [`std::cell::UnsafeCell`] with loom's face.
+/// [`std::cell::UnsafeCell`] with loom's interface.
 #[cfg(not(loom))]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -18,7 +18,7 @@ impl<T> UnsafeCell<T> {
         Self(std::cell::UnsafeCell::new(value))
     }
 
-    /// Gives the address of the value. The caller that reads or writes there ensures that no other thread does.
+    /// Gives the address of the value. The caller that accesses it ensures that no other thread does.
     #[inline]
     pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())

@@ -1,7 +1,7 @@
-//! When something came: the time at which the kernel received it (SO_TIMESTAMPNS, socket(7)), on our own clock.
+//! Times of arrival: the time at which the kernel received a message (SO_TIMESTAMPNS, socket(7)), on the monotonic clock.
 //!
-//! The kernel's timestamps are those of the wall clock. Where that was set between the last reading of the clocks and this one, they say
-//! nothing, and what came counts as come now.
+//! Time stamps of the kernel use the wall clock. If that was set between the last reading of the clocks and this one, they are useless, and a message
+//! counts as arriving now.
 
 use crate::{clock, socket_option};
 use libc::{c_int, iovec, msghdr, timespec};
@@ -10,37 +10,37 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Room for the control messages of one datagram: a time, the size of the parts of a run, the address that it came to.
+/// Room for the control messages of one datagram: time, size of the parts of a run, local address.
 pub(crate) const CONTROL: usize = 128;
 
-/// The two clocks may drift apart by so many nanoseconds between two readings, and by a thousandth of the time in between
-/// (adjtimex(2) slews by half of that at most); more is a wall clock that was set.
+/// Largest drift of the two clocks between two readings in nanoseconds, plus a thousandth of the time in between
+/// (adjtimex(2) slews by half of that at most). Beyond it the wall clock was set.
 const DRIFT: i64 = 1_000_000;
 
-/// Asks the kernel for timestamps of what comes; whether it gives them. The first socket of the machine that asks gets them a moment later.
+/// Asks the kernel for time stamps. Returns whether it makes them. The first socket of the machine that asks gets them a moment later.
 pub(crate) fn enable(socket: BorrowedFd<'_>) -> bool {
     socket_option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).is_ok()
 }
 
-/// Asks for no more timestamps.
+/// Switches time stamps off.
 pub(crate) fn disable(socket: BorrowedFd<'_>) {
-    // Where the kernel goes on, they are not looked at.
+    // If the kernel continues, they are ignored.
     let _ = socket_option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0);
 }
 
-/// Asks the kernel to say to which of our addresses each datagram came; whether it will.
+/// Asks the kernel for the local address of each datagram. Returns whether it provides it.
 pub(crate) fn enable_packet_info(socket: BorrowedFd<'_>, v6: bool) -> bool {
     let (level, option) =
         if v6 { (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) } else { (libc::IPPROTO_IP, libc::IP_PKTINFO) };
     socket_option::set(socket, level, option, 1).is_ok()
 }
 
-/// Writes into `control`, which has room for [`CONTROL`] bytes, that a datagram is to leave from this address; how many bytes.
+/// Writes into `control`, which has room for [`CONTROL`] bytes, the source address of a datagram. Returns the number of bytes.
 ///
 /// # Safety
 /// `control` points at as many bytes, aligned for a `cmsghdr`, that may be written.
 pub(crate) unsafe fn write_packet_info(from: IpAddr, control: *mut u8) -> usize {
-    // SAFETY: the room holds one message of the larger of the two; what is written has the size that the header says, and
+    // SAFETY: the room holds one message of the larger of the two; the written part has the size in the header, and
     // need not be aligned.
     unsafe {
         let message = control.cast::<libc::cmsghdr>();
@@ -69,25 +69,25 @@ pub(crate) unsafe fn write_packet_info(from: IpAddr, control: *mut u8) -> usize 
     }
 }
 
-/// What the kernel says beside what it hands over.
+/// Control messages of received data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ancillary {
-    /// It is a run of datagrams of this size, the last of which may be shorter.
+    /// Size of the datagrams of a coalesced run, the last of which may be shorter.
     pub(crate) segment: Option<usize>,
-    /// When it came, nanoseconds of the wall clock.
+    /// Time of arrival in nanoseconds of the wall clock.
     pub(crate) stamp: Option<i64>,
-    /// The address of ours that it came to.
+    /// Local address that received it.
     pub(crate) to: Option<IpAddr>,
 }
 
-/// What stands in the control messages of this header.
+/// Reads the control messages of this header.
 ///
 /// # Safety
-/// The kernel filled the header, and its control bytes are still there.
+/// The kernel filled the header, and its control bytes still exist.
 pub(crate) unsafe fn ancillary(header: &msghdr) -> Ancillary {
     let mut ancillary = Ancillary::default();
-    // SAFETY: the macros walk the control bytes as far as the header says that they are filled; what is read of a message
-    // has the size that its level and type say, and need not be aligned.
+    // SAFETY: the macros walk the control bytes as far as the header says that they are filled; the part read of a
+    // message has the size of its level and type, and need not be aligned.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
@@ -102,7 +102,7 @@ pub(crate) unsafe fn ancillary(header: &msghdr) -> Ancillary {
                 }
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = libc::CMSG_DATA(message).cast::<libc::in_pktinfo>().read_unaligned();
-                    // Not the one of its header, which may be a broadcast address.
+                    // Not the address of its header, which may be a broadcast address.
                     ancillary.to = Some(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)).into());
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
@@ -118,12 +118,13 @@ pub(crate) unsafe fn ancillary(header: &msghdr) -> Ancillary {
     ancillary
 }
 
-/// Reads from a connection, and when the last of what was read came (nanoseconds of the wall clock).
+/// Reads from a connection. Returns the number of bytes, and the time of arrival of the last one (nanoseconds of the
+/// wall clock).
 pub(crate) fn read(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<(usize, Option<i64>)> {
     let mut vector = iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let mut control = [0u64; CONTROL / size_of::<u64>()];
-    // SAFETY: a header of zeroes is one that names nothing. The vector leads to bytes that are ours alone for the call, the
-    // control bytes are aligned for a `cmsghdr`, and both outlive it; the kernel filled what `ancillary` then reads.
+    // SAFETY: a zeroed header refers to nothing. The vector points at bytes that are ours alone for the call, the control bytes are aligned for a
+    // `cmsghdr`, and both outlive it; the kernel filled the part that `ancillary` then reads.
     unsafe {
         let mut header: msghdr = std::mem::zeroed();
         header.msg_iov = &raw mut vector;
@@ -135,10 +136,10 @@ pub(crate) fn read(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<(usize
     }
 }
 
-/// What a shard knows of both clocks.
+/// Last reading of both clocks by a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
-    /// The clocks at the last reading: monotonic and wall, nanoseconds.
+    /// Monotonic and wall clock at the last reading, in nanoseconds.
     last: Option<(i64, i64)>,
 }
 
@@ -147,12 +148,12 @@ pub(crate) struct Clocks {
 pub(crate) struct ClockReading {
     /// Microseconds of [`clock::micros`].
     pub(crate) now: u64,
-    /// Nanoseconds of the wall clock; none where it was set since the last reading.
+    /// Nanoseconds of the wall clock; `None` if it was set since the last reading.
     wall: Option<i64>,
 }
 
 impl Clocks {
-    /// Looks at the clocks, after something was read and at least once between two waits.
+    /// Reads the clocks, after a read from a socket and at least once between two waits.
     pub(crate) fn read(&mut self) -> ClockReading {
         let now = clock::micros();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
@@ -171,7 +172,7 @@ impl Clocks {
 }
 
 impl ClockReading {
-    /// When that came which has this stamp: microseconds of [`clock::micros`].
+    /// Converts a time stamp to microseconds of [`clock::micros`].
     pub(crate) fn arrival(&self, stamp: Option<i64>) -> u64 {
         match (stamp, self.wall) {
             (Some(stamp), Some(wall)) => self.now.saturating_sub((wall - stamp).max(0) as u64 / 1_000),
@@ -196,7 +197,7 @@ mod tests {
         assert!(enable(socket.as_fd()));
         let (mut clocks, mut bytes) = (Clocks::default(), [0; 100]);
         clocks.read();
-        // The kernel begins to stamp a little after the first socket has asked for it.
+        // The kernel begins to make time stamps a little after the first socket has asked for them.
         for _ in 0..100 {
             let sent = clock::micros();
             peer.write_all(b"something").unwrap();
@@ -224,12 +225,12 @@ mod tests {
             (first.arrival(Some(wall(400))), first.arrival(None), first.arrival(Some(wall(2_000)))),
             (400, 1_000, 1_000)
         );
-        // An hour forth, and back: what was stamped before counts as come now.
+        // An hour forward, and back: earlier time stamps count as now.
         let forth = clocks.set(2_000, wall(2_000) + hour);
         assert_eq!(forth.arrival(Some(wall(1_500))), 2_000);
         assert_eq!(clocks.set(3_000, wall(3_000) + hour).arrival(Some(wall(2_900) + hour)), 2_900);
         assert_eq!(clocks.set(4_000, wall(4_000)).arrival(Some(wall(3_500) + hour)), 4_000);
-        // One that is slewed is another's steady clock.
+        // A slewed wall clock is steady for this purpose.
         assert_eq!(clocks.set(2_004_000, wall(2_005_000)).arrival(Some(wall(2_004_900))), 2_003_900);
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates, how peers are verified, and what is said where they are not.
+//! Certificates, verification of peers, and reports of failures.
 
 mod certificate;
 mod identities;
@@ -27,35 +27,36 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The certificates of a listener, and which clients are served there.
+/// Certificates and client verification of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// At least one. A client that asks for a name (SNI, RFC 6066 section 3) is shown the certificate that is valid for it: of several
-    /// the first whose kind of key the client knows. A client that asks for none, or for another one, is shown the first.
+    /// Certificates, at least one. A client that asks for a name (SNI, RFC 6066 section 3) gets the certificate valid for it: of several the first
+    /// with a kind of key that the client knows. A client that asks for none, or for another one, gets the first.
     pub certificates: Vec<Certificate>,
-    /// PEM file of authorities; if given, clients must show a certificate of theirs.
+    /// PEM file of authorities; if set, clients must show a certificate of theirs.
     pub client_authorities: Option<PathBuf>,
     /// PEM file of revocation lists (RFC 5280 section 5), for certificates of clients: see [`Client::revoked`].
     pub revoked: Option<PathBuf>,
-    /// Versions that are spoken.
+    /// Versions of TLS.
     pub versions: Versions,
 }
 
-/// Which servers are trusted when we connect.
+/// Verification of servers in outbound connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     /// PEM file of authorities.
     pub authorities: Option<PathBuf>,
-    /// Trust any certificate: for tests and closed networks. Without it and without `authorities` none is trusted.
+    /// Trust any certificate: for tests and closed networks. If this is false and there are no `authorities`, none is
+    /// trusted.
     pub unverified: bool,
-    /// Our own certificate, if peers ask for one.
+    /// Own certificate, if peers ask for one.
     pub certificate: Option<Certificate>,
-    /// PEM file of revocation lists (RFC 5280 section 5). If given, every certificate between the peer and an authority
-    /// needs a list of its issuer that is not out of date and does not name it. Makes sense with `authorities` only.
+    /// PEM file of revocation lists (RFC 5280 section 5). If set, every certificate between the peer and an authority
+    /// needs a current list of its issuer that does not name it. Only useful with `authorities`.
     pub revoked: Option<PathBuf>,
-    /// Versions that are spoken.
+    /// Versions of TLS.
     pub versions: Versions,
-    /// Sessions kept of each server, to be resumed: each connection uses one. Default 1,024, at least 1.
+    /// Most sessions of each server that are kept for resumption: each connection uses one. Default 1,024, at least 1.
     pub sessions: usize,
 }
 
@@ -66,27 +67,26 @@ impl Default for Client {
     }
 }
 
-/// The versions of TLS that are spoken. Those before 1.2 are deprecated (RFC 8996) and not to be had.
+/// Supported versions of TLS. Those before 1.2 are deprecated (RFC 8996) and not available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Versions {
-    /// 1.2 and 1.3, whichever is the highest that the peer speaks too.
+    /// 1.2 and 1.3: the highest that the peer supports.
     #[default]
     All,
-    /// 1.2 alone.
+    /// Only 1.2.
     Only12,
-    /// 1.3 alone.
+    /// Only 1.3.
     Only13,
 }
 
-/// Is called for each handshake of TLS or WebSocket that fails, and for each connection that TLS ends by an error: with the peer's
-/// address, and why.
+/// Callback for each failed handshake of TLS or WebSocket, and for each connection that TLS ends by an error, with the peer's address and the reason.
 #[derive(Clone)]
 pub struct OnFailure(Arc<Call>);
 
 type Call = dyn Fn(SocketAddr, &str) + Send + Sync;
 
 impl OnFailure {
-    /// `call` runs on the threads of shards: it must not wait.
+    /// Wraps a callback. `call` runs on the threads of shards and must not block.
     pub fn new(call: impl Fn(SocketAddr, &str) + Send + Sync + 'static) -> Self {
         Self(Arc::new(call))
     }
@@ -102,7 +102,7 @@ impl std::fmt::Debug for OnFailure {
     }
 }
 
-/// The newest first.
+/// Newest version first.
 static ALL_VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 
 impl Versions {
@@ -116,7 +116,7 @@ impl Versions {
 }
 
 impl Server {
-    /// Shows this certificate and demands none.
+    /// Creates settings with this certificate and no client verification.
     pub fn new(certificate: Certificate) -> Self {
         Self { certificates: vec![certificate], client_authorities: None, revoked: None, versions: Versions::All }
     }
@@ -124,7 +124,7 @@ impl Server {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file that cannot be read or used is named; or there is no certificate.
+    /// A file cannot be read or used, and is named; or there is no certificate.
     pub fn load(&self) -> io::Result<Arc<ServerConfig>> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let all: Vec<_> = self.certificates.iter().map(|one| one.load(&provider)).collect::<io::Result<_>>()?;
@@ -149,7 +149,7 @@ impl Server {
             }
         };
         let mut config = builder.with_cert_resolver(Arc::new(certificates));
-        // Sessions are resumed by tickets that the client keeps, so they cost no memory here.
+        // Clients keep the tickets for resumption, so sessions cost no memory here.
         config.ticketer = aws_lc_rs::Ticketer::new().map_err(io::Error::other)?;
         Ok(Arc::new(config))
     }
@@ -159,7 +159,7 @@ impl Client {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file that cannot be read or used is named.
+    /// A file cannot be read or used, and is named.
     pub fn load(&self) -> io::Result<Arc<ClientConfig>> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let own = self.certificate.as_ref().map(|own| own.load(&provider)).transpose()?;
@@ -195,17 +195,17 @@ impl Client {
     }
 }
 
-/// Whether a certificate, whose issuers were verified, is valid for the peer that is meant.
+/// Tells whether a certificate, whose issuers were verified, is valid for the intended peer.
 pub(crate) fn is_valid_for(certificate: &CertificateDer<'_>, meant: &ServerName<'_>) -> bool {
     ParsedCertificate::try_from(certificate).and_then(|parsed| verify_server_name(&parsed, meant)).is_ok()
 }
 
-/// A revocation list without an authority that could have signed it.
+/// Error: a revocation list without an authority that could have signed it.
 fn without_authorities(list: &Path) -> io::Error {
     bad(list, "a revocation list needs the authorities whose certificates are to be checked")
 }
 
-/// What a failed handshake means, in words for the operator.
+/// Describes a failed handshake for the operator.
 pub(crate) fn reason(error: &rustls::Error) -> String {
     use rustls::Error::{AlertReceived, InvalidCertificate, NoCertificatesPresented};
     let text = match error {
@@ -216,7 +216,7 @@ pub(crate) fn reason(error: &rustls::Error) -> String {
         InvalidCertificate(
             CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. },
         ) => "whether the peer's certificate is revoked is not known: the revocation list of its issuer is out of date",
-        // What one command of OpenSSL makes, and a browser takes.
+        // A single command of OpenSSL makes such a certificate, and browsers accept it.
         InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "CaUsedAsEndEntity" => {
             "the peer shows the certificate of an authority as its own (openssl req -x509 makes such, unless told \
              -addext basicConstraints=critical,CA:FALSE)"
@@ -239,7 +239,7 @@ pub(crate) fn reason(error: &rustls::Error) -> String {
     text.into()
 }
 
-/// Trusts every server, yet checks that it holds the key of what it shows.
+/// Trusts every server, but checks that it holds the key of its certificate.
 #[derive(Debug)]
 struct AnyServer(Arc<CryptoProvider>);
 
@@ -287,7 +287,7 @@ mod tests {
     };
     use rustls::{ClientConnection, Connection, ServerConnection};
 
-    /// An authority, a certificate of "localhost" with its number, and lists.
+    /// An authority, a certificate of "localhost" with its number, and revocation lists.
     struct World {
         folder: tempfile::TempDir,
         issuer: Issuer<'static, KeyPair>,
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// What each side says of a handshake, client first; nothing where all is well.
+    /// Errors of both sides of a handshake, client first; none if it succeeds.
     fn shake(client: &Client, server: &Server) -> [Option<String>; 2] {
         let client = ClientConnection::new(client.load().unwrap(), "localhost".try_into().unwrap()).unwrap();
         let server = ServerConnection::new(server.load().unwrap()).unwrap();
@@ -466,7 +466,7 @@ mod tests {
                 assert!(text.starts_with(&*world.at(list).to_string_lossy()) && text.contains(word), "{text}");
             }
         }
-        // No client is asked for a certificate that the list could be about.
+        // The server asks no client for a certificate that the list could name.
         let revoked = Some(world.at("ours"));
         let any = Client { unverified: true, revoked: revoked.clone(), ..Client::default() };
         assert!(any.load().unwrap_err().to_string().contains("needs the authorities"));

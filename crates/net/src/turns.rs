@@ -1,32 +1,32 @@
-//! How long a shard is at work without a look at what has come meanwhile.
+//! Longest turns of a shard: in a turn it does not receive new messages.
 
 use crate::clock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The longest turn is that of this period and the one before, in microseconds.
+/// Period of the measurement in microseconds. The longest turn is that of this period and the previous one.
 const PERIOD: u64 = 30_000_000;
 
-/// The turns of one shard. The shard writes, any thread reads; all are microseconds of [`clock::micros`].
+/// Turns of one shard. The shard writes, any thread reads; all are microseconds of [`clock::micros`].
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// When the turn began that the shard is in; 0: it is in none.
+    /// Begin of the current turn; 0: the shard is in none.
     began: AtomicU64,
     /// Number of the period, and the longest turn that ended in it.
     period: AtomicU64,
     longest: AtomicU64,
-    /// That of the period before.
+    /// Longest turn of the previous period.
     before: AtomicU64,
 }
 
 impl Turns {
-    /// A turn begins at this moment, in microseconds.
+    /// Begins a turn at this time in microseconds.
     #[inline]
     pub(crate) fn begin(&self, now: u64) {
         self.began.store(now.max(1), Relaxed);
     }
 
-    /// It ends.
+    /// Ends the turn.
     #[inline]
     pub(crate) fn end(&self) {
         let now = clock::micros();
@@ -48,7 +48,7 @@ impl Turns {
         }
     }
 
-    /// The longest turn of the last 30 to 60 seconds, one that goes on included.
+    /// Returns the longest turn of the last 30 to 60 seconds, including the current one.
     pub(crate) fn longest(&self) -> Duration {
         let now = clock::micros();
         let ended = match (now / PERIOD).wrapping_sub(self.period.load(Relaxed)) {
@@ -66,7 +66,7 @@ impl Turns {
         }
     }
 
-    /// How long the turn has lasted that the shard is in; nothing where it rests.
+    /// Returns the duration of the current turn; zero if the shard is idle.
     pub(crate) fn current(&self) -> Duration {
         Duration::from_micros(self.running(clock::micros()))
     }

@@ -1,4 +1,4 @@
-//! One UDP socket of a shard: what waits for it, what failed.
+//! UDP socket of a shard, with its waiting and failed datagrams.
 
 use crate::batch::{Receiver, Sender};
 use crate::counters::Counters;
@@ -22,8 +22,8 @@ use strowger_core::log_limiter::{Kind, LogLimiter};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A socket bound to `address`, with buffers as large as asked or as the kernel allows. `reuse_port`: others of
-/// this process will be bound to the same address.
+/// Opens a socket bound to `address`, with buffers of the requested size or of the largest that the kernel allows.
+/// `reuse_port`: other sockets of this process will be bound to the same address.
 pub(crate) fn bind(address: SocketAddr, reuse_port: bool, settings: &NetSettings) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     if address.is_ipv6() {
@@ -37,10 +37,10 @@ pub(crate) fn bind(address: SocketAddr, reuse_port: bool, settings: &NetSettings
     Ok(socket.into())
 }
 
-/// Sets the buffers of a bound socket, and asks for what the kernel is to say beside the datagrams.
+/// Sets the buffers of a bound socket, and enables its control messages.
 pub(crate) fn prepare(socket: &Socket, address: SocketAddr, settings: &NetSettings) -> io::Result<()> {
     let udp = &settings.udp;
-    // The kernel doubles what is asked, and silently gives less above its limit.
+    // The kernel doubles the requested size, and silently gives less above its limit.
     socket.set_recv_buffer_size(udp.receive_buffer)?;
     socket.set_send_buffer_size(udp.send_buffer)?;
     let mut given = socket.recv_buffer_size()? / 2;
@@ -67,15 +67,15 @@ pub(crate) fn prepare(socket: &Socket, address: SocketAddr, settings: &NetSettin
     Ok(())
 }
 
-/// Asks for a buffer above the kernel's limit, which only the privileged get.
+/// Requests a buffer above the kernel's limit, which only privileged processes get.
 fn force(socket: &Socket, option: libc::c_int, bytes: usize) {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     let _ = socket_option::set(socket.as_fd(), libc::SOL_SOCKET, option, bytes);
 }
 
-/// Bytes that wait in the socket, datagrams that the kernel dropped before it, and bytes that it may hold.
+/// Returns the bytes that wait in the socket, the datagrams that the kernel dropped, and the size of the buffer.
 pub(crate) fn backlog(socket: &UdpSocket) -> io::Result<(u32, u32, u32)> {
-    // Of SO_MEMINFO (linux/sock_diag.h): nine numbers, three of which count what is asked here.
+    // Fields of SO_MEMINFO (linux/sock_diag.h), which has nine numbers.
     const RECEIVED: usize = 0;
     const BUFFER: usize = 1;
     const DROPPED: usize = 8;
@@ -98,37 +98,37 @@ pub(crate) fn backlog(socket: &UdpSocket) -> io::Result<(u32, u32, u32)> {
     }
 }
 
-/// Batches that go one by one behind a datagram that was unreachable.
+/// Batches that are sent without runs after an unreachable datagram.
 const WITHOUT_GSO: u32 = 256;
 
 pub(crate) struct Udp {
-    /// Watched for reading only: the kernel reports a UDP socket as writable each time a peer has taken one of our
-    /// datagrams, and each such report would wake the shard for nothing.
+    /// Watched for reading only: the kernel reports a UDP socket as writable each time a peer has taken a datagram, and
+    /// each such report would wake the shard needlessly.
     pub(crate) socket: Rc<AsyncFd<UdpSocket>>,
-    /// Where the kernel reports unreachable datagrams: whether there are such reports.
+    /// Set if the kernel reports unreachable datagrams: whether there are such reports.
     icmp_errors: Option<Rc<Cell<bool>>>,
-    /// Watched for writing, only while something waits.
+    /// Watched for writing, only while datagrams wait.
     writable: Option<AsyncFd<UdpSocket>>,
     pub(crate) listener: ListenerId,
     pub(crate) v6: bool,
-    /// How long what comes has waited.
+    /// Wait of received datagrams.
     pub(crate) delay: QueueDelay,
-    /// False: the socket is another shard's, which reads it.
+    /// False: the socket belongs to another shard, which reads it.
     reads: bool,
     sender: Sender,
-    /// Where runs of datagrams are sent as one.
+    /// Set if runs of datagrams are sent as one.
     gso: Option<GsoBatch>,
-    /// Batches that go one by one although runs are sent as one: of an unreachable run only the first is quoted.
+    /// Remaining batches without runs: only the first datagram of an unreachable run is quoted.
     without_gso: Cell<u32>,
-    /// What the socket did not take; while there is any, what follows waits behind it.
+    /// Datagrams that the socket did not take; later ones wait behind them.
     waiting: VecDeque<WaitingDatagram>,
     waiting_bound: usize,
     log_limiter: Arc<LogLimiter>,
-    /// Where the socket is bound to all addresses: from which of them each peer is answered.
+    /// Set if the socket is bound to all addresses: the address from which each peer is answered.
     source_addresses: Option<Arc<SourceAddresses>>,
 }
 
-/// A datagram that a socket had no room for.
+/// A datagram for which a socket had no room.
 pub(crate) struct WaitingDatagram {
     pub(crate) bytes: Box<[u8]>,
     pub(crate) target: SocketAddr,
@@ -136,7 +136,7 @@ pub(crate) struct WaitingDatagram {
 }
 
 impl Udp {
-    /// Inside the runtime of its shard. `reads`: else another shard reads what comes to this socket, and this one only sends.
+    /// Creates the socket inside the runtime of its shard. `reads`: false if another shard reads this socket, and this one only sends.
     pub(crate) fn new(
         socket: UdpSocket,
         listener: ListenerId,
@@ -155,7 +155,7 @@ impl Udp {
             }
         }
         Ok(Self {
-            // A socket that is watched for nothing that comes by UDP wakes no shard.
+            // A socket watched for an event that UDP never has wakes no shard.
             socket: Rc::new(watch(socket, if reads { Interest::READABLE } else { Interest::PRIORITY })?),
             icmp_errors,
             writable: None,
@@ -173,8 +173,8 @@ impl Udp {
         })
     }
 
-    /// Waits for the socket to signal errors, each time notes that there are reports and calls `wake`; until the runtime ends. None
-    /// where the kernel reports nothing, or another shard waits for it.
+    /// Waits for errors of the socket; after each it notes that there are reports, and calls `wake`; until the runtime ends. `None` if the kernel
+    /// reports nothing, or another shard waits for it.
     pub(crate) fn watch_errors<W: Fn()>(&self, wake: W) -> Option<impl Future<Output = ()> + use<W>> {
         let (socket, icmp_errors) = (self.socket.clone(), self.icmp_errors.clone().filter(|_| self.reads)?);
         Some(async move {
@@ -186,7 +186,7 @@ impl Udp {
         })
     }
 
-    /// Whether [`Udp::unreachable`] may have something.
+    /// Tells whether [`Udp::unreachable`] may have reports.
     #[inline]
     pub(crate) fn has_icmp_errors(&self) -> bool {
         self.icmp_errors.as_ref().is_some_and(|icmp_errors| icmp_errors.get())
@@ -213,8 +213,8 @@ impl Udp {
         }
     }
 
-    /// One batch into `receiver`: how many came, and whether there may be more. `blind`: whether or not the socket is
-    /// known to be ready.
+    /// Receives one batch into `receiver`. Returns the number of datagrams, and whether there may be more. `blind`:
+    /// read even if the socket is not known to be ready.
     pub(crate) fn receive(
         &self,
         receiver: &mut Receiver,
@@ -234,7 +234,7 @@ impl Udp {
         if blind {
             return match receiver.receive(self.socket.get_ref().as_fd()) {
                 Ok(n) => (n, n == receiver.batch()),
-                // To be woken for what follows.
+                // Registers for the next wake-up.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => (0, self.socket.poll_read_ready(cx).is_ready()),
                 Err(error) => {
                     fails(&error);
@@ -244,15 +244,15 @@ impl Udp {
         }
         let Poll::Ready(Ok(mut ready)) = self.socket.poll_read_ready(cx) else { return (0, false) };
         let mut n = 0;
-        // Fewer than asked: the socket is empty. To say so at once saves the call that would find it empty; what
-        // comes from now on makes the descriptor ready again.
+        // A short batch means that the socket is empty. Clearing the readiness now saves the call that would find it
+        // empty; the next datagram makes the descriptor ready again.
         let whole = ready.try_io(|socket| {
             n = receiver.receive(socket.get_ref().as_fd())?;
             if n < receiver.batch() { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
         });
         match whole {
             Ok(Ok(())) => (n, true),
-            // To be woken for what follows.
+            // Registers for the next wake-up.
             Err(_) => (n, self.socket.poll_read_ready(cx).is_ready()),
             Ok(Err(error)) => {
                 fails(&error);
@@ -261,7 +261,7 @@ impl Udp {
         }
     }
 
-    /// Takes one message of the round into the batch; `bytes` is the whole outbox.
+    /// Adds one message of the round to the batch; `bytes` is the whole outbox.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
@@ -282,8 +282,7 @@ impl Udp {
         self.sender.leave_from(from);
     }
 
-    /// Hands the batch to the kernel. A datagram that it refuses is skipped, the others go; what it has no room
-    /// for is kept.
+    /// Sends the batch. Refused datagrams are skipped; datagrams without room are kept.
     pub(crate) fn flush(&mut self, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) {
         let n = self.sender.queued().len();
         let reports = self.icmp_errors.is_some();
@@ -306,7 +305,7 @@ impl Udp {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => at = self.keep(at, bytes, failed, counters),
-                // The error may be that of another datagram: once more.
+                // The error may belong to another datagram: try once more.
                 Err(e) if !again && is_of_another(&e, reports) => again = true,
                 Err(e) => {
                     let bad = &self.sender.queued()[at];
@@ -321,8 +320,8 @@ impl Udp {
         self.sender.clear();
     }
 
-    /// Sends the batch as runs of datagrams; how many of what is queued are done with. Less than all: this kernel or
-    /// way takes no runs, and the rest has to go one by one.
+    /// Sends the batch as runs of datagrams. Returns the number of handled datagrams. Fewer than all: this kernel or
+    /// route takes no runs, and the rest must be sent one by one.
     fn send_gso(&mut self, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) -> usize {
         let reports = self.icmp_errors.is_some();
         let Some(gso) = &mut self.gso else { return 0 };
@@ -344,7 +343,7 @@ impl Udp {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return self.keep(at, bytes, failed, counters),
                 Err(e) if !again && is_of_another(&e, reports) => again = true,
                 Err(e) if gso.count(run) > 1 => {
-                    // The device has no checksums, a datagram is larger than a packet, or the like.
+                    // For example, the device has no checksums, or a datagram is larger than a packet.
                     tracing::info!(error = %e, "UDP GSO disabled");
                     self.gso = None;
                     self.sender.readdress();
@@ -364,7 +363,7 @@ impl Udp {
         at
     }
 
-    /// Keeps what is queued from `from` on until the socket takes it; the number queued.
+    /// Keeps the queued datagrams from `from` on until the socket takes them. Returns the number of queued ones.
     #[cold]
     fn keep(&mut self, from: usize, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) -> usize {
         for q in &self.sender.queued()[from..] {
@@ -380,7 +379,7 @@ impl Udp {
         self.sender.queued().len()
     }
 
-    /// Sends what waits as far as the socket takes it, else sees to it that `cx` is woken when it does.
+    /// Sends waiting datagrams as far as the socket takes them; otherwise `cx` is woken when it has room.
     pub(crate) fn resume(&mut self, cx: &mut Context<'_>, failed: &mut Vec<u64>, counters: &Counters) {
         let (reports, mut again) = (self.icmp_errors.is_some(), false);
         while let Some(first) = self.waiting.front() {
@@ -398,7 +397,7 @@ impl Udp {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => match self.wait_for_room(cx) {
                     Ok(Poll::Pending) => return,
                     Ok(Poll::Ready(())) => continue,
-                    // Without a wake when there is room, what waits goes with the next message.
+                    // No wake-up will report room: waiting datagrams leave with the next message.
                     Err(error) => return tracing::warn!(%error, "a full socket cannot be watched"),
                 },
                 Err(e) if !again && is_of_another(&e, reports) => {
@@ -418,7 +417,7 @@ impl Udp {
         self.writable = None;
     }
 
-    /// Whether the socket has become writable since it was full.
+    /// Tells whether the socket has become writable since it was full.
     fn wait_for_room(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
         let watch = match &mut self.writable {
             Some(watch) => watch,
@@ -430,7 +429,7 @@ impl Udp {
                 let error = ready.ready().is_write_closed();
                 ready.clear_ready();
                 if error {
-                    // The watch takes an error of the socket for its end and would call it ready for ever.
+                    // The watch takes an error of the socket for its end and would report it as ready forever.
                     self.writable = None;
                 }
                 Poll::Ready(())
@@ -438,7 +437,7 @@ impl Udp {
         })
     }
 
-    /// Notes how long the batch has waited that was just read into `receiver`, `n` datagrams.
+    /// Measures the wait of the batch of `n` datagrams that was just read into `receiver`.
     #[cold]
     pub(crate) fn measure_delay(&mut self, receiver: &mut Receiver, n: usize, now: u64) {
         let full = n == receiver.batch();
@@ -449,7 +448,7 @@ impl Udp {
         self.delay.measure(self.socket.get_ref().as_fd(), full, stamp, now);
     }
 
-    /// So many datagrams may wait from now on; those that do stay.
+    /// Sets the most datagrams that may wait; those that wait stay.
     pub(crate) const fn set_waiting_bound(&mut self, most: usize) {
         self.waiting_bound = most;
     }
@@ -459,7 +458,7 @@ impl Udp {
     }
 }
 
-/// One datagram, from this address of ours or from the one that the kernel chooses.
+/// Sends one datagram, from this local address or from the one that the kernel chooses.
 fn send_from(socket: &UdpSocket, bytes: &[u8], target: SocketAddr, from: Option<IpAddr>) -> io::Result<usize> {
     if from.is_none() {
         return socket.send_to(bytes, target);
@@ -477,8 +476,8 @@ fn watch(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocket>
     watched.map_err(Into::into)
 }
 
-/// Whether a failed call is about an earlier datagram, to another target perhaps: the kernel reports what became of that to the next call,
-/// once. `reports`: the kernel reports unreachable datagrams.
+/// Tells whether a failed call reports an earlier datagram, perhaps to another target: the kernel reports an error once, to the next call. `reports`:
+/// the kernel reports unreachable datagrams.
 fn is_of_another(error: &io::Error, reports: bool) -> bool {
     error.kind() == ErrorKind::ConnectionRefused || reports && unreachable::may_be_icmp(error)
 }
@@ -535,7 +534,7 @@ mod tests {
         udp.keep(0, b"abcde", &mut failed, &counters);
         udp.sender.clear();
         assert_eq!((&failed[..], counters.datagrams_waiting.value()), (&[4][..], 3));
-        // More may wait, then fewer than do: those that do stay, and no more come.
+        // A higher bound admits more; a lower one removes none, and admits none.
         for (bound, token, refused, waiting) in [(5, 6, &[4][..], 4), (1, 7, &[4, 7], 4)] {
             udp.set_waiting_bound(bound);
             udp.push(b"abcde", 3..4, to, token, &mut failed, &counters);
@@ -551,7 +550,7 @@ mod tests {
             assert_eq!((peer.recv(&mut buffer).unwrap(), buffer[0]), (1, expected));
         }
         assert_eq!((counters.datagrams_waiting.value(), counters.datagrams_out.value()), (0, 5));
-        // A wait for room ends, since there is some.
+        // The wait for room ends, since there is room.
         tokio::time::timeout(Duration::from_secs(5), std::future::poll_fn(|cx| udp.wait_for_room(cx).unwrap()))
             .await
             .unwrap();

@@ -1,7 +1,7 @@
-//! What hosts and routers say of datagrams that were unreachable: ICMP errors (RFC 3261 section 18.4).
+//! Reports of unreachable datagrams by hosts and routers: ICMP errors (RFC 3261 section 18.4).
 //!
-//! The kernel keeps them in a queue of their own beside the socket. That queue is read only when the socket has signalled an
-//! error: a shard makes no system call for errors that there are not.
+//! The kernel keeps them in a separate queue of the socket. That queue is read only after the socket has signalled an error: without errors a shard
+//! makes no system call for them.
 
 use crate::{batch, socket_option};
 use libc::{iovec, msghdr, sock_extended_err, sockaddr_storage};
@@ -9,23 +9,22 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Bytes of the datagram that are of use: hosts quote 576 bytes with all headers (RFC 1812 section 4.3.2.3), or 1,280 by
-/// IPv6 (RFC 4443 section 3.1).
+/// Largest useful part of a quoted datagram: hosts quote 576 bytes with all headers (RFC 1812 section 4.3.2.3), or
+/// 1,280 by IPv6 (RFC 4443 section 3.1).
 const QUOTED: usize = 1_280;
 
-/// Words of eight bytes for the control message: its header, the error, the address of the host that reports it.
+/// Words of eight bytes for the control message: its header, the error, the address of the reporting host.
 const CONTROL: usize = 32;
 
 /// A datagram whose target is unreachable.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unreachable<'a> {
     pub(crate) to: SocketAddr,
-    /// How it began, as far as the report quotes it: it may be a few bytes, or none.
+    /// Quoted beginning of the datagram: perhaps a few bytes, or none.
     pub(crate) quoted: &'a [u8],
 }
 
-/// Has the kernel keep the errors of this socket. From then on each of them is also reported once to the next call that sends or receives
-/// by it, to any address.
+/// Lets the kernel keep the errors of this socket. From then on the next call that sends or receives, to any address, also reports each of them once.
 ///
 /// # Errors
 /// The kernel does not know the option.
@@ -34,7 +33,7 @@ pub(crate) fn enable(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     socket_option::set(socket, level, option, 1)
 }
 
-/// Takes one error out of the queue. `None`: it is of a kind that says nothing of the destination.
+/// Takes one error out of the queue. `None`: it does not concern the destination.
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] if there is none; those of the system call.
@@ -56,13 +55,13 @@ pub(crate) fn next<'a>(socket: BorrowedFd<'_>, room: &'a mut Vec<u8>) -> io::Res
     if n < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has filled the control bytes as far as the header says, and they still are where it points.
+    // SAFETY: the kernel has filled the control bytes as far as the header says, and they are still at its address.
     let error = unsafe { extended(&header) };
     let quoted = room.get(..n as usize).unwrap_or_default();
     Ok(error.filter(says_unreachable).and_then(|_| batch::address(&name)).map(|to| Unreachable { to, quoted }))
 }
 
-/// Whether the kernel has made this of an ICMP error, or may have.
+/// Tells whether the kernel may have derived this error from an ICMP message.
 #[cold]
 pub(crate) fn may_be_icmp(error: &io::Error) -> bool {
     use libc::{
@@ -85,27 +84,27 @@ pub(crate) fn may_be_icmp(error: &io::Error) -> bool {
     )
 }
 
-/// Which errors are reported to the sender: host, network, port or protocol unreachable and parameter problem; not source quench and
-/// time exceeded (section 18.4), nor that a datagram is too long for the way, which the kernel acts upon.
+/// Tells whether the sender learns of this error: host, network, port or protocol unreachable, and parameter problem; not source quench and time
+/// exceeded (section 18.4), nor a datagram that is too long for the route, which the kernel handles.
 fn says_unreachable(error: &sock_extended_err) -> bool {
     const TOO_LONG: u8 = 4;
     match (error.ee_origin, error.ee_type) {
         // Destination unreachable, parameter problem (RFC 792).
         (libc::SO_EE_ORIGIN_ICMP, 3) => error.ee_code != TOO_LONG,
         (libc::SO_EE_ORIGIN_ICMP, 12) => true,
-        // The same (RFC 4443 sections 3.1 and 3.4).
+        // The same for IPv6 (RFC 4443 sections 3.1 and 3.4).
         (libc::SO_EE_ORIGIN_ICMP6, 1 | 4) => true,
         _ => false,
     }
 }
 
-/// The error among the control messages.
+/// Returns the error among the control messages.
 ///
 /// # Safety
-/// The header is one that `recvmsg` has filled.
+/// `recvmsg` has filled the header.
 unsafe fn extended(header: &msghdr) -> Option<sock_extended_err> {
-    // SAFETY: the macros walk the control bytes as far as the header says that they are filled; a message of this kind holds the
-    // structure, which is read from wherever it stands.
+    // SAFETY: the macros walk the control bytes as far as the header says that they are filled; a message of this kind holds the structure, which is
+    // read unaligned.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
@@ -169,7 +168,7 @@ mod tests {
         {
             assert!(says(origin, kind, code), "{origin} {kind} {code}");
         }
-        // Too long, source quench, time exceeded; the same by IPv6; what our own kernel says.
+        // Too long, source quench, time exceeded; the same by IPv6; an error of the local kernel.
         for (origin, kind, code) in [(v4, 3, 4), (v4, 4, 0), (v4, 11, 0), (v6, 2, 0), (v6, 3, 0), (1, 0, 0)] {
             assert!(!says(origin, kind, code), "{origin} {kind} {code}");
         }

@@ -1,4 +1,4 @@
-//! What the peer of a secure connection has proved: the certificate that was verified when its handshake ended.
+//! Verified certificate of the peer of a secure connection, from the end of its handshake.
 
 use crate::peer_names::PeerNames;
 use crate::tls;
@@ -7,11 +7,11 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use strowger_core::PeerName;
 
-/// A certificate whose issuers were verified; whether it is valid for a peer is looked at when a request is for that peer.
+/// A certificate whose issuers were verified. Whether it is valid for a peer is checked when a request is for that peer.
 #[derive(Debug)]
 pub(crate) struct VerifiedCertificate {
     certificate: CertificateDer<'static>,
-    /// The peer that it was last looked at for, and whether it was valid.
+    /// Peer of the last check, and its result.
     last: Mutex<Option<(Option<PeerName>, IpAddr, bool)>>,
 }
 
@@ -20,7 +20,7 @@ impl VerifiedCertificate {
         Self { certificate, last: Mutex::default() }
     }
 
-    /// Whether its holder is the peer that is meant: of this name, or of this address if none was asked for (RFC 5922 section 7.2).
+    /// Tells whether its holder is the intended peer: of this name, or of this address if there is no name (RFC 5922 section 7.2).
     pub(crate) fn is_valid_for(&self, name: Option<PeerName>, address: IpAddr, names: &PeerNames) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match *last {

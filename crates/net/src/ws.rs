@@ -14,15 +14,15 @@ pub(crate) const CLOSE: u8 = 8;
 pub(crate) const PING: u8 = 9;
 pub(crate) const PONG: u8 = 10;
 
-/// Why a connection is closed: it has done what it was for (RFC 6455 section 7.4.1).
+/// Reason of a regular close (RFC 6455 section 7.4.1).
 pub(crate) const NORMAL: u16 = 1_000;
 
-/// One frame at the start of some bytes.
+/// A frame at the start of the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) last: bool,
     pub(crate) code: u8,
-    /// Where its payload starts.
+    /// Length of the header, where the payload begins.
     pub(crate) header: usize,
     pub(crate) payload: usize,
     mask: Option<[u8; 4]>,
@@ -33,7 +33,7 @@ impl Frame {
         self.header + self.payload
     }
 
-    /// Makes the payload readable.
+    /// Unmasks the payload.
     pub(crate) fn unmask(&self, payload: &mut [u8]) {
         if let Some(key) = self.mask {
             mask(payload, key);
@@ -47,8 +47,8 @@ fn mask(payload: &mut [u8], key: [u8; 4]) {
     }
 }
 
-/// Looks at the start of `bytes`: a frame of the peer (whole or not), or nothing yet. `masked`: the peer is a
-/// client, whose frames must be masked (RFC 6455 section 5.1).
+/// Parses the frame at the start of `bytes`, complete or not; `None` if the header is incomplete. `masked`: the peer is
+/// a client, whose frames must be masked (RFC 6455 section 5.1).
 pub(crate) fn frame(bytes: &[u8], masked: bool, limit: usize) -> Result<Option<Frame>, &'static str> {
     let &[first, second, ..] = bytes else { return Ok(None) };
     if first & 0x70 != 0 {
@@ -90,7 +90,7 @@ pub(crate) fn frame(bytes: &[u8], masked: bool, limit: usize) -> Result<Option<F
     Ok(Some(Frame { last, code, header, payload: size as usize, mask: key }))
 }
 
-/// Appends a whole frame. `key`: we are a client and mask with it.
+/// Appends a complete frame. `key`: mask of a client.
 pub(crate) fn write(code: u8, payload: &[u8], key: Option<[u8; 4]>, out: &mut Vec<u8>) {
     out.push(0x80 | code);
     let masked = if key.is_some() { 0x80 } else { 0 };
@@ -113,7 +113,7 @@ pub(crate) fn write(code: u8, payload: &[u8], key: Option<[u8; 4]>, out: &mut Ve
     }
 }
 
-/// A key that cannot be guessed from the wire (RFC 6455 section 10.3).
+/// Returns a mask that cannot be predicted from earlier frames (RFC 6455 section 10.3).
 pub(crate) fn key(counter: u64) -> [u8; 4] {
     use std::hash::{BuildHasher, Hasher};
     thread_local!(static KEYED: std::hash::RandomState = std::hash::RandomState::new());
@@ -122,13 +122,19 @@ pub(crate) fn key(counter: u64) -> [u8; 4] {
     (hasher.finish() as u32).to_be_bytes()
 }
 
-/// One past the blank line of an HTTP header; nothing yet; or it is too long.
+/// Returns the end of an HTTP header, after the blank line; `None` if it is incomplete.
+///
+/// # Errors
+/// The header is too long.
 pub(crate) fn header_end(bytes: &[u8]) -> Result<Option<usize>, &'static str> {
     let end = bytes.windows(4).take(HEADER).position(|w| w == b"\r\n\r\n").map(|at| at + 4);
     if end.is_none() && bytes.len() >= HEADER { Err("WebSocket handshake is too long") } else { Ok(end) }
 }
 
-/// The server's answer to an opening handshake: the connection opens, or is refused with these bytes and reason.
+/// Returns the server's response to an opening handshake.
+///
+/// # Errors
+/// The response that refuses the handshake, and the reason.
 pub(crate) fn answer(request: &[u8]) -> Result<Vec<u8>, (&'static [u8], &'static str)> {
     const BAD: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     const VERSION: &[u8] = b"HTTP/1.1 426 Upgrade Required\r\nSec-WebSocket-Version: 13\r\nUpgrade: websocket\r\n\
@@ -142,7 +148,7 @@ pub(crate) fn answer(request: &[u8]) -> Result<Vec<u8>, (&'static [u8], &'static
     if !lists(request, "sec-websocket-version", "13") {
         return Err((VERSION, "WebSocket of another version"));
     }
-    // RFC 7118 section 4.1.
+    // Required subprotocol (RFC 7118 section 4.1).
     if !lists(request, "sec-websocket-protocol", "sip") {
         return Err((BAD, "WebSocket without the sip protocol"));
     }
@@ -157,7 +163,7 @@ pub(crate) fn answer(request: &[u8]) -> Result<Vec<u8>, (&'static [u8], &'static
     Ok(text)
 }
 
-/// A client's opening handshake and the key that its answer must prove to have seen.
+/// Returns a client's opening handshake, and the key that the response must prove.
 pub(crate) fn request(host: &str, counter: u64) -> (Vec<u8>, String) {
     let mut nonce = [0; 16];
     for (i, part) in nonce.chunks_mut(4).enumerate() {
@@ -171,7 +177,7 @@ pub(crate) fn request(host: &str, counter: u64) -> (Vec<u8>, String) {
     (text.into_bytes(), key)
 }
 
-/// Whether the server's answer opens the connection.
+/// Checks that the server's response opens the connection.
 pub(crate) fn check(response: &[u8], key: &str) -> Result<(), &'static str> {
     if !response.starts_with(b"HTTP/1.1 101") {
         return Err("the peer refused the WebSocket handshake");

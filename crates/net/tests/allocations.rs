@@ -1,4 +1,4 @@
-//! Once warm, no message costs an allocation: by UDP, across shards, by plain TCP.
+//! Allocations of messages: none once warm, by UDP, across shards, by plain TCP.
 
 use std::alloc::System;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use strowger_net::{Listener, Net, NetSettings, Node, Service, Shards, UdpSetting
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);
 
-/// Sends back what comes, and sets a timer by each message, as transactions do.
+/// Sends back each message and sets a timer for it, as transactions do.
 struct Echo {
     due: Option<u64>,
 }
@@ -54,8 +54,8 @@ fn start(transport: Transport, shards: usize) -> Node<Echo> {
     Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Echo { due: None }).unwrap()
 }
 
-/// Allocations of the whole process while `exchange` runs, after it has run often enough: the least of several times, since a batch that is
-/// larger than any before, which is the scheduler's doing, makes a buffer grow. What allocates for a message does so each time.
+/// Returns the allocations of the whole process while `exchange` runs, once warm: the least of several runs, since a batch larger than any before,
+/// which depends on the scheduler, makes a buffer grow. An allocation for a message would occur in each run.
 fn counted(mut exchange: impl FnMut(usize)) -> u64 {
     (0..3_000).for_each(&mut exchange);
     let mut least = u64::MAX;
@@ -83,7 +83,7 @@ fn nothing_is_allocated_once_warm() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(node.handle().addresses()[0]).unwrap();
         let count = counted(|i| {
-            // Several at once, so that batches are more than one.
+            // Several together, so that batches have more than one.
             for k in 0..5 {
                 socket.send(messages[(i + k) % messages.len()].as_bytes()).unwrap();
             }

@@ -1,4 +1,4 @@
-//! Settings of the storage engines, made from the configuration.
+//! Settings of the storage engines from the configuration.
 
 use strowger_backend::accounting::{Place, Settings as AccountingSettings};
 use strowger_backend::files::calls::FolderSettings;
@@ -6,7 +6,7 @@ use strowger_backend::sqlite::SqliteSettings;
 use strowger_backend::sqlite::calls::FileSettings;
 use strowger_config::{AccountingTarget, Config};
 
-/// Settings of the database file; `None`: everything is in memory.
+/// Returns the settings of the database file; `None`: everything is in memory.
 pub fn sqlite(config: &Config) -> Option<SqliteSettings> {
     let store = &config.store;
     store.database.as_ref().map(|path| SqliteSettings {
@@ -18,7 +18,7 @@ pub fn sqlite(config: &Config) -> Option<SqliteSettings> {
     })
 }
 
-/// Settings of the writer of accounting; `None`: nothing is written.
+/// Returns the settings of the accounting writer; `None`: accounting is off.
 pub fn accounting(config: &Config) -> Option<AccountingSettings> {
     let accounting = &config.accounting;
     let mut settings = AccountingSettings::new(accounting.spool.clone());
@@ -28,7 +28,7 @@ pub fn accounting(config: &Config) -> Option<AccountingSettings> {
     accounting.is_on().then_some(settings)
 }
 
-/// Place of rows of accounting; `None`: a database server, which [`Accounting::server`](strowger_config::Accounting::server) names.
+/// Returns the place of accounting rows; `None`: a database server, which [`Accounting::server`](strowger_config::Accounting::server) names.
 pub fn accounting_place(config: &Config) -> Option<Place> {
     let path = config.accounting.path.clone();
     Some(match config.accounting.to {
@@ -39,13 +39,14 @@ pub fn accounting_place(config: &Config) -> Option<Place> {
     })
 }
 
-/// Settings of the folder of kept calls; `None`: they are in no folder.
+/// Returns the settings of the folder of kept calls; `None`: no folder is configured.
 pub(crate) fn call_folder(config: &Config) -> Option<FolderSettings> {
     let settings = FolderSettings::new(config.dialogs.folder.clone()?);
     Some(FolderSettings { wait: config.store.busy_timeout, ..settings })
 }
 
-/// Settings of the SQLite file of kept calls, for states of this form; `None`: they are in no such file.
+/// Returns the settings of the SQLite file of kept calls, for states in this format version; `None`: no such file is
+/// configured.
 pub fn call_file(config: &Config, form: u8) -> Option<FileSettings> {
     Some(FileSettings { path: config.dialogs.file()?.to_owned(), form, wait: config.store.busy_timeout })
 }
@@ -58,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// A default is a fact of the engine; the configuration must not say another one.
+    /// A default belongs to the engine; the configuration must not state another one.
     #[test]
     fn the_defaults_are_those_of_the_engines() {
         assert!(accounting(&Config::default()).is_none());
@@ -72,7 +73,7 @@ mod tests {
         assert_eq!((ours.group.linger, ours.group.queue), (theirs.group.linger, theirs.group.queue));
     }
 
-    /// Settings whose effect no peer can bring about in a test without a broken machine.
+    /// Process tests cannot observe these settings without a faulty machine.
     #[test]
     fn what_no_peer_can_see_arrives_at_the_engines() {
         let text = "store.page_cache = \"7MiB\"\naccounting.cdr = true\n\

@@ -1,4 +1,4 @@
-//! The caches that the configuration names: those of this process are made, those of others reached for.
+//! Caches of the configuration: local ones, and clients of remote ones.
 
 use crate::metrics::OfCaches;
 use crate::settings;
@@ -18,22 +18,22 @@ use strowger_store::clock::Clock;
 use strowger_store::credential_cache::CredentialCache;
 use strowger_store::second_level::{SecondLevel, SecondLevelSettings};
 
-/// Bounds of what is stored: names of users are shorter than a message.
+/// Bounds of keys and values: names of users are shorter than a message.
 const KEY: usize = 1024;
 const VALUE: usize = 64 << 10;
-/// How long after its own deadline a cache is waited for.
+/// Wait for a cache after its own deadline.
 const GRACE: Duration = Duration::from_millis(100);
-/// How often entries whose life has ended are looked for, and how many looks that takes at most.
+/// Interval of sweeps of expired entries, and the number of steps of one sweep.
 const SWEEP: (Duration, u32) = (Duration::from_millis(250), 5_000);
 
-/// The caches by name.
+/// Caches by name.
 #[derive(Default)]
 pub(crate) struct Caches {
     engines: Vec<(Name, Engine)>,
 }
 
 impl Caches {
-    /// Makes them. A server that is not reached is no error: it is reached for again and again.
+    /// Opens all caches. An unreachable server is no error: the client reconnects repeatedly.
     pub(crate) fn open(config: &Config) -> anyhow::Result<Self> {
         let relied = config.auth.credential_cache.as_ref();
         let open = |table: &CacheTable| -> anyhow::Result<(Name, Engine)> {
@@ -62,7 +62,7 @@ impl Caches {
         Ok(Self { engines: config.caches.iter().map(opened).collect::<anyhow::Result<_>>()? })
     }
 
-    /// The one between memory and the database of subscribers, if there is one.
+    /// Returns the cache between memory and the database of subscribers, if there is one.
     pub(crate) fn second_level(&self, config: &Config, clock: &Clock) -> Option<SecondLevel> {
         let name = config.store.cache.as_ref()?.name();
         let (_, engine) = self.engines.iter().find(|(own, _)| own == name)?;
@@ -71,26 +71,27 @@ impl Caches {
         Some(SecondLevel::new(engine.clone(), settings, clock.clone()))
     }
 
-    /// Each with its name, in the order of the configuration.
+    /// Returns each cache with its name, in the order of the configuration.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&Name, &Engine)> {
         self.engines.iter().map(|(name, engine)| (name, engine))
     }
 
-    /// The one that the credentials of registered users are in, if there is one.
+    /// Returns the cache of the credentials of registered users, if there is one.
     pub(crate) fn credentials(&self, config: &Config) -> Option<CredentialCache> {
         let name = config.auth.credential_cache.as_ref()?.name();
         let (_, engine) = self.engines.iter().find(|(own, _)| own == name)?;
         Some(CredentialCache::new(engine.clone()))
     }
 
-    /// The one of this name, for a thread that may wait, and how long it is waited for at most; none where the process began without it.
+    /// Returns a blocking client of the cache with this name, and its longest wait; `None` if the process began without the cache.
     pub(crate) fn waiting(&self, config: &Config, name: &Name) -> Option<(WaitingCache, Duration)> {
         let (_, engine) = self.engines.iter().find(|(own, _)| own == name)?;
         let timeout = config.caches.iter().find(|table| table.name == *name)?.timeout;
         Some((WaitingCache::new(engine.clone()), timeout + GRACE))
     }
 
-    /// Addresses of servers that a cache is connected to, or was: those that a Sentinel or a cluster named among them.
+    /// Returns the addresses of all servers to which a cache is or was connected, including those named by a Sentinel
+    /// or a cluster.
     pub(crate) fn peers(&self) -> Vec<SocketAddr> {
         let remote = |(_, engine): &(Name, Engine)| match engine {
             Engine::Local(_) => Vec::new(),
@@ -99,12 +100,12 @@ impl Caches {
         self.engines.iter().flat_map(remote).collect()
     }
 
-    /// Whether the configuration names any.
+    /// Tells whether the configuration has any caches.
     pub(crate) fn are_there(&self) -> bool {
         !self.engines.is_empty()
     }
 
-    /// What all of them did.
+    /// Returns the sums over all caches.
     pub(crate) fn figures(&self) -> OfCaches {
         let mut figures = OfCaches::default();
         for (_, engine) in &self.engines {
@@ -123,7 +124,7 @@ impl Caches {
         figures
     }
 
-    /// Drops entries of this process whose life has ended, as long as it is polled. Nothing where there is none.
+    /// Drops expired entries of local caches while it is polled; `None` if there are no local caches.
     pub(crate) fn upkeep(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
         let local = |(_, engine): &(Name, Engine)| match engine {
             Engine::Local(cache) => Some(Arc::downgrade(cache)),

@@ -1,7 +1,7 @@
-//! The data sets of the rules: read from databases and files, again while the server runs, and put in the place of what there was.
+//! Data sets of the rules: read from databases and files, also while the server runs.
 //!
-//! What is read is built beside the shards, and reaches them as a policy does: between two rounds, whole. A request goes by the data with which
-//! it came. What cannot be read leaves the data as they were, and is reported; a server does not start without them.
+//! New sets are built outside the shards and, like a policy, replace the old ones between two rounds as a whole. A request uses the sets that were
+//! current at its arrival. If a set cannot be read, its data stay, and the fault is reported; a server does not start without them.
 
 mod refresh;
 mod sources;
@@ -17,7 +17,7 @@ use std::time::Instant;
 use strowger_config::{Config, Decisions, Fault, SetFault, SetTable};
 use strowger_net::clock;
 
-/// What is known of the sets that have their data elsewhere.
+/// States of the sets whose entries are outside the configuration.
 #[derive(Default)]
 pub(crate) struct DataSets {
     states: Mutex<BTreeMap<String, SetState>>,
@@ -25,30 +25,30 @@ pub(crate) struct DataSets {
     failures: AtomicU64,
 }
 
-/// A set as it was read last.
+/// Last reading of a set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SetState {
-    /// When, in milliseconds since 1970.
+    /// Time of the last success, in milliseconds since 1970.
     pub(crate) read_at: u64,
-    /// Why it could not be read since.
+    /// Fault of the latest attempt; `None`: it succeeded.
     pub(crate) fault: Option<SetFault>,
-    /// When that reading began: what began before is older, though it may end later.
+    /// Begin of that reading. A reading that began earlier has older data, even if it ends later.
     began: Option<Instant>,
 }
 
-/// A set that goes on with what was read before.
+/// A set that keeps data of an earlier reading.
 pub(crate) struct OldData {
     name: String,
     pub(crate) fault: SetFault,
 }
 
-/// A set that was read again.
+/// Result of reading a set again.
 pub(crate) struct Reread {
     pub(crate) name: String,
     pub(crate) entries: usize,
-    /// Entries that it had.
+    /// Number of earlier entries.
     pub(crate) before: usize,
-    /// Its entries are others than before.
+    /// True: the entries differ from the earlier ones.
     pub(crate) is_other: bool,
 }
 
@@ -57,27 +57,27 @@ impl DataSets {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The set of this name as it was read last.
+    /// Returns the state of the set with this name.
     pub(crate) fn state(&self, name: &str) -> Option<SetState> {
         self.states().get(name).cloned()
     }
 
-    /// Sets that were read again by themselves or by command.
+    /// Returns the number of sets read again, by interval or by command.
     pub(crate) fn reads(&self) -> u64 {
         self.reads.load(Relaxed)
     }
 
-    /// Attempts at that which failed.
+    /// Returns the number of failed attempts to read a set again.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Relaxed)
     }
 
-    /// Sets that could not be read when that was last tried.
+    /// Returns the number of sets whose latest reading failed.
     pub(crate) fn old(&self) -> u64 {
         self.states().values().filter(|state| state.fault.is_some()).count() as u64
     }
 
-    /// The sets of this configuration were read from this moment on, but those.
+    /// Notes that all sets of this configuration, except `old`, were read by a reading that began at `began`.
     pub(crate) fn are_those_of(&self, config: &Config, old: &[OldData], began: Instant) {
         let states = &mut *self.states();
         let before = std::mem::take(states);
@@ -94,28 +94,27 @@ impl DataSets {
         }
     }
 
-    /// What was read of this set is older than what the server has: another reading that began later has ended.
+    /// Tells whether the server has newer data of this set than a reading that began at `began`.
     fn is_newer(&self, name: &str, began: Instant) -> bool {
         self.states().get(name).and_then(|state| state.began).is_some_and(|it| it > began)
     }
 }
 
-/// Reads these sets again and has the server go by all of them at once. Sets that have their entries in the configuration are passed over.
-/// Blocks.
+/// Reads these sets again and replaces all of them at the same time. Skips sets whose entries are in the configuration. Blocks.
 ///
 /// # Errors
-/// What is wrong with each that cannot be read: all stay as they were.
+/// The fault of each set that cannot be read; all sets keep their data.
 pub(crate) fn read_again(running: &Running, names: impl Fn(&str) -> bool) -> Result<Vec<Reread>, Vec<SetFault>> {
     let (policy, began) = (running.shared.policy(), Instant::now());
     let is_meant = |table: &&SetTable| table.is_elsewhere() && names(table.name.as_str());
     let tables: Vec<SetTable> = policy.config.sets.iter().filter(is_meant).cloned().collect();
-    // Databases may take their time: no other change waits for them.
+    // Outside the policy thread: other changes do not wait for databases.
     let fetched = sources::fetch_all(tables);
     let then = running.clone();
     running.services.policies.run(move || take_again(&then, fetched, began))
 }
 
-/// The rest of [`read_again`], by the thread that frees the sets in the end.
+/// Second part of [`read_again`], on the policy thread, which also frees the sets.
 fn take_again(
     running: &Running,
     fetched: Vec<(SetTable, Result<Rows, Unread>)>,
@@ -136,7 +135,7 @@ fn take_again(
         }
         return Err(faults.into_iter().map(|(_, fault)| fault).collect());
     }
-    // The configuration may have changed meanwhile: what was read for another table is no data of this one.
+    // The configuration may have changed meanwhile. Data of another table do not fit it.
     let current = running.shared.policy();
     let has_table = |table: &SetTable| current.config.sets.iter().any(|other| other.has_the_entries_of(table));
     read.retain(|(table, _)| has_table(table) && !sets.is_newer(table.name.as_str(), began));
@@ -166,11 +165,11 @@ impl SetState {
     }
 }
 
-/// Reads the sets of this configuration that databases have. One that cannot be read now keeps the data that it has in `running`, if it was read
-/// for the same table. Blocks.
+/// Reads the sets of this configuration that are in databases. A set that cannot be read now keeps its data of `running`, if those came from the same
+/// table. Blocks.
 ///
 /// # Errors
-/// One has no such data, or its database refuses, or what it gives is wrong.
+/// A set has no such data, its database refuses, or its data are wrong.
 pub(crate) fn read(config: &mut Config, running: Option<&Config>) -> Result<Vec<OldData>, SetFault> {
     let tables: Vec<SetTable> = config.sets.iter().filter(|table| table.database.is_some()).cloned().collect();
     let (mut decisions, mut old) = (Decisions::clone(&config.decisions), Vec::new());
@@ -197,7 +196,7 @@ pub(crate) fn read(config: &mut Config, running: Option<&Config>) -> Result<Vec<
     Ok(old)
 }
 
-/// Has a configuration share the sets whose entries are those of `running`: none is in memory twice.
+/// Shares with `running` the sets whose entries are equal, so that memory holds none twice.
 pub(crate) fn share(config: &mut Config, running: &Config) {
     let mut decisions = None;
     for table in &config.sets {
@@ -215,12 +214,12 @@ pub(crate) fn share(config: &mut Config, running: &Config) {
     }
 }
 
-/// As a fault of the configuration.
+/// Converts a fault to an error of the configuration.
 pub(crate) fn error(fault: &SetFault) -> Fault {
     Fault::error(None, said(fault), fault.cure.clone())
 }
 
-/// The same of one with which the server can live.
+/// Converts a fault to a warning: the server keeps the earlier data.
 pub(crate) fn warning(fault: &SetFault) -> Fault {
     Fault::warning(None, format!("{}; the set goes on with what was read before", said(fault)), fault.cure.clone())
 }
@@ -240,7 +239,7 @@ mod tests {
         Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}")).0
     }
 
-    /// Nothing listens on port 1.
+    /// Port 1, where no server listens.
     const DOWN: &str =
         "[[set]]\nname = \"a\"\ndatabase = \"mysql://u:hunter2@127.0.0.1:1/d\"\nquery = \"SELECT 1 AS `key`\"\n";
 
@@ -255,7 +254,7 @@ mod tests {
         let old = read(&mut other, Some(&running)).unwrap_or_else(|fault| panic!("{fault}"));
         assert_eq!((old.len(), &*old[0].name), (1, "a"));
         assert_eq!(other.decisions.set("a").map(|set| set.len()), Some(1));
-        // What was read for another query is no data of this one.
+        // Data of another query do not fit.
         let mut other = config(&DOWN.replace("SELECT 1", "SELECT 2"));
         assert!(read(&mut other, Some(&running)).is_err());
     }

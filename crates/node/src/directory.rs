@@ -1,4 +1,4 @@
-//! The subscribers of a database server, and what of the configuration follows their table.
+//! Subscribers of a database server, and the parts of the configuration that depend on their table.
 
 use anyhow::bail;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use strowger_store::clock::Clock;
 use strowger_store::second_level::SecondLevel;
 use strowger_store::subscriber::{Ha1s, Subscribers};
 
-/// They themselves, while they are read.
+/// Subscribers of a database server, while it is in use.
 pub(crate) struct Directory {
     subscribers: Arc<CachedSubscribers>,
     realms: CurrentRealms,
-    /// As the table was at the start: by their names.
+    /// Names of the algorithms with HA1s in the table at the start.
     algorithms: Vec<&'static str>,
 }
 
 impl Directory {
-    /// Connects and looks at the table.
+    /// Connects and inspects the table.
     pub(crate) fn open(
         config: &Config,
         server: DatabaseServer<'_>,
@@ -43,7 +43,7 @@ impl Directory {
         self.subscribers.clone()
     }
 
-    /// Takes out of the configuration what no user could answer: algorithms for which none has an HA1.
+    /// Removes from the configuration the algorithms for which no user has an HA1.
     pub(crate) fn fit(&self, config: &mut Config) -> anyhow::Result<()> {
         let has = |algorithm: &Algorithm| self.algorithms.contains(&algorithm.word());
         let mut left_out: Vec<Algorithm> = Vec::new();
@@ -68,7 +68,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Another configuration is in force soon: users are looked for by its domains and realms.
+    /// Prepares for another configuration: users are looked up by its domains and realms.
     pub(crate) fn take(&self, config: &Config) -> anyhow::Result<()> {
         self.realms.set(realms(config))?;
         self.subscribers.forget();
@@ -76,19 +76,19 @@ impl Directory {
     }
 }
 
-/// How a server of the configuration is reached.
+/// Returns the settings for a connection to this server.
 pub fn server_settings(server: DatabaseServer<'_>) -> ServerSettings {
     ServerSettings { url: server.url.clone(), authorities: server.authorities() }
 }
 
-/// Whose passwords phones are asked for.
+/// Returns the realms in which the server asks for passwords.
 fn realms(config: &Config) -> Realms {
     let realms = config.realms();
     let domains = |realm: &str| {
         config.domains.iter().filter(|domain| domain.realm == realm).map(|domain| &*domain.name).collect()
     };
     let mut realms: Vec<(&str, Vec<&str>)> = realms.into_iter().map(|realm| (realm, domains(realm))).collect();
-    // That of callers from elsewhere has no users of its own where others have.
+    // If other realms have domains, the realm of callers from no local domain has no users of its own.
     if realms.iter().any(|(_, domains)| !domains.is_empty()) {
         realms.retain(|(_, domains)| !domains.is_empty());
     }

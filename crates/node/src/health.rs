@@ -1,4 +1,4 @@
-//! Whether the shards work: each is woken now and then, and must come round.
+//! Health of the shards: each is woken periodically and must complete a round.
 
 use crate::shard::Shard;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use strowger_net::{Handle, clock};
 use strowger_server::process_state::ProcessState;
 
-/// How often at most the shards are woken to see whether they come round.
+/// Longest interval at which shards are woken for the check.
 const STEP: Duration = Duration::from_millis(500);
 
-/// What was seen of the shards.
+/// Observations of the shards.
 pub struct Health {
     handle: Handle<Shard>,
     shared: Arc<ProcessState>,
     seen: Mutex<Vec<Seen>>,
 }
 
-/// The rounds of a shard when it last came round, and when that was seen.
+/// Number of rounds of a shard at the last progress, and its time.
 #[derive(Clone, Copy)]
 struct Seen {
     rounds: u64,
@@ -30,12 +30,12 @@ impl Health {
         Self { handle, shared, seen }
     }
 
-    /// A shard that has not come round for so long does not work.
+    /// Returns the time after which a shard without a round counts as stuck.
     fn patience(&self) -> Duration {
         self.shared.policy().config.metrics.unhealthy_after
     }
 
-    /// Sees whether the shards come round, and wakes them so that they do; never ends.
+    /// Observes the rounds of the shards and wakes them; never ends.
     pub(crate) async fn watch(&self) {
         loop {
             clock::beat(STEP.min(self.patience() / 4)).await;
@@ -48,14 +48,14 @@ impl Health {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for (shard, seen) in seen.iter_mut().enumerate() {
             let rounds = self.handle.counters(shard).rounds;
-            // One that has not begun owes nothing.
+            // A shard that has not started is not stuck.
             if rounds != seen.rounds || self.handle.busy(shard).is_none() {
                 *seen = Seen { rounds, at: Instant::now() };
             }
         }
     }
 
-    /// The first shard that has not come round for too long.
+    /// Returns the first stuck shard.
     pub fn stuck(&self) -> Option<usize> {
         self.look();
         let patience = self.patience();
@@ -63,7 +63,7 @@ impl Health {
         seen.iter().position(|seen| seen.at.elapsed() > patience)
     }
 
-    /// Why no new work should come here, if none should.
+    /// Returns the reason for which no new work should be sent here, if there is one.
     pub fn unready(&self) -> Option<String> {
         match self.stuck() {
             _ if self.handle.is_draining() => Some("shutting down".into()),

@@ -1,7 +1,7 @@
-//! `[metrics]`: what Prometheus and supervisors ask for by HTTP.
+//! `[metrics]`: HTTP pages for Prometheus and supervisors.
 //!
-//! These pages have no password. So a page in a browser of this machine must not read it by a name that leads here: a request from this machine has
-//! a `Host` that is this machine's, as orders by HTTP do.
+//! These pages have no password. A web page in a browser of this machine must not read them by a host name that leads here. So a request from this
+//! machine needs a `Host` that names this machine, like an order by HTTP.
 
 use crate::health::Health;
 use crate::http_connections::{self, Connections, Place};
@@ -19,7 +19,7 @@ use std::time::Duration;
 use strowger_server::process_state::ProcessState;
 use tokio::net::{TcpListener, TcpStream};
 
-/// What is served; `[metrics]` of the policy has the bounds.
+/// Data of the pages; `[metrics]` of the policy has the bounds.
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub(crate) metrics: Metrics,
@@ -27,20 +27,20 @@ pub(crate) struct Pages {
     pub(crate) shared: Arc<ProcessState>,
 }
 
-/// Connections beyond `metrics.connections` that get the pages for supervisors alone.
+/// Connections beyond `metrics.connections`, for the pages of supervisors only.
 const RESERVED: usize = 4;
 
-/// Answers each connection; never ends.
+/// Answers connections; never ends.
 pub(crate) async fn serve(listener: TcpListener, pages: Pages) {
     let open = Arc::<Connections>::default();
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
-            // No descriptor is left, as a rule: an attempt at once would fail as this one did.
+            // Usually no descriptor is left: an immediate attempt would fail too.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let settings = pages.shared.policy().config.metrics.clone();
-        // Beyond the bound it is closed unanswered.
+        // A connection beyond the bound is closed unanswered.
         let Some(place) = open.admit(settings.connections + RESERVED) else { continue };
         let pages = pages.clone();
         tokio::spawn(async move {
@@ -64,7 +64,7 @@ async fn answer(
     http_connections::builder().serve_connection(TokioIo::new(stream), page).await
 }
 
-/// Host is an address of loopback, or localhost: a name of the web that leads here was not meant for this server.
+/// Tells whether Host is a loopback address or localhost. Another name that leads here was not meant for this server.
 pub(crate) fn is_of_this_machine(host: Option<&HeaderValue>) -> bool {
     let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
     if let Ok(address) = host.parse::<SocketAddr>() {

@@ -1,7 +1,7 @@
-//! Open connections of an HTTP listener: a bound, and which of them end when it is reached.
+//! Open connections of an HTTP listener: a bound, and the choice of connections to end at the bound.
 //!
-//! A connection whose request has not come whole gives way to a newcomer, the oldest first: a peer that opens connections and asks for
-//! nothing keeps no other peer from an answer. One whose request has come keeps its place until it is answered or its time is over.
+//! At the bound a new connection replaces the oldest one without a complete request: a peer that opens connections and sends no request keeps no
+//! other peer from an answer. A connection with a complete request keeps its place until it is answered or times out.
 
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioTimer;
@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The longest head of a request; hyper takes no shorter bound.
+/// Longest head of a request; the least bound that hyper accepts.
 const LONGEST_HEAD: usize = 8_192;
-/// How long the head of a request may take.
+/// Longest time for the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
 /// Settings of hyper for a connection with one request.
@@ -31,13 +31,13 @@ pub(crate) struct Connections {
 
 #[derive(Default)]
 struct State {
-    /// The head of its request has come.
+    /// True: the head of its request is complete.
     has_asked: AtomicBool,
-    /// It is to end.
+    /// Notified when the connection must end.
     end: Notify,
 }
 
-/// A connection among the open ones, until this is dropped.
+/// Place of a connection among the open ones, until this is dropped.
 pub(crate) struct Place {
     connections: Arc<Connections>,
     state: Arc<State>,
@@ -48,7 +48,7 @@ impl Connections {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a connection. With `most` open the oldest one without a request ends. `None`: all have one, the new connection is refused.
+    /// Adds a connection. If `most` are open, the oldest one without a request ends. `None`: all have one, and the new connection is refused.
     pub(crate) fn admit(self: &Arc<Self>, most: usize) -> Option<Place> {
         let mut open = self.open();
         if open.len() >= most {
@@ -64,15 +64,15 @@ impl Connections {
 }
 
 impl Place {
-    /// The head of its request has come: from now on it gives way to none. Returns how many connections have asked and wait for their answers,
-    /// this one among them.
+    /// Notes that the head of its request is complete: from now on it keeps its place. Returns the number of connections that wait for their answers,
+    /// this one included.
     pub(crate) fn asks(&self) -> usize {
         let open = self.connections.open();
         self.state.has_asked.store(true, Ordering::Relaxed);
         open.iter().filter(|state| state.has_asked.load(Ordering::Relaxed)).count()
     }
 
-    /// Serves the connection until it ends, gives way, or `most` has passed.
+    /// Serves the connection until it ends, is replaced, or `most` has passed.
     pub(crate) async fn serve(&self, most: Duration, connection: impl Future<Output = hyper::Result<()>>) {
         tokio::select! {
             _ended = tokio::time::timeout(most, connection) => {}
@@ -91,7 +91,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    /// Whether a connection was told to end.
+    /// Tells whether a connection was notified to end.
     fn has_ended(place: &Place) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async { tokio::time::timeout(Duration::ZERO, place.state.end.notified()).await.is_ok() })

@@ -1,4 +1,4 @@
-//! Who the server is: by its configuration, and by the addresses that it has.
+//! Identity of the server: names of the configuration and addresses of the machine.
 
 use crate::machine::Guarded;
 use if_addrs::IfAddr;
@@ -7,7 +7,8 @@ use strowger_config::Config;
 use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_server::policy::Policy;
 
-/// Names and addresses of ours. A listener on all addresses is known by the address that reaches furthest.
+/// Returns the names and addresses of this server. A listener on all addresses is known by the address with the widest
+/// reach.
 pub(crate) fn identity(config: &Config, bound: &[SocketAddr], guarded: &Guarded) -> Identity {
     let (interfaces, machine) = machine(guarded);
     let mut networks: Vec<&str> = Vec::new();
@@ -20,7 +21,7 @@ pub(crate) fn identity(config: &Config, bound: &[SocketAddr], guarded: &Guarded)
             Some(name) => (name.host.clone(), name.port.unwrap_or_else(|| bound.port())),
             None => (shown_ip(reachable(bound.ip(), &interfaces)), bound.port()),
         };
-        // The default port may be left out in a Via; it stands there all the same, for those who get it wrong.
+        // A Via may omit the default port. The server writes it for peers that assume another one.
         ListenerAddress {
             transport: listener.transport,
             bound: *bound,
@@ -31,7 +32,8 @@ pub(crate) fn identity(config: &Config, bound: &[SocketAddr], guarded: &Guarded)
     made(config, machine, listeners.collect(), &interfaces)
 }
 
-/// Identity of the running server by the present addresses of the machine; its listeners keep their names.
+/// Returns the identity of the running server with the present addresses of the machine; its listeners keep their
+/// names.
 pub(crate) fn identity_again(policy: &Policy, guarded: &Guarded) -> Identity {
     let (interfaces, machine) = machine(guarded);
     made(&policy.config, machine, policy.identity().listeners().to_vec(), &interfaces)
@@ -43,15 +45,15 @@ fn made(config: &Config, machine: Machine, listeners: Vec<ListenerAddress>, inte
     identity.with_names(names).with_aliases(config.aliases())
 }
 
-/// Address-of-record of a user, under the canonical name of the domain.
+/// Returns the address-of-record of a user, under the canonical name of the domain.
 pub(crate) fn canonical_aor(identity: &Identity, user: &[u8]) -> Vec<u8> {
     let at = user.iter().rposition(|byte| *byte == b'@').map_or(user.len(), |at| at + 1);
     let (name, domain) = (&user[..at], user[at..].to_ascii_lowercase());
     [name, identity.canonical_domain(&domain)].concat()
 }
 
-/// Addresses of the interfaces, and the machine that has them. Their broadcast addresses are its own too, and so are the anycast addresses of
-/// their IPv6 networks, at which a machine that routes is reached (RFC 4291 section 2.6.1).
+/// Returns the addresses of the interfaces, and the machine that has them. It also owns the broadcast addresses, and the anycast addresses of the
+/// routers of its IPv6 networks (RFC 4291 section 2.6.1).
 fn machine(guarded: &Guarded) -> (Vec<IpAddr>, Machine) {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let shared = interfaces.iter().filter_map(|interface| match &interface.addr {
@@ -64,7 +66,7 @@ fn machine(guarded: &Guarded) -> (Vec<IpAddr>, Machine) {
     (addresses, machine)
 }
 
-/// Anycast address of the routers of a network; none: a network of two hosts (RFC 6164), or of one.
+/// Returns the anycast address of the routers of a network; `None` for a network of two hosts (RFC 6164) or one.
 fn anycast(ip: Ipv6Addr, mask: Ipv6Addr) -> Option<Ipv6Addr> {
     (mask.to_bits().count_zeros() > 1).then(|| Ipv6Addr::from_bits(ip.to_bits() & mask.to_bits()))
 }

@@ -1,4 +1,4 @@
-//! Calls that are kept over a restart: what an earlier process left of them, and the thread that keeps those of this one.
+//! Calls kept over a restart: those of an earlier process, and the writer for this one.
 
 use crate::backends;
 use crate::directory::server_settings;
@@ -17,20 +17,20 @@ use strowger_server::engine::Effect;
 use strowger_store::accounting::Row;
 use strowger_store::calls::{CallStore, Engine, Left};
 
-/// What an earlier process left, and who keeps what this one is to leave.
+/// Calls and rows of an earlier process, and the writer of kept calls.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// None: nothing is kept.
+    /// Writer; `None`: calls are not kept.
     pub(crate) call_store: Option<Arc<CallStore>>,
-    /// Calls that go on.
+    /// Calls to continue.
     pub(crate) calls: Vec<Call>,
-    /// Of calls that had just ended: they may have been written, or be lost.
+    /// Rows of calls that had just ended: the earlier process may have written or lost them.
     #[expect(clippy::vec_box, reason = "rows come and go as they are")]
     rows: Vec<Box<Row>>,
 }
 
 impl Kept {
-    /// Opens the folder or the database that the configuration names, if it names one.
+    /// Opens the folder or database of kept calls, if one is configured.
     pub(crate) fn open(config: &Config, leases: &Leases) -> anyhow::Result<Self> {
         let Some(place) = config.dialogs.place() else { return Ok(Self::default()) };
         Self::read(config, leases).with_context(|| format!("`{place}`"))
@@ -58,8 +58,8 @@ impl Kept {
         Ok(Self { call_store: Some(Arc::new(call_store)), calls, rows })
     }
 
-    /// Rows that an earlier process may not have written stand in the spool before accounting begins: there each is written once. Those that the
-    /// earlier process has put there itself do not come a second time.
+    /// Puts rows that the earlier process may not have written into the spool before accounting starts, so that each is written once. Rows that the
+    /// earlier process has spooled are not added again.
     pub(crate) fn spool_rows(&mut self, config: &Config) {
         let Some(settings) = backends::accounting(config) else { return };
         if self.rows.is_empty() {
@@ -78,7 +78,7 @@ impl Kept {
         Ok(spool.append(&self.rows)?)
     }
 
-    /// Those that the spool could not take. A table refuses the rows that it has.
+    /// Submits the rows that the spool could not take. A table refuses rows that it has already.
     pub(crate) fn submit_rows(&mut self, accounting: Option<&Accounting>) {
         let Some(accounting) = accounting else { return };
         self.rows.drain(..).for_each(|row| accounting.submit(row));
@@ -98,7 +98,7 @@ fn engine(config: &Config, leases: &Leases) -> anyhow::Result<Option<Box<dyn Eng
     Ok(Some(Box::new(ServerCalls::open(&server_settings(server), settings, lease)?)))
 }
 
-/// Carries out what an engine wants to be kept; the other effects come back.
+/// Carries out the effects on kept calls; returns other effects.
 pub(crate) fn carry_out(call_store: Option<&CallStore>, effect: Effect) -> Option<Effect> {
     match (effect, call_store) {
         (Effect::Keep { call, state }, Some(call_store)) => call_store.put(call, state),
@@ -124,7 +124,7 @@ mod tests {
         let (config, _) = Config::read(Source { text: &text, ..Source::default() }).expect("right");
         let row = |identity: &str| Box::new(Row::Cdr(Cdr { identity: identity.into(), ..Cdr::default() }));
         let open = || Spool::open(&path, 1 << 20, std::time::Duration::ZERO).unwrap();
-        // The sink failed, and the earlier process was killed before its last words were too old.
+        // The earlier process had spooled row 2, and was killed before it removed that row from the kept calls.
         open().append(&[row("1"), row("2")]).unwrap();
         let mut kept = Kept { rows: vec![row("2"), row("3")], ..Kept::default() };
         kept.spool_rows(&config);

@@ -1,4 +1,4 @@
-//! Leases on the databases that servers share: which of two servers keeps registrations and calls there.
+//! Leases on shared databases: only the server with the lease keeps registrations or calls there.
 
 use crate::directory::server_settings;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use strowger_backend::sql::lease::{self, Claim, Holder, Lease, Purpose};
 use strowger_config::Config;
 
-/// Leases of a server; none where its configuration names no shared database.
+/// Leases of a server; `None` where the configuration names no shared database.
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
     pub(crate) bindings: Option<Arc<Lease>>,
@@ -14,11 +14,11 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Takes the leases that this configuration needs. Blocks; where `claim` lets it wait, until they are free or `is_cancelled` becomes true,
-    /// and then returns nothing.
+    /// Takes the leases that this configuration needs. Blocks. If `claim` allows waiting, waits until they are free, and returns `None` if
+    /// `is_cancelled` becomes true.
     ///
     /// # Errors
-    /// A database that cannot be used, or another server that holds a lease there.
+    /// A database cannot be used, or another server holds a lease there.
     pub fn acquire(config: &Config, claim: Claim, is_cancelled: &AtomicBool) -> anyhow::Result<Option<Self>> {
         let bindings = config.store.binding_server().map(|server| (server_settings(server), Purpose::Bindings));
         let calls = config.dialogs.server();
@@ -41,7 +41,7 @@ impl Leases {
         Ok(Some(Self { bindings, calls: leases.next() }))
     }
 
-    /// A lease that another server has taken.
+    /// Returns a lease that another server has taken.
     pub(crate) fn lost(&self) -> Option<String> {
         [&self.bindings, &self.calls].into_iter().flatten().find(|lease| lease.is_lost()).map(|lease| lease.shown())
     }
@@ -54,13 +54,13 @@ fn holder() -> Holder {
     Holder { name, process: identity_of(process).unwrap_or_default(), has_ended }
 }
 
-/// Boot of the machine, name space of processes, process id and its start, which together no other process has.
+/// Returns boot id, pid namespace, process id and start time, which together identify a process.
 fn identity_of(process: u32) -> Option<String> {
     let (boot, space) = here()?;
     Some(format!("{boot} {space} {process} {}", started(process)?))
 }
 
-/// Boot and name space of processes of this machine.
+/// Returns the boot id and the pid namespace of this process.
 fn here() -> Option<(String, String)> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let space = std::fs::read_link("/proc/self/ns/pid").ok()?;
@@ -68,10 +68,10 @@ fn here() -> Option<(String, String)> {
     Some((boot.trim().to_owned(), space))
 }
 
-/// Start of a process in clock ticks since the boot (proc_pid_stat(5), field 22). None: there is no such process, or it is a zombie.
+/// Returns the start of a process in clock ticks since the boot (proc_pid_stat(5), field 22). `None`: there is no such process, or it is a zombie.
 fn started(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program may have blanks and parentheses.
+    // The program name may contain blanks and parentheses.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     if matches!(fields.next()?, "Z" | "X") {
         return None;
@@ -79,7 +79,7 @@ fn started(process: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// Whether a process of this machine with this identity has ended.
+/// Tells whether a process of this machine with this identity has ended.
 fn has_ended(identity: &str) -> bool {
     let mut parts = identity.split(' ');
     let (Some(boot), Some(space), Some(process), Some(start)) =
@@ -108,7 +108,7 @@ mod tests {
         // Another start of the same process id.
         let (before, _) = own.rsplit_once(' ').expect("four parts");
         assert!(has_ended(&format!("{before} 1")));
-        // Of another machine nothing is known.
+        // The state of another machine's process is unknown.
         let (_, after) = identity.split_once(' ').expect("four parts");
         assert!(!has_ended(&format!("00000000-0000-0000-0000-000000000000 {after}")));
         assert!(!has_ended("") && !has_ended("a b c d"));

@@ -1,6 +1,6 @@
 //! The process of a server: runtime, shards, sockets, names, database and files around the engines of `strowger-server`.
 //!
-//! The one rule of use: a [`Server`] runs on threads of its own, beside those of its caller. [`Server::stop`] ends it at once;
+//! The one rule of use: a [`Server`] runs on its own threads, separate from those of its caller. [`Server::stop`] ends it at once;
 //! [`Server::drain`] lets calls end first.
 //!
 //! [`Server::start`] starts the shards of a [`strowger_config::Config`]; each has a [`shard::Shard`], which gives received messages to its
@@ -42,7 +42,7 @@
 //!
 //! [`shard::Shard`] is the service of a network shard. It gives received messages with the time to the engine, and carries out the
 //! effects of the engine when the call returns: names to resolve, questions to databases and caches, rows of accounting, kept calls,
-//! aliases of connections, memory to return. The simulation runs the same engine with other hands.
+//! aliases of connections, memory to return. The simulation runs the same engine and carries out effects itself.
 //!
 //! # Reload
 //!
@@ -61,9 +61,9 @@
 //!
 //! # Questions from outside
 //!
-//! HTTP (`/metrics`, `/healthz`, `/readyz`) and the control socket are served by the runtime beside the shards, each with bounds for
+//! HTTP (`/metrics`, `/healthz`, `/readyz`) and the control socket are served by the runtime next to the shards, each with bounds for
 //! connections, bytes and time. A list of registrations is made in slices of 64 bindings, so a look-up waits for one slice at most. All
-//! shards are woken now and then; one that does not come round is stuck, and `/healthz` and the watchdog of systemd depend on that
+//! shards are woken now and then; one that completes no round is stuck, and `/healthz` and the watchdog of systemd depend on that
 //! alone.
 //!
 //! # Where is ...?
@@ -131,7 +131,7 @@ pub use reload::Refusal;
 pub use server::{Program, Server};
 pub use strowger_backend::sql::lease::Claim;
 
-/// From the system's source of randomness.
+/// Reads from the random source of the system.
 fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     use std::io::Read;
     static SOURCE: OnceLock<std::fs::File> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! Addresses of this machine, of its advertised names and of the services that the server uses, read again and again: all change while it runs.
+//! Addresses of this machine, of its advertised names and of the services that the server uses. All may change, so they are read periodically.
 
 use crate::caches::Caches;
 use crate::identity::{identity, identity_again};
@@ -11,17 +11,17 @@ use strowger_config::Config;
 use strowger_core::routing::Identity;
 use strowger_net::clock;
 
-/// How often interfaces are read, and names that could not be resolved are tried again.
+/// Interval of reading interfaces, and of retries for names that could not be resolved.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long addresses of a name are taken for true, and how long a failure to resolve an advertised name.
+/// Lifetime of the addresses of a name, and of a failure to resolve an advertised name.
 const FRESH: Duration = Duration::from_secs(30);
-/// How long a name may take.
+/// Longest time for one name.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Addresses of a name, and when they were read.
+/// Addresses of a name, and the time of their look-up.
 type Resolved = (Vec<SocketAddr>, Instant);
 
-/// Addresses that peers may name under conditions alone.
+/// Addresses that peers may name only under conditions.
 #[derive(Debug, Default)]
 pub(crate) struct Guarded {
     /// Addresses of the services.
@@ -32,24 +32,24 @@ pub(crate) struct Guarded {
 
 /// Addresses of databases, caches, control and metrics, and of advertised names.
 pub(crate) struct ServiceAddresses {
-    /// Bound addresses for control and metrics.
+    /// Bound addresses of control and metrics.
     bound: Vec<SocketAddr>,
     caches: Arc<Caches>,
     /// Addresses by host name and port.
     names: Mutex<HashMap<(String, u16), Resolved>>,
-    /// Addresses of advertised names, and when each was asked for.
+    /// Addresses of advertised names, and the time of their look-up.
     advertised: Mutex<HashMap<String, (Vec<IpAddr>, Instant)>>,
 }
 
 impl ServiceAddresses {
-    /// Resolves the names of this configuration, as far as that takes no more than two seconds.
+    /// Resolves the names of this configuration, for at most two seconds.
     pub(crate) fn new(config: &Config, bound: Vec<SocketAddr>, caches: Arc<Caches>) -> Self {
         let this = Self { bound, caches, names: Mutex::default(), advertised: Mutex::default() };
         let (found, answers) = mpsc::channel();
         let names = this.stale(config);
         for name in names.iter().cloned() {
             let found = found.clone();
-            // The system's own resolver cannot be told to end.
+            // The resolver of the system cannot be cancelled.
             let _ = std::thread::Builder::new().name("service name".into()).spawn(move || {
                 let addresses = name.to_socket_addrs().map(Iterator::collect);
                 let _ = found.send((name, addresses.unwrap_or_default()));
@@ -63,7 +63,7 @@ impl ServiceAddresses {
         this
     }
 
-    /// Known addresses of the services and of the advertised names of this configuration.
+    /// Returns the known addresses of the services and advertised names of this configuration.
     pub(crate) fn of(&self, config: &Config) -> Guarded {
         let known = self.advertised.lock().unwrap_or_else(PoisonError::into_inner);
         let of_name = |name: &str| known.get(name).map_or(Vec::new(), |(addresses, _)| addresses.clone());
@@ -80,7 +80,7 @@ impl ServiceAddresses {
         addresses
     }
 
-    /// Names without addresses, or with such as may have changed.
+    /// Returns names without addresses, or with outdated ones.
     fn stale(&self, config: &Config) -> Vec<(String, u16)> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let mut services = config.services();
@@ -92,7 +92,7 @@ impl ServiceAddresses {
         services
     }
 
-    /// A name that has no address now keeps those that it had.
+    /// Stores new addresses. A name that has none now keeps its earlier ones.
     fn learn(&self, name: (String, u16), addresses: Vec<SocketAddr>) {
         if !addresses.is_empty() {
             let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,25 +124,25 @@ impl ServiceAddresses {
         self.advertised.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Identity of a server with this configuration and these bound addresses.
+    /// Returns the identity of a server with this configuration and these bound addresses.
     pub(crate) fn identity(&self, config: &Config, bound: &[SocketAddr]) -> Identity {
         identity(config, bound, &self.of(config))
     }
 }
 
-/// Names that listeners are known by. Addresses need no look-up.
+/// Returns the advertised names of listeners. Addresses need no look-up.
 fn advertised(config: &Config) -> impl Iterator<Item = &str> {
     let hosts = config.listeners.iter().filter_map(|listener| Some(listener.advertise.as_ref()?.host.as_str()));
     hosts.filter(|host| !host.starts_with('[') && host.parse::<IpAddr>().is_err())
 }
 
-/// Services of this configuration that need no look-up.
+/// Returns the services of this configuration that need no look-up.
 pub(crate) fn literal(config: &Config) -> Vec<SocketAddr> {
     let address = |(host, port): (String, u16)| Some(SocketAddr::new(host.parse().ok()?, port));
     config.services().into_iter().filter_map(address).collect()
 }
 
-/// Has new requests go by the addresses of now, whenever they are others than before.
+/// Applies changes of addresses to new requests.
 pub(crate) async fn keep_up(running: Running) {
     loop {
         clock::beat(INTERVAL).await;

@@ -1,4 +1,4 @@
-//! What the server shows of itself: its metrics at one moment, from all who count.
+//! Metrics of the server at one moment, from all sources.
 
 pub(crate) mod labelled;
 mod of_process;
@@ -20,7 +20,7 @@ use strowger_store::journal::Journal;
 
 strowger_metrics::metrics! {
     values of = "process";
-    /// What belongs to the process and to no shard.
+    /// Values of the process that belong to no shard.
     pub struct Process;
 
     /// Bindings that are registered.
@@ -37,9 +37,9 @@ strowger_metrics::metrics! {
     targets_aside: Gauge;
     /// Peers that took no TCP connection within ten minutes: large requests go there by UDP at once.
     udp_only_peers: Gauge;
-    /// Names that were asked for again, since they were used when their answers were about to end.
+    /// Names that were asked for again, since they were used shortly before their answers expired.
     names_asked_ahead: Counter;
-    /// Answers about names that were used beyond their time, since the name servers gave none.
+    /// Expired answers about names that were used, since the name servers gave no new ones.
     names_stale: Counter;
     /// Threads that carry messages.
     shards: Gauge;
@@ -57,7 +57,7 @@ strowger_metrics::metrics! {
     journal_kept: Counter;
     /// Changes of bindings that could not be kept.
     journal_failed: Counter;
-    /// Changes of bindings that were refused because as many waited as may.
+    /// Changes of bindings that were refused because the queue was full.
     journal_refused: Counter;
     /// The longest commit since the start.
     journal_longest_commit: Gauge in Seconds as "journal_longest_commit_seconds";
@@ -69,7 +69,7 @@ strowger_metrics::metrics! {
     reloads_refused: Counter;
     /// Data sets of rules that were read again without the rest of the configuration.
     sets_read: Counter;
-    /// Attempts at that which failed: the data stayed as they were.
+    /// Failed attempts to read data sets of rules again: the data stayed as they were.
     sets_failed: Counter as "set_reads_failed";
     /// Data sets of rules that could not be read when that was last tried: their data may be old.
     sets_old: Gauge;
@@ -77,7 +77,7 @@ strowger_metrics::metrics! {
 
 strowger_metrics::metrics! {
     values of = "look-ups";
-    /// What is kept of subscribers, and asked of their database.
+    /// Cached subscribers, and questions to their database.
     pub struct Lookups;
 
     /// Answers about subscribers that are kept.
@@ -90,7 +90,7 @@ strowger_metrics::metrics! {
     bound: Gauge as "lookups_bound";
     /// Connections to the database of subscribers.
     connections: Gauge as "lookup_connections";
-    /// 1 while the database of subscribers does not answer, and what is not known fails at once.
+    /// 1 while the database of subscribers does not answer, and questions without a cached answer fail at once.
     silent: Gauge as "lookups_silent";
     /// Questions about subscribers that the cache answered.
     hits: Counter as "lookup_hits";
@@ -100,7 +100,7 @@ strowger_metrics::metrics! {
     stale: Counter as "lookups_stale";
     /// Questions about subscribers that joined an equal one.
     merged: Counter as "lookups_merged";
-    /// Questions about subscribers that were refused because as many were asked as may be.
+    /// Questions about subscribers that were refused because too many were in progress.
     refused: Counter as "lookups_refused";
     /// Questions about subscribers that had no answer in time.
     late: Counter as "lookups_late";
@@ -110,13 +110,13 @@ strowger_metrics::metrics! {
     failed_at_once: Counter as "lookups_failed_at_once";
     /// Answers about subscribers that were kept and voided, one by one, since the database said that they had changed.
     voided: Counter as "lookups_voided";
-    /// Times that no answer about subscribers was fresh any more, since it was not known what had changed.
+    /// Times that no answer about subscribers was fresh any more, since the database did not report its changes.
     doubted: Counter as "lookups_doubted";
 }
 
 strowger_metrics::metrics! {
     values of = "accounting";
-    /// What became of the rows of accounting.
+    /// Accounting rows.
     pub struct OfAccounting;
 
     /// Rows of accounting that wait to be written.
@@ -137,7 +137,7 @@ strowger_metrics::metrics! {
     quarantine_rows: Gauge as "accounting_quarantine_rows";
     /// Size of the quarantine of accounting.
     quarantine_bytes: Gauge in Bytes as "accounting_quarantine_bytes";
-    /// Rows of accounting that are lost, because as many waited as may.
+    /// Rows of accounting that are lost, because the queue was full.
     dropped: Counter as "accounting_dropped";
     /// Attempts to write or remove rows of accounting, or to write their spool, that failed.
     failures: Counter as "accounting_failures";
@@ -147,18 +147,18 @@ strowger_metrics::metrics! {
 
 strowger_metrics::metrics! {
     values of = "kept calls";
-    /// What is kept of calls over a restart.
+    /// Calls kept over a restart.
     pub struct OfKept;
 
     /// Calls that are kept over a restart, those that have just ended among them.
     kept: Gauge as "kept_calls";
     /// Size of the files in which calls are kept, or of their states in the table of a database server.
     bytes: Gauge in Bytes as "kept_calls_bytes";
-    /// Calls whose last change is still to be written there.
+    /// Kept calls whose last change is still to be written.
     pending: Gauge as "kept_calls_pending";
-    /// Records or rows that were written there, those that were copied within the files among them.
+    /// Records or rows of kept calls that were written, including copies within the files.
     written: Counter as "kept_calls_written";
-    /// Attempts to write there that failed.
+    /// Failed attempts to write kept calls.
     failures: Counter as "kept_calls_failures";
     /// 1 while kept calls cannot be written.
     is_down: Gauge as "kept_calls_down";
@@ -166,7 +166,7 @@ strowger_metrics::metrics! {
 
 strowger_metrics::metrics! {
     values of = "caches";
-    /// What the `[[cache]]`s do, all of them together.
+    /// All `[[cache]]` tables together.
     pub struct OfCaches;
 
     /// Fetches from caches that found a value.
@@ -175,7 +175,7 @@ strowger_metrics::metrics! {
     misses: Counter as "cache_misses";
     /// Values that were stored in caches.
     stores: Counter as "cache_stores";
-    /// Requests that caches refused: beyond a bound, as many were under way as may be, or their servers refused them.
+    /// Requests that caches refused: beyond a bound, too many in progress, or refused by their servers.
     refused: Counter as "cache_requests_refused";
     /// Requests that servers of caches did not answer in time.
     late: Counter as "cache_requests_late";
@@ -193,12 +193,12 @@ strowger_metrics::metrics! {
 
 strowger_metrics::metrics! {
     values of = "";
-    /// What the process knows of one shard.
+    /// Values of the process about one shard.
     pub struct OfShard;
 
     /// Processor time that the thread of a shard has used.
     busy: Counter in Seconds as "shard_busy_seconds" by shard;
-    /// The longest turn of a shard in the last 30 to 60 seconds, in which it did not look at what had come meanwhile.
+    /// The longest turn of a shard in the last 30 to 60 seconds, in which it did not receive new messages.
     longest_turn: Highest in Seconds as "shard_longest_turn_seconds" by shard;
     /// Bytes that wait in the kernel before the UDP sockets of a shard.
     backlog: Gauge in Bytes as "shard_backlog_bytes" by shard;
@@ -206,7 +206,7 @@ strowger_metrics::metrics! {
     kernel_drops: Counter as "shard_datagrams_dropped_by_kernel" by shard;
 }
 
-/// How long commits took.
+/// Durations of commits.
 const COMMITS: [Metric; 1] = [Metric {
     field: "commit",
     family: "commit_seconds",
@@ -217,7 +217,7 @@ const COMMITS: [Metric; 1] = [Metric {
     by: &[],
 }];
 
-/// Every metric, in the order in which they are shown.
+/// Returns all metrics, in the order of their output.
 pub fn table() -> impl Iterator<Item = &'static Metric> {
     let all = [
         OfProcess::TABLE,
@@ -238,12 +238,12 @@ pub fn table() -> impl Iterator<Item = &'static Metric> {
     all.filter(|metric| is_of_server(metric))
 }
 
-/// Sockets of one call are the generator's alone.
+/// Tells whether a metric applies to a server. Only the generator has sockets of a single call.
 fn is_of_server(metric: &Metric) -> bool {
     !metric.family.starts_with("dedicated")
 }
 
-/// Those who write, where there is something to write. They end when the shards have: strong ones would keep them.
+/// Writers, if there is anything to write. Weak references: strong ones would keep the writers alive after the shards.
 #[derive(Clone)]
 pub(crate) struct Writers {
     pub(crate) journal: Option<Weak<Journal>>,
@@ -251,7 +251,7 @@ pub(crate) struct Writers {
     pub(crate) call_store: Option<Weak<CallStore>>,
 }
 
-/// Those who count.
+/// Sources of the metrics.
 #[derive(Clone)]
 pub struct Metrics {
     shared: Arc<ProcessState>,
@@ -259,7 +259,7 @@ pub struct Metrics {
     handle: Handle<Shard>,
     caches: Arc<Caches>,
     writers: Writers,
-    /// When the process began, in milliseconds since 1970.
+    /// Start of the process, in milliseconds since 1970.
     started: u64,
 }
 
@@ -278,12 +278,12 @@ impl Metrics {
         &self.handle
     }
 
-    /// How long ago the process began, by the system's clock.
+    /// Returns the time since the start of the process, by the system's clock.
     pub fn uptime(&self) -> Duration {
         Duration::from_millis(clock::now().wall.saturating_sub(self.started))
     }
 
-    /// Every counter and gauge with its labels, of all shards together; not those that are shown by shard.
+    /// Returns all counters and gauges with their labels, summed over the shards, except those that are shown by shard.
     pub(crate) fn totals(&self) -> impl Iterator<Item = Sample> + use<> {
         let all = self
             .of_process()
@@ -300,12 +300,12 @@ impl Metrics {
         samples.chain(self.labelled())
     }
 
-    /// Figures of the kernel about the process.
+    /// Reads the kernel's figures of the process.
     fn of_process(&self) -> OfProcess {
         OfProcess::read(self.started.saturating_mul(1_000))
     }
 
-    /// What belongs to the process.
+    /// Returns the values of the process.
     pub fn process(&self) -> Process {
         let (location, policy) = (self.shared.location.gauges(), self.shared.policy());
         let (log_lines_lost, log_write_errors) = (self.services.program.log_lost)();
@@ -341,7 +341,7 @@ impl Metrics {
         }
     }
 
-    /// What is kept of subscribers, and asked of their database.
+    /// Returns the values of subscriber look-ups.
     pub fn lookups(&self) -> Lookups {
         let gauges = self.shared.subscribers.as_ref().map(|subscribers| subscribers.gauges()).unwrap_or_default();
         Lookups {
@@ -364,7 +364,7 @@ impl Metrics {
         }
     }
 
-    /// What became of the rows of accounting.
+    /// Returns the values of accounting.
     pub fn of_accounting(&self) -> OfAccounting {
         let accounting = self.accounting();
         let figures: Figures = accounting.map(|accounting| accounting.figures()).unwrap_or_default();
@@ -384,7 +384,7 @@ impl Metrics {
         }
     }
 
-    /// What is kept of calls.
+    /// Returns the values of kept calls.
     pub fn of_kept(&self) -> OfKept {
         let call_store = self.writers.call_store.as_ref().and_then(Weak::upgrade);
         let strowger_store::calls::Figures { kept, bytes, pending, written, failures, is_down } =
@@ -392,17 +392,17 @@ impl Metrics {
         OfKept { kept, bytes, pending, written, failures, is_down: u64::from(is_down) }
     }
 
-    /// The writer of accounting, where there is one and the server does not end.
+    /// Returns the writer of accounting, if there is one and the server is not ending.
     pub(crate) fn accounting(&self) -> Option<Arc<Accounting>> {
         self.writers.accounting.as_ref()?.upgrade()
     }
 
-    /// The shards that have ever worked, by their numbers.
+    /// Returns the numbers of the shards that have ever run.
     pub fn started_shards(&self) -> impl Iterator<Item = usize> + use<'_> {
         (0..self.handle.most()).filter(|shard| self.handle.busy(*shard).is_some())
     }
 
-    /// What the process knows of its shards.
+    /// Returns the values of the process about its shards.
     pub fn of_shards(&self) -> Vec<(usize, OfShard)> {
         let backlogs = self.handle.backlogs();
         let of_shard = |shard| {
@@ -417,7 +417,7 @@ impl Metrics {
         self.started_shards().map(of_shard).collect()
     }
 
-    /// Logs every counter and gauge that is not 0: of the server, of its network side, and of what belongs to the process.
+    /// Logs all counters and gauges other than 0: of the server, the network side and the process.
     pub fn log(&self, event: &str) {
         self.log_messages(event);
         self.shared.counts().log(event);
@@ -437,7 +437,7 @@ impl Metrics {
         }
     }
 
-    /// Everything, for Prometheus.
+    /// Writes all metrics for Prometheus.
     pub fn exposition(&self) -> String {
         let mut text = Exposition::default();
         let of_process = self.of_process().each().chain(self.process().each()).chain(self.lookups().each());
@@ -462,7 +462,7 @@ impl Metrics {
         text.finish()
     }
 
-    /// How long things took.
+    /// Returns all histograms.
     pub fn durations(&self) -> impl Iterator<Item = (&'static Metric, Observed)> + use<> {
         let mut of_shards = [Observed::default(); Durations::TABLE.len()];
         for durations in &self.shared.durations {
@@ -476,7 +476,7 @@ impl Metrics {
 
 type Values = Vec<(&'static Metric, u64)>;
 
-/// One table of metrics: each of all shards, or by shard where the table says so.
+/// Writes one table of metrics: the total of all shards, or by shard if the table says so.
 fn show(text: &mut Exposition, total: &[(&'static Metric, u64)], shards: &[(usize, Values)]) {
     let Some((_, rows)) = shards.first() else { return };
     for (row, (metric, _)) in rows.iter().enumerate().filter(|(_, (metric, _))| is_of_server(metric)) {

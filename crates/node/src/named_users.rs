@@ -1,4 +1,4 @@
-//! Users whom rules and failures name: the log says which of them the database does not have.
+//! Users named by rules and failures: the log reports those that the database does not have.
 //!
 //! The server looks them up once for each configuration. Calls do not wait for it, and skip users without a phone.
 
@@ -11,31 +11,31 @@ use strowger_store::error::StoreError;
 use strowger_store::subscriber::{Answer, Question, Subscribers};
 use strowger_store::ticket::{SinkId, Ticket};
 
-/// Largest number of questions at a time, which leaves room for the look-ups of calls.
+/// Most questions at a time; it leaves room for the look-ups of calls.
 const MOST: usize = 32;
 
-/// Asks the database for the users whom a configuration names.
+/// Queries the database for the users that a configuration names.
 pub(crate) struct NamedUsers {
     sink: SinkId,
     asked: Arc<Mutex<Asked>>,
-    /// Users that were not asked for yet under the first name of their domain.
+    /// Users still to be looked up under the first name of their domain.
     waiting: Vec<NamedUser>,
-    /// Configurations before the one whose users these are; none: no configuration was looked at yet.
+    /// Number of configurations before the current one; `None`: no configuration has been examined.
     configurations: Option<u64>,
 }
 
-/// Users that were asked for, each at the number of its ticket.
+/// Users being looked up, each at the number of its ticket.
 #[derive(Default)]
 struct Asked {
     users: Vec<NamedUser>,
-    /// Number of the first of them.
+    /// Ticket number of the first user.
     first: u64,
-    /// Users to ask for under the next name of their domain.
+    /// Users to look up under the next name of their domain.
     again: Vec<NamedUser>,
 }
 
 impl Asked {
-    /// Takes the answer about a user under the first name of its domain.
+    /// Handles the answer about a user under the first name of its domain.
     fn take(&mut self, mut user: NamedUser, answer: &Result<Answer, StoreError>) {
         if !matches!(answer, Ok(Answer::Absent)) {
             return;
@@ -66,13 +66,13 @@ impl NamedUsers {
         Self { sink, asked, waiting: Vec::new(), configurations: None }
     }
 
-    /// Asks for some users of a configuration that is new; to be called a few times a second.
+    /// Looks up some users of a new configuration; call it a few times a second.
     pub(crate) fn step(&mut self, now: Now, shared: &ProcessState, subscribers: &dyn Subscribers) {
         let configurations = Some(shared.configurations());
         if self.configurations != configurations {
             self.configurations = configurations;
             let policy = shared.policy();
-            // Without passwords anyone may register as any user.
+            // Without passwords any phone may register as any user.
             let is_asked = policy.config.registrar.authenticate;
             self.waiting = if is_asked { policy.named_users() } else { Vec::new() };
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ impl NamedUsers {
                 asked.first + asked.users.len() as u64 - 1
             };
             if subscribers.request(Ticket { sink: self.sink, value }, question, now.mono).is_err() {
-                // No answer comes to that number.
+                // No answer comes for that ticket.
                 self.waiting.push(user);
                 break;
             }

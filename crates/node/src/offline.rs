@@ -1,4 +1,4 @@
-//! What a server with a configuration would do, while none runs: its engine, without sockets, database and registrations.
+//! Explanation of a request without a running server: the engine, without sockets, database and registrations.
 
 use crate::backends;
 use crate::data_sets;
@@ -17,12 +17,12 @@ use strowger_server::explain::Explained;
 use strowger_server::process_state::{ProcessState, Surroundings};
 use strowger_store::location::LocationTable;
 
-/// What a server with this configuration would do with a request that comes in by this transport from there. `proven`: its sender has
-/// shown the password of the user whom its credentials name. No user is registered. Whether a callee exists the database file says, as far as
-/// this process may read it.
+/// Explains how a server with this configuration would handle a request that arrives by this transport from `source`. `proven`: the sender has shown
+/// the password of the user that its credentials name. No user is registered. The database file tells whether a callee exists, if this process may
+/// read it.
 ///
 /// # Errors
-/// No listener has this transport, or the bytes are no request that begins something; the text says which.
+/// No listener has this transport, or the bytes are no request outside a dialog; the text says which.
 pub fn explain(
     mut config: Config,
     transport: Transport,
@@ -39,7 +39,7 @@ pub fn explain(
     let bound: Vec<SocketAddr> = config.listeners.iter().map(|listener| listener.address).collect();
     let surroundings = Surroundings {
         identity: identity(&config, &bound, &Guarded { services: literal(&config), ..Guarded::default() }),
-        // Nothing that it writes leaves it.
+        // Fixed secrets: the output of this engine is never sent.
         secret: vec![0; 32],
         seed: [0; 32],
         call_secret: 0,

@@ -1,9 +1,8 @@
-//! The thread that makes policies and frees them.
+//! The thread that builds and frees policies.
 //!
-//! The allocator keeps the memory of each thread apart. A policy is large, with its rules and data sets: made by one thread and freed by another,
-//! a part of it stays with the first. One thread that does both, and gives back what is free after each job, holds no more than the policies of now.
-//! The first configuration is read by it too, else its memory would stay with the main thread. It also puts one change after the other: none is made
-//! of a policy that is no more.
+//! The allocator keeps the memory of each thread apart. If one thread built a large policy and another freed it, a part of its memory would stay with
+//! the first. One thread that does both, and returns free memory after each job, holds no more than the current policies. It also reads the first
+//! configuration; otherwise that memory would stay with the main thread. And it orders the changes: each one starts from the current policy.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,22 +10,23 @@ use std::sync::mpsc;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The thread that makes policies and frees them. Dropped, it ends after the jobs that it has.
+/// The thread that builds and frees policies. After a drop it ends when its queued jobs are done.
 #[derive(Debug)]
 pub struct PolicyThread(mpsc::Sender<Job>);
 
 impl PolicyThread {
-    /// `give_back` is called after each job, twice: no other call comes that would end what one has begun.
+    /// Starts the thread. It calls `give_back` twice after each job: no other call would complete what the first one
+    /// begins.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system provides no thread.
     pub fn start(give_back: fn()) -> io::Result<Self> {
         let (jobs, waiting) = mpsc::channel::<Job>();
         let work = move || {
             for job in waiting {
-                // A panic is the log's already, and that of who waits for the job.
+                // A panic has been logged, and reaches the caller that waits for the job.
                 let _ = catch_unwind(AssertUnwindSafe(job));
-                // The first call finds which pages are free, the second gives them back.
+                // The first call finds the free pages, the second returns them.
                 give_back();
                 give_back();
             }
@@ -35,13 +35,13 @@ impl PolicyThread {
         Ok(Self(jobs))
     }
 
-    /// Has this done after what was submitted before.
+    /// Queues a job.
     pub(crate) fn submit(&self, job: impl FnOnce() + Send + 'static) {
-        // It takes jobs until this is dropped.
+        // The thread accepts jobs until this is dropped.
         let _ = self.0.send(Box::new(job));
     }
 
-    /// Has this done, waits, and returns what comes of it. Blocks; not to be called by a job.
+    /// Queues a job, waits, and returns its result. Blocks; jobs must not call it.
     ///
     /// # Panics
     /// As the job does.

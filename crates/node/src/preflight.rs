@@ -1,4 +1,4 @@
-//! Checks of a configuration that need an engine.
+//! Checks of a configuration that need a storage engine.
 
 use std::path::Path;
 
@@ -8,12 +8,13 @@ use strowger_config::{Config, ListenAddress, Report};
 /// Reads a configuration and checks its database file; see [`Config::load`].
 ///
 /// # Errors
-/// The report of everything that is wrong, warnings included.
+/// The report of all faults, warnings included.
 pub fn load(path: Option<&Path>, listen: &[ListenAddress]) -> Result<(Config, Report), Report> {
     Config::load(path, listen, &database)
 }
 
-/// Why a database file cannot be used, and the cure; see [`strowger_config::Source::database`].
+/// Returns the reason for which a database file cannot be used, and the cure; see
+/// [`strowger_config::Source::database`].
 pub fn database(path: &Path) -> Option<(String, &'static str)> {
     Some(match sqlite::look(path) {
         Err(OpenError::Corrupt { detail, .. }) => (
@@ -25,7 +26,7 @@ pub fn database(path: &Path) -> Option<(String, &'static str)> {
             format!("was written by a newer version: its schema is {found}, this program knows {known}"),
             "use the version that wrote it, or name another file",
         ),
-        // What else there is may be of the moment, or of the user who asks.
+        // Other errors may be temporary, or depend on the user of this process.
         Err(_) | Ok(()) => return None,
     })
 }

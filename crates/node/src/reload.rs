@@ -1,4 +1,4 @@
-//! Another configuration for a running server.
+//! Reload: another configuration for a running server.
 
 use crate::data_sets::{self, OldData};
 use crate::directory::Directory;
@@ -15,19 +15,19 @@ use strowger_server::process_state::ProcessState;
 use strowger_store::location::Renamed;
 use tokio::sync::oneshot;
 
-/// Why a server does not take a configuration.
+/// Reason for which a server refuses a configuration.
 #[derive(Debug)]
 pub enum Refusal {
-    /// It is wrong in itself, or beside what needs a restart.
+    /// The configuration is wrong, or contradicts keys that need a restart.
     Wrong(Report),
-    /// What it names cannot be used: a certificate, a name server.
+    /// A certificate, name server or database that it names cannot be used.
     Unusable(anyhow::Error),
 }
 
-/// For the shards to take another policy; one that stands still is not waited for.
+/// Longest wait for the shards to adopt another policy; the reload does not wait longer for a stuck shard.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// The parts of a running server that have to do with another policy.
+/// Parts of a running server that depend on the policy.
 #[derive(Clone)]
 pub(crate) struct Running {
     pub(crate) shared: Arc<ProcessState>,
@@ -36,15 +36,13 @@ pub(crate) struct Running {
 }
 
 impl Server {
-    /// Goes by the configuration that `read` returns from now on, as [`Config::load`] does; what came before goes on by the one that it came with.
-    /// Everything that may fail is done before anything changes. Keys that need a restart keep their values; they are among the changes
-    /// that are returned, beside the report of warnings.
+    /// Adopts the configuration that `read` returns, as [`Config::load`] does. Requests that arrived before keep their configuration. Everything that
+    /// may fail precedes any change. Keys that need a restart keep their values; they are among the returned changes, next to the report of warnings.
     ///
-    /// `read` is called by the thread that frees what is read in the end, after the reloads that were asked for before. It goes on if this future is
-    /// dropped.
+    /// The policy thread calls `read` after earlier reloads. The reload continues if this future is dropped.
     ///
     /// # Errors
-    /// Why not; the server goes on by the configuration that it has.
+    /// The reason for the refusal; the server keeps its configuration.
     pub async fn reload(
         &self,
         read: impl FnOnce() -> Result<(Config, Report), Report> + Send + 'static,
@@ -67,11 +65,11 @@ impl Server {
     }
 }
 
-/// Longest time for the database to take the bindings under other names.
+/// Longest time for the database to store the bindings under other names.
 const LONGEST_RENAMING: Duration = Duration::from_secs(10);
 
-/// Puts the bindings of each user under the canonical name of the domain, in memory and on disk: a domain may have become an alias of another.
-/// Blocks, but no shard for longer than one user takes.
+/// Moves the bindings of each user to the canonical name of the domain, in memory and on disk: a domain may have become an alias of another. Blocks;
+/// a shard waits no longer than one user takes.
 pub(crate) fn rename_bindings(shared: &ProcessState) {
     let policy = shared.policy();
     let canonical = |aor: &[u8]| {
@@ -129,7 +127,7 @@ impl Running {
             true => None,
             false => Some(resolver(&config).map_err(Refusal::Unusable)?),
         };
-        // Their files may be others than before, though the configuration names the same.
+        // The files may have changed, even if their names have not.
         let identities = Identities::load(&settings::listeners(&config), &settings::tls_client(&config))
             .map_err(|error| Refusal::Unusable(error.into()))?;
         let identity = self.services.addresses.identity(&config, self.handle.addresses());
@@ -149,7 +147,7 @@ impl Running {
         Ok((changes, report))
     }
 
-    /// Each shard takes the policy at the end of a round, also one that has nothing to do: what comes after this goes by it. Blocks.
+    /// Waits until each shard has adopted the policy at the end of a round, idle ones included: later messages use it. Blocks.
     pub(crate) fn wait_for_shards(&self) {
         let (reloads, end) = (self.shared.reloads(), Instant::now() + LONGEST_WAIT);
         self.handle.wake_all();

@@ -1,6 +1,5 @@
-//! What becomes of the bindings of a user who is removed: they end within a second, also when the user was removed while no
-//! server ran. Until then calls would go on to reach the phone of one who is no user any more, for as long as it had
-//! registered; and who gets the same name next would share it with that phone.
+//! Bindings of removed users: they end within a second, also if the user was removed while no server ran. Otherwise calls would reach the phone of a
+//! removed user until its registration expires, and a new user of the same name would share it with that phone.
 
 use crate::identity::canonical_aor;
 use std::collections::HashMap;
@@ -14,12 +13,12 @@ use strowger_store::location::{Step, UpdateStatus};
 use strowger_store::subscriber::Subscribers;
 use strowger_store::ticket::{SinkId, Ticket};
 
-/// A removal by its number, and what became of it on disk.
+/// Number of a removal, and the result of writing it.
 type Written = (u64, Result<(), StoreError>);
 
-/// Ends them, step by step, and tells the subscribers' database when it is done.
+/// Ends the bindings step by step, and reports completed removals to the database of subscribers.
 pub(crate) struct Removals {
-    /// Of this among the receivers of the journal; `NONE` without one.
+    /// Own receiver of the journal; `NONE` without a journal.
     sink: SinkId,
     written: Arc<Mutex<Vec<Written>>>,
     stages: HashMap<u64, Stage>,
@@ -27,10 +26,9 @@ pub(crate) struct Removals {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// A REGISTER that was admitted just before the removal was seen may still be on its way to the table: a step later it is
-    /// there.
+    /// The removal was seen. A REGISTER that was admitted just before may still be on its way to the table, and arrives within one step.
     Seen,
-    /// The journal has it.
+    /// The journal is writing the end of the bindings.
     Writing,
 }
 
@@ -46,7 +44,7 @@ impl Removals {
         Self { sink, written, stages: HashMap::new() }
     }
 
-    /// The next step of each removal; to be called a few times a second.
+    /// Advances each removal; call it a few times a second.
     pub(crate) fn step(&mut self, now: Now, shared: &ProcessState, subscribers: &dyn Subscribers) {
         let written = std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
         for (id, result) in written {
@@ -82,7 +80,7 @@ impl Removals {
                         // The database is behind: the next step tries again.
                         Err(_) => continue,
                     }
-                    // Before that a REGISTER may still have been admitted.
+                    // Only now: before, a REGISTER could still have been admitted.
                     shared.end_routes_of(removed.username.as_bytes(), removed.domain.as_bytes(), now);
                     forget_credentials(now, shared, &removed.username, &removed.domain);
                     if ended > 0 {
@@ -94,8 +92,8 @@ impl Removals {
     }
 }
 
-/// Of one who is no user any more the cache of credentials has none either. What the cache does not do now ends with
-/// the life of that.
+/// Removes the credentials of a removed user from the cache of credentials. If the cache fails, they stay until their
+/// life ends.
 pub(crate) fn forget_credentials(now: Now, shared: &ProcessState, username: &str, domain: &str) {
     let Some(cache) = &shared.credentials else { return };
     let policy = shared.policy();

@@ -1,11 +1,11 @@
-//! What the kernel knows of the ways out of this machine.
+//! Routes of the kernel.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use strowger_server::local_address::Routes;
 
-/// The routes of the kernel, and the interfaces as they were at the start.
+/// Routes of the kernel, and the interfaces at the start.
 pub(crate) struct KernelRoutes {
-    /// Of each address of this machine, the number of its interface.
+    /// Addresses of this machine, each with the number of its interface.
     interfaces: Vec<(IpAddr, Option<u32>)>,
 }
 
@@ -17,11 +17,11 @@ impl KernelRoutes {
 }
 
 impl Routes for KernelRoutes {
-    /// Nothing is sent: a socket is connected, and tells its address.
+    /// Connects a socket, without sending, and reads its address.
     fn source(&self, to: IpAddr) -> Option<IpAddr> {
         let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let socket = UdpSocket::bind(SocketAddr::new(any, 0)).ok()?;
-        // Any port but 0 will do.
+        // Any port other than 0 serves.
         socket.connect(SocketAddr::new(to, 9)).ok()?;
         Some(socket.local_addr().ok()?.ip())
     }

@@ -1,4 +1,4 @@
-//! The server whole: from a configuration to running shards.
+//! Server: from a configuration to running shards.
 
 use crate::caches::Caches;
 use crate::control::{self, Controlled, Request, Socket};
@@ -38,19 +38,19 @@ use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
 use tokio::sync::mpsc;
 
-/// What the program around the server does for it.
+/// Callbacks from the server into its program.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Each shard calls it when much less is under way than before, so that the allocator of the program gives memory back that
-    /// is no longer used.
+    /// Called by a shard when its load has fallen much, so that the allocator of the program returns unused memory.
     pub give_back: fn(),
-    /// Lines that the log has lost, and attempts to write it that failed, since the start; for the statistics.
+    /// Returns the lines that the log has lost and the failed attempts to write it, since the start; for the
+    /// statistics.
     pub log_lost: fn() -> (u64, u64),
-    /// What is logged from now on, as `strowger log level` says it; without a level what is logged now.
+    /// Sets the log level, in the syntax of `strowger log level`; without a level returns the present one.
     pub log_level: fn(Option<&str>) -> Result<String, String>,
-    /// Takes what commands want of the program; none: they are refused.
+    /// Receives requests of commands to the program; `None`: they are refused.
     pub requests: Option<mpsc::Sender<Request>>,
-    /// Sees what a shard is about to send, each round; for tests that judge where messages go.
+    /// Called with the output of a shard before it is sent, each round; for tests that judge where messages go.
     pub sends: fn(&Outbox),
 }
 
@@ -66,41 +66,41 @@ impl Default for Program {
     }
 }
 
-/// A running server. Dropped, it stops.
+/// A running server. A drop stops it.
 pub struct Server {
     pub(crate) shared: Arc<ProcessState>,
     pub(crate) services: Arc<Services>,
     metrics: Metrics,
     health: Arc<Health>,
-    /// Where the metrics are served, if they are.
+    /// Address of the metrics, if they are served.
     served: Option<SocketAddr>,
-    /// Where orders are taken by HTTP, if they are.
+    /// Address of orders by HTTP, if they are accepted.
     ordered: Option<SocketAddr>,
-    /// Its file goes with the server.
+    /// Control socket; its file is removed with the server.
     control: Option<Socket>,
     pub(crate) node: Node<Shard>,
-    /// Ends after the shards: what they gave it is written.
+    /// Writer of bindings; ends after the shards, so that their changes are written.
     journal: Option<Arc<Journal>>,
-    /// The same.
+    /// Writer of accounting; ends after the shards too.
     accounting: Option<Arc<Accounting>>,
-    /// Ends after accounting: what is no longer kept is written there.
+    /// Writer of kept calls; ends after accounting, which may still remove kept calls.
     call_store: Option<Arc<CallStore>>,
-    /// Where a database server has the subscribers.
+    /// Subscribers, if a database server has them.
     pub(crate) directory: Option<Arc<Directory>>,
-    /// Counts calls together with other servers.
+    /// Thread that counts calls together with other servers.
     _shared_counts: Option<SharedCounts>,
 }
 
 impl Server {
-    /// Opens the database, binds the listeners, starts the shards. When it returns, messages are answered.
+    /// Opens the database, binds the listeners and starts the shards. When it returns, messages are answered.
     ///
     /// # Errors
-    /// What could not be opened or bound, in words.
+    /// A description of the part that could not be opened or bound.
     pub fn start(config: Config) -> anyhow::Result<Self> {
         Self::start_in(Program::default(), config)
     }
 
-    /// [`Server::start`] as a part of this program.
+    /// Starts a server as [`Server::start`] does, with the callbacks of this program.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -110,11 +110,11 @@ impl Server {
         Self::start_with(program, policies, config, Vec::new(), leases)
     }
 
-    /// [`Server::start_in`] with sockets that are open already, each for the listener that has its address, and with the thread that has read the
+    /// Starts a server as [`Server::start_in`] does, with open sockets, each for the listener with its address, with the thread that has read the
     /// configuration, and with the leases that the configuration needs.
     ///
     /// # Errors
-    /// As [`Server::start`]; and a socket that is no listener's.
+    /// As [`Server::start`]; and a socket that matches no listener.
     pub fn start_with(
         program: Program,
         policies: PolicyThread,
@@ -124,17 +124,17 @@ impl Server {
     ) -> anyhow::Result<Self> {
         let secret = Secret::of(&config)?;
         let (seed, call_secret) = keys(&config, &secret.bytes)?;
-        // A flow of an earlier life of this server must not be taken for one of this.
+        // Distinguishes the flows of this process from those of an earlier one.
         let process = u16::from_le_bytes(random()?);
         let settings = strowger_net::NetSettings { process, ..settings::net(&config, call_secret) };
         let most = settings.shards.most();
         let log_limiter = settings.log_limiter.clone();
-        // First the ports: a server that cannot have them leaves no file behind.
+        // Ports first: a server without its ports must leave no file behind.
         let listeners = settings::listeners(&config);
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
         let pages = config.metrics.listen.map(|address| bind("metrics.listen", address)).transpose()?;
         let orders = config.control.listen.map(|address| bind("control.listen", address)).transpose()?;
-        // Before any of it is lost, which may be long after the start.
+        // A failure now precedes the loss of data, which might happen long after the start.
         if let Some(fault) = config.unwritable().first() {
             anyhow::bail!("{}: {}", fault.message, fault.cure);
         }
@@ -249,62 +249,62 @@ impl Server {
         })
     }
 
-    /// The addresses on which the listeners of the configuration really listen.
+    /// Returns the bound addresses of the listeners.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.node.handle().addresses()
     }
 
-    /// What new requests go by.
+    /// Returns the policy of new requests.
     pub fn policy(&self) -> Arc<Policy> {
         self.shared.policy()
     }
 
-    /// The shards and their sockets: their number, their counters, what is sent to them from outside.
+    /// Returns the handle of the shards and their sockets: number, counters, input from outside.
     pub fn handle(&self) -> &Handle<Shard> {
         self.node.handle()
     }
 
-    /// Requests and responses that all shards have received.
+    /// Returns the numbers of requests and responses that all shards have received.
     pub fn received(&self) -> (u64, u64) {
         self.shared.received()
     }
 
-    /// Counters of all shards.
+    /// Returns the counters of all shards.
     pub fn counts(&self) -> Counts {
         self.shared.counts()
     }
 
-    /// What the server counts.
+    /// Returns the metrics of the server.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// Whether it works.
+    /// Returns the health of the server.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
     }
 
-    /// Where the metrics are served; none if they are not.
+    /// Returns the address of the metrics; `None` if they are not served.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.served
     }
 
-    /// Where orders are taken by HTTP; none if they are not.
+    /// Returns the address of orders by HTTP; `None` if they are not accepted.
     pub fn control_address(&self) -> Option<SocketAddr> {
         self.ordered
     }
 
-    /// Bindings that are registered now.
+    /// Returns the number of bindings.
     pub fn bindings(&self) -> usize {
         self.shared.location.gauges().bindings
     }
 
-    /// What the engines of all shards have in common: policy, bindings, users, counters.
+    /// Returns the common state of the engines of all shards: policy, bindings, users, counters.
     pub fn shared(&self) -> &Arc<ProcessState> {
         &self.shared
     }
 
-    /// Lets calls that are being set up go on for `most`, refuses new work, then stops.
+    /// Refuses new work, lets calls being set up continue for at most `most`, then stops.
     pub fn drain(self, most: Duration) {
         let end = Instant::now() + most;
         self.node.handle().drain(most);
@@ -312,7 +312,7 @@ impl Server {
         while Instant::now() < end {
             match self.counts().busy() {
                 true => busy = Some(Instant::now()),
-                // A call that was answered just now has its ACK still to come, and so has a failure.
+                // The ACK of a call that was just answered or refused is still to come.
                 false if busy.is_some_and(|last| last.elapsed() < t1) => (),
                 false => break,
             }
@@ -321,7 +321,7 @@ impl Server {
         self.stop();
     }
 
-    /// Stops: what was acknowledged is kept.
+    /// Stops the server: acknowledged data are kept.
     pub fn stop(self) {
         self.shared.report_suppressed(u64::MAX);
         let open = self.counts().calls_logged;
@@ -338,8 +338,8 @@ impl Server {
     }
 }
 
-/// The seed of the process, and the key of the hash that gives calls to shards. Where calls are kept, the keys by which they are found are
-/// those of the process before.
+/// Returns the seed of the process, and the key of the hash that maps calls to shards. If calls are kept, the keys of their tables equal those of the
+/// earlier process.
 fn keys(config: &Config, secret: &[u8]) -> anyhow::Result<([u8; 32], u32)> {
     let (mut seed, call_secret) = (random::<32>()?, u32::from_le_bytes(random()?));
     if config.dialogs.place().is_none() {
@@ -350,14 +350,14 @@ fn keys(config: &Config, secret: &[u8]) -> anyhow::Result<([u8; 32], u32)> {
     Ok((seed, keys.buckets))
 }
 
-/// Before the database is opened: a server that cannot have its ports leaves no file behind.
+/// Binds a TCP address, before the database is opened: a server without its ports must leave no file behind.
 fn bind(key: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(address).with_context(|| format!("`{key}` {address} cannot be opened"))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Returns where.
+/// Starts to serve HTTP, and returns the address.
 fn serve_http<W>(
     what: &'static str,
     listener: TcpListener,
@@ -377,7 +377,7 @@ where
     Ok(address)
 }
 
-/// Opens the control socket. One that no key names is done without, if need be.
+/// Opens the control socket. A failure is fatal only if a key names the socket.
 fn serve_control(server: Controlled, handle: &Handle<Shard>) -> anyhow::Result<Option<Socket>> {
     let policy = server.shared.policy();
     let Some(path) = policy.config.control_socket() else { return Ok(None) };

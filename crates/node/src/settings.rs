@@ -1,4 +1,4 @@
-//! From the configuration to the settings of the network side.
+//! Conversion of the configuration to the settings of the network side.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use strowger_dns::{ResolverSettings, Speaks};
 use strowger_net::tls::{self, Certificate};
 use strowger_net::{Bounds, Listener as NetListener, NetSettings, Shards, UdpSettings};
 
-/// How names are resolved.
+/// Returns the settings of the resolver.
 pub(crate) fn resolver(config: &Config) -> ResolverSettings {
     let dns = &config.dns;
     ResolverSettings {
@@ -25,7 +25,8 @@ pub(crate) fn resolver(config: &Config) -> ResolverSettings {
     }
 }
 
-/// What the network side begins with. `secret` is the key of the hash that gives calls to shards, random at each start.
+/// Returns the settings of the network side at its start. `secret` is the key of the hash that maps calls to shards,
+/// random at each start.
 pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
     let (server, limits) = (&config.server, &config.limits);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -58,7 +59,7 @@ pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
     }
 }
 
-/// The bounds of the network side, which may change while it runs.
+/// Returns the bounds of the network side, which may change at run time.
 pub(crate) fn bounds(config: &Config) -> Bounds {
     let (server, limits) = (&config.server, &config.limits);
     Bounds {
@@ -77,13 +78,13 @@ pub(crate) fn bounds(config: &Config) -> Bounds {
         batches: server.udp_batches,
         receive_delay: server.udp_linger,
         datagrams_waiting: limits.udp_queue,
-        // They come from look-ups.
+        // Names come from look-ups.
         names: config.dns.cache_entries.max(1_024),
         ..Bounds::default()
     }
 }
 
-/// How servers are verified to which connections are made.
+/// Returns the settings for verifying servers in outbound connections.
 pub(crate) fn tls_client(config: &Config) -> tls::Client {
     tls::Client {
         authorities: config.tls.outbound_authorities(),
@@ -93,12 +94,12 @@ pub(crate) fn tls_client(config: &Config) -> tls::Client {
     }
 }
 
-/// The listeners of the network side, in the order of [`Config::listeners`].
+/// Returns the listeners of the network side, in the order of [`Config::listeners`].
 pub(crate) fn listeners(config: &Config) -> Vec<NetListener> {
     config.listeners.iter().map(net_listener).collect()
 }
 
-/// A hundred years: longer than a process lives, and short enough to be added to any clock.
+/// A hundred years: longer than the life of a process, and short enough for any clock.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 fn net_listener(listener: &Listener) -> NetListener {
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
     use strowger_config::Source;
 
-    /// A default is a fact of the machine below; the configuration must not say another one.
+    /// A default belongs to the network side; the configuration must not state another one.
     #[test]
     fn the_defaults_are_those_of_the_network_side() {
         let config = Config::default();
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!((ours.connect_timeout, ours.write_queue), (theirs.connect_timeout, theirs.write_queue));
     }
 
-    /// Settings whose effect no peer can bring about in a test without a broken machine.
+    /// Process tests cannot observe these settings without a faulty machine.
     #[test]
     fn what_no_peer_can_see_arrives_at_the_network_side() {
         let text = "server.node = 7\nlimits.udp_queue = 77\nlimits.shard_queue = 777\nlimits.messages_per_turn = 7";

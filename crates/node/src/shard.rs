@@ -1,4 +1,4 @@
-//! One shard of a server: its engine among sockets, other shards and what is slow.
+//! A shard of a server: its engine, connected to sockets, other shards and slow services.
 
 use crate::data_sets::DataSets;
 use crate::kept;
@@ -27,26 +27,26 @@ use strowger_store::read_through::LocalAsker;
 use strowger_store::subscriber::Asked;
 use tokio::sync::oneshot;
 
-/// What all shards of a process reach beside their engines.
+/// Services of a process that its shards share, in addition to the state of the engines.
 pub(crate) struct Services {
-    /// Another configuration may put another in its place.
+    /// Replaced by a reload.
     resolver: Mutex<Arc<Resolver>>,
     pub(crate) reloads_refused: AtomicU64,
-    /// The data sets of the rules.
+    /// Data sets of the rules.
     pub(crate) sets: DataSets,
-    /// Makes and frees what requests go by.
+    /// Thread that builds and frees policies.
     pub(crate) policies: PolicyThread,
-    /// Of each shard, [`ProcessState::reloads`] of the policy that its engine has.
+    /// [`ProcessState::reloads`] of the policy in the engine, for each shard.
     reloads: Box<[AtomicU64]>,
     pub(crate) program: Program,
     /// Addresses of databases, caches, control and metrics.
     pub(crate) addresses: ServiceAddresses,
-    /// Calls of an earlier process, for the first shard: it has all buckets when it begins.
+    /// Calls of an earlier process, for the first shard, which owns all buckets at the start.
     left: Mutex<Vec<Call>>,
 }
 
 impl Services {
-    /// For so many shards at most. `left`: calls of an earlier process.
+    /// Creates the services for at most `shards` shards. `left`: calls of an earlier process.
     pub(crate) fn new(
         resolver: Resolver,
         shards: usize,
@@ -68,7 +68,7 @@ impl Services {
         }
     }
 
-    /// How many policies have taken the place of the first in this shard.
+    /// Returns the number of policies that have replaced the first one in this shard.
     pub(crate) fn reloads(&self, shard: usize) -> u64 {
         self.reloads[shard].load(Relaxed)
     }
@@ -81,7 +81,7 @@ impl Services {
         std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Look-ups that are under way end by the one that they began with.
+    /// Replaces the resolver. Look-ups in progress continue with the old one.
     pub(crate) fn set_resolver(&self, mut resolver: Resolver) {
         let mut current = self.resolver.lock().unwrap_or_else(PoisonError::into_inner);
         resolver.continue_counting(&current);
@@ -89,56 +89,56 @@ impl Services {
     }
 }
 
-/// What a shard gets from beside it.
+/// Input of a shard from other threads.
 #[derive(Debug)]
 pub enum Input {
-    /// It is for the engine.
+    /// An answer for the engine.
     Answer(Answer),
-    /// What an operator wants of its calls.
+    /// An order about its calls.
     Calls(CallOrder),
 }
 
-/// What an operator wants of the tracked calls of a shard. Without a reply the shard has ended, or stands still.
+/// An operator's order about the tracked calls of a shard. Without a reply the shard has ended or is stuck.
 #[derive(Debug)]
 pub enum CallOrder {
-    /// See [`Engine::list_calls`].
+    /// Lists calls; see [`Engine::list_calls`].
     List {
-        /// Where the page begins.
+        /// Begin of the page.
         from: u32,
-        /// Calls at most.
+        /// Most calls on the page.
         most: usize,
-        /// A part of the caller's or the callee's URI.
+        /// Part of the caller's or the callee's URI.
         party: Option<Vec<u8>>,
-        /// Takes the page.
+        /// Receives the page.
         reply: oneshot::Sender<CallPage>,
     },
-    /// See [`Engine::show_call`].
+    /// Shows a call; see [`Engine::show_call`].
     Show {
         /// [`CallView::id`].
         id: u64,
-        /// Takes the call.
+        /// Receives the call.
         reply: oneshot::Sender<Option<CallView>>,
     },
-    /// See [`Engine::end_call`].
+    /// Ends a call; see [`Engine::end_call`].
     End {
         /// [`CallView::id`].
         id: u64,
-        /// Whether there was such a call. Where this waits no more, no call is ended: the operator has heard that none was.
+        /// Tells whether the call existed. If the receiver is gone, no call is ended: the operator has been told so.
         reply: oneshot::Sender<Option<()>>,
     },
 }
 
-/// Gives an engine what comes, and carries out what it wants.
+/// Gives input to an engine and carries out its effects.
 pub struct Shard {
     engine: Engine,
     services: Arc<Services>,
     handle: Handle<Self>,
     mailbox: Mailbox<Self>,
-    /// Ends when no shard has it.
+    /// Writer of accounting; ends after the last shard.
     accounting: Option<Arc<Accounting>>,
-    /// The same.
+    /// Writer of kept calls; ends after the last shard too.
     call_store: Option<Arc<CallStore>>,
-    /// Sends the questions of a round to the database by a connection of this shard.
+    /// Sends the database questions of a round over a connection of this shard.
     asker: Option<LocalAsker<Asked>>,
 }
 
@@ -179,7 +179,7 @@ impl Shard {
             let receiver = cache.receiver(Arc::new(CacheAnswers(mailbox.clone())));
             (cache, receiver)
         });
-        // Before the policy itself: one that takes its place meanwhile is seen after the first round.
+        // Number before the policy: a policy that replaces this one meanwhile is noticed after the first round.
         services.reloads[number].store(shared.reloads(), Relaxed);
         let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
         (engine.written, engine.found, engine.cached) = (written, found, cached);
@@ -203,7 +203,7 @@ impl Shard {
         }
     }
 
-    /// Lets the engine decide, and carries out what it wants.
+    /// Gives an input to the engine and carries out its effects.
     #[inline]
     fn drive<T>(&mut self, input: impl FnOnce(&mut Engine) -> T) -> T {
         self.engine.circumstances = circumstances(&self.handle);
@@ -214,12 +214,12 @@ impl Shard {
         result
     }
 
-    /// Between two rounds the engine gets the policy of now.
+    /// Gives the current policy to the engine, between two rounds.
     #[cold]
     fn change_policy(&mut self, now: Now, out: &mut Outbox) {
         let began = Instant::now();
         let shared = self.engine.shared.clone();
-        // Before the policy itself, as at the start.
+        // Number before the policy, as at the start.
         let (number, reloads) = (self.mailbox.shard(), shared.reloads());
         let policy = shared.policy();
         self.drive(|engine| engine.answered(now, Answer::Policy(policy), out));
@@ -246,7 +246,7 @@ impl Shard {
     }
 }
 
-/// Takes the answers of the cache of credentials into the mailbox of a shard.
+/// Puts the answers of the credential cache into the mailbox of a shard.
 struct CacheAnswers(Mailbox<Shard>);
 
 impl Receiver for CacheAnswers {
@@ -255,7 +255,7 @@ impl Receiver for CacheAnswers {
     }
 }
 
-/// The shard ends: of calls that go on is written what is known.
+/// Writes the final accounting of unfinished calls when the shard ends.
 impl Drop for Shard {
     fn drop(&mut self) {
         self.engine.cut_off_accounts(clock::now());
@@ -267,7 +267,7 @@ impl Drop for Shard {
     }
 }
 
-/// Without a writer the configuration wants no rows.
+/// Submits an accounting row. Without a writer the configuration has accounting off.
 fn account(accounting: Option<&Accounting>, row: Box<Row>) {
     if let Some(accounting) = accounting {
         accounting.submit(row);
@@ -275,7 +275,7 @@ fn account(accounting: Option<&Accounting>, row: Box<Row>) {
 }
 
 impl CallOrder {
-    /// One who asked and waits no more gets nothing.
+    /// Carries out the order. If the operator no longer waits, no call is ended and no reply is sent.
     fn carry_out(self, engine: &mut Engine, now: Now, out: &mut Outbox) {
         match self {
             Self::List { from, most, party, reply } => {
@@ -296,7 +296,8 @@ fn circumstances(handle: &Handle<Shard>) -> Circumstances {
     Circumstances { draining: handle.is_draining(), shards: handle.shards() }
 }
 
-/// Starts the look-up of a name: what comes of it goes to the mailbox. Apart: no round waits for it or shares its stack.
+/// Starts the look-up of a name, whose result goes to the mailbox. A separate function: no round waits for it or uses
+/// its stack.
 #[inline(never)]
 fn look_up(
     (ticket, source, name): (u64, IpAddr, HostKey),
@@ -314,7 +315,7 @@ fn look_up(
     handle.spawn("the resolver", work);
 }
 
-/// Where this name leads; nowhere if that cannot be found out.
+/// Returns the targets of a name; none if the look-up fails.
 async fn resolve(
     resolver: &Resolver,
     log_limiter: &LogLimiter,
@@ -403,7 +404,7 @@ impl Service for Shard {
         };
         let by_peer = cause != Unsent::Here;
         self.drive(|engine| engine.unsent(now, token, reason, by_peer, out));
-        // What did not leave is no more in it, and goes another way in this round.
+        // The unsent message is no longer in `out`; it may leave by another way in this round.
         self.engine.count_sent(out);
         (self.services.program.sends)(out);
     }

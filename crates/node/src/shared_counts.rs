@@ -1,5 +1,5 @@
-//! The thread beside the shards that shares counts of calls with other servers by caches: [`strowger_server::shared_counts`] says what it asks.
-//! What one server counts, the others know soon after `dialogs.count_interval`.
+//! The thread that shares counts of calls with other servers through caches; [`strowger_server::shared_counts`] defines the requests. The other
+//! servers know the count of one server soon after `dialogs.count_interval`.
 
 use crate::caches::Caches;
 use std::collections::HashMap;
@@ -14,10 +14,10 @@ use strowger_net::clock;
 use strowger_server::process_state::ProcessState;
 use strowger_server::shared_counts::{Member, caches as named_caches, publish};
 
-/// How often the configuration is looked at while no limit is counted by several servers.
+/// Interval of checking the configuration while no limit is shared by servers.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The thread. Dropping it ends it: the other servers learn at once that this one has no calls any more.
+/// The thread. A drop ends it, and the other servers learn at once that this one has no calls.
 pub(crate) struct SharedCounts {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
@@ -30,7 +30,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// Whether the thread is to end; waits for that as long as this.
+    /// Waits for the request to stop, for at most `most`. Returns whether it came.
     fn wait(&self, most: Duration) -> bool {
         let is_wanted = self.is_wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(is_wanted, most, |is_wanted| !*is_wanted);
@@ -39,7 +39,7 @@ impl Stop {
 }
 
 impl SharedCounts {
-    /// Starts it. Without caches there is nothing to do.
+    /// Starts the thread; `None` without caches.
     pub(crate) fn start(shared: &Arc<ProcessState>, caches: &Arc<Caches>) -> std::io::Result<Option<Self>> {
         if !caches.are_there() {
             return Ok(None);
@@ -74,7 +74,7 @@ fn run(shared: &ProcessState, caches: &Caches, stop: &Stop) {
     members.values_mut().for_each(Reached::leave);
 }
 
-/// Says what this server counts and hears what the others do. Returns when that is due again; none where no limit is shared.
+/// Publishes the counts of this server and reads those of the others. Returns the time until the next turn; `None` if no limit is shared.
 fn turn(
     config: &Config,
     shared: &ProcessState,
@@ -90,7 +90,7 @@ fn turn(
         is_wanted
     });
     for name in &names {
-        // Of one that the process began without the configuration has said that it needs a restart.
+        // A cache that the process began without: the reload has reported that it needs a restart.
         if let Entry::Vacant(place) = members.entry((*name).clone())
             && let Some((cache, wait)) = caches.waiting(config, name)
         {
@@ -110,11 +110,11 @@ fn turn(
     (!names.is_empty()).then_some(config.dialogs.count_interval)
 }
 
-/// A member, and its cache.
+/// A member, and the cache for its counts.
 struct Reached {
     member: Member,
     cache: WaitingCache,
-    /// How long an answer is waited for.
+    /// Longest wait for an answer.
     wait: Duration,
 }
 

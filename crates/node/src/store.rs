@@ -1,4 +1,4 @@
-//! The database of the server, and the file of its secret beside it.
+//! Database of the server, and the file of its secret next to it.
 
 use crate::backends;
 use crate::caches::Caches;
@@ -21,19 +21,19 @@ use strowger_store::location::LocationTable;
 use strowger_store::second_level::SecondLevel;
 use strowger_store::subscriber::Subscribers;
 
-/// What a server keeps, and whom it knows.
+/// Storage of bindings and subscribers.
 #[derive(Default)]
 pub(crate) struct Store {
-    /// Writes bindings; none where they are kept in memory.
+    /// Writer of bindings; `None`: they are kept in memory.
     pub(crate) journal: Option<Journal>,
     pub(crate) subscribers: Option<Arc<dyn Subscribers>>,
-    /// The same subscribers, where a database server has them.
+    /// The same subscribers, if a database server has them.
     pub(crate) directory: Option<Directory>,
-    /// The cache between memory and their database.
+    /// Cache between memory and the database of subscribers.
     pub(crate) second: Option<SecondLevel>,
 }
 
-/// Opens what the configuration names: a database file, a database server for the subscribers, both or none.
+/// Opens the database file and the database servers that the configuration names, if any.
 pub(crate) fn open(
     config: &Config,
     location: &Arc<LocationTable>,
@@ -46,7 +46,7 @@ pub(crate) fn open(
     });
     let second = caches.second_level(config, &clock);
     let mut store = Store { second: second.clone(), ..Store::default() };
-    // First the one that may not answer.
+    // First the database that may not answer.
     if let Some(server) = config.store.subscriber_server() {
         let directory =
             Directory::open(config, server, second.as_ref(), clock.clone()).context("`store.subscribers`")?;
@@ -78,7 +78,7 @@ pub(crate) fn open(
     Ok(store)
 }
 
-/// The writer of bindings to a database server.
+/// Opens the writer of bindings to a database server.
 fn bindings_of(
     config: &Config,
     server: DatabaseServer<'_>,
@@ -93,7 +93,7 @@ fn bindings_of(
     Ok(journal)
 }
 
-/// The writer of accounting; nothing where nothing is accounted.
+/// Opens the writer of accounting; `None` if accounting is off.
 pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accounting>>> {
     let Some(settings) = backends::accounting(config) else { return Ok(None) };
     let sink = match (backends::accounting_place(config), config.accounting.server()) {
@@ -103,7 +103,7 @@ pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accountin
                 ServerSink::new(&server_settings(server), config.store.busy_timeout, settings.retention.is_some());
             Box::new(sink.context("`accounting.database`")?)
         }
-        // The configuration is not read so.
+        // The configuration's checks exclude this.
         (None, None) => anyhow::bail!("`accounting.to` = \"sql\" without `accounting.database`"),
     };
     let accounting = Accounting::start_on(sink, settings, Arc::new(|| strowger_net::clock::now().wall))?;
@@ -114,16 +114,16 @@ pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accountin
     Ok(Some(Arc::new(accounting)))
 }
 
-/// The secret of the server: that of the configuration, or one that the server drew itself and keeps in a file beside its database, so that
-/// routes of running calls and nonces stay good over a restart. Without a database the server draws another at each start.
+/// Secret of the server. It comes from the configuration, or the server draws it and keeps it in a file next to its database, so that routes of
+/// running calls and nonces stay valid over a restart. Without a database the server draws another at each start.
 pub(crate) struct Secret {
     pub(crate) bytes: Vec<u8>,
-    /// It was drawn just now, and is to be kept beside this database.
+    /// Database next to which a newly drawn secret must be stored.
     unkept: Option<PathBuf>,
 }
 
 impl Secret {
-    /// Leaves no file behind.
+    /// Reads or draws the secret, without writing a file.
     pub(crate) fn of(config: &Config) -> anyhow::Result<Self> {
         let known = match &config.auth.secret {
             Some(secret) => Some(secret.reveal().to_vec()),
@@ -135,7 +135,7 @@ impl Secret {
         })
     }
 
-    /// Writes its file, if it is to have one and has none.
+    /// Writes the file of a newly drawn secret.
     pub(crate) fn keep(self) -> anyhow::Result<Vec<u8>> {
         if let Some(database) = &self.unkept {
             write_secret(database, &self.bytes)?;
@@ -167,7 +167,7 @@ fn write_secret(database: &Path, secret: &[u8]) -> anyhow::Result<()> {
     use std::io::Write;
     let (path, what) = secret_path(database);
     let fails = || format!("{what} cannot be written");
-    // Whole or not at all: another start must not find half of it.
+    // Atomic: another start must not find half of the file.
     let draft = database.with_extension("secret.new");
     let mut file = private::file().truncate(true).open(&draft).with_context(fails)?;
     file.write_all(secret).and_then(|()| file.sync_all()).with_context(fails)?;

@@ -1,6 +1,6 @@
-//! The supervisor of the process, as systemd is one: it hands over sockets, hears when the server is ready and whether it works.
+//! Supervisor of the process, such as systemd: it passes sockets, and is told when the server is ready and that it works.
 //!
-//! Without such a supervisor (no `NOTIFY_SOCKET`, `WATCHDOG_USEC` or `LISTEN_FDS` in the environment) all of this does nothing.
+//! Without a supervisor (no `NOTIFY_SOCKET`, `WATCHDOG_USEC` or `LISTEN_FDS` in the environment) these functions do nothing.
 
 use crate::health::Health;
 use listenfd::ListenFd;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use strowger_net::ListenSocket;
 
-/// The open sockets that the process was started with (sd_listen_fds(3)). Changes the environment, so it is to be called before any
-/// thread is started, and once.
+/// Returns the open sockets that the process was started with (sd_listen_fds(3)). Changes the environment: call it once, before any thread is
+/// started.
 ///
 /// # Errors
-/// A descriptor that is no UDP or TCP socket.
+/// A descriptor is no UDP or TCP socket.
 pub fn given_sockets() -> io::Result<Vec<ListenSocket>> {
     let mut given = ListenFd::from_env();
     (0..given.len())
@@ -25,17 +25,17 @@ pub fn given_sockets() -> io::Result<Vec<ListenSocket>> {
         .collect()
 }
 
-/// The server takes messages, or a reload is done.
+/// Reports that the server takes messages, or that a reload is done.
 pub fn ready() {
     notify(&[NotifyState::Ready]);
 }
 
-/// The server waits for another one to end. For the supervisor it has started, and works.
+/// Reports that the server waits for another one to end. For the supervisor it has started, and works.
 pub fn standing_by() {
     notify(&[NotifyState::Ready, NotifyState::Status("standing by"), NotifyState::Watchdog]);
 }
 
-/// The configuration is being read again; [`ready`] ends that.
+/// Reports that a reload has begun; [`ready`] ends it.
 pub fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
@@ -43,7 +43,7 @@ pub fn reloading() {
     }
 }
 
-/// The server shuts down.
+/// Reports that the server shuts down.
 pub fn stopping() {
     notify(&[NotifyState::Stopping]);
 }
@@ -54,8 +54,8 @@ fn notify(states: &[NotifyState<'_>]) {
     }
 }
 
-/// Tells the supervisor that the server works, twice as often as it wants to hear it, and not while a shard stands still: then it
-/// starts the server again. Ends at once where the supervisor does not want to hear it.
+/// Reports to the supervisor that the server works, twice in each watchdog period, but not while a shard is stuck: then the supervisor restarts the
+/// server. Returns at once without a watchdog.
 pub(crate) async fn keep_watchdog(health: Arc<Health>) {
     let Some(period) = sd_notify::watchdog_enabled() else { return };
     let mut tick = tokio::time::interval((period / 2).max(Duration::from_millis(1)));

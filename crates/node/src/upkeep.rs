@@ -1,4 +1,4 @@
-//! What is done beside the shards, again and again.
+//! Periodic work outside the shards.
 
 use crate::lease::Leases;
 use crate::metrics::{Metrics, Writers};
@@ -12,17 +12,17 @@ use strowger_net::{Handle, clock};
 use strowger_server::process_state::ProcessState;
 use strowger_store::subscriber::Subscribers;
 
-/// How often the server does what no request waits for: expiry, bans, what the log has left out.
+/// Interval of work that no request waits for: expiry, bans, summaries of suppressed log lines.
 const UPKEEP: Duration = Duration::from_secs(1);
 
-/// How often it looks after its database: users who were removed, threads that ended.
+/// Interval of database checks: removed users, ended threads.
 const DATABASE_UPKEEP: Duration = Duration::from_millis(250);
 
-/// Time from a reload until bindings are renamed again: a REGISTER that waited for the database meanwhile (`store.lookup_timeout`) goes by the
-/// configuration that it came with, and a failed commit takes bindings back to the name before.
+/// Seconds from a reload until bindings are renamed a second time: a REGISTER that waited for the database meanwhile (`store.lookup_timeout`) uses
+/// its earlier configuration, and a failed commit restores bindings under the earlier name.
 const SECOND_RENAMING: u64 = 65;
 
-/// The work of no call in particular.
+/// Runs the periodic work of the process.
 pub(crate) async fn keep_up(shared: Arc<ProcessState>, services: Arc<Services>) {
     let mut n = 0u64;
     let (mut configurations, mut renames_at) = (shared.configurations(), None);
@@ -45,20 +45,20 @@ pub(crate) async fn keep_up(shared: Arc<ProcessState>, services: Arc<Services>) 
         if n.is_multiple_of(5) {
             shared.tidy(now);
             services.resolver().tidy();
-            // What look-ups used.
+            // Returns the memory of look-ups.
             (services.program.give_back)();
         }
     }
 }
 
-/// Logs every counter and gauge as often as `log.statistics` says.
+/// Logs all counters and gauges at the interval of `log.statistics`.
 pub(crate) async fn log_statistics(shared: Arc<ProcessState>, metrics: Metrics) {
     let mut before = clock::micros();
     loop {
-        // Another configuration may say something else at any time.
+        // A reload may change the interval at any time.
         clock::beat(UPKEEP.min(shared.policy().config.log.statistics.unwrap_or(UPKEEP))).await;
         let now = clock::micros();
-        // A whole multiple of the interval lies between.
+        // Due if a whole multiple of the interval lies between.
         let is_due = |interval: Duration| {
             let interval = (interval.as_micros() as u64).max(1);
             before / interval != now / interval
@@ -70,29 +70,29 @@ pub(crate) async fn log_statistics(shared: Arc<ProcessState>, metrics: Metrics) 
     }
 }
 
-/// Looks after the threads that write.
+/// Watches the writer threads.
 pub(crate) async fn keep_up_writers(handle: Handle<Shard>, writers: Writers, leases: Leases) {
     loop {
         clock::beat(UPKEEP).await;
-        // Without it every REGISTER is refused.
+        // Without it every REGISTER would be refused.
         if writers.journal.as_ref().and_then(Weak::upgrade).is_some_and(|journal| journal.has_ended()) {
             handle.fail("the thread that writes bindings ended");
         }
-        // Without it every row is lost.
+        // Without it every row would be lost.
         if writers.accounting.as_ref().and_then(Weak::upgrade).is_some_and(|accounting| accounting.has_ended()) {
             handle.fail("the thread that writes rows of accounting ended");
         }
         if writers.call_store.as_ref().and_then(Weak::upgrade).is_some_and(|call_store| call_store.has_ended()) {
             handle.fail("the thread that keeps calls ended");
         }
-        // It would answer by registrations and calls that are no longer its own.
+        // The server would answer from registrations and calls that it no longer owns.
         if let Some(lease) = leases.lost() {
             handle.fail(format_args!("another server has taken the lease of {lease}"));
         }
     }
 }
 
-/// Looks after the database of subscribers.
+/// Watches the database of subscribers.
 pub(crate) async fn keep_up_subscribers(
     shared: Arc<ProcessState>,
     handle: Handle<Shard>,

@@ -1,4 +1,4 @@
-//! A relayed message costs no allocation once warm: a whole server, counted over all of its threads.
+//! Allocations of relayed messages: none once warm, counted over all threads of a server.
 
 use std::alloc::System;
 use std::net::{SocketAddr, UdpSocket};
@@ -23,7 +23,7 @@ timers.t2 = "40ms"
 "#;
 const FORGOTTEN: Duration = Duration::from_millis(640);
 
-/// A phone at each end of the server.
+/// A phone on each side of the server.
 struct Pair {
     caller: UdpSocket,
     called: UdpSocket,
@@ -51,7 +51,7 @@ impl Pair {
         self.caller.send_to(text.as_bytes(), self.server).expect("sent");
     }
 
-    /// The next message at one end that starts so; others, a repetition or a 100, are passed over.
+    /// Returns the next message on one side with this beginning. Skips others, such as a retransmission or a 100.
     fn take(&mut self, at_caller: bool, start: &str) -> String {
         let socket = if at_caller { &self.caller } else { &self.called };
         loop {
@@ -76,7 +76,7 @@ impl Pair {
         self.called.send_to(text.as_bytes(), self.server).expect("sent");
     }
 
-    /// INVITE, 200, ACK, BYE, 200: six messages for the server with its 100.
+    /// Makes a call: INVITE, 200, ACK, BYE, 200, which are six messages for the server with its 100.
     fn call(&mut self, number: u32) {
         self.request("INVITE", number, 1, 1);
         let invite = self.take(false, "INVITE");
@@ -102,7 +102,7 @@ fn a_relayed_message_costs_no_allocation() {
     set_aside();
     let mut pair = Pair::new(address);
     let (mut number, began) = (0, Instant::now());
-    // Tables are at their full size when the first calls have been forgotten.
+    // Tables reach their full size when the first calls have been forgotten.
     while began.elapsed() < 3 * FORGOTTEN {
         number += 1;
         pair.call(number);
@@ -122,6 +122,6 @@ fn a_relayed_message_costs_no_allocation() {
     server.stop();
     assert!(messages >= 5_000, "{messages} messages");
     let each = (after - before) as f64 / messages as f64;
-    // What beats once a second whatever the load is not meant.
+    // The tolerance is for periodic work, once a second at any load.
     assert!(each < 0.01, "{each:.3} allocations a message: {} of {messages}", after - before);
 }

@@ -1,4 +1,4 @@
-//! Unread exchange: two programs send each other the datagrams of a request or call, and look at their lengths alone.
+//! Unread exchange: two programs send each other the datagrams of a request or call, and only look at their lengths.
 
 use std::io::{Error, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -6,13 +6,13 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Datagrams of a system call, as many as a shard reads at once.
+/// Datagrams of a system call, as many as in a shard.
 const BATCH: usize = 64;
 
 /// Room for a datagram.
 const SIZE: usize = 2_048;
 
-/// Time after which a side that hears nothing looks whether it is to end.
+/// Interval at which a silent side checks whether to end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Bytes that the kernel may hold for a side, as for a shard.
@@ -21,7 +21,7 @@ const BUFFER: usize = 4 << 20;
 /// Opens the socket of a side on a free port of 127.0.0.1.
 ///
 /// # Errors
-/// There is none.
+/// No port is free.
 pub fn open() -> std::io::Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket2::SockRef::from(&socket).set_recv_buffer_size(BUFFER)?;
@@ -34,17 +34,17 @@ pub fn open() -> std::io::Result<UdpSocket> {
 pub struct Step {
     /// Length of the datagram.
     pub length: usize,
-    /// Datagrams that are sent then.
+    /// Datagrams to send then.
     pub sends: Vec<Vec<u8>>,
-    /// Whether it completes an exchange.
+    /// True: the datagram completes an exchange.
     pub is_last: bool,
 }
 
-/// Answers datagrams by their steps until `is_over`, and counts completed exchanges. A datagram of another length is passed over. Datagrams
-/// come and go in batches where the kernel has several.
+/// Answers datagrams by their steps until `is_over`, and counts completed exchanges. Skips datagrams of other lengths. Batches datagrams if the
+/// kernel has several.
 ///
 /// # Errors
-/// The socket fails, or it is none of IPv4.
+/// The socket fails, or is not IPv4.
 pub fn run(socket: &UdpSocket, steps: &[Step], completed: &AtomicU64, is_over: &AtomicBool) -> std::io::Result<()> {
     socket.set_read_timeout(Some(LOOK))?;
     let mut batch = Batch::new(steps.iter().map(|step| step.sends.len()).max().unwrap_or(0));
@@ -66,7 +66,7 @@ pub fn run(socket: &UdpSocket, steps: &[Step], completed: &AtomicU64, is_over: &
     Ok(())
 }
 
-/// Begins as many exchanges by this datagram.
+/// Begins `count` exchanges with this datagram.
 ///
 /// # Errors
 /// A datagram cannot be sent.
@@ -74,20 +74,20 @@ pub fn begin(socket: &UdpSocket, to: SocketAddr, first: &[u8], count: u32) -> st
     (0..count).try_for_each(|_| socket.send_to(first, to).map(drop))
 }
 
-/// Headers of a batch that came, and of the answers to it.
+/// Headers of a received batch, and of the answers to it.
 struct Batch {
     names: Vec<libc::sockaddr_in>,
     headers: Vec<libc::mmsghdr>,
     answers: Vec<libc::mmsghdr>,
     to: Vec<libc::sockaddr_in>,
     pieces: Vec<libc::iovec>,
-    // The two above point into these; neither changes its place.
+    // The pointers above refer to these; neither moves.
     _rooms: Vec<[u8; SIZE]>,
     _places: Vec<libc::iovec>,
 }
 
 impl Batch {
-    /// A batch of which each datagram has at most so many answers.
+    /// Creates a batch whose datagrams have at most this many answers each.
     fn new(answers: usize) -> Self {
         // SAFETY: all of these are plain C structures for which zero is a value.
         let (name, piece, header): (libc::sockaddr_in, libc::iovec, libc::mmsghdr) =
@@ -107,7 +107,7 @@ impl Batch {
         Self { names, headers, answers: sends, to, pieces, _rooms: rooms, _places: places }
     }
 
-    /// Takes what came; nothing where nothing came in time.
+    /// Receives a batch; 0 if nothing arrived in time.
     fn receive(&mut self, fd: RawFd) -> std::io::Result<usize> {
         for header in &mut self.headers {
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in>() as u32;
@@ -117,7 +117,7 @@ impl Batch {
         let got = unsafe { libc::recvmmsg(fd, headers, BATCH as u32, libc::MSG_WAITFORONE, std::ptr::null_mut()) };
         usize::try_from(got).or_else(|_| {
             let error = Error::last_os_error();
-            // A datagram that we sent was unreachable: its error comes with the next call.
+            // An earlier sent datagram was unreachable: this call returns its error.
             let is_none = matches!(
                 error.kind(),
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted | ErrorKind::ConnectionRefused
@@ -126,14 +126,14 @@ impl Batch {
         })
     }
 
-    /// Makes the answer of this number: these bytes to this address.
+    /// Sets answer `n`: these bytes to this address.
     fn put(&mut self, n: usize, to: libc::sockaddr_in, bytes: &[u8]) {
         self.to[n] = to;
         // The kernel does not write to the bytes of an answer.
         self.pieces[n] = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     }
 
-    /// Sends so many answers, whose bytes belong to the steps. It passes over an answer that cannot be sent.
+    /// Sends the first `count` answers, whose bytes belong to the steps. Skips an answer that cannot be sent.
     fn send(&mut self, fd: RawFd, count: usize) {
         let mut sent = 0;
         while sent < count {
@@ -189,7 +189,7 @@ mod tests {
         caller.join().expect("it ends");
         let (answered, completed) = (other.join().expect("it ends"), completed.load(Relaxed));
         assert!(completed >= 1_000, "{completed}");
-        // Each of the three is at most one answer ahead.
+        // Each of the three exchanges is at most one answer ahead.
         assert!((completed..=completed + 3).contains(&answered), "{answered} answered, {completed} completed");
     }
 }

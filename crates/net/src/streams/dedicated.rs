@@ -1,4 +1,4 @@
-//! Connections that the service opened for itself: taken over from its dedicated sockets, and ended with a word in each layer.
+//! Dedicated connections of the service: taken over from its dedicated sockets, and ended by the close of each protocol.
 
 use super::Streams;
 use super::dial::Dial;
@@ -11,7 +11,7 @@ use std::ops::Range;
 use strowger_core::{Flow, Now, Transport};
 
 impl Streams {
-    /// Takes over a dedicated socket that the service has opened.
+    /// Takes over a dedicated connection that the service has opened.
     pub(crate) fn take_over(&mut self, opening: Opening, now: Now) -> u32 {
         let Opening { flow, request, stream } = opening;
         // Dedicated sockets have a bound of their own.
@@ -26,7 +26,7 @@ impl Streams {
         slot
     }
 
-    /// Takes a message for the dedicated socket in this slot, if it is still there.
+    /// Queues a message for the dedicated connection in this slot, if it still exists.
     pub(crate) fn post_dedicated(&mut self, slot: u32, flow: Flow, range: Range<usize>, token: u64) {
         match self.connection(slot) {
             Some(connection) if connection.dedicated == Some(flow) && !connection.closing => {
@@ -36,7 +36,7 @@ impl Streams {
         }
     }
 
-    /// Ends a dedicated socket that the service is done with.
+    /// Ends a dedicated connection that the service has closed.
     pub(crate) fn close_dedicated(&mut self, slot: u32, flow: Flow) {
         let now = clock::now().mono;
         let Some(connection) = self.connection(slot).filter(|c| c.dedicated == Some(flow)) else { return };
@@ -44,7 +44,7 @@ impl Streams {
         if connection.phase == Phase::Open {
             return self.shut_down(slot);
         }
-        // What was sent is still to arrive.
+        // Sent messages are still to arrive.
         connection.since = now;
         if connection.layer().pending.is_empty() {
             return self.close(slot, &"nothing was said over it");
@@ -52,8 +52,7 @@ impl Streams {
         self.schedule(slot);
     }
 
-    /// Says that nothing will follow, in the words of each layer, once nothing waits; the peer has its time to say the same
-    /// (RFC 6455 section 7.1.1, RFC 8446 section 6.1).
+    /// Closes each protocol once no data wait; the peer has time to do the same (RFC 6455 section 7.1.1, RFC 8446 section 6.1).
     pub(super) fn shut_down(&mut self, slot: u32) {
         let now = clock::now().mono;
         let Some(connection) = self.connection(slot) else { return };

@@ -1,25 +1,25 @@
-//! Making a connection.
+//! Connecting.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
 
-/// A connection to be made.
+/// A connection to make.
 pub(crate) struct Dial {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
     pub(super) from: Option<IpAddr>,
-    /// 0: any.
+    /// Local port; 0: any.
     pub(super) port: u16,
     pub(super) to: SocketAddr,
-    /// Of a dedicated socket: it is under way already.
+    /// Stream of a dedicated socket, which is already connecting.
     pub(super) begun: Option<std::net::TcpStream>,
     pub(super) timeout: Duration,
 }
 
 impl Dial {
-    /// Makes the connection.
+    /// Connects.
     pub(crate) async fn run(&mut self) -> io::Result<TcpStream> {
         let begun = self.begun.take();
         let connect = async {
@@ -37,7 +37,7 @@ impl Dial {
                 SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
             };
             if self.port != 0 {
-                // The one before may not be forgotten yet.
+                // The port's earlier connection may still be in TIME-WAIT.
                 socket.set_reuseaddr(true)?;
             }
             if self.from.is_some() || self.port != 0 {

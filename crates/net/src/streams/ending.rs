@@ -1,4 +1,4 @@
-//! How connections end: by the peer, by an error, by us; and what is reported of it.
+//! Ends of connections: by the peer, by an error, by this side; and their reports.
 
 use super::{Streams, gauge};
 use crate::connection::Phase;
@@ -6,17 +6,17 @@ use crate::{Ending, Unsent, clock};
 use strowger_core::shown::brief;
 use strowger_core::{Now, Target, Transport};
 
-/// Why a connection ends in order.
+/// Reason of a regular end.
 const HAS_ALL: &str = "the peer has its answers and wants nothing more";
 
 impl Streams {
-    /// Ends a connection of our own accord and says why.
+    /// Ends a connection by this side's decision, for this reason.
     pub(crate) fn close(&mut self, slot: u32, reason: &dyn std::fmt::Display) {
         self.end(slot, Ending::Ours, reason);
     }
 
-    /// The peer has said that nothing will follow. Nothing more goes its way but answers to what it asked before; with the last
-    /// of these, or when their time is over, the connection ends.
+    /// Handles the end of the peer's side. From now on only responses to its earlier requests are sent. After the last of them, or a time-out, the
+    /// connection ends.
     pub(crate) fn peer_finished(&mut self, slot: u32) {
         let flow = self.flow(slot);
         let now = clock::now().mono;
@@ -24,7 +24,7 @@ impl Streams {
         if connection.half_closed {
             return;
         }
-        // After its closing handshake nothing may be said by WebSocket (RFC 6455 section 5.5.1).
+        // After its closing handshake a WebSocket carries no more messages (RFC 6455 section 5.5.1).
         let web = matches!(connection.transport, Transport::Ws | Transport::Wss);
         let is_owed = connection.unanswered > 0 && connection.phase == Phase::Open && !web;
         if !is_owed || connection.dedicated.is_some() || connection.closing {
@@ -39,8 +39,8 @@ impl Streams {
         self.schedule(slot);
     }
 
-    /// A response goes to a peer that has ended its side. If it has closed the connection its system resets it, and the response goes
-    /// once more to where it listens (RFC 3261 section 18.2.2).
+    /// Keeps a response to a peer that has ended its side. If the peer has closed the connection, its system resets it, and the response is sent
+    /// again to the peer's listening address (RFC 3261 section 18.2.2).
     pub(super) fn remember_response(&mut self, slot: u32, target: &Target, message: &[u8], now: Now) {
         let Some(connection) = self.connection(slot).filter(|c| c.half_closed) else { return };
         connection.unacknowledged.push((target.without_flow(), message.into()));
@@ -50,7 +50,7 @@ impl Streams {
         }
     }
 
-    /// After something was sent: ends a connection whose peer wants nothing more, once it has received all.
+    /// Ends, after a send, a connection whose peer has ended its side and received everything.
     pub(super) fn close_if_done(&mut self, slot: u32) {
         let now = clock::now().mono;
         let Some(connection) = self.connection(slot).filter(|c| c.half_closed && !c.closing) else { return };
@@ -65,7 +65,7 @@ impl Streams {
         self.shut_down(slot);
     }
 
-    /// Looks whether what was said to a peer that had ended its side has arrived. False: nothing is looked for, or it has taken too long.
+    /// Checks whether all data have reached a peer that had ended its side. Returns false if no check is pending, or the time is over.
     pub(super) fn check_acknowledged(&mut self, slot: u32, now: Now) -> bool {
         let bounds = self.bounds.clone();
         let Some(connection) = self.connection(slot).filter(|c| !c.unacknowledged.is_empty()) else { return false };
@@ -84,7 +84,7 @@ impl Streams {
         true
     }
 
-    /// No message is to go by this connection that another one can take, and no answer will come by it.
+    /// Removes a connection from the directory, and reports its unanswered messages.
     fn unlink(&mut self, slot: u32) {
         let flow = self.flow(slot);
         let directory = &self.network.directory;

@@ -1,4 +1,4 @@
-//! Which connection a message goes over: the one that its flow names, one that leads to its target, or a new one.
+//! Choice of the connection of a message: that of its flow, one that leads to its target, or a new one.
 
 use super::dial::Dial;
 use super::{Piece, Streams};
@@ -16,20 +16,20 @@ pub(crate) struct Sender {
     pub(crate) shard: usize,
     /// Token of the message for a report of failure; 0: no report.
     pub(crate) token: u64,
-    /// Whether the sender has a fallback. The message fails if no connection is made within [`FALLBACK_DELAY`].
+    /// True: the sender has a fallback. The message fails if no connection is made within [`FALLBACK_DELAY`].
     pub(crate) has_fallback: bool,
 }
 
-/// What became of a message.
+/// Result of posting a message.
 pub(crate) enum Post {
     Done,
-    /// It is for a connection of this shard; the target names it.
+    /// The message is for a connection of this shard; the target names it.
     Elsewhere(usize, Target),
 }
 
 impl Streams {
-    /// Takes a message for a stream: `bytes[range]`. `leads_to`: whether there is a way to the
-    /// shard of this number, for a flow may name any.
+    /// Posts a message for a stream: `bytes[range]`. `leads_to` tells whether there is a shard of this number, since a
+    /// flow may name any.
     #[inline(never)]
     pub(crate) fn post(
         &mut self,
@@ -82,7 +82,7 @@ impl Streams {
         if flow.shard as usize != self.index {
             return Post::Elsewhere(flow.shard as usize, Target { flow: Some(flow), ..*target });
         }
-        // A message of no bytes makes the connection, so that the first real one need not wait for it.
+        // An empty message only makes the connection, so that the first real one need not wait for it.
         if range.is_empty() {
             return Post::Done;
         }
@@ -127,14 +127,13 @@ impl Streams {
         true
     }
 
-    /// Whether this flow is a connection to the peer that the target means: of its transport, to its address, and where a name is to be
-    /// proved, of that name. Wherever the flow was read, no message goes to another peer by it. To a peer that said that it will say
-    /// no more only responses go.
+    /// Tells whether this flow is a connection to the target's peer: of its transport, to its address, and, if a name must be proved, of that name. A
+    /// flow from an untrusted message must not lead to another peer. To a peer that has ended its side only responses go.
     fn leads_to(&self, flow: Flow, target: &Target, message: &[u8]) -> bool {
         let place = self.slots.get(flow.slot as usize).filter(|place| place.generation == flow.generation);
         let Some(connection) = place.and_then(|place| place.connection.as_deref()) else { return false };
         let names = &self.network.names;
-        // Of a link-local address the zone is not always known.
+        // The zone of a link-local address is not always known.
         let meant =
             |address: SocketAddr| (address.ip(), address.port()) == (target.address.ip(), target.address.port());
         let alias = connection.alias.as_ref();
@@ -166,7 +165,7 @@ impl Streams {
         self.round.push(Piece { slot, order, range });
     }
 
-    /// Notes the shard and token to which it is reported if a message is not sent, or the connection ends before an answer.
+    /// Notes the shard and token that learn if a message is not sent, or the connection ends before a response.
     pub(super) fn note_sent(&mut self, slot: u32, origin: usize, token: u64) {
         let place = self.slots.get_mut(slot as usize);
         let Some(connection) = place.and_then(|place| place.connection.as_deref_mut()) else { return };
@@ -176,8 +175,8 @@ impl Streams {
         }
     }
 
-    /// This address leads to the connection, so one before it does not any more; nor does this one if the connection has ended.
-    /// A secure connection leads there only if its peer has shown a certificate that was verified (RFC 5923 section 9.3).
+    /// Directs this address to the connection, in place of an earlier address; or to none if the connection has ended. A secure connection needs a
+    /// verified certificate of its peer (RFC 5923 section 9.3).
     pub(crate) fn alias(&mut self, flow: Flow, transport: Transport, address: SocketAddr) {
         let network = self.network.clone();
         let connection = self.same(flow.slot, flow.generation).filter(|c| c.transport == transport);
@@ -199,7 +198,7 @@ impl Streams {
         }
     }
 
-    /// A connection to be made.
+    /// Begins to make a connection to this target.
     fn dial(&mut self, target: &Target, now: Now) -> Flow {
         let bind = self.network.addresses.get(target.listener.0 as usize).map(|a| a.ip());
         let from = bind.filter(|ip| !ip.is_unspecified() && ip.is_ipv4() == target.address.is_ipv4());

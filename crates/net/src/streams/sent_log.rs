@@ -1,37 +1,36 @@
-//! What was sent lately over each connection, and by which shard: when a connection ends, those shards learn that no answer comes by it
-//! (RFC 3261 section 18.4).
+//! Log of the last messages sent over each connection, with the sending shard: when a connection ends, those shards learn that no response will come
+//! over it (RFC 3261 section 18.4).
 //!
-//! One ring of fixed size for all connections of a shard: what it forgets first is what was sent longest ago, and that
-//! has been answered or has timers of its own.
+//! One ring of fixed size for all connections of a shard: it forgets the oldest messages first, which have been answered or have timers of their own.
 
-/// The last message of a connection; 0: none.
+/// Number of a connection's last message; 0: none.
 pub(crate) type LastSent = u64;
 
-/// The ring.
+/// Ring of sent messages.
 pub(crate) struct SentLog {
-    /// Message `n`, counted from 1, stands at `(n - 1) % most`.
+    /// Message `n`, counted from 1, is at `(n - 1) % most`.
     ring: Vec<Entry>,
     most: u64,
-    /// Messages ever noted.
+    /// Number of messages ever noted.
     count: u64,
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// The shard that sent it, and its token.
+    /// Shard that sent it, and its token.
     origin: usize,
     token: u64,
-    /// The message before it of the same connection.
+    /// Earlier message of the same connection.
     before: LastSent,
 }
 
 impl SentLog {
-    /// Remembers so many messages. Nothing is held before the first.
+    /// Creates a log of `most` messages. It allocates with the first one.
     pub(crate) const fn new(most: usize) -> Self {
         Self { ring: Vec::new(), most: most as u64, count: 0 }
     }
 
-    /// Notes a message of the connection whose last one this was.
+    /// Notes a message of the connection with this last message.
     pub(crate) fn note(&mut self, last: &mut LastSent, origin: usize, token: u64) {
         if self.most == 0 {
             return;
@@ -49,7 +48,7 @@ impl SentLog {
         *last = self.count;
     }
 
-    /// The messages of the connection whose last one this is, the latest first, as far as they are remembered.
+    /// Returns the remembered messages of the connection with this last message, the latest first.
     pub(crate) fn of(&self, last: LastSent) -> impl Iterator<Item = (usize, u64)> + '_ {
         let remembered = |n: &LastSent| *n > 0 && self.count - *n < self.most;
         let at = move |n: LastSent| self.ring[((n - 1) % self.most) as usize];

@@ -1,4 +1,4 @@
-//! What goes out over connections: at once as far as the sockets take it, the rest when they do.
+//! Output of connections: immediately as far as the sockets take it, the rest when they have room.
 
 use super::{PARTS, Piece, Streams};
 use crate::connection::Phase;
@@ -8,7 +8,7 @@ use std::task::Context;
 use strowger_core::Transport;
 
 impl Streams {
-    /// Writes what the round sends, all of one connection at once.
+    /// Writes the messages of the round, all of one connection together.
     #[inline]
     pub(crate) fn write_round(&mut self, bytes: &[u8]) {
         if !self.round.is_empty() {
@@ -19,7 +19,7 @@ impl Streams {
     #[inline(never)]
     fn write_pieces(&mut self, bytes: &[u8]) {
         let mut round = std::mem::take(&mut self.round);
-        // Unlike a stable sort this one takes no memory.
+        // Unlike a stable sort this one allocates no memory.
         round.sort_unstable_by_key(|piece| (piece.slot, piece.order));
         for pieces in round.chunk_by(|a, b| a.slot == b.slot) {
             let slot = pieces[0].slot;
@@ -73,7 +73,7 @@ impl Streams {
         self.clear = clear;
     }
 
-    /// Without a copy, unless the socket is full.
+    /// Writes without a copy, unless the socket is full.
     fn write_plain(&mut self, pieces: &[Piece], bytes: &[u8]) {
         let slot = pieces[0].slot;
         self.counters.stream_messages_out.add(pieces.len() as u64);
@@ -103,7 +103,7 @@ impl Streams {
         }
     }
 
-    /// Sends clear bytes, encrypted if need be.
+    /// Sends plain bytes, encrypted if the connection has TLS.
     pub(crate) fn transmit(&mut self, slot: u32, clear: &[u8]) {
         let Some(connection) = self.connection(slot) else { return };
         match connection.layer.as_mut().and_then(|l| l.tls.as_mut()) {
@@ -115,7 +115,7 @@ impl Streams {
         }
     }
 
-    /// Sends a WebSocket frame of our own.
+    /// Sends a WebSocket control frame.
     pub(crate) fn transmit_frame(&mut self, slot: u32, code: u8, payload: &[u8]) {
         let Some(masked) = self.connection(slot).map(|c| !c.accepted) else { return };
         let mut frame = Vec::with_capacity(payload.len() + 8);
@@ -124,7 +124,7 @@ impl Streams {
         self.transmit(slot, &frame);
     }
 
-    /// Sends what the TLS session wants sent.
+    /// Sends the pending output of the TLS session.
     pub(crate) fn flush_tls(&mut self, slot: u32) {
         let mut wire = std::mem::take(&mut self.wire);
         wire.clear();
@@ -137,7 +137,7 @@ impl Streams {
         self.wire = wire;
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     fn send(&mut self, slot: u32, bytes: &[u8]) {
         let Some(connection) = self.connection(slot) else { return };
         let mut sent = 0;
@@ -175,7 +175,7 @@ impl Streams {
         }
     }
 
-    /// Writes what waits as far as the sockets take it; where they do not, `cx` is woken when they do.
+    /// Writes waiting bytes as far as the sockets take them; otherwise `cx` is woken when they have room.
     #[inline]
     pub(crate) fn resume(&mut self, cx: &mut Context<'_>) {
         if !self.blocked.is_empty() {
@@ -185,7 +185,7 @@ impl Streams {
 
     #[cold]
     fn resume_blocked(&mut self, cx: &mut Context<'_>) {
-        // A connection that ends meanwhile takes itself off the list: not off the one that is walked.
+        // A connection that ends meanwhile removes itself from the list: not from the one being iterated.
         let mut blocked = std::mem::take(&mut self.blocked);
         blocked.retain(|&slot| self.is_still_blocked(slot, cx));
         blocked.append(&mut self.blocked);
@@ -225,12 +225,12 @@ impl Streams {
     }
 }
 
-/// A final response.
+/// Tells whether this is a final response.
 fn is_final(message: &[u8]) -> bool {
     message.strip_prefix(b"SIP/2.0 ").and_then(|rest| rest.first()).is_some_and(|class| (b'2'..=b'6').contains(class))
 }
 
-/// SIP messages are text unless their bytes are not (RFC 7118 section 4.2).
+/// Returns the frame type: text, unless the message is not UTF-8 (RFC 7118 section 4.2).
 fn kind(message: &[u8]) -> u8 {
     if std::str::from_utf8(message).is_ok() { ws::TEXT } else { ws::BINARY }
 }

@@ -1,4 +1,4 @@
-//! Certificates, keys, authorities and revocation lists, as PEM files have them.
+//! Certificates, keys, authorities and revocation lists from PEM files.
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -18,7 +18,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// The certificate, and those above it, in one file, and the key in another.
+    /// Names the file of the certificate and those above it, and the file of the key.
     pub fn new(chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Self { chain: chain.into(), key: key.into() }
     }
@@ -26,13 +26,13 @@ impl Certificate {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file that cannot be read or used is named, and so is a key of another certificate.
+    /// A file cannot be read or used, or the key belongs to another certificate; the file is named.
     pub(super) fn load(&self, provider: &CryptoProvider) -> io::Result<CertifiedKey> {
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|e| bad(&self.key, e))?;
         let key = provider.key_provider.load_private_key(key).map_err(|e| bad(&self.key, e))?;
         let certified = CertifiedKey::new(certificates(&self.chain)?, key);
         match certified.keys_match() {
-            // Some keys do not show their public part.
+            // Some keys do not reveal their public part.
             Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
                 Err(bad(&self.key, format_args!("it is not the key of the certificate in {}", self.chain.display())))
@@ -42,22 +42,22 @@ impl Certificate {
     }
 }
 
-/// An error about this file.
+/// Error about this file.
 pub(super) fn bad(path: &Path, why: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", path.display()))
 }
 
-/// The certificates of the authorities in this file.
+/// Reads the certificates of the authorities in this file.
 pub(super) fn authorities(path: &Path) -> io::Result<RootCertStore> {
     let mut store = RootCertStore::empty();
-    // One after the other: a system has a hundred and more of them, and a reload reads them all.
+    // One after the other: a system has more than a hundred, and a reload reads them all.
     for certificate in CertificateDer::pem_file_iter(path).map_err(|e| bad(path, e))? {
         store.add(certificate.map_err(|e| bad(path, e))?).map_err(|e| bad(path, e))?;
     }
     if store.is_empty() { Err(bad(path, NO_CERTIFICATE)) } else { Ok(store) }
 }
 
-/// The revocation lists in this file.
+/// Reads the revocation lists in this file.
 pub(super) fn revocations(path: &Path) -> io::Result<Vec<CertificateRevocationListDer<'static>>> {
     sections(path, "no certificate revocation list in it (BEGIN X509 CRL)")
 }
@@ -68,7 +68,7 @@ fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     sections(path, NO_CERTIFICATE)
 }
 
-/// What a PEM file has of one kind, which is something.
+/// Reads the sections of one kind in a PEM file. None is an error.
 fn sections<T: PemObject>(path: &Path, none: &str) -> io::Result<Vec<T>> {
     let all: Result<Vec<T>, _> = T::pem_file_iter(path).map_err(|e| bad(path, e))?.collect();
     match all {

@@ -1,5 +1,5 @@
-//! The sessions that TLS servers let us resume (RFC 8446 section 2.2): a client with a connection for each call to one server
-//! needs more of them than one with a single connection.
+//! Resumable sessions of TLS servers (RFC 8446 section 2.2): a client with one connection for each call to a server needs more of them than one with
+//! a single connection.
 
 use rustls::client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
@@ -8,10 +8,10 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Servers remembered at most, and ports; beyond, all are forgotten and learned again.
+/// Most remembered servers, and ports; beyond it all are forgotten.
 const SERVERS: usize = 1_024;
 
-/// How we connect to each port. Two servers of one name at different ports seldom know each other's sessions.
+/// Client settings by port. Two servers of one name at different ports seldom share sessions.
 pub(crate) struct ClientConfigs {
     base: Arc<ClientConfig>,
     sessions: Arc<Sessions>,
@@ -19,12 +19,12 @@ pub(crate) struct ClientConfigs {
 }
 
 impl ClientConfigs {
-    /// `most`: sessions kept of one server.
+    /// Creates the settings; `most`: sessions kept of one server.
     pub(crate) fn new(base: Arc<ClientConfig>, most: usize) -> Self {
         Self { base, sessions: Sessions::new(most), by_port: Mutex::default() }
     }
 
-    /// For a server at this port.
+    /// Returns the settings for a server at this port.
     pub(crate) fn of(&self, port: u16) -> Arc<ClientConfig> {
         let mut all = lock(&self.by_port);
         if all.len() >= SERVERS && !all.contains_key(&port) {
@@ -40,10 +40,10 @@ impl ClientConfigs {
     }
 }
 
-/// The sessions of all servers.
+/// Sessions of all servers.
 struct Sessions {
     by_server: Mutex<HashMap<(ServerName<'static>, u16), ServerSessions>>,
-    /// Of one server.
+    /// Most sessions of one server.
     most: usize,
 }
 
@@ -53,24 +53,24 @@ impl Sessions {
     }
 }
 
-/// What is known of one server.
+/// Sessions of one server.
 #[derive(Default)]
 struct ServerSessions {
-    /// The group in which it exchanges keys.
+    /// Group of its key exchange.
     group: Option<NamedGroup>,
     tls12: Option<Tls12ClientSessionValue>,
-    /// Of TLS 1.3, each used once (RFC 8446 appendix C.4), the newest last.
+    /// Tickets of TLS 1.3, each used once (RFC 8446 appendix C.4), the newest last.
     tickets: VecDeque<Tls13ClientSessionValue>,
 }
 
-/// The sessions of the servers at one port.
+/// Sessions of the servers at one port.
 pub(crate) struct SessionStore {
     port: u16,
     sessions: Arc<Sessions>,
 }
 
 impl SessionStore {
-    /// For a client whose connections all go to one port. `most`: sessions kept of one server.
+    /// Creates the store for a client whose connections all go to one port. `most`: sessions kept of one server.
     pub(crate) fn new(most: usize) -> Self {
         Self { port: 0, sessions: Sessions::new(most) }
     }
@@ -89,7 +89,7 @@ impl SessionStore {
 }
 
 impl fmt::Debug for SessionStore {
-    // What lets a peer resume a session is secret.
+    // Sessions are secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionStore")
             .field("port", &self.port)

@@ -1,4 +1,4 @@
-//! Which certificate a server shows: by the name that the client asks for (SNI, RFC 6066 section 3).
+//! Choice of a server's certificate by the name that the client asks for (SNI, RFC 6066 section 3).
 
 use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -7,21 +7,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use webpki::EndEntityCert;
 
-/// The certificates of one server by the names that they are valid for: a look-up or two for each handshake, however many there are.
+/// Certificates of one server by the names that they are valid for: one or two look-ups for each handshake, however many there are.
 #[derive(Debug)]
 pub(super) struct Certificates {
-    /// Where no name is asked for, or one that none is valid for: the first certificate, and others of the very same names.
+    /// For clients without a name, or with an unknown one: the first certificate, and others with exactly the same names.
     default: Vec<Arc<CertifiedKey>>,
     by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
-    /// Those of wildcards, by what follows the first label.
+    /// Wildcard certificates, by the name after the first label.
     by_parent: HashMap<String, Vec<Arc<CertifiedKey>>>,
 }
 
 impl Certificates {
-    /// The first one is the default.
+    /// Indexes the certificates; the first one is the default.
     ///
     /// # Errors
-    /// A certificate cannot be read, or would never be shown: its place, and why.
+    /// A certificate cannot be read, or would never be chosen: its position, and the reason.
     pub(super) fn new(all: Vec<CertifiedKey>) -> Result<Self, (usize, String)> {
         let mut this = Self { default: Vec::new(), by_name: HashMap::new(), by_parent: HashMap::new() };
         let mut of_default = Vec::new();
@@ -51,7 +51,7 @@ impl Certificates {
         Ok(this)
     }
 
-    /// Those for this name, in any case: of several the first that was given stands first.
+    /// Returns the certificates for this name, in any case, in their given order.
     fn find(&self, name: Option<&str>) -> &[Arc<CertifiedKey>] {
         let Some(name) = name.map(str::to_ascii_lowercase) else { return &self.default };
         // A wildcard stands for one label (RFC 6125 section 6.4.3).
@@ -61,7 +61,7 @@ impl Certificates {
 }
 
 impl ResolvesServerCert for Certificates {
-    /// Of several for one name, with keys of different kinds, the first whose kind the client knows.
+    /// Chooses, of several for one name with keys of different kinds, the first whose kind the client knows.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let found = self.find(hello.server_name());
         let schemes: &[SignatureScheme] = hello.signature_schemes();
@@ -70,7 +70,7 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-/// The DNS names that a certificate is valid for, in order and lower case; those of wildcards begin with `*.`.
+/// Returns the DNS names that a certificate is valid for, sorted and in lower case; wildcards begin with `*.`.
 fn names(certified: &CertifiedKey) -> Result<Vec<String>, rustls::Error> {
     let broken = |_| rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding);
     let certificate = EndEntityCert::try_from(certified.end_entity_cert()?).map_err(broken)?;
@@ -115,10 +115,10 @@ mod tests {
             ("a.wild.test", 1),
             ("A.Wild.Test", 1),
             ("upper.test", 1),
-            // The name itself goes before a wildcard.
+            // An exact name precedes a wildcard.
             ("in.wild.test", 2),
             ("a.deep.wild.test", 2),
-            // A wildcard stands for one label, neither more nor less, and not for a whole top-level domain.
+            // A wildcard stands for exactly one label, and not for a whole top-level domain.
             ("b.a.deep.wild.test", 0),
             ("wild.test", 0),
             ("other.test", 0),
@@ -128,7 +128,7 @@ mod tests {
             (".", 0),
         ] {
             assert_eq!(place(Some(name)), expected, "{name}");
-            // What is found here is what a client takes.
+            // A client accepts the chosen certificate.
             let Ok(meant) = ServerName::try_from(name) else { continue };
             let valid: Vec<bool> = all.iter().map(|one| is_valid_for(&one.cert[0], &meant)).collect();
             assert!(valid[expected] || valid.iter().all(|valid| !valid), "{name}: {valid:?}");

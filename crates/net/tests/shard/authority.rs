@@ -1,4 +1,4 @@
-//! An authority in a folder, certificates of it, and clients that look at what a server shows.
+//! An authority in a folder, its certificates, and clients that record the certificate of a server.
 
 use crate::relay::{listener, message};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use strowger_core::Transport;
 use strowger_net::{Listener, tls};
 
-/// Its own certificate is in the file `authority`.
+/// An authority; its own certificate is in the file `authority`.
 pub(crate) struct Authority {
     folder: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -41,12 +41,12 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// Writes a new certificate of these names, and its key, in place of those that there may be.
+    /// Writes a new certificate of these names, and its key; replaces earlier ones.
     pub(crate) fn issue(&self, file: &str, names: &[&str]) -> tls::Certificate {
         self.issue_for(file, names, &KeyPair::generate().unwrap())
     }
 
-    /// The same for this key.
+    /// Writes a certificate as [`Authority::issue`] does, for this key.
     pub(crate) fn issue_for(&self, file: &str, names: &[&str], key: &KeyPair) -> tls::Certificate {
         let names: Vec<String> = names.iter().map(|&name| name.into()).collect();
         let made = CertificateParams::new(names).unwrap().signed_by(key, &self.issuer).unwrap();
@@ -56,25 +56,25 @@ impl Authority {
         certificate
     }
 
-    /// Trusts this authority.
+    /// Returns settings that trust this authority.
     pub(crate) fn trust(&self) -> tls::Client {
         tls::Client { authorities: Some(self.file("authority")), ..tls::Client::default() }
     }
 }
 
-/// What stands in the file.
+/// Reads the certificate of the file.
 pub(crate) fn read(certificate: &tls::Certificate) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(&certificate.chain).unwrap()
 }
 
-/// A listener for TLS with these certificates.
+/// Returns a TLS listener with these certificates.
 pub(crate) fn secure(certificates: &[&tls::Certificate]) -> Listener {
     let mut server = tls::Server::new(certificates[0].clone());
     server.certificates.extend(certificates[1..].iter().map(|&further| further.clone()));
     Listener { tls: Some(server), ..listener(Transport::Tls, "127.0.0.1:0") }
 }
 
-/// Accepts a connection as a server of this certificate.
+/// Accepts a connection as a server with this certificate.
 pub(crate) fn accept(listener: &TcpListener, own: &tls::Certificate) -> StreamOwned<ServerConnection, TcpStream> {
     let (stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -82,17 +82,17 @@ pub(crate) fn accept(listener: &TcpListener, own: &tls::Certificate) -> StreamOw
     StreamOwned::new(ServerConnection::new(config).unwrap(), stream)
 }
 
-/// How a test connects by TLS. It takes any certificate, and keeps sessions to resume them.
+/// TLS settings of a test's client. It accepts any certificate, and keeps sessions to resume them.
 #[derive(Clone)]
 pub(crate) struct Client(Arc<ClientConfig>);
 
 impl Client {
-    /// With this certificate of its own, if it is asked for one.
+    /// Creates a client that shows this certificate if asked.
     pub(crate) fn new(versions: &[&'static SupportedProtocolVersion], own: Option<&tls::Certificate>) -> Self {
         Self::knowing(|_| true, versions, own)
     }
 
-    /// The same, of a client that knows these signatures only.
+    /// Creates a client as [`Client::new`] does that knows only these signatures.
     pub(crate) fn knowing(
         known: fn(SignatureScheme) -> bool,
         versions: &[&'static SupportedProtocolVersion],
@@ -113,7 +113,7 @@ impl Client {
         }))
     }
 
-    /// Begins a connection for this name; none: it asks for no name.
+    /// Begins a connection for this name; `None`: it asks for no name.
     pub(crate) fn connect(&self, to: SocketAddr, name: Option<&str>) -> Secured {
         let name =
             name.map_or_else(|| ServerName::from(to.ip()), |name| ServerName::try_from(name.to_owned()).unwrap());
@@ -123,11 +123,11 @@ impl Client {
     }
 }
 
-/// A connection by TLS.
+/// A TLS connection.
 pub(crate) struct Secured(pub(crate) StreamOwned<ClientConnection, TcpStream>);
 
 impl Secured {
-    /// Sends a message and has it back; what the server has shown, or why it did not come to that.
+    /// Sends a message and receives it back. Returns the server's certificate, or the error.
     pub(crate) fn exchange(&mut self) -> std::io::Result<CertificateDer<'static>> {
         let text = message("ECHO", "1", 20);
         self.0.write_all(text.as_bytes())?;
@@ -138,13 +138,13 @@ impl Secured {
         Ok(self.0.conn.peer_certificates().expect("it has shown one")[0].clone())
     }
 
-    /// Whether the handshake resumed a session.
+    /// Tells whether the handshake resumed a session.
     pub(crate) fn resumed(&self) -> bool {
         self.0.conn.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 }
 
-/// Takes any certificate, and knows these signatures.
+/// Accepts any certificate, and knows these signatures.
 #[derive(Debug)]
 struct Any(Arc<CryptoProvider>, fn(SignatureScheme) -> bool);
 

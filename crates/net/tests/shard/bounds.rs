@@ -1,4 +1,4 @@
-//! Bounds that change while connections stand.
+//! Changes of bounds while connections are open.
 
 use crate::echo::{bounds, settings};
 use crate::relay::{Relay, listener, message, start};
@@ -11,14 +11,14 @@ use strowger_net::{Bounds, NetSettings, Node, Shards};
 
 const V4: &str = "127.0.0.1:0";
 
-/// A node with one listener for TCP.
+/// Starts a node with one TCP listener.
 fn node(shards: usize, bounds: Bounds) -> (Node<Relay>, SocketAddr) {
     let node = start(NetSettings { bounds, ..settings(shards) }, vec![listener(Tcp, V4)]);
     let address = node.handle().addresses()[0];
     (node, address)
 }
 
-/// Sets bounds, and waits until each shard has begun a round since: then it has taken them.
+/// Sets bounds, and waits until each shard has begun a later round: then it has adopted them.
 fn set(node: &Node<Relay>, bounds: Bounds) {
     node.handle().set_bounds(bounds);
     for shard in 0..node.handle().shards() {
@@ -38,7 +38,7 @@ fn exchange(stream: &mut TcpStream, body: usize) {
     expect(stream, text.as_bytes());
 }
 
-/// Connections that serve.
+/// Opens connections and exchanges a message over each.
 fn open(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     let mut all: Vec<_> = (0..count).map(|_| connect(address)).collect();
     all.iter_mut().for_each(|stream| exchange(stream, 5));
@@ -65,7 +65,7 @@ fn fewer_connections_may_be_open_than_are() {
         assert_eq!(*node.handle().bounds(), at_most(2));
         standing.iter_mut().for_each(|stream| exchange(stream, 5));
         is_refused();
-        // Two are too many still, one is not.
+        // Two exceed the bound, one does not.
         standing.truncate(2);
         counted(&node, |t| t.tcp_connections, 2);
         is_refused();
@@ -77,7 +77,7 @@ fn fewer_connections_may_be_open_than_are() {
         standing.extend(open(address, 2));
         is_refused();
         standing.iter_mut().for_each(|stream| exchange(stream, 5));
-        // Nothing is counted twice or forgotten: when all have gone there is room for as many as there may be.
+        // No connection is counted twice or missed: after the end of all, the full number is admitted.
         drop(standing);
         counted(&node, |t| t.tcp_connections, 0);
         let _standing = open(address, 4);
@@ -106,7 +106,7 @@ fn less_memory_may_be_held_than_is() {
 
 const SOON: Duration = Duration::from_millis(300);
 
-/// The shards sleep when the bounds change, and nothing comes that would wake them.
+/// The shards sleep when the bounds change, and no message would wake them.
 #[test]
 fn shorter_timeouts_end_what_stands() {
     for shards in [1, 3] {
@@ -135,7 +135,7 @@ fn longer_timeouts_keep_what_stands() {
         let (node, address) = node(shards, Bounds { idle_timeout: 2 * SOON, ..bounds() });
         let mut standing = open(address, 4);
         set(&node, bounds());
-        // The time of before passes.
+        // The earlier time-out passes.
         std::thread::sleep(3 * SOON);
         standing.iter_mut().for_each(|stream| exchange(stream, 5));
         assert_eq!(node.handle().total().idle_closed, 0);
@@ -152,7 +152,7 @@ fn a_shorter_timeout_of_handshakes_ends_one_that_goes_on() {
     counted(&node, |t| t.handshakes_failed, 1);
 }
 
-/// More slots than are looked at in one round.
+/// More slots than are checked in one round.
 #[test]
 fn shorter_timeouts_end_all_of_many() {
     const MANY: usize = 700;
@@ -206,7 +206,7 @@ fn a_shard_that_starts_later_begins_with_the_bounds_in_force() {
     assert!(accepted.clone().all(|n| n > 0), "{:?}", accepted.collect::<Vec<_>>());
 }
 
-/// What waits for a peer that does not read stays; one more message is too much then.
+/// Data that wait for a peer that does not read stay; one more message is too much then.
 #[test]
 fn less_may_wait_for_a_peer_than_does() {
     let (node, address) = node(1, Bounds { write_queue: 8 << 20, ..bounds() });
@@ -219,7 +219,7 @@ fn less_may_wait_for_a_peer_than_does() {
         sent += 1;
     }
     counted(&node, |t| t.stream_messages_in, sent);
-    // In the round that read the last of them its answer may wait yet for the bounds: the second exchange is of a later one.
+    // In the round that read the last of them its answer may still precede the bounds: the second exchange belongs to a later round.
     let mut other = connect(address);
     exchange(&mut other, 5);
     exchange(&mut other, 5);

@@ -1,4 +1,4 @@
-//! Which certificate a client is shown, and which files are refused.
+//! Certificates that clients get, and refused files.
 
 use crate::authority::{Authority, Client, read, secure};
 use crate::echo::settings;
@@ -40,7 +40,7 @@ fn a_client_is_shown_the_certificate_of_the_name_it_asks_for() {
     }
 }
 
-/// What the table above relies on: the client of the tests says a name as it was given.
+/// Assumption of the table above: the client of the tests sends a name unchanged.
 #[test]
 fn the_client_of_these_tests_does_not_change_the_case_of_a_name() {
     let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();

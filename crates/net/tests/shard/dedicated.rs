@@ -1,4 +1,4 @@
-//! Sockets and connections that a service opens for itself.
+//! Dedicated sockets and connections of a service.
 
 use crate::echo::{bounds, settings};
 use crate::relay::{listener, message, start as relay};
@@ -15,14 +15,14 @@ use strowger_net::{
     Unsent, tls,
 };
 
-/// "OPEN NAME tcp 127.0.0.1:5060" opens a dedicated socket and says its port, "SAY NAME TEXT" says something over it, "CLOSE NAME" ends it,
-/// "END NAME" does both at once, "SLEEP MILLISECONDS" keeps the shard from working; what comes over a dedicated socket goes to the sender of "OPEN", and so
-/// does the report of its end.
+/// "OPEN NAME tcp 127.0.0.1:5060" opens a dedicated socket and returns its port, "SAY NAME TEXT" sends a text over it, "CLOSE NAME" ends it, "END
+/// NAME" does both together, "SLEEP MILLISECONDS" blocks the shard. Messages over a dedicated socket, and the report of its end, go to the sender of
+/// "OPEN".
 struct Opener {
     sockets: DedicatedSockets,
     open: HashMap<String, (Flow, SocketAddr, Transport)>,
     controller: Option<Arrival>,
-    /// What secure peers must prove.
+    /// Name that secure peers must prove.
     peer: PeerName,
 }
 
@@ -54,7 +54,7 @@ impl Service for Opener {
         if let Some(flow) = arrival.flow {
             assert!(dedicated::is_dedicated(flow));
             if !self.sockets.is_open(flow) {
-                // The answer to what was said last.
+                // The response to the last text.
                 return;
             }
             assert_eq!(self.open.values().filter(|o| o.0 == flow).count(), 1);
@@ -86,7 +86,7 @@ impl Service for Opener {
                 }
             }
             "SAY" => self.say(word[1], out),
-            // A service that is slower than what comes.
+            // A service that is slower than its input.
             "SLEEP" => std::thread::sleep(Duration::from_millis(word[1].parse().unwrap())),
             "CLOSE" => self.sockets.close(self.open[word[1]].0),
             "END" => {
@@ -136,7 +136,7 @@ impl ServiceWithSockets for Opener {
     }
 }
 
-/// An opener of at most so many dedicated sockets, and a socket to speak to it.
+/// Starts an opener of at most `most` dedicated sockets, and a socket to control it.
 fn start(settings: NetSettings, most: usize) -> (Node<Opener>, Controller) {
     let make = move |shard, handle: Handle<_>| Opener {
         sockets: DedicatedSockets::new(&handle, shard, most),
@@ -170,14 +170,14 @@ impl Controller {
         self.receive()
     }
 
-    /// Opens a dedicated socket; its address.
+    /// Opens a dedicated socket and returns its address.
     fn open(&self, name: &str, transport: Transport, to: SocketAddr) -> SocketAddr {
         let said = self.ask(&format!("OPEN {name} {} {to}", transport.text()));
         said.strip_prefix("OPENED ").unwrap_or_else(|| panic!("{said}")).parse().unwrap()
     }
 }
 
-/// The length of what "SAY NAME" says. A peer that leaves some of it unread ends a connection by RST.
+/// Returns the length of the text of "SAY NAME". A peer that leaves some of it unread ends a connection by RST.
 fn said(name: &str) -> usize {
     message(&format!("SAID {name}"), name, 30).len()
 }
@@ -186,7 +186,7 @@ fn until(what: &str, reached: impl Fn() -> bool) {
     let patience = Instant::now() + Duration::from_secs(5);
     while !reached() {
         assert!(Instant::now() < patience, "{what}");
-        // Between two looks.
+        // Interval between two checks.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -217,22 +217,22 @@ fn a_socket_for_datagrams_has_a_port_of_its_own_and_receives_what_comes_to_it() 
         peer.send_to(format!("answer to {name}").as_bytes(), from).unwrap();
         assert_eq!(controller.receive(), format!("CAME answer to {name}"));
     }
-    // A keep-alive is none of the service's business.
+    // The service does not see keep-alives.
     peer.send_to(b"\r\n\r\n", ports[3]).unwrap();
     counted(&node, |t| t.datagram_pings, 1);
     counted(&node, |t| t.dedicated, 20);
-    // What was said in the same round still leaves.
+    // A message of the same round still leaves.
     for name in &names {
         controller.order(&format!("END {name}"));
         assert!(peer.recv_from(&mut buffer).is_ok());
     }
     counted(&node, |t| t.dedicated, 0);
-    // Another test may have been given one since.
+    // Another test may have been given one of the ports since.
     let free = ports.iter().filter(|port| UdpSocket::bind(port).is_ok()).count();
     assert!(free + 1 >= ports.len(), "{free} of {} are free", ports.len());
-    // What is said over a dedicated socket that is gone fails.
+    // A message over a closed dedicated socket fails.
     assert_eq!(controller.ask("SAY 3"), "FAILED 7 Here");
-    // Its place serves again, under another name.
+    // Its slot is reused under another name.
     controller.open("again", Udp, at);
     assert_eq!(controller.ask("SAY 3"), "FAILED 7 Here");
     assert_eq!(node.handle().total().dedicated_opened, 21);
@@ -274,7 +274,7 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
         ports.dedup();
         assert_eq!(ports.len(), 5, "{transport:?}");
         counted(&far, |t| t.accepted, 5 * (i as u64 + 1));
-        // Said and ended in one round, and ended before anything was said.
+        // Sent and ended in one round, and ended before any message.
         for n in 0..5 {
             controller.order(&format!("{} {}{n}", if n % 2 == 0 { "END" } else { "CLOSE" }, transport.text()));
         }
@@ -286,7 +286,7 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
         );
         assert_eq!(far.handle().total().stream_messages_in, 8 * (i as u64 + 1));
     }
-    // Said and ended before the connection is made.
+    // Sent and ended before the connection is made.
     let to = far.handle().addresses()[1];
     controller.open("quick", Tls, to);
     controller.order("END quick");
@@ -294,8 +294,7 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
     counted(&near, |t| t.dedicated, 0);
     let total = near.handle().total();
     assert_eq!((total.handshakes_failed, total.connects_failed, total.dedicated_opened), (0, 0, 21));
-    // All resume a session but the first of each listener: both have one name, and a session of the one means nothing to the other,
-    // but their ports differ.
+    // All but the first of each listener resume a session: both listeners have one name and different ports, and their sessions are separate.
     assert_eq!((total.tls_handshakes, total.tls_resumed), (11, 9));
     let total = far.handle().total();
     assert_eq!((total.tls_handshakes, total.tls_resumed, total.handshakes_failed), (11, 9, 0));
@@ -317,7 +316,7 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     assert_eq!(controller.receive(), "CLOSED ended Finished");
     counted(&node, |t| t.dedicated, 0);
     assert_eq!(controller.ask("SAY ended"), "FAILED 7 Here");
-    // A peer that keeps its side open has it closed after a while; until then it may still send.
+    // If the peer keeps its side open, it is closed after a while; until then the peer may still send.
     controller.open("stubborn", Tcp, to);
     let (mut stream, _) = peer.accept().unwrap();
     controller.order("END stubborn");
@@ -327,12 +326,12 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     assert_eq!(node.handle().total().dedicated, 1);
     counted(&node, |t| t.dedicated, 0);
     assert!(stream.write_all(&[b'x'; 10]).is_ok());
-    // A closed port: what was said has failed, and then the dedicated socket ends.
+    // A closed port: the message fails, and then the dedicated socket ends.
     drop(peer);
     assert_eq!(controller.ask(&format!("BEGIN refused tcp {to}")), "FAILED 7 Connection");
     assert_eq!(controller.receive(), "CLOSED refused Unmade");
     counted(&node, |t| t.dedicated, 0);
-    // The bound, and an address that is not ours.
+    // The bound, and an address that is not local.
     let udp: SocketAddr = "127.0.0.1:9".parse().unwrap();
     for name in ["a", "b", "c"] {
         controller.open(name, Udp, udp);
@@ -355,14 +354,14 @@ fn how_a_connection_ended_is_reported() {
     let accepted = |name: &str| {
         controller.open(name, Tcp, peer.local_addr().unwrap());
         let stream = peer.accept().unwrap().0;
-        // It is open once something has come over it.
+        // It is open once a message has arrived over it.
         controller.order(&format!("SAY {name}"));
         (&stream).read_exact(&mut vec![0; said(name)]).unwrap();
         stream
     };
     drop(accepted("fin"));
     assert_eq!(controller.receive(), "CLOSED fin Finished");
-    // Half of it is enough (RFC 9293 section 3.6).
+    // Half a close is enough (RFC 9293 section 3.6).
     let half = accepted("half");
     half.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(controller.receive(), "CLOSED half Finished");
@@ -375,7 +374,7 @@ fn how_a_connection_ended_is_reported() {
     let mut noise = accepted("noise");
     noise.write_all(b"OPTIONS sip:a SIP/2.0\r\nContent-Length: some\r\n\r\n").unwrap();
     assert_eq!(controller.receive(), "CLOSED noise Ours");
-    // The other side's time is over first, and it says so in the words of TLS and WebSocket.
+    // The time of the peer is over first, which it reports by the closes of TLS and WebSocket.
     let far = relay(
         NetSettings {
             bounds: Bounds { idle_timeout: Duration::from_millis(50), ..settings.bounds.clone() },
@@ -396,7 +395,7 @@ fn the_cause_of_a_connection_that_is_not_made_is_the_layer_that_failed() {
     let (node, controller) = start(settings(1), 20);
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = plain.local_addr().unwrap();
-    // It speaks neither TLS nor WebSocket.
+    // It uses neither TLS nor WebSocket.
     let answers = std::thread::spawn(move || {
         for stream in plain.incoming().take(2) {
             let mut stream = stream.unwrap();
@@ -445,7 +444,7 @@ fn what_was_dropped_before_lanes_that_never_closed_is_counted_in_the_end() {
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
     let [a, b] = ["a", "b"].map(|name| controller.open(name, Udp, peer.local_addr().unwrap()));
     controller.order("SLEEP 500");
-    // More than the kernel's usual buffer holds.
+    // More than the kernel's default buffer holds.
     for _ in 0..2_000 {
         peer.send_to(&[b'x'; 1_000], a).unwrap();
         peer.send_to(&[b'x'; 1_000], b).unwrap();

@@ -1,4 +1,4 @@
-//! A service that sends every message back the way it came.
+//! A service that sends each message back to its source.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use strowger_net::{Bounds, Handle, Listener, Net, NetSettings, Node, Service, Sh
 pub(crate) struct Echo {
     pub(crate) index: usize,
     pub(crate) handle: Handle<Self>,
-    /// Deadlines set by messages "timer MILLISECONDS", and where to say that they passed.
+    /// Deadlines set by messages "timer MILLISECONDS", with the source to notify.
     alarms: Vec<(u64, Arrival)>,
     asked: HashMap<u32, Arrival>,
     failures: HashMap<u64, Arrival>,
@@ -85,7 +85,7 @@ impl Service for Echo {
     fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}
 }
 
-/// The services of these tests say no final responses: a peer that has asked them something waits for ever.
+/// The services of these tests send no final responses: a peer with an open request would wait forever.
 pub(crate) fn bounds() -> Bounds {
     Bounds { answer_timeout: Duration::from_millis(50), ..Bounds::default() }
 }
@@ -94,7 +94,7 @@ pub(crate) fn settings(shards: usize) -> NetSettings {
     NetSettings { shards: Shards::Fixed(shards), bounds: bounds(), ..NetSettings::default() }
 }
 
-/// An echo server with one listener for each of `binds`.
+/// Starts an echo server with one listener for each of `binds`.
 pub(crate) fn start(settings: NetSettings, binds: &[(Transport, &str)]) -> Node<Echo> {
     let listeners = binds.iter().map(|(t, bind)| Listener::new(*t, bind.parse::<SocketAddr>().unwrap())).collect();
     Net::bind(settings, listeners)

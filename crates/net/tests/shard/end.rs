@@ -1,4 +1,4 @@
-//! What is left of shards that have ended, and how the reason is reported.
+//! Cleanup after shards have ended, and the report of the reason.
 
 use crate::echo::settings;
 use crate::shed::Slow;
@@ -33,10 +33,10 @@ impl Service for Fragile {
     fn import(&mut self, _: Now, (): (), _: &mut Outbox) {}
 }
 
-/// By UDP the panic is the shard's, by TCP that of the connection's task, which the runtime would keep to itself.
+/// The shard panics for UDP; for TCP the task of the connection, whose panic the runtime would swallow.
 #[test]
 fn a_panic_ends_all_shards_and_is_reported_to_the_threads_that_wait() {
-    // With two shards the message may cross to the other one, whose own panic it is then.
+    // With two shards the message may cross to the other one, which then panics.
     for (transport, shards, what) in [(Transport::Udp, 2, "shard"), (Transport::Tcp, 1, "reads a connection")] {
         let listener = Listener::new(transport, "127.0.0.1:0".parse().unwrap());
         let node = Net::bind(settings(shards), vec![listener]).unwrap().spawn(|_, _| Fragile).unwrap();
@@ -51,7 +51,7 @@ fn a_panic_ends_all_shards_and_is_reported_to_the_threads_that_wait() {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             stream.write_all(text).unwrap();
-            // Nothing goes on beside it.
+            // No shard continues.
             assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)));
         }
         let reported = reports.recv_timeout(Duration::from_secs(5)).expect("a report within five seconds");

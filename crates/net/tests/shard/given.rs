@@ -1,4 +1,4 @@
-//! Sockets that were open before the shards: as another program hands them over, another user's among them.
+//! Sockets that were open before the shards, as another program passes them, including those of another user.
 
 use crate::echo::settings;
 use crate::moves::{Ledger, client, message, settled, spawn};
@@ -22,8 +22,8 @@ fn listeners(address: SocketAddr) -> Vec<Listener> {
     vec![Listener::new(Transport::Udp, address), Listener::new(Transport::Tcp, address)]
 }
 
-/// Over datagrams, calls of `calls` are answered in order, each by one shard; over streams, connections are. The shards that
-/// own a call.
+/// Checks that datagrams of `calls` calls are answered in order, each call by one shard, and that connections work. Returns the shards that own a
+/// call.
 fn used(node: &Node<Ledger>, address: SocketAddr, calls: usize) -> Vec<usize> {
     assert_eq!(node.handle().addresses(), [address, address]);
     settled(node.handle());
@@ -49,7 +49,7 @@ fn used(node: &Node<Ledger>, address: SocketAddr, calls: usize) -> Vec<usize> {
     shards
 }
 
-/// A connection is accepted: its keep-alive is answered.
+/// Checks that a connection is accepted: its keep-alive is answered.
 fn accepts(address: SocketAddr) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -73,14 +73,14 @@ fn further_shards_join_a_given_socket() {
     let node = spawn(Net::with_sockets(settings(4), listeners(address), sockets).unwrap());
     assert_eq!(used(&node, address, 60), [0, 1, 2, 3]);
     (0..40).for_each(|_| accepts(address));
-    // A socket each, before which the kernel steers.
+    // A socket for each shard, with steering by the kernel.
     assert_eq!(node.handle().backlogs().len(), 4);
     assert_eq!(node.handle().total().crossed_out, 0);
 }
 
 #[test]
 fn shards_share_a_given_socket_that_they_cannot_join() {
-    // SAFETY: no memory is passed; it changes the user that opens sockets in this thread, and is undone below.
+    // SAFETY: no memory is passed; it changes the user of sockets opened in this thread, and is undone below.
     let before = unsafe { libc::setfsuid(65_534) };
     let (address, sockets) = sockets();
     // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Certificates, keys and authorities that are replaced while connections go on.
+//! Replacement of certificates, keys and authorities while connections are open.
 
 use crate::authority::{Authority, Client, accept, read, secure};
 use crate::echo::{bounds, settings};
@@ -27,13 +27,13 @@ fn a_renewed_certificate_is_shown_to_the_next_connection_and_an_old_connection_g
             let mut again = client.connect(address, Some("a.test"));
             assert!(again.exchange().unwrap() == before && again.resumed(), "{version:?} sessions are resumed");
         }
-        // The new files alone change nothing.
+        // The new files alone have no effect.
         authority.issue("own", &["a.test"]);
         assert_eq!(client.connect(address, Some("a.test")).exchange().unwrap(), before);
         node.handle().set_identities(Identities::load(&listeners, &tls::Client::default()).unwrap());
         let renewed = read(&certificate);
         assert_ne!(renewed, before);
-        // A session of the identity before is not resumed: the handshake is a full one.
+        // A session of the earlier identity is not resumed: the handshake is a full one.
         let mut next = client.connect(address, Some("a.test"));
         assert!(next.exchange().unwrap() == renewed && !next.resumed(), "{version:?} with {shards} shards");
         let mut again = client.connect(address, Some("a.test"));
@@ -85,7 +85,8 @@ fn identities_of_other_listeners_are_refused() {
     node.handle().set_identities(Identities::load(&others, &tls::Client::default()).unwrap());
 }
 
-/// A client is asked for a certificate of an authority from one handshake to the next, then of another one, then no more.
+/// A client is asked for a certificate of one authority from one handshake to the next, then of another one, then for
+/// none.
 #[test]
 fn clients_are_judged_by_the_authorities_in_force() {
     for (shards, version) in [(1, &TLS12), (1, &TLS13), (3, &TLS13)] {
@@ -102,7 +103,7 @@ fn clients_are_judged_by_the_authorities_in_force() {
         let nameless = Client::new(&[version], None);
         let [ours, theirs] =
             [&authority, &another].map(|of| Client::new(&[version], Some(&of.issue("client", &["client.test"]))));
-        // Each has sessions that it would resume.
+        // Each client has sessions to resume.
         let admitted = |expected: [bool; 3]| {
             for (client, expected) in [&nameless, &ours, &theirs].into_iter().zip(expected) {
                 let mut connection = client.connect(address, None);
@@ -144,15 +145,15 @@ fn servers_are_judged_by_the_authorities_in_force() {
         let mut reaches = |to| {
             call += 1;
             let text = message(&format!("TO tls@localhost {to}"), &format!("call {call}"), 0);
-            // By a socket of its own: that of an earlier call gets a report that the connection has ended.
+            // A new socket: that of an earlier call gets a report of the end of its connection.
             ask(&udp(near.handle().addresses()[0]), &text).starts_with("AT")
         };
         assert!(reaches(ours) && !reaches(theirs));
         near.handle().set_identities(Identities::load(&listeners, &another.trust()).unwrap());
-        // The connection that stands goes on, though the authority of its server is not trusted any more.
+        // The open connection continues, though the authority of its server is no longer trusted.
         assert!(reaches(theirs) && reaches(ours));
         assert_eq!(near.handle().total().connected, 2);
-        // It is not made once more, and no session of it is resumed.
+        // It is not made again, and none of its sessions is resumed.
         far.handle().set_bounds(Bounds { idle_timeout: Duration::from_millis(50), ..bounds() });
         counted(&near, |t| t.tls_connections, 0);
         far.handle().set_bounds(bounds());
@@ -164,8 +165,8 @@ fn servers_are_judged_by_the_authorities_in_force() {
     }
 }
 
-/// A server over whose connection we are asked to reach another address (RFC 5923) is believed only if it was verified when the connection
-/// was made, with the identities of then.
+/// A server whose connection is to serve another address (RFC 5923) is trusted only if it was verified when the connection was made, with the
+/// identities of that time.
 #[test]
 fn a_server_that_was_not_verified_does_not_stand_for_another_address() {
     let authority = Authority::new();
@@ -198,7 +199,7 @@ fn a_server_that_was_not_verified_does_not_stand_for_another_address() {
     }
 }
 
-/// A certificate of our own that peers ask for is replaced too.
+/// The own certificate for peers that ask for one is replaced too.
 #[test]
 fn the_certificate_that_we_show_as_a_client_is_the_one_in_force() {
     let authority = Authority::new();
@@ -211,7 +212,7 @@ fn the_certificate_that_we_show_as_a_client_is_the_one_in_force() {
     let near = start(NetSettings { tls: authority.trust(), ..settings(1) }, listeners.clone());
     let socket = udp(near.handle().addresses()[0]);
     let text = |call: &str| message(&format!("TO tls@localhost {to}"), call, 0);
-    // By TLS 1.3 the refusal comes behind the handshake: the message was sent, or not.
+    // In TLS 1.3 the refusal follows the handshake: the message may have been sent.
     assert!(!ask(&socket, &text("1")).starts_with("AT"));
     counted(&near, |t| t.tls_connections, 0);
     let certificate = Some(authority.issue("client", &["client.test"]));

@@ -1,4 +1,4 @@
-//! Running shards, spoken to over real sockets on loopback.
+//! Tests of running shards over real sockets on loopback.
 
 mod authority;
 mod bounds;

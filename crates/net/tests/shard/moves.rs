@@ -1,4 +1,4 @@
-//! Calls that find their shard by any socket, and shards that come and go under load.
+//! Calls that reach their shard by any socket, and shards that start and end under load.
 
 use crate::echo::settings;
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Transport};
 use strowger_message::scan;
 use strowger_net::{Handle, Listener, Net, NetSettings, Node, Service, UdpSettings};
 
-/// Answers each message with its number, the shard, and whether it is the successor of the last of its call.
+/// Answers each message with its number, the shard, and whether it follows the last one of its call.
 pub(crate) struct Ledger {
     index: usize,
     handle: Handle<Self>,
@@ -25,7 +25,7 @@ impl Service for Ledger {
         if text.starts_with("ASK ") {
             let (handle, arrival) = (self.handle.clone(), *arrival);
             self.handle.services().spawn(async move {
-                // A look-up that takes its time.
+                // A look-up that takes time.
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 handle.deliver(handle.bucket(call.as_bytes()), (call, arrival));
             });
@@ -89,7 +89,7 @@ pub(crate) fn settled(handle: &Handle<Ledger>) {
     let patience = Instant::now() + Duration::from_secs(10);
     while !handle.is_settled() {
         assert!(Instant::now() < patience, "buckets rest");
-        // Between two looks.
+        // Interval between two checks.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -122,7 +122,7 @@ fn one_call_from_many_ports_meets_in_one_shard() {
             }
             shards[owner.unwrap().parse::<usize>().unwrap()] += 1;
         }
-        // Twenty each in the mean; one of four has fewer than three by chance in one run of three million.
+        // Twenty each on average; by chance one of four has fewer than three in one run of three million.
         assert!(shards.iter().all(|&n| n > 2), "{shards:?}");
         let crossed = node.handle().total().crossed_in;
         if steering {
@@ -142,7 +142,7 @@ fn shards_come_and_go_under_load() {
         });
         let handle = node.handle().clone();
         let address = handle.addresses()[0];
-        // What a client gets within 200 ms fits into its socket: so long it may wait for the processor.
+        // The messages of 200 ms fit into a client's socket: it may wait that long for the processor.
         const CALLS: u32 = 25;
         const MESSAGES: u32 = 120;
         let clients: Vec<_> = (0..3)
@@ -174,7 +174,7 @@ fn shards_come_and_go_under_load() {
             })
             .collect();
         for shards in [1, 4, 2, 3, 1, 4, 1] {
-            // Messages come meanwhile.
+            // Messages arrive meanwhile.
             std::thread::sleep(Duration::from_millis(300));
             handle.set_shards(shards).unwrap();
         }
@@ -200,7 +200,7 @@ fn answers_follow_their_bucket() {
         socket.send(message(&name, 1).as_bytes()).unwrap();
         socket.recv(&mut buffer).unwrap();
         socket.send(format!("ASK x\r\nCall-ID: {name}\r\n\r\n").as_bytes()).unwrap();
-        // While the answer is under way the bucket moves.
+        // The bucket moves while the answer is pending.
         node.handle().set_shards(1 + call % 4).unwrap();
         let n = socket.recv(&mut buffer).unwrap();
         let text = std::str::from_utf8(&buffer[..n]).unwrap();

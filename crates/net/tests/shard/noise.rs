@@ -1,4 +1,4 @@
-//! Bytes that are no messages: the shard lives and serves the next.
+//! Bytes that are no messages: the shard survives and serves the next message.
 
 use crate::echo::settings;
 use crate::relay::{listener, message, start};
@@ -64,7 +64,7 @@ fn noise_is_survived_on_every_transport() {
         }
         let _ = stream.write_all(&bytes);
     }
-    // They all end, as their clients have gone.
+    // All connections end, as their clients have gone.
     let patience = std::time::Instant::now() + Duration::from_secs(10);
     loop {
         let t = node.handle().total();
@@ -72,7 +72,7 @@ fn noise_is_survived_on_every_transport() {
             break;
         }
         assert!(std::time::Instant::now() < patience, "{t:?}");
-        // Between two looks.
+        // Interval between two checks.
         std::thread::sleep(Duration::from_millis(10));
     }
     let mut stream = TcpStream::connect(addresses[1]).unwrap();

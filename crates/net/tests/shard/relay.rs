@@ -1,6 +1,6 @@
-//! A service that passes messages on: "TO tcp 127.0.0.1:5060 ..." goes there ("tls@a.test": to a server that proves this name), and
-//! what comes back for the same call goes to its sender; "FLOW 0 3 1 tcp 127.0.0.1:5060 ..." the same over a flow of this shard, slot and generation.
-//! "LATER 100 ..." is answered with 200 after so many milliseconds. Everything else goes back the way it came.
+//! A service that relays messages: "TO tcp 127.0.0.1:5060 ..." goes to that address ("tls@a.test": to a server that proves this name), and messages
+//! back for the same call go to its sender; "FLOW 0 3 1 tcp 127.0.0.1:5060 ..." does so over a flow of this shard, slot and generation. "LATER 100
+//! ..." is answered with 200 after that many milliseconds. Every other message goes back to its source.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -64,7 +64,7 @@ impl Service for Relay {
                 let (after, mailbox) = (word[1].parse().unwrap(), self.handle.mailbox(self.index));
                 let (arrival, bytes) = (*arrival, bytes.to_vec());
                 self.handle.spawn("a task that waits", async move {
-                    // A look-up that takes its time.
+                    // A look-up that takes time.
                     tokio::time::sleep(std::time::Duration::from_millis(after)).await;
                     mailbox.send((arrival, bytes));
                 });
@@ -110,7 +110,7 @@ pub(crate) fn listener(transport: Transport, bind: &str) -> Listener {
     Listener::new(transport, bind.parse().unwrap())
 }
 
-/// A message of this start line and call, with a body of this many bytes.
+/// Returns a message with this start line and call, and a body of this many bytes.
 pub(crate) fn message(start: &str, call: &str, body: usize) -> String {
     format!("{start} SIP/2.0\r\nCall-ID: {call}\r\nContent-Length: {body}\r\n\r\n{}", "b".repeat(body))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Listener, Net, NetSettings, Service, UdpSettings};
 
-/// Takes its time for each message, then says that it did; says too what it could not hand on.
+/// Takes time for each message, then reports it; also reports messages that it could not pass on.
 pub(crate) struct Slow;
 
 impl Service for Slow {
@@ -15,7 +15,7 @@ impl Service for Slow {
     type Record = ();
 
     fn receive(&mut self, _: Now, arrival: &Arrival, _: &[u8], out: &mut Outbox) {
-        // A service that is slower than what comes.
+        // A service that is slower than its input.
         std::thread::sleep(Duration::from_millis(2));
         say(arrival, b"served", out);
     }
@@ -44,7 +44,7 @@ fn say(to: &Arrival, text: &[u8], out: &mut Outbox) {
     out.send(to.reply(), start..out.bytes.len(), 0);
 }
 
-/// A shard that reads less than comes shows for how long the rest waits, and when it has read all.
+/// A shard that is slower than its input shows the wait of unread datagrams, and that it has caught up.
 #[test]
 fn the_age_of_the_oldest_unread_datagram_is_known() {
     const COUNT: usize = 400;
@@ -58,7 +58,7 @@ fn the_age_of_the_oldest_unread_datagram_is_known() {
     let (mut oldest, mut answer) = (Duration::ZERO, [0; 16]);
     let send = || assert!(socket.send(b"MESSAGE sip:a@b SIP/2.0\r\nCall-ID: 1\r\n\r\n").is_ok());
     let receive = |answer: &mut [u8]| assert!(socket.recv(answer).is_ok(), "each message has one answer");
-    // The kernel is asked for timestamps with the first full batch, and gives them a little later.
+    // The kernel is asked for time stamps with the first full batch, and makes them a little later.
     for _ in 0..10 {
         (0..COUNT).for_each(|_| send());
         for _ in 0..COUNT {
@@ -108,13 +108,13 @@ fn what_a_full_ring_takes_no_more_is_answered_by_the_shard_that_read_it() {
     assert_eq!(total.crossed_in, total.crossed_out);
 }
 
-/// An answer goes by the connection that its request came by, which is another shard's. Whether a ring is full just then is chance.
+/// An answer goes over the connection of its request, which another shard owns. Whether the ring is full then is chance.
 #[test]
 fn an_answer_that_a_full_ring_does_not_take_has_not_crossed() {
     assert!((0..20).any(|_| lost_answers() > 0));
 }
 
-/// How many answers of as many requests as there are found a full ring.
+/// Returns the number of answers, of 400 requests, that found a full ring.
 fn lost_answers() -> usize {
     const COUNT: usize = 400;
     let listener = Listener::new(Transport::Tcp, "127.0.0.1:0".parse().unwrap());
@@ -135,13 +135,13 @@ fn lost_answers() -> usize {
             answers += std::str::from_utf8(&bytes).unwrap();
         }
         let (served, shed) = (answers.matches("served").count(), answers.matches("shed").count());
-        // Of those that were dropped, the ones that came to the wrong shard are answered.
+        // Dropped requests that arrived at the wrong shard are answered.
         let lost = (node.handle().total().crossings_dropped as usize).saturating_sub(shed);
         if served + shed + lost == COUNT {
             break lost;
         }
         assert!(Instant::now() < patience, "{served} served, {shed} shed, {lost} lost");
-        // Between two looks.
+        // Interval between two checks.
         std::thread::sleep(Duration::from_millis(1));
     };
     let total = node.handle().total();

@@ -25,7 +25,7 @@ pub(crate) fn expect(stream: &mut impl Read, bytes: &[u8]) {
     assert!(buffer == bytes, "{:?} is not {:?}", String::from_utf8_lossy(&buffer), String::from_utf8_lossy(bytes));
 }
 
-/// The peer ends the connection.
+/// Checks that the peer ends the connection.
 pub(crate) fn ends(stream: &mut TcpStream) {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
@@ -43,7 +43,7 @@ pub(crate) fn counted(node: &Node<Relay>, value: impl Fn(strowger_net::Snapshot)
             value(node.handle().total()),
             node.handle().total()
         );
-        // Between two looks.
+        // Interval between two checks.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn udp(server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// A port at which connections are refused, and what keeps it from other programs.
+/// Returns a port that refuses connections, and the socket that keeps other programs from it.
 pub(crate) fn refusing() -> (socket2::Socket, SocketAddr) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&V4.parse::<SocketAddr>().unwrap().into()).unwrap();
@@ -78,7 +78,7 @@ fn messages_come_in_any_pieces() {
         let one = message("A", "1", 10);
         for byte in one.as_bytes() {
             stream.write_all(&[*byte]).unwrap();
-            // So that each byte arrives by itself.
+            // So that each byte arrives alone.
             std::thread::sleep(Duration::from_micros(200));
         }
         expect(&mut stream, one.as_bytes());
@@ -143,7 +143,7 @@ fn limits_and_timeouts_end_connections() {
     assert!((600..5_000).contains(&since.elapsed().as_millis()), "{:?}", since.elapsed());
     let total = node.handle().total();
     assert_eq!((total.partial_closed, total.idle_closed, total.tcp_connections), (1, 1, 0));
-    // Room again.
+    // There is room again.
     let mut stream = connect(address);
     stream.write_all(message("A", "1", 0).as_bytes()).unwrap();
     expect(&mut stream, message("A", "1", 0).as_bytes());
@@ -159,7 +159,7 @@ fn a_peer_that_does_not_read_is_cut_off_and_a_slow_one_is_not() {
     let large = message("A", "1", 50_000);
     let mut slow = connect(address);
     SockRef::from(&slow).set_recv_buffer_size(65_536).unwrap();
-    // No more under way than the queue holds.
+    // No more are in progress than the queue holds.
     for _ in 0..5 {
         (0..5).for_each(|_| slow.write_all(large.as_bytes()).unwrap());
         // A peer that reads late.
@@ -167,7 +167,7 @@ fn a_peer_that_does_not_read_is_cut_off_and_a_slow_one_is_not() {
         (0..5).for_each(|_| expect(&mut slow, large.as_bytes()));
     }
     let mut deaf = connect(address);
-    // Until the kernel's buffers and ours are full.
+    // Until the buffers of the kernel and of the shard are full.
     while deaf.write_all(large.as_bytes()).is_ok() {}
     counted(&node, |t| t.slow_closed, 1);
     counted(&node, |t| t.stream_bytes_waiting, 0);
@@ -250,7 +250,7 @@ fn an_alias_leads_over_the_connection_of_the_peer_until_it_ends() {
     assert!(answer.starts_with("FAILED"), "{answer}");
 }
 
-/// Any peer may ask for one alias after the other: nothing grows by it.
+/// Any peer may request one alias after the other: nothing grows.
 #[test]
 fn of_several_aliases_of_a_connection_the_last_one_leads_to_it() {
     let node = start(settings(3), vec![listener(Udp, V4), listener(Tcp, V4)]);
@@ -270,7 +270,7 @@ fn of_several_aliases_of_a_connection_the_last_one_leads_to_it() {
     }
 }
 
-/// What stands in a message may have named it: no number is an index before it was looked at.
+/// The flow may come from a message: no number is an index before it is checked.
 #[test]
 fn a_flow_that_never_was_leads_to_the_address() {
     for shards in [1, 3] {
@@ -293,7 +293,7 @@ fn a_flow_that_never_was_leads_to_the_address() {
     }
 }
 
-/// A peer may write any flow; no message goes by it to another address or by another transport than the target's.
+/// A peer may write any flow; no message uses it for another address or transport than the target's.
 #[test]
 fn a_flow_is_used_for_its_own_address_and_transport_alone() {
     for shards in [1, 3] {
@@ -305,7 +305,7 @@ fn a_flow_is_used_for_its_own_address_and_transport_alone() {
         let (_held, closed) = refusing();
         let socket = udp(node.handle().addresses()[0]);
         let own = bystander.local_addr().unwrap();
-        // Every connection that there may be.
+        // All possible connections.
         for shard in 0..shards {
             for (transport, to) in [("tcp", closed), ("tls", own), ("ws", own)] {
                 let text = message(&format!("FLOW {shard} 0 1 {transport} {to}"), &format!("{shard} {to}"), 0);
@@ -318,7 +318,7 @@ fn a_flow_is_used_for_its_own_address_and_transport_alone() {
                 .send(message(&format!("FLOW {shard} 0 1 tcp {own}"), &format!("own {shard}"), 0).as_bytes())
                 .unwrap();
         }
-        // Only now something comes, by the one that is its own.
+        // The first message that arrives is the one with its own flow.
         let mut came = [0; 300];
         let n = bystander.read(&mut came).unwrap();
         let text = String::from_utf8_lossy(&came[..n]);
@@ -328,7 +328,7 @@ fn a_flow_is_used_for_its_own_address_and_transport_alone() {
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// With the FIN behind them in the socket already.
+/// The FIN is already in the socket behind them.
 #[test]
 fn what_a_peer_asked_before_it_ended_its_side_is_answered_before_the_other_ends() {
     for shards in [1, 3] {
@@ -392,7 +392,7 @@ fn the_end_of_a_connection_is_reported_to_the_senders() {
             let n = socket.recv(&mut buffer).expect("a report at once");
             assert!(buffer[..n].starts_with(b"CUT OFF"), "{}", String::from_utf8_lossy(&buffer[..n]));
         }
-        // The next goes by a connection of its own.
+        // The next message has its own connection.
         socket.send(message(&format!("TO tcp {target}"), "another", 0).as_bytes()).unwrap();
         assert!(peer.accept().is_ok());
     }
@@ -445,7 +445,7 @@ fn a_server_that_proves_nothing_is_not_trusted() {
     let far = start(settings(1), vec![secure(Tls, &identity)]);
     let target = far.handle().addresses()[0];
     let text = message(&format!("TO tls {target}"), "1", 0);
-    // No authority is trusted; this one is, but the server is another; any certificate is.
+    // No trusted authority; a trusted one, but another server; any certificate.
     let trusting = tls::Client { authorities: Some(identity.certificates[0].chain.clone()), ..tls::Client::default() };
     for (tls, name, answer) in [
         (tls::Client::default(), None, "FAILED"),
@@ -472,7 +472,7 @@ fn a_client_without_certificate_is_refused_where_one_is_demanded() {
         let client = tls::Client { authorities, certificate: own, ..tls::Client::default() };
         let near = start(NetSettings { tls: client, ..settings(1) }, vec![listener(Udp, V4)]);
         let text = message(&format!("TO tls@localhost {target}"), "1", 0);
-        // By TLS 1.3 the client learns it only after its handshake: the message was sent, or not.
+        // In TLS 1.3 the client learns it only after its handshake: the message may have been sent.
         let socket = udp(near.handle().addresses()[0]);
         socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         socket.send(text.as_bytes()).unwrap();
@@ -525,7 +525,7 @@ fn another_implementation_of_websocket_understands_us() {
         assert!(socket.read().unwrap() == expected, "{expected:?}");
     };
     for body in [0, 100, 200, 60_000] {
-        // The length of the frame counts, not that of the header.
+        // The length of the frame counts, not that of the header field.
         let text = Message::text(message("A", "1", body).replace("Content-Length", "X"));
         echo(text.clone(), text);
     }

@@ -1,4 +1,4 @@
-//! Connections that bring many messages at once: each has its turn, and so have all others.
+//! Connections with many messages at once: they and all others get their turns.
 
 use crate::echo::{bounds, settings};
 use crate::relay::{listener, message};
@@ -15,7 +15,7 @@ use strowger_core::Transport::{Tcp, Tls, Udp, Ws};
 use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_net::{Bounds, Listener, Net, NetSettings, Node, Service};
 
-/// Takes its time for each message of a connection, and counts them; answers datagrams.
+/// Takes time for each message of a connection, and counts them; answers datagrams.
 struct Busy {
     since: usize,
     counts: Arc<Counts>,
@@ -78,7 +78,7 @@ fn connect(to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Until the peer ends it, which it does when it has seen all that came before our end.
+/// Reads until the peer ends the connection, which it does after all messages before this side's end.
 fn until_it_ends(stream: &mut impl Read) {
     let mut bytes = [0; 1_000];
     while stream.read(&mut bytes).is_ok_and(|n| n > 0) {}
@@ -113,11 +113,11 @@ fn a_connection_with_many_messages_has_its_turn_and_no_more() {
     });
     assert_eq!(counts.all.load(Relaxed), MESSAGES);
     assert!((1..=64).contains(&counts.most.load(Relaxed)), "{} messages in a turn", counts.most.load(Relaxed));
-    // It takes a second, in which there are 1,500 turns; a busy machine leaves the caller some of them.
+    // It takes a second with 1,500 turns, some of which a busy machine leaves to the caller.
     assert!(answers > 50, "{answers} answers to another while the messages came");
 }
 
-/// The end of the connection comes behind them, within the same read.
+/// The end of the connection follows the messages within the same read.
 #[test]
 fn every_message_before_the_end_of_a_connection_is_seen() {
     const MESSAGES: usize = 500;

@@ -31,7 +31,7 @@ fn both_families_answer_in_order() {
             assert_eq!(read(&socket), format!("message {i}"));
         }
     }
-    // The shard counts after the system call, when we may have the answer already.
+    // The shard counts after the system call; the answer may arrive before.
     std::thread::sleep(Duration::from_millis(100));
     let total = node.handle().total();
     assert_eq!((total.datagrams_in, total.datagrams_out), (400, 400));
@@ -77,7 +77,7 @@ fn a_dead_peer_disturbs_no_other() {
 fn timers_fire_on_time_and_an_idle_shard_does_not_tick() {
     let node = start(settings(1), &[(Udp, "127.0.0.1:0")]);
     let socket = client(node.handle().addresses()[0]);
-    // None fires too soon; the machine may have been busy at some.
+    // No timer fires early; a busy machine may delay some attempts.
     let mut attempts = 0;
     let on_time = (0..5).any(|_| {
         attempts += 1;
@@ -94,7 +94,7 @@ fn timers_fire_on_time_and_an_idle_shard_does_not_tick() {
     assert!(on_time);
     let rounds = node.handle().total().rounds;
     assert!(rounds < attempts * 12, "{rounds} rounds");
-    // A shard that sleeps makes no round meanwhile.
+    // A sleeping shard makes no round meanwhile.
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(node.handle().total().rounds, rounds);
 }
@@ -113,11 +113,11 @@ fn what_is_due_at_once_waits_for_no_timer() {
         (0..50).map(|_| (took("plain", "plain"), took("timer 0", "passed"))).unzip();
     plain.sort();
     due.sort();
-    // Half of them count: the machine may be busy. A timer of the runtime is a millisecond late.
+    // Only the median counts, since the machine may be busy. A timer of the runtime is a millisecond late.
     assert!(due[25] < plain[25] * 2 + Duration::from_micros(150), "{:?} for {:?}", due[25], plain[25]);
 }
 
-/// One shard that waits so long for several datagrams where they come fast.
+/// Returns settings of one shard that waits this long for several datagrams when they arrive fast.
 fn patient(receive_delay: Duration) -> NetSettings {
     NetSettings { bounds: Bounds { receive_delay, ..bounds() }, ..settings(1) }
 }
@@ -127,9 +127,9 @@ fn datagrams_that_come_fast_are_taken_together_and_one_alone_at_once() {
     let delay = Duration::from_millis(200);
     let node = start(patient(delay), &[(Udp, "127.0.0.1:0")]);
     let socket = client(node.handle().addresses()[0]);
-    // The machine may be busy at some.
+    // The machine may be busy at some attempts.
     let alone = (0..5).map(|_| {
-        // None has come shortly before.
+        // No datagram has arrived shortly before.
         std::thread::sleep(2 * delay);
         let sent = Instant::now();
         socket.send(b"alone").unwrap();
@@ -140,7 +140,7 @@ fn datagrams_that_come_fast_are_taken_together_and_one_alone_at_once() {
     let before = node.handle().total();
     for i in 0..100 {
         socket.send(format!("message {i}").as_bytes()).unwrap();
-        // Apart, and fast.
+        // Separate, and fast.
         std::thread::sleep(Duration::from_millis(1));
     }
     for i in 0..100 {
@@ -148,7 +148,7 @@ fn datagrams_that_come_fast_are_taken_together_and_one_alone_at_once() {
     }
     let after = node.handle().total();
     assert!(after.batches_in - before.batches_in < 20, "{} batches", after.batches_in - before.batches_in);
-    // It rests meanwhile: that is no turn.
+    // The wait for datagrams is no turn.
     assert!(node.handle().longest_turn(0) < delay, "{:?}", node.handle().longest_turn(0));
 }
 
@@ -160,7 +160,7 @@ fn no_timer_is_late_since_datagrams_are_waited_for() {
         let start = Instant::now();
         for text in ["timer 300", "first", "second"] {
             socket.send(text.as_bytes()).unwrap();
-            // Each is taken by itself.
+            // Each is received alone.
             std::thread::sleep(Duration::from_millis(20));
         }
         let answers = [read(&socket), read(&socket), read(&socket)];
@@ -186,7 +186,7 @@ fn answers_come_back_to_a_sleeping_shard() {
 fn a_shard_that_fails_ends_the_others_too() {
     let node = start(settings(2), &[(Udp, "127.0.0.1:0")]);
     let socket = client(node.handle().addresses()[0]);
-    // The service of the tests does not survive this.
+    // The service of the tests panics at this.
     socket.send(b"timer soon").unwrap();
     node.join().expect_err("one has failed");
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::{Listener, Net, NetSettings, Node, Service, Shards, UdpSettings};
 
-/// Sends what comes as "ADDRESS TEXT" there, and "INDEX ADDRESS TEXT" of what was unreachable to the controller.
+/// Sends the text of "ADDRESS TEXT" to that address, and reports "INDEX ADDRESS TEXT" of unreachable datagrams to the
+/// controller.
 struct Thrower {
     index: usize,
     controller: SocketAddr,
@@ -140,7 +141,7 @@ fn each_datagram_of_a_run_is_reported_once_it_was_repeated() {
     );
     let closed = closed("127.0.0.1");
     let text: String = (0..30).map(|i| format!("{closed} gone {i:02}\n")).collect();
-    // A run is quoted once, from its beginning; a service that repeats what was not answered gets a report of each.
+    // A run is quoted once, from its beginning; a service that retransmits unanswered messages gets a report of each.
     controller.send(text.as_bytes()).unwrap();
     let first = receive(&controller);
     assert!(first.starts_with(&format!("0 {closed} gone 00")), "{first}");

@@ -1,4 +1,4 @@
-//! Orders about accounting: its spool and its quarantine, and attempts to write their rows now.
+//! Orders about accounting: state of spool and quarantine, and attempts to write their rows now.
 
 use super::{Controlled, Reply, shutting_down};
 use schemars::JsonSchema;
@@ -7,76 +7,76 @@ use std::time::Duration;
 use strowger_backend::accounting::Accounting;
 use strowger_backend::accounting::writer::Attempt;
 
-/// How long an attempt is waited for. What takes longer goes on.
+/// Longest wait for an attempt. A longer attempt continues.
 const LONGEST_TRY: Duration = Duration::from_secs(8);
 
-/// What became of rows of accounting since the start, and what waits.
+/// State of accounting: rows since the start, and waiting rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountingState {
-    /// Where rows go.
+    /// Destination of rows.
     pub place: String,
-    /// They go there now; false: they go to the spool, since they cannot be written.
+    /// True: rows are written there now; false: they go to the spool, since they cannot be written.
     pub works: bool,
-    /// Rows that were written, those of the spool among them.
+    /// Written rows, including those of the spool.
     pub written: u64,
     /// Rows that went to the spool first.
     pub spooled: u64,
-    /// Rows that are lost: as many waited as may.
+    /// Lost rows: the queue was full.
     pub lost: u64,
-    /// Times that rows or the spool could not be written, or old rows not removed.
+    /// Failed attempts to write rows or the spool, or to remove old rows.
     pub failures: u64,
     /// Rows that wait in memory.
     pub queued: u64,
-    /// Rows that may wait in memory.
+    /// Most rows that may wait in memory.
     pub queue: u64,
     /// The spool.
     pub spool: SpoolState,
     /// The quarantine.
     pub quarantine: QuarantineState,
-    /// What failed last since the start, also where it works again.
+    /// Latest failure since the start, even if accounting works again.
     pub last_error: Option<AccountingError>,
 }
 
-/// The file of the rows that could not be written yet.
+/// File of the rows that could not be written yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SpoolState {
-    /// Where it is.
-    pub file: String,
-    /// Rows that wait in it.
-    pub rows: u64,
-    /// Its bytes.
-    pub bytes: u64,
-    /// Bytes that it may have.
-    pub most_bytes: u64,
-    /// When the oldest of its rows was made, in milliseconds since 1970; none: it is empty, or that row has not been read yet.
-    pub oldest: Option<u64>,
-}
-
-/// The file of the rows that the database refused for their values.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct QuarantineState {
-    /// Its path.
+    /// Path of the file.
     pub file: String,
     /// Rows in it.
     pub rows: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Bytes that it may have.
+    /// Largest size in bytes.
     pub most_bytes: u64,
-    /// When the oldest of its rows was made, in milliseconds since 1970; none: it is empty.
+    /// Time of its oldest row, in milliseconds since 1970; none: it is empty, or that row has not been read yet.
     pub oldest: Option<u64>,
-    /// Why the last of its rows was refused; none: it is empty.
+}
+
+/// File of the rows that the database refused for their values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuarantineState {
+    /// Path of the file.
+    pub file: String,
+    /// Rows in it.
+    pub rows: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Largest size in bytes.
+    pub most_bytes: u64,
+    /// Time of its oldest row, in milliseconds since 1970; none: it is empty.
+    pub oldest: Option<u64>,
+    /// Reason for the refusal of its last row; none: it is empty.
     pub last_reason: Option<String>,
-    /// Rows that came to it since the start.
+    /// Rows put into it since the start.
     pub since_start: u64,
 }
 
-/// Why rows could not be written.
+/// A failure to write rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountingError {
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub at: u64,
-    /// In words, with the file or the server.
+    /// Description, with the file or the server.
     pub message: String,
 }
 
@@ -92,7 +92,7 @@ impl Controlled {
     pub(super) async fn try_accounting(&self, attempt: fn(&Accounting) -> Attempt) -> Reply {
         let Some(accounting) = self.metrics.accounting() else { return off() };
         let attempt = attempt(&accounting);
-        // The server may end meanwhile: what is queued is written when nothing has it any more.
+        // The server may end meanwhile: it writes queued rows when the last reference is gone.
         drop(accounting);
         match tokio::task::spawn_blocking(move || attempt.wait(LONGEST_TRY)).await {
             Ok(true) => self.accounting(),

@@ -1,5 +1,5 @@
-//! Orders about what is kept: of subscribers, in memory and in the cache before their database, and in the `[[cache]]`s. No value of an entry
-//! is shown: it may prove a password.
+//! Orders about cached data: subscribers in memory and in the cache before their database, and the `[[cache]]` tables. Values of entries are not
+//! shown: they may prove a password.
 
 use super::{Controlled, Done, Reply, shutting_down};
 use schemars::JsonSchema;
@@ -15,67 +15,67 @@ use strowger_net::clock;
 use strowger_store::credential_cache::{Whose, key, read_spelled};
 use strowger_store::subscriber::{Answer, Asked, Ha1s, Question};
 
-/// How long after its own deadline a cache is waited for.
+/// Wait for a cache after its own deadline.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// What is kept, by whom.
+/// Caches of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheList {
-    /// What this process keeps of its subscribers; none without a database of them.
+    /// Subscribers in memory; none without a database of subscribers.
     pub subscribers: Option<SubscriberCache>,
-    /// The `[[cache]]`s, in the order of the configuration.
+    /// The `[[cache]]` tables, in the order of the configuration.
     pub caches: Vec<CacheSummary>,
 }
 
-/// What this process keeps of its subscribers in memory, since the start and now.
+/// Cached subscribers in memory, now and since the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SubscriberCache {
-    /// `works`, or that the database does not answer and what is not known fails at once.
+    /// `works`, or that the database does not answer and unknown users fail at once.
     pub state: String,
-    /// Answers that are kept.
+    /// Cached answers.
     pub entries: u64,
-    /// Questions that were answered from memory.
+    /// Questions answered from memory.
     pub hits: u64,
-    /// Questions for which the database was asked, or the cache before it.
+    /// Questions to the database, or to the cache before it.
     pub misses: u64,
-    /// Answers past their lifetime that were used because the database was silent.
+    /// Expired answers that were used because the database was silent.
     pub stale: u64,
-    /// Questions that had no answer in time.
+    /// Questions without an answer in time.
     pub late: u64,
     /// Questions that failed at once, and batches that the database failed.
     pub failed: u64,
     /// Connections to the database.
     pub connections: u64,
-    /// Questions that the database is being asked.
+    /// Questions that the database has still to answer.
     pub in_flight: u64,
-    /// Name of the `[[cache]]` that is asked before the database.
+    /// Name of the `[[cache]]` before the database.
     pub second: Option<String>,
 }
 
-/// A `[[cache]]`, since the start and now.
+/// A `[[cache]]`, now and since the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheSummary {
-    /// What other tables call it.
+    /// Name in other tables.
     pub name: String,
     /// `local`, `memcached` or `redis`.
     pub engine: String,
-    /// `works`, or what does not.
+    /// `works`, or a description of the failure.
     pub state: String,
-    /// Its servers; none of a local one.
+    /// Its servers; empty for a local cache.
     pub servers: Vec<String>,
-    /// Entries; none where servers have them.
+    /// Entries; none for a cache on servers.
     pub entries: Option<u64>,
-    /// Bytes of memory in use, all that belongs to the entries counted; none where servers have them.
+    /// Memory in bytes, including all overhead of the entries; none for a cache on servers.
     pub memory_bytes: Option<u64>,
-    /// The bound of these bytes.
+    /// Most memory in bytes.
     pub most_bytes: Option<u64>,
     /// Fetches that found a value.
     pub hits: u64,
-    /// Fetches that found none.
+    /// Fetches that found no value.
     pub misses: u64,
-    /// Values that were stored.
+    /// Stored values.
     pub stores: u64,
-    /// Entries that gave way to others; 0 where servers have them.
+    /// Entries evicted for others; 0 for a cache on servers.
     pub evictions: u64,
     /// Requests that failed, came too late or were refused.
     pub errors: u64,
@@ -85,37 +85,37 @@ pub struct CacheSummary {
     pub in_flight: u64,
 }
 
-/// What the caches hold of a user.
+/// Cached data of a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CachedUser {
     /// `name@domain`.
     pub user: String,
-    /// Each answer that is kept. None: the database is asked at the next request, and where `auth.credential_cache` is set the user is not
-    /// verified until it registers.
+    /// Cached answers. Empty: the next request queries the database; if `auth.credential_cache` is set, the user is not verified until it registers.
     pub kept: Vec<KeptAnswer>,
-    /// Why nothing is said of a cache that does not answer.
+    /// Error of a cache that does not answer, and about which nothing else is shown.
     pub error: Option<String>,
 }
 
-/// An answer about a user that is kept.
+/// A cached answer about a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeptAnswer {
     /// `memory`, or the name of the `[[cache]]`.
     pub place: String,
-    /// `credential`: what proves the password; `user`: whether there is such a user; `registered`: what proves the password of one who has
-    /// registered, in the cache that `auth.credential_cache` names.
+    /// `credential`: proof of the password; `user`: existence of the user; `registered`: proof of the password of a registered user, in the cache
+    /// that `auth.credential_cache` names.
     pub question: String,
-    /// The name that was asked for.
+    /// Name in the question.
     pub name: String,
-    /// The realm or the domain in which it was asked for.
+    /// Realm or domain in the question.
     pub within: String,
-    /// There is one; false: it is kept that there is none.
+    /// True: the user exists; false: the cached answer is that there is none.
     pub exists: bool,
-    /// Algorithms for which there is an HA1.
+    /// Algorithms with an HA1.
     pub algorithms: Vec<String>,
-    /// It is good without asking the database; in memory, past its lifetime, it is good while the database is silent.
+    /// True: valid without a question to the database. In memory an expired answer is still used while the database is
+    /// silent.
     pub fresh: bool,
-    /// When the database said so, in milliseconds since 1970; none: not known.
+    /// Time of the database's answer, in milliseconds since 1970; none: unknown.
     pub read_at: Option<u64>,
 }
 
@@ -126,7 +126,7 @@ pub struct CacheEntry {
     pub cache: String,
     /// The key.
     pub key: String,
-    /// Bytes of its value.
+    /// Size of its value in bytes.
     pub value_bytes: usize,
 }
 
@@ -217,17 +217,17 @@ impl Controlled {
             },
         };
         let (second, name) = (self.second.clone(), self.second_name().unwrap_or_default());
-        // First the further one: what it holds must not come back into memory.
+        // The further cache first: its answers must not return into memory.
         let drop = move || match questions {
             Some(questions) => {
                 let voided = second.map_or(Ok(()), |second| second.void(&questions));
                 let answers = subscribers.map_or(0, |subscribers| subscribers.void(&questions));
-                // Last: a REGISTER that is verified meanwhile is so by the database.
+                // Last: until then a REGISTER is verified by the database.
                 let removed = credentials.map_or(Ok(0), |credentials| credentials.remove(&questions));
-                // What fails in one cache is done in the others.
+                // A failure of one cache does not stop the work on the others.
                 voided.map_err(|error| silent(&name, error)).and(removed).map(|removed| answers + removed)
             }
-            // The credentials of users who have registered stay: nothing else could verify them.
+            // The credentials of registered users stay: nothing else could verify them.
             None => {
                 if let Some(second) = second {
                     second.forget();
@@ -252,7 +252,7 @@ impl Controlled {
         }
     }
 
-    /// The cache that the credentials of registered users are in, if there is one.
+    /// Returns the cache of the credentials of registered users, if there is one.
     fn credential_cache(&self) -> Option<Credentials> {
         let policy = self.shared.policy();
         let name = policy.config.auth.credential_cache.as_ref()?.name();
@@ -279,7 +279,7 @@ impl Controlled {
         }
     }
 
-    /// What a cache answers, and the bytes of the value that it gives.
+    /// Asks a cache. Returns its answer and the bytes of the value.
     async fn ask_cache(
         &self,
         name: &str,
@@ -305,7 +305,7 @@ impl Controlled {
         }
     }
 
-    /// What may be asked about a user: of phones whose user name for authentication is the whole address, too.
+    /// Returns the questions about a user, also those of phones that authenticate with the whole address as user name.
     fn questions(&self, user: &str) -> Option<Vec<Asked>> {
         let (name, domain) = user.rsplit_once('@').filter(|(name, domain)| !name.is_empty() && !domain.is_empty())?;
         let (policy, domain) = (self.shared.policy(), domain.to_ascii_lowercase());
@@ -320,15 +320,15 @@ impl Controlled {
     }
 }
 
-/// The cache that the credentials of registered users are in.
+/// Cache of the credentials of registered users.
 struct Credentials {
     name: String,
     cache: WaitingCache,
-    /// How long it is waited for.
+    /// Longest wait for it.
     most: Duration,
 }
 
-/// What that cache answers about a name that a phone may have authenticated by.
+/// Answer of that cache about a user name for authentication.
 struct Held<'a> {
     asked: &'a Asked,
     whose: Whose<'a>,
@@ -337,7 +337,7 @@ struct Held<'a> {
 }
 
 impl Credentials {
-    /// Each name that a phone may have authenticated by, with the request about it answered.
+    /// Sends a request about each user name with which a phone may have authenticated. Returns the answers.
     fn ask<'a>(
         mut self,
         questions: &'a [Asked],
@@ -367,7 +367,7 @@ impl Credentials {
         Ok(answers.iter().filter_map(registered).collect())
     }
 
-    /// Removes them; how many there were.
+    /// Removes the credentials. Returns their number.
     fn remove(self, questions: &[Asked]) -> Result<usize, String> {
         let answers = self.ask(questions, |key| Request::Remove { key })?;
         Ok(answers.iter().filter(|held| held.answer == CacheAnswer::Removed).count())

@@ -1,4 +1,4 @@
-//! Orders about tracked calls: each shard is asked for its own, page by page.
+//! Orders about tracked calls: each shard is asked for its own calls, page by page.
 
 use super::{Call, CallList, Controlled, Dialog, Done, Reply};
 use crate::shard::{CallOrder, Input};
@@ -7,15 +7,15 @@ use strowger_server::calls::{CallView, DialogView};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// A shard answers between two rounds, unless it stands still or has ended.
+/// Longest wait for a shard. It answers between two rounds, unless it is stuck or has ended.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Calls that a shard copies between two rounds.
+/// Most calls that a shard copies between two rounds.
 const SLICE: usize = 64;
 
 impl Controlled {
-    /// The place of a page is the number of the shard, and behind it the place there. A call that moves to another shard meanwhile may be
-    /// seen twice or not at all.
+    /// Returns a page of calls. The place of a page is the number of the shard in the upper 32 bits, and the place within the shard. A call that
+    /// moves to another shard meanwhile may appear twice or not at all.
     pub(super) async fn calls(&self, party: Option<String>, from: Option<u64>, most: usize) -> Reply {
         let from = from.unwrap_or(0);
         let (mut shard, mut place) = ((from >> 32) as usize, from as u32);
@@ -55,7 +55,8 @@ impl Controlled {
         replied
     }
 
-    /// What the shard says that has the call with this id. One that does not answer may have it.
+    /// Asks all shards about the call with this id, and returns the answer of its shard. A shard that does not answer
+    /// may have the call.
     async fn ask_all<T>(
         &self,
         id: &str,

@@ -1,4 +1,4 @@
-//! How each order is carried out.
+//! Execution of each order.
 
 use super::{
     Ban, BanList, Controlled, Done, Order, Page, Registration, Reply, Request, ShardStatus, Status, next_hops,
@@ -17,10 +17,10 @@ use strowger_store::binding::BindingView;
 use strowger_store::location::Cursor;
 use tokio::sync::oneshot;
 
-/// Registrations and bans of one reply at most.
+/// Most registrations or bans of one reply.
 const MOST: usize = 1_000;
 
-/// Bindings read under one hold of a lock, and partitions seen before other work has its turn.
+/// Most bindings read under one lock, and partitions visited before other work gets its turn.
 const SLICE: usize = 64;
 
 impl Controlled {
@@ -78,7 +78,7 @@ impl Controlled {
         }
     }
 
-    /// Hands it to the program around the server.
+    /// Passes a request to the program of the server.
     async fn request(&self, request: Request) -> Result<(), Reply> {
         let Some(requests) = &self.program.requests else {
             return Err(Reply::Refused("the program around this server takes no such command".into()));
@@ -121,7 +121,7 @@ impl Controlled {
         Page { registrations, next: None }
     }
 
-    /// Read in slices: a look-up of a call waits for one at most, and so does other work of this thread.
+    /// Reads in slices: a look-up of a call, or other work of this thread, waits for one slice at most.
     async fn page(&self, from: Option<u64>, most: usize) -> Page {
         let now = clock::now().mono;
         let mut registrations = Vec::new();
@@ -146,7 +146,7 @@ impl Controlled {
     fn registration(&self, view: &BindingView<'_>, now: u64) -> Registration {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let received = view.received();
-        // Where it came from is kept only if that is not where the contact is.
+        // The table keeps the source only if it differs from the contact.
         let by_listener = || self.metrics.handle().listeners().get(usize::from(view.listener())).map(|l| l.transport);
         let transport = match received {
             Some(received) => Transport::ALL.get(received.transport as usize).copied(),

@@ -1,4 +1,4 @@
-//! The other end of the control socket: commands.
+//! Client side of the control socket, for commands.
 
 use super::{Order, Reply};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// No server answers there.
+/// Error: no server answers on the socket.
 #[derive(Debug)]
 pub struct Unreachable {
     socket: PathBuf,
@@ -15,7 +15,7 @@ pub struct Unreachable {
 }
 
 impl Unreachable {
-    /// No process has this socket: the server is down, or has another one.
+    /// Tells whether no process has this socket: the server is down, or has another one.
     pub fn is_absent(&self) -> bool {
         matches!(self.error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
     }
@@ -44,10 +44,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to this socket; a server that says nothing for `patience` is none.
+    /// Connects to this socket. A server that is silent for `patience` counts as absent.
     ///
     /// # Errors
-    /// No server listens there, or not for this user.
+    /// No server listens there, or this user may not connect.
     pub fn connect(socket: &Path, patience: Duration) -> Result<Self, Unreachable> {
         let unreachable = |error| Unreachable { socket: socket.to_owned(), error };
         let stream = UnixStream::connect(socket).map_err(unreachable)?;
@@ -56,15 +56,15 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream), socket: socket.to_owned() })
     }
 
-    /// From now on a server is one that says something within this time.
+    /// Sets the longest silence of the server from now on.
     ///
     /// # Errors
-    /// As the system says.
+    /// An error of the system.
     pub fn wait_for(&mut self, patience: Duration) -> io::Result<()> {
         self.stream.get_ref().set_read_timeout(Some(patience))
     }
 
-    /// Gives an order.
+    /// Sends an order and returns the reply.
     ///
     /// # Errors
     /// The server has ended, does not answer in time or is of another version.
@@ -75,7 +75,7 @@ impl Client {
     fn exchange(&mut self, order: &Order) -> io::Result<Reply> {
         let mut line = serde_json::to_vec(order)?;
         line.push(b'\n');
-        // A server that has no room says so and closes, perhaps before it has the order.
+        // A server without room says so and closes, perhaps before it reads the order.
         let sent = self.stream.get_mut().write_all(&line);
         line.clear();
         if self.stream.read_until(b'\n', &mut line).or_else(|error| sent.and(Err(error)))? == 0 {
@@ -87,7 +87,7 @@ impl Client {
     /// Waits until the server has ended.
     ///
     /// # Errors
-    /// It has not in this time.
+    /// It has not ended in this time.
     pub fn wait_for_end(&mut self, limit: Duration) -> io::Result<()> {
         self.stream.get_ref().set_read_timeout(Some(limit))?;
         match self.stream.read_until(b'\n', &mut Vec::new()) {

@@ -1,7 +1,7 @@
-//! Orders by HTTP, as JSON: which is which stands in `ways.rs`.
+//! Orders by HTTP, as JSON; `ways.rs` maps requests to orders.
 //!
-//! Who shows `control.secret` may give them. Without one they are taken from this machine alone; and a page in a browser of this machine must
-//! not get there: what bears an Origin is refused, and what was sent to a name that is not this machine's.
+//! A client with `control.secret` may give orders. Without a secret only clients on this machine may, and pages in a browser of this machine may not:
+//! a request with an Origin, or with a Host that is not this machine, is refused.
 
 use super::openapi;
 use super::ways::{self, Miss, Way};
@@ -25,17 +25,17 @@ use strowger_net::clock;
 use subtle::ConstantTimeEq;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Answers each connection; never ends.
+/// Answers connections; never ends.
 pub(crate) async fn serve(listener: TcpListener, server: Controlled) {
     let open = Arc::<Connections>::default();
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
-            // No descriptor is left, as a rule: an attempt at once would fail as this one did.
+            // Usually no descriptor is left: an immediate attempt would fail too.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let settings = server.shared.policy().config.control.clone();
-        // Beyond the bound it is closed unanswered.
+        // A connection beyond the bound is closed unanswered.
         let Some(place) = open.admit(settings.connections) else { continue };
         let server = server.clone();
         tokio::spawn(async move {
@@ -81,7 +81,7 @@ async fn answer(server: &Controlled, peer: SocketAddr, request: &Request<Incomin
     }
 }
 
-/// Whether the peer that sends this may give orders.
+/// Checks that the sender of this request may give orders.
 fn admit(secret: Option<&Secret>, peer: IpAddr, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
     let Some(secret) = secret else {
         if !peer.to_canonical().is_loopback() {
@@ -102,7 +102,7 @@ fn admit(secret: Option<&Secret>, peer: IpAddr, headers: &HeaderMap) -> Result<(
     }
 }
 
-/// A reply without the name of its kind, which the path says.
+/// Writes a reply without the name of its kind, which the path implies.
 fn replied(way: &Way, reply: Reply) -> Response<Full<Bytes>> {
     let status = match &reply {
         Reply::Refused(reason) if way.names_one => return refused(StatusCode::NOT_FOUND, reason),
@@ -132,7 +132,7 @@ fn response(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
 mod tests {
     use super::*;
 
-    /// The socket may be open to a network: its address needs a restart, the secret does not.
+    /// A reload can remove the secret but cannot change the address, which may be open to a network.
     #[test]
     fn another_machine_gives_no_orders_without_a_secret() {
         let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);

@@ -1,4 +1,4 @@
-//! Orders about the limits of calls: what counts under each.
+//! Orders about the limits of calls: the calls counted under each.
 
 use super::{Controlled, Reply};
 use crate::identity::canonical_aor;
@@ -11,44 +11,45 @@ use strowger_core::routing::Identity;
 use strowger_message::Uri;
 use strowger_server::call_limits::LimitScope;
 
-/// The limits of calls, and what counts under each now.
+/// Limits of calls, and the calls counted now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitList {
-    /// In the order of the configuration; behind them those that a reload has removed and under which calls still count.
+    /// Limits in the order of the configuration, followed by those that a reload has removed and under which calls
+    /// still count.
     pub limits: Vec<Limit>,
 }
 
-/// A `[[call_limit]]`, and what counts under it now.
+/// A `[[call_limit]]`, and the calls counted now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
-    /// What rules call it.
+    /// Name in rules.
     pub name: String,
-    /// Of what the calls are counted: `all`, `user`, `source.group`, `source.address`, `from.uri` or `request.uri`; empty where the
-    /// configuration has the limit no more.
+    /// Property by which calls are counted: `all`, `user`, `source.group`, `source.address`, `from.uri` or `request.uri`; empty if the configuration
+    /// no longer has the limit.
     pub per: String,
-    /// Calls at a time of each key; none where the configuration has the limit no more.
+    /// Most concurrent calls of each key; none if the configuration no longer has the limit.
     pub most: Option<u32>,
-    /// Calls that count under it now, of all keys.
+    /// Calls counted now, over all keys.
     pub calls: u64,
-    /// Keys under which a call counts now: users, groups, addresses or URIs.
+    /// Keys with calls now: users, groups, addresses or URIs.
     pub keys: u64,
-    /// Keys that have as many calls as they may.
+    /// Keys that have reached the limit.
     pub full: u64,
-    /// The keys with the most calls, the highest first; of an order about one key, this one.
+    /// Keys with the most calls, the highest first; in the answer about one key, this key.
     pub highest: Vec<LimitKey>,
 }
 
 /// The calls of one key of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct LimitKey {
-    /// How many count now.
+    /// Calls counted now.
     pub calls: u32,
-    /// A user, a group, an address or a URI; empty for `all`. What is no UTF-8 is replaced.
+    /// A user, a group, an address or a URI; empty for `all`. Bytes that are not UTF-8 are replaced.
     pub key: String,
 }
 
 impl Controlled {
-    /// Of all limits or one. Part by part: a call that begins meanwhile waits for one part at most.
+    /// Returns all limits or one. Reads part by part: a call that begins meanwhile waits for one part at most.
     pub(super) async fn limits(&self, name: Option<String>, key: Option<String>, most: usize) -> Reply {
         let policy = self.shared.policy();
         let tables = &policy.config.call_limits;
@@ -62,7 +63,7 @@ impl Controlled {
                 if name.as_deref().is_some_and(|name| name != &*scope.name) {
                     return;
                 }
-                // No name is copied but the first time.
+                // Each name is copied only once.
                 if !tallies.contains_key(&scope.name) {
                     let table = tables.iter().find(|table| *table.name.as_str() == *scope.name);
                     tallies.insert(scope.name.clone(), Tally::new(table));
@@ -89,7 +90,7 @@ impl Controlled {
     }
 }
 
-/// The key under which calls count that are of this user, group, address or URI: no scheme stands before a user of a domain.
+/// Key under which the calls of this user, group, address or URI count: a user of a domain has no scheme.
 fn counted_key(key: &str, identity: &Identity) -> String {
     match Uri::parse(key.as_bytes()) {
         Ok(uri @ (Uri::Sip(_) | Uri::Tel(_))) => {
@@ -102,14 +103,14 @@ fn counted_key(key: &str, identity: &Identity) -> String {
     }
 }
 
-/// What counts under one limit, as far as it was seen.
+/// Sum of the calls counted under one limit.
 struct Tally {
     per: &'static str,
     most: Option<u32>,
     calls: u64,
     keys: u64,
     full: u64,
-    /// The lowest of the highest comes out first.
+    /// Min-heap of the highest: the lowest of them comes out first.
     highest: BinaryHeap<Reverse<(u32, Box<[u8]>)>>,
 }
 
@@ -119,7 +120,7 @@ impl Tally {
         Self { per, most, calls: 0, keys: 0, full: 0, highest: BinaryHeap::new() }
     }
 
-    /// `room`: of how many the keys are shown.
+    /// Adds a key. `room`: most keys to show.
     fn add(&mut self, scope: &LimitScope, calls: u32, room: usize) {
         self.calls += u64::from(calls);
         self.keys += 1;

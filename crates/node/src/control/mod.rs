@@ -1,7 +1,7 @@
-//! `[control]`: the socket by which commands reach the running server, and the same orders by HTTP (`http.rs`, `ways.rs`).
+//! `[control]`: orders to the running server by a socket, and the same orders by HTTP (`http.rs`, `ways.rs`).
 //!
-//! A connection carries orders and replies, each one line of JSON ([`Order`], [`Reply`]). It is served beside the shards; what takes long
-//! is done in slices, between which other work of that thread goes on.
+//! A connection carries orders and replies, each one line of JSON ([`Order`], [`Reply`]). It is served outside the shards. Long work is done in
+//! slices, between which other work of that thread continues.
 
 mod accounting;
 mod caches;
@@ -44,7 +44,7 @@ pub use order::{
 };
 pub(crate) use socket::Socket;
 
-/// The server, as far as orders reach it. `[control]` of the policy has the bounds.
+/// Parts of the server that orders need. `[control]` of the policy has the bounds.
 #[derive(Clone)]
 pub(crate) struct Controlled {
     pub(crate) shared: Arc<ProcessState>,
@@ -52,35 +52,35 @@ pub(crate) struct Controlled {
     pub(crate) health: Arc<Health>,
     pub(crate) program: Program,
     pub(crate) caches: Arc<Caches>,
-    /// The cache between memory and the database of subscribers.
+    /// Cache between memory and the database of subscribers.
     pub(crate) second: Option<SecondLevel>,
     pub(crate) services: Arc<Services>,
 }
 
-/// What commands want of the program around the server; it goes to [`Program::requests`].
+/// A request of a command to the program of the server; it goes to [`Program::requests`].
 #[derive(Debug)]
 pub enum Request {
-    /// A graceful shutdown.
+    /// Shut down gracefully.
     Drain,
-    /// A reload of the configuration ([`Server::reload`](crate::Server::reload)).
+    /// Reload the configuration ([`Server::reload`](crate::Server::reload)).
     Reload {
-        /// File that the command names. A server with another file refuses the command.
+        /// File named by the command. A server with another file refuses the command.
         file: Option<PathBuf>,
-        /// Takes the reply to the command.
+        /// Receives the reply to the command.
         reply: oneshot::Sender<Reply>,
     },
 }
 
-/// A year: the server ends before.
+/// A year, longer than the life of a server.
 const UNTIL_THE_END: Duration = Duration::from_secs(365 * 86_400);
 
-/// Serves each connection; never ends.
+/// Serves connections; never ends.
 pub(crate) async fn serve(listener: UnixListener, server: Controlled) {
-    // Each connection has one more reference to it.
+    // Each open connection holds one reference.
     let open = Arc::new(());
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // No descriptor is left, as a rule: an attempt at once would fail as this one did.
+            // Usually no descriptor is left: an immediate attempt would fail too.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -101,7 +101,7 @@ pub(crate) async fn serve(listener: UnixListener, server: Controlled) {
     }
 }
 
-/// One order after the other, until the other side ends, is silent for too long or is not understood.
+/// Carries out one order after the other, until the client ends, is silent for too long or is not understood.
 async fn converse(stream: UnixStream, server: &Controlled, mut silence: Duration) {
     let mut stream = BufReader::new(stream);
     let mut text = Vec::new();
@@ -115,7 +115,7 @@ async fn converse(stream: UnixStream, server: &Controlled, mut silence: Duration
         let order = serde_json::from_slice(&text);
         let understood = order.is_ok();
         if matches!(order, Ok(Order::Drain)) {
-            // It may stay until the server ends, and learns so when that was.
+            // The client may wait for the end of the server.
             silence = UNTIL_THE_END;
         }
         let reply = match order {

@@ -1,4 +1,4 @@
-//! Next hops that are set aside, as `strowger status` shows them.
+//! Next hops that are set aside, for `strowger status`.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use strowger_core::Now;
 use strowger_core::proxy::TargetFailure;
 use strowger_server::process_state::ProcessState;
 
-/// Next hops of an answer, at most.
+/// Most next hops of an answer.
 const MOST: usize = 50;
 
 /// A next hop that failed, and has not answered since.

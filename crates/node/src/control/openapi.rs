@@ -1,5 +1,5 @@
-//! The description of what is taken by HTTP (OpenAPI 3.1), made of the table of ways and of the types of the replies. It is served, and
-//! stands in `docs/openapi.json`.
+//! Description of the orders by HTTP (OpenAPI 3.1), generated from the table of ways and the types of the replies. The server provides it, and
+//! `docs/openapi.json` is a copy.
 
 use super::Wrong;
 use super::ways::{Parameter, ParameterKind, WAYS, Way};
@@ -7,10 +7,10 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// Where it is served.
+/// Path of the description.
 pub(super) const PATH: &str = "/openapi.json";
 
-/// The document.
+/// Builds the description.
 pub(super) fn document() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
@@ -84,13 +84,13 @@ fn described(way: &Way, parameter: &Parameter) -> Value {
     })
 }
 
-/// A name for programs that are made from the document: `delete_calls_id`.
+/// Name of the operation for generated programs: `delete_calls_id`.
 fn id(way: &Way) -> String {
     let words = way.path.split(['/', '-']).skip(2).map(|part| part.trim_matches(['{', '}']));
     std::iter::once(way.method.to_lowercase().as_str()).chain(words).collect::<Vec<_>>().join("_")
 }
 
-/// Links between items of the source mean nothing here: their names stand as they are.
+/// Removes links between items of the source, and keeps their names.
 fn plain(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -112,7 +112,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::PathBuf;
 
-    /// With STROWGER_WRITE_DOCS=1 it is written.
+    /// With STROWGER_WRITE_DOCS=1 the test writes the file.
     #[test]
     fn the_document_is_in_the_folder_of_documents() {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
@@ -127,7 +127,7 @@ mod tests {
         );
     }
 
-    /// Every reference leads somewhere, and every operation has a name of its own.
+    /// Every reference has a target, and every operation has a name of its own.
     #[test]
     fn the_document_is_whole() {
         fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {

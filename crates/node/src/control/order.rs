@@ -1,4 +1,4 @@
-//! What is asked and answered over the control socket.
+//! Orders and replies of the control socket.
 
 use super::{AccountingState, CacheEntry, CacheList, CachedUser, LimitList, NextHopAside};
 use schemars::JsonSchema;
@@ -8,140 +8,141 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use strowger_config::{Report, SetFault, Severity};
 
-/// Bytes of an order at most.
+/// Most bytes of an order.
 pub const LONGEST_LINE: usize = 4_096;
 
-/// What a command wants of the server.
+/// An order of a command to the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// [`Reply::Status`].
+    /// Status of the server: [`Reply::Status`].
     Status,
-    /// [`Reply::Registrations`]: of one user (`name@domain`), or of all, from where the page before ended.
+    /// Registrations of one user (`name@domain`) or of all, from the end of the page before: [`Reply::Registrations`].
     Registrations {
         /// `name@domain`; none: all users.
         user: Option<String>,
         /// [`Page::next`] of the page before.
         from: Option<u64>,
-        /// Registrations of the page at most; the server has a bound of its own.
+        /// Most registrations of the page; the server has a bound of its own.
         most: usize,
     },
-    /// [`Reply::Done`]: registrations of a user end, as if its phone had removed them.
+    /// End of the registrations of a user, as if the phone had removed them: [`Reply::Done`].
     RemoveRegistrations {
         /// `name@domain`.
         user: String,
-        /// The one with this contact, as [`Registration::contact`] has it; none: all.
+        /// Contact of the only one to end, as in [`Registration::contact`]; none: all.
         contact: Option<String>,
     },
-    /// [`Reply::Calls`]: tracked calls, from where the page before ended.
+    /// Tracked calls, from the end of the page before: [`Reply::Calls`].
     Calls {
-        /// A part of the caller's or the callee's URI; none: all calls.
+        /// Part of the caller's or the callee's URI; none: all calls.
         party: Option<String>,
         /// [`CallList::next`] of the page before.
         from: Option<u64>,
-        /// Calls of the page at most; the server has a bound of its own.
+        /// Most calls of the page; the server has a bound of its own.
         most: usize,
     },
-    /// [`Reply::Call`]: the tracked call with this id.
+    /// Tracked call with this id: [`Reply::Call`].
     Call {
         /// [`Call::id`].
         id: String,
     },
-    /// [`Reply::Done`]: the call with this id ends: each party that has answered gets a BYE, callees that ring a CANCEL.
+    /// End of the call with this id: each party that has answered gets a BYE, ringing callees get a CANCEL:
+    /// [`Reply::Done`].
     EndCall {
         /// [`Call::id`].
         id: String,
     },
-    /// [`Reply::Sets`]: the data sets of the rules.
+    /// Data sets of the rules: [`Reply::Sets`].
     Sets,
-    /// [`Reply::Set`]: entries of a data set, in the order of their keys, from where the page before ended.
+    /// Entries of a data set, ordered by key, from the end of the page before: [`Reply::Set`].
     Set {
         /// Its name.
         name: String,
-        /// Those whose key begins so; all for an empty text.
+        /// Beginning of the keys to list; empty: all.
         beginning: String,
         /// [`SetPage::next`] of the page before.
         from: Option<u64>,
-        /// Entries of the page at most; the server has a bound of its own.
+        /// Most entries of the page; the server has a bound of its own.
         most: usize,
     },
-    /// [`Reply::Found`]: the entries of a data set that hold for a number, a text or an address.
+    /// Entries of a data set that match a number, a text or an address: [`Reply::Found`].
     Search {
         /// Its name.
         name: String,
-        /// What is looked for.
+        /// Number, text or address.
         key: String,
     },
-    /// [`Reply::Done`]: data sets are read again from their files and databases, and the server goes by them; [`Reply::Wrong`]: all stay as they
-    /// were.
+    /// Reading of data sets from their files and databases: [`Reply::Done`] if the server uses the new data; [`Reply::Wrong`]: all sets keep their
+    /// data.
     ReloadSets {
-        /// This one alone; none: all that have their entries outside of the configuration.
+        /// Name of a single set; none: all whose entries are outside the configuration.
         name: Option<String>,
     },
-    /// [`Reply::Limits`]: what counts under the limits of calls.
+    /// Calls counted under the limits: [`Reply::Limits`].
     Limits {
-        /// Of this limit alone.
+        /// Name of a single limit.
         name: Option<String>,
-        /// The calls of this key alone: a user, group, address or URI.
+        /// Single key: a user, group, address or URI.
         key: Option<String>,
-        /// Keys of a limit that are shown at most: those with the most calls; the server has a bound of its own.
+        /// Most keys shown of a limit, those with the most calls; the server has a bound of its own.
         most: usize,
     },
-    /// [`Reply::Caches`]: what is kept of subscribers, and the `[[cache]]`s.
+    /// Cached subscribers, and the `[[cache]]` tables: [`Reply::Caches`].
     Caches,
-    /// [`Reply::CachedUser`]: what the caches hold of a user, without what proves a password.
+    /// Cached data of a user, without proofs of a password: [`Reply::CachedUser`].
     CachedUser {
         /// `name@domain`.
         user: String,
     },
-    /// [`Reply::Done`]: what the caches hold of subscribers counts no more: the database is asked again.
+    /// Removal of cached subscribers, so that the database is queried again: [`Reply::Done`].
     DropSubscribers {
-        /// Of this one alone, `name@domain`.
+        /// Single user, `name@domain`.
         user: Option<String>,
     },
-    /// [`Reply::CacheEntry`]: whether a `[[cache]]` has an entry, and how large it is. No value is shown.
+    /// Existence and size of an entry of a `[[cache]]`, without its value: [`Reply::CacheEntry`].
     CacheEntry {
         /// Name of the cache.
         cache: String,
-        /// Its key.
+        /// Key of the entry.
         key: String,
     },
-    /// [`Reply::Done`]: an entry of a `[[cache]]` is removed.
+    /// Removal of an entry of a `[[cache]]`: [`Reply::Done`].
     DropEntry {
         /// Name of the cache.
         cache: String,
-        /// Its key.
+        /// Key of the entry.
         key: String,
     },
-    /// [`Reply::Accounting`]: what became of its rows, and what waits.
+    /// State of accounting: [`Reply::Accounting`].
     Accounting,
-    /// [`Reply::Accounting`]: the same, after an attempt to write what waits in the spool.
+    /// Attempt to write the spool, and the state afterwards: [`Reply::Accounting`].
     FlushAccounting,
-    /// [`Reply::Accounting`]: the same, after an attempt to write the rows of the quarantine.
+    /// Attempt to write the quarantine, and the state afterwards: [`Reply::Accounting`].
     RetryAccounting,
-    /// [`Reply::Bans`]: the banned sources by address, from where the page before ended.
+    /// Banned sources ordered by address, from the end of the page before: [`Reply::Bans`].
     Bans {
         /// [`BanList::next`] of the page before.
         from: Option<IpAddr>,
-        /// Bans of the reply at most; the server has a bound of its own.
+        /// Most bans of the reply; the server has a bound of its own.
         most: usize,
     },
-    /// [`Reply::Done`]: the bans of this source end; of all without one.
+    /// End of the ban of a source, or of all bans: [`Reply::Done`].
     Lift {
         /// Any address of the source.
         source: Option<IpAddr>,
     },
-    /// [`Reply::Done`]: what is logged from now on; without a level what is logged now.
+    /// Change of the log level, or the present level: [`Reply::Done`].
     LogLevel {
-        /// As the environment variable STROWGER_LOG has it.
+        /// Level in the syntax of the environment variable STROWGER_LOG; none: no change.
         level: Option<String>,
     },
-    /// [`Reply::Done`]: the server reads its configuration again and goes by it; [`Reply::Wrong`]: it goes on by what it has.
+    /// Reload of the configuration: [`Reply::Done`] if the server uses it; [`Reply::Wrong`]: the server keeps the earlier one.
     Reload {
-        /// The file that is meant, with all of its path; a server that goes by another refuses.
+        /// Complete path of the file; a server with another file refuses.
         file: Option<PathBuf>,
     },
-    /// [`Reply::Done`]: the server shuts down gracefully.
+    /// Graceful shutdown: [`Reply::Done`].
     Drain,
 }
 
@@ -175,38 +176,39 @@ pub enum Reply {
     Accounting(AccountingState),
     /// Answer to [`Order::Bans`].
     Bans(BanList),
-    /// It was carried out.
+    /// The order was carried out.
     Done(Done),
-    /// Why the order was not carried out.
+    /// Reason for which the order was refused.
     Refused(String),
-    /// Why it cannot be carried out now: a part of the server or what stands behind it does not answer, or the server is shutting down.
+    /// Reason for which the order cannot be carried out now: a part of the server or a service behind it does not answer, or the server is shutting
+    /// down.
     Unavailable(String),
     /// Answer to [`Order::Reload`] and [`Order::ReloadSets`]: the errors of the configuration, or of the sets.
     Wrong(Wrong),
 }
 
-/// What was done.
+/// Result of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Done {
-    /// So many bans ended.
+    /// Bans have ended.
     Lifted {
-        /// The bans that ended.
+        /// Number of ended bans.
         bans: usize,
     },
-    /// So many answers about subscribers that were in memory are kept no more.
+    /// Cached subscribers were removed from memory.
     Dropped {
-        /// The answers.
+        /// Number of removed answers.
         answers: usize,
     },
-    /// An entry of a cache is there no more.
+    /// An entry of a cache is gone.
     Removed {
-        /// Whether it was there before.
+        /// True: the entry existed before.
         was_there: bool,
     },
     /// Registrations have ended.
     Unregistered {
-        /// How many.
+        /// Number of ended registrations.
         registrations: usize,
     },
     /// The call ends.
@@ -214,19 +216,19 @@ pub enum Done {
         /// [`Call::id`].
         id: String,
     },
-    /// This is logged.
+    /// Log level.
     Level {
-        /// As the environment variable STROWGER_LOG has it.
+        /// Level in the syntax of the environment variable STROWGER_LOG.
         level: String,
     },
-    /// The server goes by its configuration as the file has it now.
+    /// The server uses the present configuration file.
     Reloaded(Reload),
-    /// The server goes by these data sets as they are now.
+    /// The server uses the present data of these sets.
     SetsReloaded {
-        /// In the order of the configuration.
+        /// Sets in the order of the configuration.
         sets: Vec<SetReload>,
     },
-    /// The shutdown has begun; calls that are set up have so many seconds.
+    /// The shutdown has begun; calls being set up have this much time.
     Draining {
         /// `server.drain_timeout`.
         seconds: u64,
@@ -236,70 +238,70 @@ pub enum Done {
 /// A data set that was read again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SetReload {
-    /// What conditions call it.
+    /// Name in conditions.
     pub name: String,
-    /// Where it was read.
+    /// Source of the entries.
     pub origin: String,
-    /// Entries that it had.
+    /// Number of entries before.
     pub before: usize,
-    /// Entries that it has.
+    /// Number of entries now.
     pub entries: usize,
-    /// Its entries are others than before.
+    /// True: the entries differ from those before.
     pub changed: bool,
 }
 
-/// What a new configuration came to.
+/// Result of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reload {
-    /// Name of the file; that of the defaults where there is none.
+    /// Name of the file; without a file that of the defaults.
     pub file: String,
-    /// Keys that have other values than before: those in force now, and those that need a restart.
+    /// Keys whose values have changed: those in force now, and those that need a restart.
     pub changes: Vec<Change>,
-    /// What the configuration is warned of.
+    /// Warnings about the configuration.
     pub warnings: Vec<Fault>,
 }
 
-/// A key that has another value in the file than before. Secrets are masked.
+/// A key whose value in the file has changed. Secrets are masked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// With its table, such as `proxy.fork_timeout`.
+    /// Name with its table, such as `proxy.fork_timeout`.
     pub key: String,
-    /// The value so far, as TOML.
+    /// Earlier value, as TOML.
     pub from: String,
-    /// The value in the file, as TOML.
+    /// Value in the file, as TOML.
     pub to: String,
-    /// The server keeps its value until it starts again.
+    /// True: the server keeps its value until it restarts.
     pub needs_restart: bool,
 }
 
-/// A configuration that a server does not take.
+/// A configuration that the server refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wrong {
-    /// Everything that is wrong, for people: file, line, the words concerned, cure.
+    /// All faults, for people: file, line, the faulty words, cure.
     pub text: String,
-    /// The same, fault by fault.
+    /// The same faults as a list.
     pub faults: Vec<Fault>,
 }
 
-/// One thing that is wrong with a configuration.
+/// A fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fault {
     /// Name of the file.
     pub file: String,
-    /// From 1; none where the fault lies in no line of the file.
+    /// Line, from 1; none if the fault is in no line of the file.
     pub line: Option<usize>,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: Option<usize>,
-    /// Whether the configuration can be used all the same.
+    /// True: the configuration can still be used.
     pub warning: bool,
-    /// What is wrong.
+    /// Description of the fault.
     pub message: String,
-    /// What would be right.
+    /// Instruction that removes the fault.
     pub cure: String,
 }
 
 impl Wrong {
-    /// Everything that this report says.
+    /// Converts a report.
     pub fn of(report: &Report) -> Self {
         Self { text: report.to_string(), faults: Fault::all(report) }
     }
@@ -313,7 +315,7 @@ impl From<&SetFault> for Fault {
 }
 
 impl Wrong {
-    /// What is wrong with data sets.
+    /// Converts faults of data sets.
     pub(super) fn of_sets(faults: &[SetFault]) -> Self {
         let line = |SetFault { place, line, message, cure }: &SetFault| {
             let line = line.map_or_else(String::new, |line| format!(":{line}"));
@@ -324,7 +326,7 @@ impl Wrong {
 }
 
 impl Fault {
-    /// Those of a report, in the order of the file.
+    /// Converts the faults of a report, in the order of the file.
     pub fn all(report: &Report) -> Vec<Self> {
         let fault = |fault: &strowger_config::Fault| {
             let (line, column) = report.position(fault).unzip();
@@ -348,92 +350,92 @@ impl From<strowger_config::Change> for Change {
     }
 }
 
-/// The server at one moment.
+/// State of the server at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
-    /// Of the program.
+    /// Version of the program.
     pub version: String,
-    /// Its id.
+    /// Process id.
     pub process: u32,
-    /// `ready`, or why no new work is taken.
+    /// `ready`, or the reason for which no new work is accepted.
     pub state: String,
-    /// Since the process began.
+    /// Time since the process began.
     pub uptime_seconds: u64,
-    /// As `transport:address:port`.
+    /// Listeners as `transport:address:port`.
     pub listeners: Vec<String>,
-    /// Those that have ever worked.
+    /// Shards that have ever run.
     pub shards: Vec<ShardStatus>,
     /// Next hops that are set aside, 50 at most.
     #[serde(default)]
     pub next_hops_aside: Vec<NextHopAside>,
-    /// Every counter and gauge of the process and of all shards together, by the names that Prometheus sees.
+    /// All counters and gauges of the process and of all shards together, by their names in Prometheus.
     pub metrics: BTreeMap<String, f64>,
 }
 
-/// One shard.
+/// State of a shard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShardStatus {
-    /// Its number.
+    /// Number of the shard.
     pub shard: usize,
     /// Processor time that its thread has used.
     pub busy_seconds: f64,
-    /// Of the last 30 to 60 seconds.
+    /// Longest turn in the last 30 to 60 seconds.
     pub longest_turn_seconds: f64,
-    /// Of 256.
+    /// Its buckets of 256.
     pub buckets: u64,
     /// Bytes that wait in the kernel.
     pub backlog_bytes: u64,
 }
 
-/// Some registrations, and where to go on; `None` at the end.
+/// A page of registrations, and the place of the next one; `None` at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Page {
-    /// In no particular order.
+    /// Registrations in no particular order.
     pub registrations: Vec<Registration>,
-    /// [`Order::Registrations`] takes it.
+    /// Place of the next page, for [`Order::Registrations`].
     pub next: Option<u64>,
 }
 
-/// One contact of a user. Text of peers stands as it came, what is no UTF-8 replaced.
+/// A contact of a user. Text of peers is unchanged, except for replaced bytes that are not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Registration {
     /// `name@domain`.
     pub user: String,
     /// The Contact URI.
     pub contact: String,
-    /// By which its REGISTER came.
+    /// Transport of its REGISTER.
     pub transport: Option<String>,
-    /// Where its REGISTER came from, if that is not where the contact is.
+    /// Source of its REGISTER, if it differs from the contact.
     pub received: Option<SocketAddr>,
-    /// Until it ends, unless it is refreshed.
+    /// Time until it ends, unless it is refreshed.
     pub expires_in_seconds: u64,
-    /// Last REGISTER for it, in milliseconds since 1970.
+    /// Time of its last REGISTER, in milliseconds since 1970.
     pub updated_at: u64,
-    /// Of its REGISTER.
+    /// User-Agent of its REGISTER.
     pub user_agent: String,
-    /// `+sip.instance` (RFC 5626).
+    /// Instance id, `+sip.instance` (RFC 5626).
     pub instance: String,
-    /// Path URIs, with commas between (RFC 3327).
+    /// Path URIs, separated by commas (RFC 3327).
     pub path: String,
     /// Preference in thousandths.
     pub q: Option<u16>,
 }
 
-/// Some tracked calls, and where to go on; `None` at the end.
+/// A page of tracked calls, and the place of the next one; `None` at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallList {
-    /// In no particular order.
+    /// Calls in no particular order.
     pub calls: Vec<Call>,
-    /// [`Order::Calls`] takes it.
+    /// Place of the next page, for [`Order::Calls`].
     pub next: Option<u64>,
-    /// Whether the configuration has any calls tracked: false is no list of the calls that pass, set `dialogs.track = true` for one.
+    /// True: the configuration tracks calls. False: the list does not show the calls in progress; set `dialogs.track = true`.
     pub tracked: bool,
 }
 
-/// One tracked call. Text of peers stands as it came, what is no UTF-8 replaced.
+/// A tracked call. Text of peers is unchanged, except for replaced bytes that are not UTF-8.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Call {
-    /// By which it is shown and ended, while it lasts.
+    /// Id by which it is shown and ended, while it lasts.
     pub id: String,
     /// The URI of From.
     pub caller: String,
@@ -443,68 +445,69 @@ pub struct Call {
     pub call_id: String,
     /// `calling`, `ringing`, `answered` or `ending`.
     pub state: String,
-    /// Since its INVITE.
+    /// Time since its INVITE.
     pub seconds: f64,
-    /// Since its answer.
+    /// Time since its answer.
     pub answered_seconds: Option<f64>,
-    /// One for each callee that rang or answered and has not ended.
+    /// Dialogs, one for each callee that rang or answered and has not ended.
     pub dialogs: Vec<Dialog>,
 }
 
-/// One dialog of a call.
+/// A dialog of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Dialog {
     /// The callee's tag.
     pub tag: String,
     /// The callee's Contact; empty before its answer.
     pub contact: String,
-    /// Since its answer.
+    /// Time since its answer.
     pub answered_seconds: Option<f64>,
 }
 
-/// The data sets that conditions of rules ask.
+/// Data sets that conditions of rules query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SetList {
-    /// In the order of the configuration.
+    /// Sets in the order of the configuration.
     pub sets: Vec<SetSummary>,
 }
 
-/// One data set.
+/// A data set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SetSummary {
-    /// What conditions call it.
+    /// Name in conditions.
     pub name: String,
     /// `texts`, `prefixes` or `networks`.
     pub kind: String,
-    /// How many keys it has.
+    /// Number of its keys.
     pub entries: usize,
-    /// Bytes that it holds.
+    /// Memory in bytes.
     pub memory_bytes: usize,
-    /// Where its entries stand: `configuration`, a file, or a database without its password.
+    /// Place of its entries: `configuration`, a file, or a database without its password.
     pub origin: String,
-    /// When it was read there, in milliseconds since 1970; none of one that stands in the configuration.
+    /// Time of the last reading, in milliseconds since 1970; none for entries in the configuration.
     pub read_at: Option<u64>,
-    /// Why it could not be read since: its entries are those of before.
+    /// Error of the latest reading: the set keeps its earlier entries.
     pub error: Option<String>,
 }
 
-/// Some entries of a data set, and where to go on; `None` at the end.
+/// A page of entries of a data set, and the place of the next one; `None` at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SetPage {
-    /// In the order of their keys.
+    /// Entries ordered by key.
     pub entries: Vec<SetEntry>,
-    /// [`Order::Set`] takes it. A set that was read again meanwhile may show an entry twice or not at all.
+    /// Place of the next page, for [`Order::Set`]. A set that was read again meanwhile may show an entry twice or not
+    /// at all.
     pub next: Option<u64>,
 }
 
-/// What a data set has for a number, a text or an address.
+/// Entries of a data set for a number, a text or an address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
-    /// All entries that hold for it: the one that counts comes first. None: it is not in the set.
+    /// Matching entries, the decisive one first. Empty: no entry matches.
     pub entries: Vec<SetEntry>,
 }
 
-/// One entry of a data set.
+/// An entry of a data set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SetEntry {
     /// A text, a prefix or a network.
@@ -513,22 +516,22 @@ pub struct SetEntry {
     pub value: Option<String>,
 }
 
-/// A page of the banned sources.
+/// A page of banned sources.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BanList {
-    /// By address, as many as were asked for.
+    /// Bans ordered by address.
     pub bans: Vec<Ban>,
-    /// How many there are.
+    /// Number of all bans.
     pub banned: usize,
-    /// Where the next page begins; none: this was the last. [`Order::Bans`] takes it.
+    /// Begin of the next page, for [`Order::Bans`]; none: this was the last.
     pub next: Option<IpAddr>,
 }
 
-/// One banned source; an IPv6 network stands as its first address.
+/// A banned source; its first address for an IPv6 network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ban {
-    /// Where the requests came from.
+    /// Address of the source.
     pub source: IpAddr,
-    /// Until it ends.
+    /// Time until the ban ends.
     pub seconds_left: u64,
 }

@@ -1,4 +1,4 @@
-//! The order that ends registrations.
+//! Order that ends registrations.
 
 use super::{Controlled, Done, Reply};
 use crate::identity::canonical_aor;
@@ -8,8 +8,8 @@ use strowger_store::subscriber::parts_of;
 use strowger_store::ticket::Ticket;
 
 impl Controlled {
-    /// They have ended for calls when this returns; the database has it with its next group. Without a contact, the route tokens of the user
-    /// end too, as when the account is removed: the tables of a database server tell of no removal.
+    /// Ends registrations of a user. Calls do not reach them when this returns; the database follows with its next group. Without a contact the route
+    /// tokens of the user end too, as after a removal of the account: the tables of a database server report no removals.
     pub(super) fn remove_registrations(&self, user: &str, contact: Option<&str>) -> Reply {
         let now = clock::now();
         let aor = canonical_aor(self.shared.policy().identity(), user.as_bytes());

@@ -1,4 +1,4 @@
-//! Orders about the data sets that rules ask.
+//! Orders about the data sets of the rules.
 
 use super::{Controlled, Done, Found, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, Wrong, shutting_down};
 use crate::data_sets::{self, Reread};
@@ -25,11 +25,11 @@ impl Controlled {
         Reply::Sets(SetList { sets: decisions.names.iter().filter_map(summary).collect() })
     }
 
-    /// The place of a page is the number of its first entry.
+    /// Returns a page of entries. Its place is the number of its first entry.
     pub(super) async fn set(&self, name: &str, beginning: String, from: Option<u64>, most: usize) -> Reply {
         let Some(set) = self.shared.policy().config.decisions.set(name).cloned() else { return unknown(name) };
         let from = from.unwrap_or(0);
-        // To come to the end of a large set takes a while.
+        // Skipping to the end of a large set takes time.
         let work = move || {
             let place = usize::try_from(from).unwrap_or(usize::MAX);
             let mut rest = set.list(&beginning).skip(place);
@@ -48,7 +48,7 @@ impl Controlled {
         Running { shared, services, handle: self.metrics.handle().clone() }
     }
 
-    /// All of them at once, or none.
+    /// Reads all sets, or the named one, and replaces all or none.
     pub(super) async fn reload_sets(&self, name: Option<String>) -> Reply {
         let policy = self.shared.policy();
         let tables = &policy.config.sets;

@@ -1,4 +1,4 @@
-//! The file of the socket: for its owner alone, and gone with the server.
+//! Control socket and its file, which only its owner may use, and which is removed with the server.
 
 use anyhow::{Context, bail};
 use socket2::{Domain, SockAddr, Type};
@@ -7,18 +7,18 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Connections that may wait to be accepted.
+/// Most connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// A bound socket. Dropped, its file is removed.
+/// A bound socket. A drop removes its file.
 pub(crate) struct Socket {
     path: PathBuf,
-    /// Which file it is: another server may have put its own in this place.
+    /// Device and inode of the file: another server may have replaced it.
     file: (u64, u64),
 }
 
 impl Socket {
-    /// Binds it, in place of one that a killed server has left.
+    /// Binds the socket, and replaces one left by a killed server.
     ///
     /// # Errors
     /// Another server listens there, a file of another kind is there, or the folder cannot be written.
@@ -46,7 +46,7 @@ impl Drop for Socket {
 
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // The file gets the mode of the socket: there is no moment at which another user could connect.
+    // The file gets the mode of the socket: another user can connect at no moment.
     rustix::fs::fchmod(&socket, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
     socket.bind(&SockAddr::unix(path)?)?;
     socket.listen(BACKLOG)?;

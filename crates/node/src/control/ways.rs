@@ -1,4 +1,4 @@
-//! Which method and path is which order: one table, for what comes by HTTP and for the document that describes it (`openapi.rs`).
+//! Table of orders by HTTP: method and path of each order, for the HTTP server and for its description (`openapi.rs`).
 
 use super::{
     AccountingState, BanList, CacheEntry, CacheList, CachedUser, Call, CallList, Done, Found, LimitList, Order, Page,
@@ -8,22 +8,22 @@ use schemars::{Schema, SchemaGenerator};
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// A method and a path.
+/// A method and path, and its order.
 pub(super) struct Way {
     pub(super) method: &'static str,
     /// Parts in braces are parameters.
     pub(super) path: &'static str,
-    /// What it does, in a sentence.
+    /// Summary in one sentence.
     pub(super) summary: &'static str,
     pub(super) parameters: &'static [Parameter],
-    /// It is about one thing, which may not be there.
+    /// True: the order names one item, which may not exist.
     pub(super) names_one: bool,
     pub(super) order: fn(&Words) -> Result<Order, String>,
-    /// What is said to it.
+    /// Schema of the reply.
     pub(super) reply: fn(&mut SchemaGenerator) -> Schema,
 }
 
-/// A part of the path, or of what stands behind the question mark.
+/// A parameter in the path or the query.
 #[derive(Debug)]
 pub(super) struct Parameter {
     pub(super) name: &'static str,
@@ -57,28 +57,27 @@ impl Parameter {
     }
 }
 
-const FROM: Parameter = Parameter::number("from", "Where the page begins: `next` of the page before.");
-const MOST: Parameter = Parameter::number("most", "Rows of the page at most; 1000 without it, and in no case more.");
-const CALL: Parameter = Parameter::required("id", "The id of the call, as the list of calls has it.");
-const SET: Parameter = Parameter::required("name", "The name of the set.");
-const KEYS: Parameter =
-    Parameter::number("most", "Keys of a limit that are shown at most; 10 without it, and never more than 1000.");
-const CACHE: Parameter = Parameter::required("cache", "The name of the cache.");
-const KEY: Parameter = Parameter::required("key", "The key of the entry.");
-const USER: Parameter = Parameter::required("user", "The user, as name@domain.");
+const FROM: Parameter = Parameter::number("from", "Begin of the page: `next` of the page before.");
+const MOST: Parameter = Parameter::number("most", "Most rows of the page, up to 1000, which is the default.");
+const CALL: Parameter = Parameter::required("id", "Id of the call, as in the list of calls.");
+const SET: Parameter = Parameter::required("name", "Name of the set.");
+const KEYS: Parameter = Parameter::number("most", "Most keys shown of a limit, up to 1000; the default is 10.");
+const CACHE: Parameter = Parameter::required("cache", "Name of the cache.");
+const KEY: Parameter = Parameter::required("key", "Key of the entry.");
+const USER: Parameter = Parameter::required("user", "User, as name@domain.");
 
-/// Rows of a page where none are wanted.
+/// Rows of a page if the request states none.
 const PAGE: usize = 1_000;
 
-/// The same of keys of a limit.
+/// Keys of a limit if the request states none.
 const HIGHEST: usize = 10;
 
-/// All of them.
+/// All orders by HTTP.
 pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/status",
-        summary: "How the server does: state, listeners, shards, every counter and gauge.",
+        summary: "Shows the state of the server: listeners, shards, all counters and gauges.",
         parameters: &[],
         names_one: false,
         order: |_| Ok(Order::Status),
@@ -87,8 +86,8 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/registrations",
-        summary: "Who is registered, and where; page by page.",
-        parameters: &[Parameter::text("user", "Of this user alone, as name@domain."), FROM, MOST],
+        summary: "Lists registrations, page by page.",
+        parameters: &[Parameter::text("user", "Only registrations of this user, as name@domain."), FROM, MOST],
         names_one: false,
         order: |words| {
             let (user, from, most) = (words.text("user"), words.number("from")?, words.most()?);
@@ -101,8 +100,8 @@ pub(super) const WAYS: &[Way] = &[
         path: "/v1/registrations",
         summary: "Ends the registrations and route tokens of a user, or one registration. A phone that may register does so again.",
         parameters: &[
-            Parameter::required("user", "Whose, as name@domain."),
-            Parameter::text("contact", "The one with this contact alone."),
+            Parameter::required("user", "User, as name@domain."),
+            Parameter::text("contact", "Only the registration with this contact."),
         ],
         names_one: true,
         order: |words| Ok(Order::RemoveRegistrations { user: words.needed("user")?, contact: words.text("contact") }),
@@ -111,8 +110,12 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/calls",
-        summary: "The tracked calls; page by page.",
-        parameters: &[Parameter::text("party", "Those alone whose caller or callee has this in its URI."), FROM, MOST],
+        summary: "Lists tracked calls, page by page.",
+        parameters: &[
+            Parameter::text("party", "Only calls with this text in the URI of caller or callee."),
+            FROM,
+            MOST,
+        ],
         names_one: false,
         order: |words| {
             Ok(Order::Calls { party: words.text("party"), from: words.number("from")?, most: words.most()? })
@@ -122,7 +125,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/calls/{id}",
-        summary: "All that is known of one tracked call.",
+        summary: "Shows a tracked call.",
         parameters: &[CALL],
         names_one: true,
         order: |words| Ok(Order::Call { id: words.needed("id")? }),
@@ -131,7 +134,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "DELETE",
         path: "/v1/calls/{id}",
-        summary: "Ends a call: each party that has answered gets a BYE, callees that ring a CANCEL.",
+        summary: "Ends a call: each party that has answered gets a BYE, ringing callees get a CANCEL.",
         parameters: &[CALL],
         names_one: true,
         order: |words| Ok(Order::EndCall { id: words.needed("id")? }),
@@ -140,7 +143,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/sets",
-        summary: "The data sets that rules ask.",
+        summary: "Lists the data sets of the rules.",
         parameters: &[],
         names_one: false,
         order: |_| Ok(Order::Sets),
@@ -149,8 +152,8 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/sets/{name}",
-        summary: "The entries of a data set, in the order of their keys; page by page.",
-        parameters: &[SET, Parameter::text("beginning", "Those alone whose key begins so."), FROM, MOST],
+        summary: "Lists the entries of a data set, ordered by key, page by page.",
+        parameters: &[SET, Parameter::text("beginning", "Only entries whose key begins with this text."), FROM, MOST],
         names_one: true,
         order: |words| {
             let (name, beginning) = (words.needed("name")?, words.text("beginning").unwrap_or_default());
@@ -161,8 +164,8 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/sets/{name}/search",
-        summary: "What a data set has for a number, a text or an address.",
-        parameters: &[SET, Parameter::required("key", "What is looked for.")],
+        summary: "Returns the entries of a data set that match a number, a text or an address.",
+        parameters: &[SET, Parameter::required("key", "Number, text or address.")],
         names_one: true,
         order: |words| Ok(Order::Search { name: words.needed("name")?, key: words.needed("key")? }),
         reply: |schemas| schemas.subschema_for::<Found>(),
@@ -170,7 +173,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "POST",
         path: "/v1/sets/{name}/reload",
-        summary: "Reads a data set again from its file or database, and goes by it, or says what is wrong.",
+        summary: "Reads a data set again from its file or database and uses the new data, or returns the faults.",
         parameters: &[SET],
         names_one: true,
         order: |words| Ok(Order::ReloadSets { name: Some(words.needed("name")?) }),
@@ -179,7 +182,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "POST",
         path: "/v1/sets/reload",
-        summary: "The same of all data sets that have their entries outside of the configuration: all, or none.",
+        summary: "Reads all data sets again whose entries are outside the configuration, and uses the new data of all, or of none.",
         parameters: &[],
         names_one: false,
         order: |_| Ok(Order::ReloadSets { name: None }),
@@ -188,7 +191,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/limits",
-        summary: "What counts under each limit of calls, and the keys with the most calls.",
+        summary: "Lists the limits of calls, the calls counted now, and the keys with the most calls.",
         parameters: &[KEYS],
         names_one: false,
         order: |words| Ok(Order::Limits { name: None, key: None, most: words.keys()? }),
@@ -197,10 +200,10 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/limits/{name}",
-        summary: "What counts under a limit of calls, or the calls of one key of it.",
+        summary: "Shows the calls counted under a limit, or those of one key.",
         parameters: &[
-            Parameter::required("name", "The name of the limit."),
-            Parameter::text("key", "The calls of this key alone: a user, group, address or URI."),
+            Parameter::required("name", "Name of the limit."),
+            Parameter::text("key", "Only this key: a user, group, address or URI."),
             KEYS,
         ],
         names_one: true,
@@ -213,7 +216,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/caches",
-        summary: "What is kept of subscribers, and the caches of the configuration: entries, hits, errors, whether they are reached.",
+        summary: "Lists the cached subscribers and the caches of the configuration: entries, hits, errors, state.",
         parameters: &[],
         names_one: false,
         order: |_| Ok(Order::Caches),
@@ -222,7 +225,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/caches/{cache}/entry",
-        summary: "Whether a cache has an entry, and how large its value is.",
+        summary: "Shows the size of an entry of a cache, or that there is none.",
         parameters: &[CACHE, KEY],
         names_one: true,
         order: |words| Ok(Order::CacheEntry { cache: words.needed("cache")?, key: words.needed("key")? }),
@@ -240,7 +243,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/subscribers/{user}",
-        summary: "What the caches hold of a user, without what proves the password.",
+        summary: "Shows the cached data of a user, without proofs of the password.",
         parameters: &[USER],
         names_one: true,
         order: |words| Ok(Order::CachedUser { user: words.needed("user")? }),
@@ -249,7 +252,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "DELETE",
         path: "/v1/subscribers/{user}",
-        summary: "Drops what the caches hold of a user: the database is asked again.",
+        summary: "Drops the cached data of a user: the database is queried again.",
         parameters: &[USER],
         names_one: true,
         order: |words| Ok(Order::DropSubscribers { user: Some(words.needed("user")?) }),
@@ -258,7 +261,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "DELETE",
         path: "/v1/subscribers",
-        summary: "Drops everything that the caches hold of subscribers: the database is asked again.",
+        summary: "Drops all cached data of subscribers: the database is queried again.",
         parameters: &[],
         names_one: false,
         order: |_| Ok(Order::DropSubscribers { user: None }),
@@ -267,7 +270,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/accounting",
-        summary: "What became of the rows of accounting, and what waits in the spool.",
+        summary: "Shows the state of accounting: written, waiting and refused rows.",
         parameters: &[],
         names_one: false,
         order: |_| Ok(Order::Accounting),
@@ -276,7 +279,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "POST",
         path: "/v1/accounting/flush",
-        summary: "Tries now to write what waits in the spool of accounting, and says what is left.",
+        summary: "Tries now to write the rows in the spool of accounting, and returns the state afterwards.",
         parameters: &[],
         names_one: false,
         order: |_| Ok(Order::FlushAccounting),
@@ -285,7 +288,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "POST",
         path: "/v1/accounting/retry",
-        summary: "Tries now to write the refused rows in the quarantine of accounting, and says what is left.",
+        summary: "Tries now to write the refused rows in the quarantine of accounting, and returns the state afterwards.",
         parameters: &[],
         names_one: false,
         order: |_| Ok(Order::RetryAccounting),
@@ -294,7 +297,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/bans",
-        summary: "The banned sources, page by page.",
+        summary: "Lists banned sources, page by page.",
         parameters: &[Parameter::text("from", FROM.about), MOST],
         names_one: false,
         order: |words| Ok(Order::Bans { from: words.read("from")?, most: words.most()? }),
@@ -312,7 +315,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/log-level",
-        summary: "What is logged.",
+        summary: "Returns the log level.",
         parameters: &[],
         names_one: false,
         order: |_| Ok(Order::LogLevel { level: None }),
@@ -321,8 +324,11 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "PUT",
         path: "/v1/log-level",
-        summary: "Sets what is logged until the next start.",
-        parameters: &[Parameter::required("level", "As STROWGER_LOG has it: info, or info,strowger_net=debug.")],
+        summary: "Sets the log level until the next start.",
+        parameters: &[Parameter::required(
+            "level",
+            "Level in the syntax of STROWGER_LOG: info, or info,strowger_net=debug.",
+        )],
         names_one: false,
         order: |words| Ok(Order::LogLevel { level: Some(words.needed("level")?) }),
         reply: |schemas| schemas.subschema_for::<Done>(),
@@ -330,7 +336,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "POST",
         path: "/v1/reload",
-        summary: "Reads the configuration, its certificates and data sets again, and goes by them, or says what is wrong.",
+        summary: "Reads the configuration, its certificates and data sets again and uses them, or returns the faults.",
         parameters: &[],
         names_one: false,
         order: |_| Ok(Order::Reload { file: None }),
@@ -339,7 +345,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "POST",
         path: "/v1/drain",
-        summary: "Shuts the server down gracefully: new calls and registrations get 503, calls that are being set up go on.",
+        summary: "Shuts the server down gracefully: new calls and registrations get 503, calls being set up continue.",
         parameters: &[],
         names_one: false,
         order: |_| Ok(Order::Drain),
@@ -347,18 +353,18 @@ pub(super) const WAYS: &[Way] = &[
     },
 ];
 
-/// Why a request is no order.
+/// Reason for which a request is no order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Miss {
-    /// Nothing has this path.
+    /// The path is unknown.
     Path,
-    /// It has these methods.
+    /// The path has only these methods.
     Method(Vec<&'static str>),
-    /// A parameter is wrong, missing or not known: the sentence says so.
+    /// A parameter is wrong, missing or unknown, as the sentence describes.
     Parameter(String),
 }
 
-/// The way of a request, and its order.
+/// Returns the way of a request, and its order.
 pub(super) fn find(method: &str, path: &str, query: Option<&str>) -> Result<(&'static Way, Order), Miss> {
     let mut methods = Vec::new();
     for way in WAYS {
@@ -374,7 +380,7 @@ pub(super) fn find(method: &str, path: &str, query: Option<&str>) -> Result<(&'s
     Err(if methods.is_empty() { Miss::Path } else { Miss::Method(methods) })
 }
 
-/// The parameters in a path, if it has this form.
+/// Returns the parameters in a path, if it matches the form.
 fn of_path(form: &'static str, path: &str) -> Option<Words> {
     let (mut words, mut parts) = (Words::default(), path.split('/'));
     for part in form.split('/') {
@@ -392,7 +398,7 @@ fn braced(part: &str) -> Option<&str> {
     part.strip_prefix('{')?.strip_suffix('}')
 }
 
-/// Values by the names of parameters.
+/// Values of parameters by name.
 #[derive(Debug, Default)]
 pub(super) struct Words(Vec<(&'static str, String)>);
 
@@ -443,7 +449,7 @@ impl Words {
     }
 }
 
-/// Text with each %XX taken for the octet that it stands for; none if that is no UTF-8, or a % stands alone.
+/// Decodes %XX escapes; `None` if the result is not UTF-8 or an escape is incomplete.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -501,7 +507,7 @@ mod tests {
         assert_eq!(order("GET", "/v1/sets/a/search", ""), Err(missing));
     }
 
-    /// Each is described, and has the parameters that its path and its order have.
+    /// Each way is described, and has the parameters of its path and its order.
     #[test]
     fn the_table_is_whole() {
         for way in WAYS {

@@ -1,7 +1,6 @@
-//! Sets that are read again by themselves, as often as their tables say.
+//! Periodic reading of sets, at the interval of their tables.
 //!
-//! A file is read once it has changed and stands still from one look to the next: half of one that is being written is no set. A database is asked
-//! each time.
+//! A file is read once it has changed and is unchanged between two checks: a partly written file is no set. A database is queried each time.
 
 use crate::reload::Running;
 use std::collections::HashMap;
@@ -12,21 +11,21 @@ use strowger_config::SetTable;
 use strowger_net::clock;
 use tokio::task::JoinSet;
 
-/// Between two looks at what is due; another configuration may ask for other times at any moment.
+/// Time between two checks for due sets; a reload may change intervals at any moment.
 const LOOK: Duration = Duration::from_millis(250);
-/// The same where no set is read again: another configuration may have one that is.
+/// Time between two checks if no set is read periodically; a reload may add one.
 const REST: Duration = Duration::from_secs(1);
 
-/// A set that cannot be read is logged so often, while the reason is the same.
+/// Interval of log lines about a set that cannot be read, while the reason is the same.
 const REMINDER: Duration = Duration::from_secs(300);
 
-/// A file as it was at one moment: another has another one.
+/// Identity and state of a file at one moment; a changed file has another mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     device: u64,
     inode: u64,
     length: u64,
-    /// In nanoseconds since 1970.
+    /// Time of the last change, in nanoseconds since 1970.
     changed: i128,
 }
 
@@ -37,28 +36,28 @@ impl Mark {
     }
 }
 
-/// What was seen of a set when it was last looked at.
+/// State of a set at the last check.
 #[derive(Clone, Debug)]
 struct Seen {
     at: Instant,
-    /// The file, if it has one that is there.
+    /// Mark of the file, if the set has a file and it exists.
     mark: Option<Mark>,
-    /// The file as it was read.
+    /// Mark of the file when it was read.
     read: Option<Mark>,
     is_under_way: bool,
-    /// What was logged of a failure, and when.
+    /// Latest logged failure, and its time.
     logged: Option<(String, Instant)>,
 }
 
-/// What a look came to.
+/// Result of a check.
 struct Looked {
     name: String,
     mark: Option<Mark>,
-    /// None: it was not read, since nothing has changed. Else what is wrong with it, if anything.
+    /// Result of the reading, with the text of a failure; `None`: nothing has changed.
     read: Option<Result<(), String>>,
 }
 
-/// Reads sets again, as long as it is polled.
+/// Reads sets periodically while it is polled.
 pub(crate) async fn refresh(running: Running) {
     let mut seen: HashMap<String, Seen> = HashMap::new();
     let mut looks = JoinSet::new();
@@ -68,7 +67,7 @@ pub(crate) async fn refresh(running: Running) {
         tokio::select! {
             Some(looked) = looks.join_next() => match looked {
                 Ok(looked) => note(&mut seen, looked),
-                // It panicked, or the process ends: the others are not to wait for it.
+                // A check panicked, or the process ends: no set may wait for its result.
                 Err(_) => seen.values_mut().for_each(|known| known.is_under_way = false),
             },
             () = clock::beat(if is_idle { REST } else { LOOK }) => {
@@ -79,7 +78,7 @@ pub(crate) async fn refresh(running: Running) {
                     let Some(interval) = table.refresh else { continue };
                     let new = Seen { at: now, mark: None, read: None, is_under_way: false, logged: None };
                     let known = seen.entry(name).or_insert(new);
-                    // Between two looks of one interval may lie a little less.
+                    // Two checks of one interval may be slightly less than the interval apart.
                     if known.is_under_way || now.duration_since(known.at) + LOOK / 2 < interval {
                         continue;
                     }
@@ -92,11 +91,11 @@ pub(crate) async fn refresh(running: Running) {
     }
 }
 
-/// Blocks.
+/// Checks a set, and reads it if it is due. Blocks.
 fn look(table: &SetTable, known: &Seen, running: &Running) -> Looked {
     let name = table.name.to_string();
     let mark = table.file.as_ref().and_then(|file| fs::metadata(file).ok()).map(|metadata| Mark::of(&metadata));
-    // A file that is not there is read as well: that it is missing is to be said.
+    // A missing file is read as well: the attempt reports that it is missing.
     let is_same = table.file.is_some() && mark.is_some() && mark == known.read;
     let stands_still = table.file.is_none() || mark.is_none() || mark == known.mark;
     if is_same || !stands_still {
@@ -132,7 +131,7 @@ fn note(seen: &mut HashMap<String, Seen>, looked: Looked) {
                 tracing::warn!(set = %looked.name, %error, "data set not read: it stays as it was");
                 known.logged = Some((error, Instant::now()));
             }
-            // A wrong file is not read again before it changes.
+            // A faulty file is not read again before it changes.
             if looked.mark.is_some() {
                 known.read = looked.mark;
             }

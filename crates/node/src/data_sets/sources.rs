@@ -1,4 +1,4 @@
-//! Where sets have their entries: files, SQLite, database servers.
+//! Sources of the entries of sets: files, SQLite, database servers.
 
 use std::path::Path;
 use strowger_backend::sql::{ServerSettings, rows};
@@ -6,12 +6,12 @@ use strowger_backend::sqlite;
 use strowger_config::{Database, SetFault, SetTable};
 use strowger_rules::Set;
 
-/// Why a set was not read.
+/// Reason for which a set was not read.
 #[derive(Debug)]
 pub(crate) enum Unread {
-    /// It may be read later: its database is not reached, or does not answer in time.
+    /// Temporary: its database cannot be reached, or does not answer in time.
     Now(SetFault),
-    /// What is there is wrong.
+    /// The data are wrong.
     Wrong(SetFault),
 }
 
@@ -23,10 +23,10 @@ impl Unread {
     }
 }
 
-/// What a query gives: of each row the key, and the value if the set has values.
+/// Rows of a query: the key, and the value if the set has values.
 pub(crate) type Rows = Vec<Vec<String>>;
 
-/// Asks the databases of these sets, all at a time, each by a thread of its own; of others there is nothing to fetch. Blocks.
+/// Queries the databases of these sets at the same time, each on its own thread. Sets without a database have no rows. Blocks.
 pub(crate) fn fetch_all(tables: Vec<SetTable>) -> Vec<(SetTable, Result<Rows, Unread>)> {
     let fetched: Vec<_> = std::thread::scope(|scope| {
         let begin = |table| {
@@ -59,7 +59,7 @@ fn fetch(table: &SetTable) -> Result<Rows, Unread> {
     }
 }
 
-/// The set of its file, or of these rows of its database.
+/// Builds a set from its file, or from these rows of its database.
 pub(crate) fn build(table: &SetTable, rows: &[Vec<String>]) -> Result<Set, Unread> {
     match &table.file {
         Some(file) => table.read_file(file).map_err(Unread::Wrong),
@@ -86,7 +86,7 @@ const QUERY: &str =
     "let `query` read from what there is, `key` and `value` name columns of it, and the user be allowed to read";
 
 fn of_rows(table: &SetTable, rows: &[Vec<String>]) -> Result<Set, Unread> {
-    // As in a file, an empty value is none.
+    // An empty value is none, as in a file.
     let entry = |row: &'_ Vec<String>| -> (String, Option<String>) {
         let value = row.get(1).filter(|value| !value.is_empty()).cloned();
         (row.first().cloned().unwrap_or_default(), value)

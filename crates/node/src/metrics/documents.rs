@@ -1,4 +1,4 @@
-//! `docs/metrics.md` lists every metric there is, as the source defines it. With STROWGER_WRITE_DOCS=1 the list is written.
+//! Check of `docs/metrics.md`, which lists all metrics of the source. With STROWGER_WRITE_DOCS=1 the test writes the list.
 
 use super::table;
 use std::collections::BTreeMap;

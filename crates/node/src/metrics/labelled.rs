@@ -1,6 +1,6 @@
-//! Metrics with labels whose values are known while the server runs: methods, status codes, gateways, limits of calls.
+//! Metrics with labels whose values are only known at run time: methods, status codes, gateways, limits of calls.
 //!
-//! The number of time series is bounded by the configuration: methods and codes that no RFC of this server names are `other`.
+//! The configuration bounds the number of time series: methods and codes unknown to the RFCs of this server are `other`.
 
 use super::Metrics;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use strowger_metrics::{Kind, Metric, Unit};
 use strowger_net::clock;
 use strowger_server::counters::{ByCode, CodeSums, MethodSums, OTHER, method_names};
 
-/// Bound of the next hops that are compared with addresses of gateways.
+/// Most set-aside next hops that are compared with addresses of gateways.
 const MOST_ASIDE: usize = 10_000;
 
 /// A metric with the values of its labels.
@@ -73,7 +73,7 @@ static LIMIT_BOUND: Metric = metric(
     "Calls that each user, source or gateway may have under each limit of calls.",
 );
 
-/// Every metric of this page, in the order in which they are shown.
+/// All metrics of this file, in the order of their output.
 pub(super) static TABLE: [&Metric; 9] =
     [&BUILD, &REQUESTS, &RESPONSES, &CALLS, &GATEWAY_CALLS, &GATEWAY_ASIDE, &LIMIT_CALLS, &LIMIT_HIGHEST, &LIMIT_BOUND];
 
@@ -87,7 +87,7 @@ impl Metrics {
         samples
     }
 
-    /// Logs how many messages came and went.
+    /// Logs the numbers of received and sent messages.
     pub(super) fn log_messages(&self, event: &str) {
         let mut samples = Vec::new();
         self.add_messages(&mut samples);
@@ -160,7 +160,7 @@ fn sample<const N: usize>(metric: &'static Metric, labels: [String; N], value: u
     Sample { metric, labels: labels.into(), value }
 }
 
-/// The codes that were seen, and the number of all unknown ones.
+/// Returns the codes that have occurred, and always the number of unknown ones.
 fn seen(sums: CodeSums) -> impl Iterator<Item = (String, u64)> {
     let codes = strowger_message::status::KNOWN.iter().map(|(code, _)| code.to_string()).chain([OTHER.to_owned()]);
     codes.zip(sums).filter(|(code, count)| *count > 0 || code == OTHER)

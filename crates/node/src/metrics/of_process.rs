@@ -38,17 +38,18 @@ fn resident() -> Option<u64> {
     Some(text.split(' ').nth(1)?.parse::<u64>().ok()? * PAGE)
 }
 
-/// Microseconds. The kernel says ticks, of which a second has 100 on every platform of Linux.
+/// Returns the processor time in microseconds. The kernel reports ticks, of which a second has 100 on every Linux
+/// platform.
 fn cpu() -> Option<u64> {
     const TICK: u64 = 10_000;
     let text = fs::read_to_string("/proc/self/stat").ok()?;
-    // Behind the name of the program, which may have spaces and parentheses.
+    // The fields follow the program name, which may contain spaces and parentheses.
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     Some((ticks()? + ticks()?) * TICK)
 }
 
-/// Counts open descriptors: since Linux 6.2 the size of the folder says it, before that its entries are counted.
+/// Counts open descriptors: since Linux 6.2 the folder size is the number, before that the entries are counted.
 fn open_fds() -> Option<u64> {
     const FOLDER: &str = "/proc/self/fd";
     let size = fs::metadata(FOLDER).ok()?.len();
@@ -76,7 +77,7 @@ mod tests {
         let after = OfProcess::read(1);
         assert!(after.resident > 100_000 && after.started == 1, "{after:?}");
         assert!(after.open_fds >= files.len() as u64 && after.max_fds >= after.open_fds, "{after:?}");
-        // A thread for itself would have used no more.
+        // The loop takes at most 20 s; other tests of this process run at the same time.
         assert!(after.cpu - before.cpu < 60_000_000, "{before:?} {after:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the server answers itself.
+//! Responses of the server itself.
 
 use crate::site::*;
 
@@ -20,7 +20,7 @@ fn options_and_what_is_not_for_a_proxy() {
         assert!(got.one("Allow").contains("REGISTER") && got.one("To").contains(";tag="));
         assert!(got.one("Supported").contains("path") && !got.all("Accept").is_empty());
     }
-    // Max-Forwards is for those who forward.
+    // Max-Forwards concerns only forwarding.
     let text = phone.text(&phone.call("OPTIONS", "sip:example.org")).replace("Max-Forwards: 70", "Max-Forwards: 0");
     phone.send(&text);
     assert_eq!(phone.answer().status(), 200);
@@ -54,7 +54,7 @@ fn nobody_and_nobody_there() {
     assert_eq!(phone.ask(&phone.call("INVITE", "sip:nobody@example.org")).status(), 404);
     assert_eq!(phone.ask(&phone.call("INVITE", "sip:alice@example.org")).status(), 480);
     assert_eq!(phone.ask(&phone.call("INVITE", "sip:%61lice@EXAMPLE.ORG:5060")).status(), 480);
-    // Once more, from what is remembered.
+    // Second request: from cached answers.
     assert_eq!(phone.ask(&phone.call("MESSAGE", "sip:nobody@example.org")).status(), 404);
     assert_eq!(phone.ask(&phone.call("MESSAGE", "sip:alice@example.org")).status(), 480);
 }
@@ -87,7 +87,7 @@ fn extensions_that_a_proxy_must_know() {
     call.lines = "Proxy-Require: foo, bar\nProxy-Require: baz\n".into();
     let got = phone.ask(&call);
     assert_eq!((got.status(), got.all("Unsupported")), (420, vec!["foo, bar", "baz"]));
-    // Require is between the ends (section 16.3 item 5 names Proxy-Require alone).
+    // Require is for user agents (section 16.3 item 5 names Proxy-Require alone).
     let bob = site.phone("bob");
     bob.register();
     let mut call = phone.call("INVITE", "sip:bob@example.org");
@@ -116,7 +116,7 @@ fn emergency_calls_have_a_way() {
             assert_eq!((ack.method(), ack.one("Route")), ("ACK", route.as_str()));
         }
     }
-    // Another service is no call for help (RFC 5031 section 4.3).
+    // Another service is no emergency call (RFC 5031 section 4.3).
     assert_eq!(site.stranger().ask(&site.stranger().call("INVITE", "urn:service:counseling")).status(), 407);
 }
 
@@ -130,7 +130,7 @@ fn a_telephone_number_goes_where_its_route_says() {
     let got = gateway.next();
     assert_eq!((got.uri(), got.all("Route").len()), ("tel:+49-30-123456", 1));
     gateway.respond(&got, 404, "");
-    // Without one the server does not know.
+    // Without a Route the server has no target.
     let got = phone.answer();
     assert_eq!(got.status(), 404, "{}", got.0);
     assert_eq!(phone.ask(&phone.call("INVITE", "tel:+49-30-123456")).status(), 404);
@@ -161,14 +161,14 @@ fn requests_that_lack_what_they_must_have() {
         phone.send(&without(name));
         assert_eq!(phone.answer().status(), 400, "{name}");
     }
-    // Without it there is no way back.
+    // Without Via there is no path for a response.
     phone.send(&without("Via:"));
     phone.hears_nothing();
     phone.send(&text.replace("CSeq: 1 INVITE", "CSeq: 1 BYE"));
     assert_eq!(phone.answer().status(), 400);
     phone.send(&text.replace("SIP/2.0\r\n", "SIP/7.0\r\n"));
     assert_eq!(phone.answer().status(), 505);
-    // And it lives.
+    // The server still works.
     assert_eq!(phone.ask(&phone.call("OPTIONS", "sip:example.org")).status(), 200);
 }
 
@@ -211,7 +211,7 @@ fn a_server_that_drains_takes_nothing_new() {
         assert_eq!(got.status(), 503, "{method}");
         assert!(!got.one("Retry-After").is_empty());
     }
-    // What is under way goes on.
+    // Requests of existing calls continue.
     let bye = Call {
         method: "BYE".into(),
         uri: format!("sip:phone@{}", bob.address),

@@ -19,7 +19,7 @@ fn who_fails_too_often_is_not_heard() {
     bob.send(&bob.text(&bob.call("OPTIONS", "sip:example.org")));
     bob.hears_nothing();
     assert!(site.server().counts().banned > 0);
-    // Not for ever.
+    // The ban has ended.
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(bob.ask(&bob.call("OPTIONS", "sip:example.org")).status(), 200);
     bob.register();
@@ -30,7 +30,7 @@ fn by_udp_only_a_nonce_of_ours_counts() {
     let site = Site::start("ban.exempt = []\nban.failures = 2", &["bob"]);
     let bob = site.phone("bob");
     for _ in 0..6 {
-        // A peer that forges a source never saw a challenge.
+        // A peer that forges its source has never seen a challenge.
         let mut call = bob.register_call("");
         call.lines = "Authorization: Digest username=\"bob\", realm=\"example.org\", nonce=\"forged\", uri=\"sip:example.org\", \
                       response=\"00000000000000000000000000000000\", algorithm=MD5\n"
@@ -68,12 +68,12 @@ fn scanners_hear_nothing() {
     call.lines = "User-Agent: Friendly-Scanner/1.0\n".into();
     phone.send(&phone.text(&call));
     phone.hears_nothing();
-    // Its source may be forged: by UDP no source is banned for it.
+    // The source may be forged: over UDP the server bans no source for this.
     assert_eq!(phone.ask(&phone.call("OPTIONS", "sip:example.org")).status(), 200);
     assert_eq!(site.server().counts().banned, 1);
 }
 
-/// Sends this over a connection, and OPTIONS behind it; what is answered within this time.
+/// Sends this over a connection, followed by OPTIONS. Returns the data received within `limit`.
 fn over_tcp(site: &Site, text: &str, limit: Duration) -> Option<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(site.udp).expect("it listens");
@@ -98,7 +98,7 @@ fn a_scanner_behind_another_proxy_does_not_get_that_proxy_banned() {
     let got = over_tcp(&site, &behind, Duration::from_secs(5)).expect("the next request of the proxy is answered");
     assert_eq!(got.matches("SIP/2.0 200").count(), 1, "the scanner itself hears nothing: {got}");
     assert_eq!(phone.ask(&phone.call("OPTIONS", "sip:example.org")).status(), 200);
-    // One that is here itself is banned.
+    // The source is the scanner itself, so it is banned.
     assert_eq!(over_tcp(&site, &text, Duration::from_millis(300)), None);
     phone.send(&phone.text(&phone.call("OPTIONS", "sip:example.org")));
     phone.hears_nothing();

@@ -1,8 +1,8 @@
-//! Calls through the server, and what outlives a restart.
+//! Calls through the server, and calls after a restart.
 
 use crate::site::*;
 
-/// Alice calls Bob, who answers; returns Alice's INVITE, the one that Bob got, and Alice's 200.
+/// Calls Bob from Alice; Bob answers. Returns Alice's INVITE, the INVITE that Bob received, and Alice's 200.
 pub(crate) fn answered(alice: &Phone, bob: &Phone) -> (Call, Got, Got) {
     let call = alice.call("INVITE", "sip:bob@example.org");
     let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
@@ -21,7 +21,7 @@ fn uri_of(contact: &str) -> String {
     contact.split(['<', '>']).nth(1).expect("a URI in angle brackets").to_owned()
 }
 
-/// A request of the caller's within the dialog.
+/// Request of the caller within the dialog.
 pub(crate) fn within(call: &Call, ok: &Got, method: &str, cseq: u32) -> Call {
     Call {
         method: method.into(),
@@ -33,7 +33,7 @@ pub(crate) fn within(call: &Call, ok: &Got, method: &str, cseq: u32) -> Call {
     }
 }
 
-/// A request of the callee's within the dialog.
+/// Request of the callee within the dialog.
 fn backwards(bob: &Phone, invite: &Got, ok: &Got, method: &str) -> Call {
     Call {
         uri: uri_of(invite.one("Contact")),
@@ -46,7 +46,7 @@ fn backwards(bob: &Phone, invite: &Got, ok: &Got, method: &str) -> Call {
     }
 }
 
-/// The caller says something within the call, the callee ends it.
+/// Sends a request of the caller within the call, then ends the call from the callee.
 fn goes_on_and_ends(alice: &Phone, bob: &Phone, call: &Call, invite: &Got, ok: &Got) {
     alice.send(&alice.text(&within(call, ok, "INFO", call.cseq + 1)));
     let info = bob.next();
@@ -70,7 +70,7 @@ fn a_call_from_end_to_end() {
     alice.send(&alice.text(&within(&call, &ok, "ACK", call.cseq)));
     let ack = bob.next();
     assert_eq!((ack.method(), ack.all("Route").len()), ("ACK", 0));
-    // In-dialog requests need no credentials: their Route is proof enough. In both directions.
+    // In-dialog requests in both directions need no credentials: their Route is proof.
     goes_on_and_ends(&alice, &bob, &call, &invite, &ok);
 }
 
@@ -84,7 +84,7 @@ fn a_call_that_rings_is_answered_while_the_server_ends() {
     let invite = bob.next();
     bob.respond(&invite, 180, "");
     assert_eq!(caller.answer().status(), 180);
-    // At once: nothing else happens that would make the server look how busy it is.
+    // Immediately: no other event may make the server count its load.
     let end = site.drain();
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert!(!end.is_finished(), "it ended in the middle of a call");
@@ -138,7 +138,7 @@ fn a_route_token_of_one_call_opens_no_other() {
     target.hears_nothing();
 }
 
-/// Any caller may call Bob, and gets a route token for it: it opens the way to Bob, not to the world.
+/// Any caller may call Bob, and gets a route token for the call. It leads to Bob only.
 #[test]
 fn the_route_token_of_a_strangers_call_leads_to_whom_he_called() {
     let site = Site::start("", &["bob"]);
@@ -157,7 +157,7 @@ fn the_route_token_of_a_strangers_call_leads_to_whom_he_called() {
         assert_eq!(ok.status(), 200);
         let foreign = format!("sip:+1900@{}", target.address);
         for (method, cseq) in [("INVITE", 20), ("MESSAGE", 21), ("REFER", 22)] {
-            // Elsewhere: by Request-URI, by another Route behind ours, by maddr, by an address that no party gave.
+            // Other targets: by Request-URI, by a second Route, by maddr, by an address that neither party gave.
             let within = within(&call, &ok, method, cseq);
             let port = target.address.port();
             for (n, wrong) in [
@@ -176,7 +176,7 @@ fn the_route_token_of_a_strangers_call_leads_to_whom_he_called() {
                 let wrong = Call { cseq: cseq * 10 + n as u32, ..wrong };
                 assert_eq!(stranger.ask(&wrong).status(), 407, "{wrong:?}");
             }
-            // To each other they may go on.
+            // Requests to each other still pass.
             stranger.send(&stranger.text(&Call { cseq: cseq * 100, ..within }));
             let got = bob.next();
             assert_eq!(got.method(), method);
@@ -200,7 +200,8 @@ fn the_route_token_of_a_strangers_call_leads_to_whom_he_called() {
     }
 }
 
-/// Nor does a call for help, which takes no password: not even by the gateway that leads to help.
+/// The route token of an emergency call, which needs no password, leads nowhere else: not even through the emergency
+/// gateway.
 #[test]
 fn the_route_token_of_a_call_for_help_leads_nowhere_else() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -218,7 +219,7 @@ fn the_route_token_of_a_call_for_help_leads_nowhere_else() {
         let wrong = Call { uri: format!("sip:+1900@{place}"), ..within(&call, &ok, "INVITE", 20 + n as u32) };
         assert_eq!(caller.ask(&wrong).status(), 407, "{place}");
     }
-    // Either side may change the call.
+    // Either party may modify the call.
     caller.send(&caller.text(&within(&call, &ok, "INVITE", 30)));
     let again = gateway.next();
     gateway.respond(&again, 200, "");
@@ -263,7 +264,7 @@ fn several_contacts_ring_and_one_answers() {
 fn a_phone_that_is_not_where_its_contact_says() {
     let site = Site::start("", &["alice", "bob"]);
     let (alice, bob) = (site.phone("alice"), site.phone("bob"));
-    // Bob thinks that he is somewhere else.
+    // Bob's Contact has another address than his packets.
     let hidden = |text: String| text.replace(&format!("phone@{}", bob.address), "phone@10.99.99.99:5060");
     let call = bob.register_call("Expires: 600\n");
     let call = bob.authorized(&call, &bob.ask(&call), "bob", "bob");
@@ -290,14 +291,14 @@ fn bindings_and_routes_outlive_a_restart() {
     bob.register();
     let (call, invite, ok) = answered(&alice, &bob);
     site.restart();
-    // The call goes on, in both directions.
+    // The call continues in both directions.
     goes_on_and_ends(&alice, &bob, &call, &invite, &ok);
-    // And the next one reaches the phone.
+    // The next call reaches the phone.
     assert_eq!(site.server().bindings(), 1);
     answered(&alice, &bob);
 }
 
-/// The text of a message of a phone that thinks that it is somewhere else.
+/// Text of a phone's message with another address in its Contact.
 fn hidden(phone: &Phone, text: &str, address: &str) -> String {
     text.replace(&format!("phone@{}", phone.address), &format!("phone@{address}"))
 }
@@ -319,7 +320,7 @@ fn two_servers_in_a_row_with_a_phone_behind_nat_at_each_end() {
     bob.respond_as(&invite, 200, "10.88.88.88");
     let ok = alice.answer();
     assert_eq!(ok.status(), 200);
-    // The first server's Route stands last in the response, first in the route set.
+    // The first server's Route is last in the response and first in the route set.
     let (own, peer) = (first.udp.to_string(), second.udp.to_string());
     assert!(ok.all("Record-Route")[0].contains(&peer) && ok.all("Record-Route")[1].contains(&own));
     alice.send(&alice.text(&within(&call, &ok, "ACK", 1)));
@@ -348,7 +349,7 @@ fn a_phone_by_tcp_is_reached_by_its_connection() {
     let mut next = |stream: &mut std::net::TcpStream| loop {
         if let Some(end) = held.windows(4).position(|w: &[u8]| w == b"\r\n\r\n") {
             let text = String::from_utf8(held.drain(..end + 4).collect()).unwrap();
-            // Pings of the server's aside.
+            // Skips pings of the server.
             if !text.contains("Call-ID: ping-") {
                 return Got(text);
             }
@@ -390,7 +391,7 @@ fn a_phone_by_tcp_is_reached_by_its_connection() {
     assert_eq!(alice.answer().status(), 200);
 }
 
-/// A phone that registered over a connection of its own and listens where its Contact says (RFC 3261 section 18.1.1).
+/// A phone that registered over a connection and listens at the address of its Contact (RFC 3261 section 18.1.1).
 #[test]
 fn a_phone_by_tcp_is_reached_where_it_listens_when_its_connection_is_gone() {
     use std::io::{Read, Write};
@@ -409,7 +410,7 @@ fn a_phone_by_tcp_is_reached_where_it_listens_when_its_connection_is_gone() {
     let connections = |site: &Site| site.server().handle().total().tcp_connections;
     drop(stream);
     for restart in [false, true] {
-        // Its connection was closed, or was one of the server's earlier life.
+        // The connection was closed, or belonged to the earlier process of the server.
         if restart {
             site.restart();
         }
@@ -436,7 +437,7 @@ fn a_phone_by_tcp_is_reached_where_it_listens_when_its_connection_is_gone() {
 fn a_large_request_stays_on_the_way_that_a_phone_registered_by() {
     let site = Site::start("", &["bob"]);
     let caller = site.stranger();
-    // Another program could listen there by TCP: at a port where none does yet.
+    // The TCP port of the phone is free, so another program can listen there.
     let free = (0..20).find_map(|_| {
         let bob = site.phone("bob");
         std::net::TcpListener::bind(bob.address).ok().map(|other| (bob, other))

@@ -1,4 +1,4 @@
-//! Phones that registered over a connection which has ended since.
+//! Phones whose connection has ended since their registration.
 
 use crate::site::*;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ fn begin(site: &Site, user: &str, contact: &str) -> TcpStream {
     stream
 }
 
-/// The same; and what was answered.
+/// Sends a REGISTER as `begin` does, and returns the response.
 fn register(site: &Site, user: &str, contact: &str) -> (TcpStream, Got) {
     let mut stream = begin(site, user, contact);
     let mut buffer = [0; 4096];
@@ -23,7 +23,7 @@ fn register(site: &Site, user: &str, contact: &str) -> (TcpStream, Got) {
     (stream, Got(String::from_utf8_lossy(&buffer[..len]).into_owned()))
 }
 
-/// Closes the connection and waits until the server has heard of it.
+/// Closes the connection and waits until the server notices.
 fn hang_up(site: &Site, stream: TcpStream) {
     let open = || site.server().handle().total().tcp_connections;
     let before = open();
@@ -89,7 +89,7 @@ fn connections_that_ended_leave_their_places_to_others() {
     drop((second, third));
 }
 
-/// The shard of its Call-ID hears of the REGISTER after the one of its connection has seen that end.
+/// The shard of the Call-ID receives the REGISTER after the shard of the connection has seen its end.
 #[test]
 fn a_connection_may_end_before_its_registration_is_worked_on() {
     let site = Site::start("server.shards = 3\nregistrar.authenticate = false\nregistrar.max_contacts = 1", &[]);

@@ -1,4 +1,4 @@
-//! A shard that stands still is seen from beside it.
+//! Detection of a stuck shard from another thread.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use strowger_config::{Config, Source};
 use strowger_core::Outbox;
 use strowger_node::{Program, Server};
 
-/// Held, the shards stand still at the end of their round.
+/// While this is held, shards block at the end of their round.
 static GATE: Mutex<()> = Mutex::new(());
 
 fn pass(_: &Outbox) {
@@ -17,7 +17,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(20));
-        // Between two looks.
+        // Interval between two checks.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -28,7 +28,7 @@ fn a_shard_that_stands_still_is_seen() {
     let (config, _) = Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));
     let server = Server::start_in(Program { sends: pass, ..Program::default() }, config).expect("it starts");
     let health = server.health().clone();
-    // One that rests works: it is woken, and comes round.
+    // An idle shard works: it is woken and completes a round.
     let begun = Instant::now();
     until(|| begun.elapsed() > Duration::from_millis(800));
     assert_eq!((health.stuck(), health.unready()), (None, None));

@@ -1,4 +1,4 @@
-//! What the server allows, answers and remembers: a server in this process, phones as plain UDP sockets on loopback.
+//! Policy of a server in this process: permissions, responses and state, with phones as plain UDP sockets on loopback.
 
 mod answers;
 mod bans;

@@ -1,4 +1,4 @@
-//! What operators hear of a shard that stands still.
+//! Replies to operators about a stuck shard.
 
 use crate::calls::{answered, within};
 use crate::health::until;
@@ -11,14 +11,14 @@ use strowger_core::Outbox;
 use strowger_node::Program;
 use strowger_node::control::{Client, Order, Reply};
 
-/// Held, the shards stand still at the end of their round.
+/// While this is held, shards block at the end of their round.
 static GATE: Mutex<()> = Mutex::new(());
 
 fn pass(_: &Outbox) {
     drop(GATE.lock());
 }
 
-/// The status line of what is answered to this request.
+/// Returns the status line of the response to this request.
 fn by_http(address: SocketAddr, method: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").expect("it takes requests");
@@ -56,7 +56,7 @@ fn calls_of_a_shard_that_stands_still_are_not_taken_for_none() {
     assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
     drop(gate);
     until(|| site.server().health().stuck().is_none());
-    // What was said not to be done is not done later.
+    // An order that was reported as not done is not done later.
     bob.hears_nothing();
     match client.ask(&Order::Call { id }) {
         Ok(Reply::Call(call)) => assert_eq!(call.state, "answered"),

@@ -3,7 +3,7 @@
 use crate::site::*;
 use std::time::{Duration, Instant};
 
-/// Registers a phone behind NAT: its Contact names a private address that its packets do not come from.
+/// Registers a phone behind NAT: its Contact names a private address other than the source of its packets.
 fn register_behind_nat(phone: &Phone, user: &str) {
     let call = phone.register_call("Expires: 600\n");
     let challenge = phone.ask(&call);
@@ -23,7 +23,7 @@ fn every_phone_behind_nat_is_pinged_once_an_interval() {
     for (phone, name) in phones.iter().zip(&names) {
         register_behind_nat(phone, name);
     }
-    // The round under way began while they registered; the next one, and a second of grace for a busy machine.
+    // The current round began during the registrations: wait for the next one, and a second for a busy machine.
     let one = Duration::from_secs(2);
     let registered = Instant::now();
     for phone in &phones {
@@ -32,7 +32,7 @@ fn every_phone_behind_nat_is_pinged_once_an_interval() {
     for phone in &phones {
         phone.pinged_before(registered + 5 * one).expect("another ping in time");
     }
-    // And not more often: phones on batteries would mind.
+    // No more often than configured: pings use the batteries of phones.
     let pings = site.server().counts().pings;
     let rounds = began.elapsed().as_secs() / one.as_secs() + 1;
     assert!(pings <= 30 * rounds, "{pings} pings in {rounds} rounds at most");

@@ -3,7 +3,7 @@
 use crate::site::*;
 use std::time::Duration;
 
-/// The lifetimes of the contacts in a 200, by URI.
+/// Lifetimes of the contacts in a 200, by URI.
 fn contacts(got: &Got) -> Vec<(String, u32)> {
     assert_eq!(got.status(), 200, "{}", got.0);
     let contact = |value: &&str| {
@@ -39,13 +39,13 @@ fn contacts_come_and_go() {
     let three = [("sip:bob@192.0.2.1", 300), ("sip:bob@192.0.2.2", 600), ("sip:bob@192.0.2.3", 600)];
     assert_eq!(contacts(&register(&bob, two)), three.map(|(u, e)| (u.to_owned(), e)));
     assert_eq!(contacts(&register(&bob, "")).len(), 3);
-    // One goes, one stays longer.
+    // One contact is removed, one prolonged.
     let got = register(&bob, "Contact: <sip:bob@192.0.2.1>;expires=0, <sip:bob@192.0.2.2>;expires=7200\n");
     let left = contacts(&got);
     assert_eq!(left.iter().map(|(u, _)| u.as_str()).collect::<Vec<_>>(), ["sip:bob@192.0.2.2", "sip:bob@192.0.2.3"]);
     assert_eq!(left[0].1, 7200);
     assert!(!got.all("Date").is_empty());
-    // Too long becomes as long as is allowed, none said what is usual.
+    // A lifetime above the maximum becomes the maximum, a missing one the default.
     let left =
         contacts(&register(&bob, "Contact: <sip:bob@192.0.2.4>;expires=99999999\nContact: <sip:bob@192.0.2.5>\n"));
     assert_eq!((left[2].1, left[3].1), (7_200, 3_600));
@@ -55,7 +55,7 @@ fn contacts_come_and_go() {
     assert_eq!(site.server().bindings(), 0);
 }
 
-/// A phone that was told the server's address writes it into the Request-URI, and into To: it names a user of the only domain.
+/// A phone that only knows the server's address writes it into Request-URI and To: it names a user of the only domain.
 #[test]
 fn the_registrar_is_known_by_its_address_too() {
     let site = Site::start("", &["bob"]);
@@ -66,7 +66,7 @@ fn the_registrar_is_known_by_its_address_too() {
     assert_eq!(bob.ask_as(&at_address, "bob").status(), 200);
     let elsewhere = Call { to: "<sip:bob@192.0.2.9>".into(), ..by_address("") };
     assert_eq!(bob.ask(&elsewhere).status(), 404);
-    // A relay without a domain of its own registers no user, and does not say that it does.
+    // A relay without a domain registers no user, and does not offer it.
     let relay = Site::start("domains = []", &[]);
     let phone = relay.stranger();
     let got = phone.ask(&Call { uri: format!("sip:{}", relay.udp), ..phone.call("REGISTER", "sip:x") });
@@ -94,7 +94,7 @@ fn out_of_order() {
         send(&bob, &bob.authorized(&call, &challenge, "bob", "bob"))
     };
     assert_eq!(call(10, "Contact: <sip:bob@192.0.2.1>;expires=600\n").status(), 200);
-    // An older one, late.
+    // An older request that arrives late.
     assert_eq!(call(4, "Contact: <sip:bob@192.0.2.1>;expires=0\n").status(), 500);
     assert_eq!(contacts(&call(20, "")).len(), 1);
     assert_eq!(contacts(&call(30, "Contact: <sip:bob@192.0.2.1>;expires=0\n")).len(), 0);
@@ -127,21 +127,21 @@ fn extensions_and_strangers() {
     let bob = site.phone("bob");
     let got = register(&bob, "Require: gruu-of-tomorrow\nContact: <sip:b@192.0.2.1>\n");
     assert_eq!((got.status(), got.one("Unsupported")), (420, "gruu-of-tomorrow"));
-    // Of another user, with the right password of one's own.
+    // Binding of another user, with the sender's own right password.
     let alice = site.phone("alice");
     let call = alice.register_call("Contact: <sip:b@192.0.2.1>\n");
     let challenge = alice.ask(&call);
     assert_eq!(send(&alice, &alice.authorized(&call, &challenge, "bob", "bob")).status(), 403);
-    // Of no user: challenged as a user is, and never let in.
+    // Unknown user: challenged like a known one, and never admitted.
     let nobody = site.phone("nobody");
     let call = nobody.register_call("");
     let challenge = nobody.ask(&call);
     assert_eq!(challenge.status(), 401);
     assert_eq!(send(&nobody, &nobody.authorized(&call, &challenge, "nobody", "nobody")).status(), 401);
-    // For a domain that is not ours: relaying, as anything else.
+    // Foreign domain in the Request-URI: relaying, like any other request.
     let stranger = site.stranger();
     assert_eq!(stranger.ask(&stranger.call("REGISTER", "sip:192.0.2.1")).status(), 407);
-    // Of a user of a domain that is not ours.
+    // User of a foreign domain.
     let call = Call { to: "<sip:mallory@example.net>".into(), ..stranger.register_call("") };
     assert_eq!(stranger.ask(&call).status(), 404);
     assert_eq!(site.server().bindings(), 0);
@@ -170,7 +170,7 @@ fn without_passwords() {
     let stranger = site.stranger();
     let call = Call { to: "<sip:mallory@example.net>".into(), ..stranger.register_call("") };
     assert_eq!(stranger.ask(&call).status(), 404);
-    // There is no user who could be known not to exist.
+    // Without passwords no user is known not to exist.
     assert_eq!(stranger.ask(&stranger.call("INVITE", "sip:else@example.org")).status(), 480);
 }
 
@@ -191,21 +191,21 @@ fn a_copy_gets_the_same_answer() {
     let call = bob.register_call("Expires: 600\n");
     let call = bob.authorized(&call, &bob.ask(&call), "bob", "bob");
     let text = bob.text(&call);
-    // The 200 was lost, or slow: section 17.2.2.
+    // Retransmissions after a lost or slow 200 (section 17.2.2).
     for _ in 0..3 {
         bob.send(&text);
     }
     let is_the_same = |got: &Got| (got.status(), got.all("Contact").len()) == (200, 1);
     let first = bob.answer();
     assert!(is_the_same(&first), "{}", first.0);
-    // Copies that came while the first one waited may be one request.
+    // Copies that arrived while the first one waited may have been merged.
     while let Some(got) = bob.within(Duration::from_millis(300)) {
         assert!(is_the_same(&got), "{}", got.0);
     }
     bob.send(&text);
     let copy = bob.answer();
     assert!(is_the_same(&copy), "{}", copy.0);
-    // A copy that comes late: the second of the REGISTER is over.
+    // A late copy: the second in which the REGISTER is remembered is over.
     std::thread::sleep(Duration::from_millis(1_200));
     bob.send(&text);
     assert_eq!(bob.answer().status(), 200);
@@ -220,7 +220,7 @@ fn a_copy_changes_and_tells_nothing() {
     assert_eq!(contacts(&send(&bob, &call)).len(), 1);
     let with =
         |contact: &str| Call { lines: call.lines.replace("Contact: <sip:b@192.0.2.1>\n", contact), ..call.clone() };
-    // An eavesdropper sends its credentials with another Contact, or to learn where Bob is.
+    // An eavesdropper sends captured credentials with another Contact, or to learn Bob's bindings.
     for lines in [
         "Contact: <sip:mallory@192.0.2.66>\n",
         "Contact: <sip:b@192.0.2.1>;expires=0\n",
@@ -235,7 +235,7 @@ fn a_copy_changes_and_tells_nothing() {
     assert_eq!(contacts(&register(&bob, ""))[0].0, "sip:b@192.0.2.1");
 }
 
-/// RFC 5626 section 6: by a stream this server is the first hop of a flow, by UDP it is none, and another proxy says by `ob` that it is.
+/// Outbound (RFC 5626 section 6): over a stream this server is the first hop of a flow; over UDP it is not, unless another proxy is, which sets `ob`.
 #[test]
 fn a_device_may_require_flows_where_they_are_kept() {
     use std::io::{Read, Write};

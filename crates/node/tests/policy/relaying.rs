@@ -1,8 +1,8 @@
-//! Who may call whom: `proxy.relay_for`, `auth.calls`.
+//! Permissions to call: `proxy.relay_for`, `auth.calls`.
 
 use crate::site::*;
 
-/// A site, a phone of alice's, one of bob's that is registered, one of no user, and one of a foreign domain by its address.
+/// Starts a site with four phones: alice, bob (registered), an unknown caller, and a phone of a foreign domain by its address.
 fn world(lines: &str) -> (Site, Phone, Phone, Phone, Phone) {
     let site = Site::start(lines, &["alice", "bob"]);
     let (alice, bob, stranger, foreign) = (site.phone("alice"), site.phone("bob"), site.stranger(), site.stranger());
@@ -14,7 +14,7 @@ fn foreign_uri(foreign: &Phone) -> String {
     format!("sip:carol@{}", foreign.address)
 }
 
-/// The request comes through and its answer goes back.
+/// Checks that the request is forwarded and its response returned.
 fn comes_through(from: &Phone, to: &Phone, text: &str) -> Got {
     from.send(text);
     let got = to.next();
@@ -27,21 +27,21 @@ fn comes_through(from: &Phone, to: &Phone, text: &str) -> Got {
 #[test]
 fn authenticated_users_only() {
     let (_site, alice, bob, stranger, foreign) = world("");
-    // Anyone reaches a local user.
+    // Any caller reaches a local user.
     comes_through(&stranger, &bob, &stranger.text(&stranger.call("MESSAGE", "sip:bob@example.org")));
-    // An unknown caller reaches no one else.
+    // An unknown caller reaches no other target.
     for from in [&stranger, &alice] {
         let got = from.ask(&from.call("MESSAGE", &foreign_uri(&foreign)));
         assert_eq!(got.status(), 407);
         assert!(got.all("Proxy-Authenticate").iter().all(|c| c.contains("realm=\"example.org\"")));
     }
-    // One of ours must say who it is even to call one of ours.
+    // A local user must authenticate even to call a local user.
     assert_eq!(alice.ask(&alice.call("MESSAGE", "sip:bob@example.org")).status(), 407);
     for (to, phone) in [(foreign_uri(&foreign), &foreign), ("sip:bob@example.org".to_owned(), &bob)] {
         let call = alice.call("MESSAGE", &to);
         let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
         let got = comes_through(&alice, phone, &alice.text(&call));
-        // What was meant for us stays here (RFC 3261 section 22.3).
+        // Credentials for this server are not forwarded (RFC 3261 section 22.3).
         assert!(got.all("Proxy-Authorization").is_empty());
     }
     // A wrong password, an unknown user, another user.
@@ -77,7 +77,7 @@ fn everyone() {
     let (_site, alice, bob, stranger, foreign) = world("proxy.relay_for = \"everyone\"");
     comes_through(&stranger, &foreign, &stranger.text(&stranger.call("MESSAGE", &foreign_uri(&foreign))));
     comes_through(&stranger, &bob, &stranger.text(&stranger.call("MESSAGE", "sip:bob@example.org")));
-    // A local user's name is still its own, wherever it calls.
+    // The name of a local user is protected for all targets.
     for to in ["sip:bob@example.org".to_owned(), foreign_uri(&foreign)] {
         assert_eq!(alice.ask(&alice.call("MESSAGE", &to)).status(), 407);
     }
@@ -90,7 +90,7 @@ fn everyone_without_passwords() {
     comes_through(&alice, &foreign, &alice.text(&alice.call("MESSAGE", &foreign_uri(&foreign))));
 }
 
-/// What a phone shows of a caller is the name before the port: to be one of ours with another port takes a password too.
+/// A phone shows the caller's name without the port: a local name with another port needs a password too.
 #[test]
 fn a_port_or_a_dot_in_from_hides_no_local_user() {
     let (site, alice, bob, stranger, _) = world("domains = [\"example.org\", \"{ip}\"]");
@@ -100,13 +100,13 @@ fn a_port_or_a_dot_in_from_hides_no_local_user() {
         let call = Call { from: format!("<{from}>;tag=1"), ..stranger.call("MESSAGE", "sip:bob@example.org") };
         assert_eq!(stranger.ask(&call).status(), 407, "{from}");
     }
-    // Who knows the password may write the port.
+    // With the password, the port is allowed.
     let call = Call { from: "<sip:alice@example.org:9>;tag=1".into(), ..alice.call("MESSAGE", "sip:bob@example.org") };
     let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
     comes_through(&alice, &bob, &alice.text(&call));
 }
 
-/// A sips URI promises TLS up to the phone (RFC 3261 section 26.2.2): one that registered by UDP is not there for it.
+/// A sips URI promises TLS up to the phone (RFC 3261 section 26.2.2): a phone that registered by UDP is no target.
 #[test]
 fn a_sips_uri_leads_to_no_phone_without_tls() {
     let (_site, _, bob, stranger, _) = world("");
@@ -121,14 +121,14 @@ fn a_domain_may_bear_a_dot_at_its_end_and_a_port_that_we_are_known_by() {
     for to in ["sip:bob@example.org.", "sip:bob@example.org:7070"] {
         comes_through(&stranger, &bob, &stranger.text(&stranger.call("MESSAGE", to)));
     }
-    // Any other port is another server's.
+    // Any other port belongs to another server.
     assert_eq!(stranger.ask(&stranger.call("MESSAGE", "sip:bob@example.org:7071")).status(), 407);
 }
 
 #[test]
 fn a_route_elsewhere_is_relaying_too() {
     let (_site, alice, _bob, stranger, foreign) = world("");
-    // The Request-URI is local, but the Route leads away.
+    // The Request-URI is local, but the Route leads to another server.
     let route = format!("Route: <sip:{};lr>\n", foreign.address);
     let with_route = |phone: &Phone| Call { lines: route.clone(), ..phone.call("MESSAGE", "sip:bob@example.org") };
     assert_eq!(stranger.ask(&with_route(&stranger)).status(), 407);
@@ -136,7 +136,7 @@ fn a_route_elsewhere_is_relaying_too() {
     let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
     let got = comes_through(&alice, &foreign, &alice.text(&call));
     assert_eq!(got.all("Route"), [route.trim().trim_start_matches("Route: ")]);
-    // A preloaded Route to us changes nothing.
+    // A preloaded Route to this server changes nothing.
     let mut call = stranger.call("MESSAGE", &foreign_uri(&foreign));
     call.lines = "Route: <sip:example.org;lr>\n".into();
     assert_eq!(stranger.ask(&call).status(), 407);
@@ -160,7 +160,7 @@ fn a_to_tag_alone_opens_nothing() {
     foreign.hears_nothing();
 }
 
-/// The lines of a request that came that name its caller beside From.
+/// Header lines, except From, that name the caller in a received request.
 fn named(got: &Got) -> Vec<String> {
     let names = ["P-Preferred-Identity", "P-Asserted-Identity", "Remote-Party-ID"];
     names.iter().flat_map(|name| got.all(name).into_iter().map(move |value| format!("{name}: {value}"))).collect()
@@ -187,13 +187,13 @@ fn a_caller_that_withholds_its_identity_is_not_named() {
             assert!(!got.0.contains("alice@example.org"), "{}", got.0);
         }
     }
-    // One that does not may assert itself; what it prefers is for the first proxy alone.
+    // Without Privacy the asserted identity passes; the preferred one is only for the first proxy.
     let mut call = alice.call("MESSAGE", "sip:bob@example.org");
     call.lines = format!("{preferred}{asserted}\n{party}\n");
     let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
     let got = comes_through(&alice, &bob, &alice.text(&call));
     assert_eq!(named(&got), [asserted, party]);
-    // Of a caller from elsewhere too.
+    // The privacy of a caller from a foreign domain is respected too.
     let mut call = stranger.call("MESSAGE", "sip:bob@example.org");
     call.lines = "P-Asserted-Identity: <tel:+4930123>\nPrivacy: user;id\n".into();
     assert_eq!(named(&comes_through(&stranger, &bob, &stranger.text(&call))), [""; 0]);
@@ -207,7 +207,7 @@ fn no_caller_is_named_as_a_user_of_ours_whose_password_it_did_not_show() {
         "P-Asserted-Identity: <tel:+4930123>, \"Carol\" <sip:carol@EXAMPLE.org:5999>",
         "Remote-Party-ID: \"Carol\" <sip:carol@example.org>;party=calling",
         "Remote-Party-ID: <sip:carol@example.org",
-        // Nor as another user: its sender is not trusted (RFC 3325 section 5).
+        // An identity of another user: the sender is not trusted (RFC 3325 section 5).
         "P-Asserted-Identity: <tel:+4930123>",
         "Remote-Party-ID: <sip:x@example.net>;party=calling",
     ];
@@ -217,14 +217,14 @@ fn no_caller_is_named_as_a_user_of_ours_whose_password_it_did_not_show() {
         let got = comes_through(&stranger, &bob, &stranger.text(&call));
         assert_eq!(named(&got), [""; 0], "{line}");
     }
-    // A password is that of one user.
+    // A password proves one user only.
     let mut call = alice.call("MESSAGE", "sip:bob@example.org");
     call.lines = "Remote-Party-ID: <sip:carol@example.org>;party=calling\n".into();
     let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
     assert_eq!(named(&comes_through(&alice, &bob, &alice.text(&call))), [""; 0]);
 }
 
-/// Where calls need no password, none is asked of a name either.
+/// Without authentication of calls, names of callers are not checked either.
 #[test]
 fn where_calls_need_no_password_callers_are_named_as_they_say() {
     let (_site, alice, bob, ..) = world("auth.calls = false");

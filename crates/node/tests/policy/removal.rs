@@ -1,4 +1,4 @@
-//! Users who are removed while their phones are registered.
+//! Removal of users whose phones are registered.
 
 use crate::site::*;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ fn until_bindings(site: &Site, most: usize) {
     let end = Instant::now() + Duration::from_secs(10);
     while site.server().bindings() > most {
         assert!(Instant::now() < end, "{} bindings stay", site.server().bindings());
-        // Between two looks.
+        // Interval between two checks.
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -26,11 +26,11 @@ fn who_is_removed_cannot_be_called_any_more() {
     let call = |to: &str| alice.ask(&alice.call("MESSAGE", &format!("sip:{to}@example.org"))).status();
     assert_eq!(call("bob"), 404);
     bob.hears_nothing();
-    // Nor by what its phone knows.
+    // The phone cannot authenticate any more either.
     let refresh = bob.register_call("Expires: 600\n");
     assert_eq!(bob.ask_as(&refresh, "bob").status(), 401);
     assert_eq!(site.server().bindings(), 1);
-    // For good: not in the database either.
+    // The removal is in the database: a restart does not undo it.
     site.restart();
     assert_eq!(site.server().bindings(), 1);
     assert_eq!(call("bob"), 404);
@@ -46,14 +46,14 @@ fn who_gets_the_name_next_is_left_alone() {
     until_bindings(&site, 0);
     let caller = site.stranger();
     assert_eq!(caller.ask(&caller.call("MESSAGE", "sip:bob@example.org")).status(), 480, "a user, and not there");
-    // The removal is forgotten by now, or is soon: it does not come back with the next start.
+    // The removal is completed by now, and does not return with the next start.
     std::thread::sleep(Duration::from_millis(1_500));
     site.restart();
     let new = site.phone("bob");
     let register = new.register_call("Expires: 600\n");
     let register = new.authorized(&register, &new.ask(&register), "bob", "another");
     assert_eq!(new.ask(&register).status(), 200);
-    // Longer than a removal takes to be carried out.
+    // Longer than the execution of a removal takes.
     std::thread::sleep(Duration::from_millis(1_500));
     assert_eq!(site.server().bindings(), 1);
 }

@@ -1,4 +1,4 @@
-//! A server in a folder of its own, and phones that talk to it.
+//! A server in its own folder, and phones that talk to it.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use strowger_node::{Program, Server};
 use strowger_store::subscriber::{Ha1s, SubscriberAdmin};
 use tempfile::TempDir;
 
-/// How long an answer may take.
+/// Longest wait for a response.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A running server. Users have their own name as password.
+/// A running server. Each user's password is the user's name.
 pub(crate) struct Site {
     server: Option<Server>,
     program: Program,
@@ -24,14 +24,14 @@ pub(crate) struct Site {
     folder: TempDir,
 }
 
-/// A loopback address of this site's own: its ports are free, and no other program takes them while it restarts.
+/// Loopback address of this site only: its ports are free, and no other program takes them during a restart.
 fn own_address() -> SocketAddr {
     let (process, n) = (std::process::id().to_be_bytes(), unique().to_be_bytes());
     let ip = Ipv4Addr::new(127, 100 + process[2] % 100, process[3], n[3]);
     SocketAddr::from((ip, 20_000 + u16::from(n[2])))
 }
 
-/// What is kept of a password.
+/// Stored hashes of a password.
 pub(crate) fn ha1s(user: &str, password: &str) -> Ha1s {
     let set = Ha1Set::of_password(user.as_bytes(), b"example.org", password.as_bytes());
     let bytes = |hash| set.of(hash).map(|h| h.value().as_bytes().to_vec());
@@ -42,8 +42,8 @@ pub(crate) fn ha1s(user: &str, password: &str) -> Ha1s {
     }
 }
 
-/// A server of this configuration. With `STROWGER_BY_RELOAD=1` it starts with the keys that need a restart alone, and is given the others
-/// while it runs: they must mean the same.
+/// Starts a server with this configuration. With `STROWGER_BY_RELOAD=1` it starts with only the keys that need a restart, and a reload adds the
+/// others: the result must be the same.
 fn start(program: Program, config: Config) -> Server {
     if std::env::var_os("STROWGER_BY_RELOAD").is_none_or(|value| value != "1") {
         return Server::start_in(program, config).expect("it starts");
@@ -57,13 +57,12 @@ fn start(program: Program, config: Config) -> Server {
 }
 
 impl Site {
-    /// A registrar of example.org, or of the `domains` named there, with these users and lines of configuration; `{ip}` in
-    /// them is its address.
+    /// Starts a registrar of example.org, or of the `domains` in `lines`, with these users and lines of configuration; `{ip}` in them is its address.
     pub(crate) fn start(lines: &str, users: &[&str]) -> Self {
         Self::start_in(Program::default(), lines, users)
     }
 
-    /// The same as a part of this program.
+    /// Starts a site as [`Site::start`] does, with the callbacks of this program.
     pub(crate) fn start_in(program: Program, lines: &str, users: &[&str]) -> Self {
         let folder = TempDir::with_prefix("strowger-policy-").expect("a folder");
         let udp = own_address();
@@ -90,7 +89,7 @@ impl Site {
         Config::read(source).unwrap_or_else(|report| panic!("{report}")).0
     }
 
-    /// Orders about its users, as another process gives them.
+    /// Opens the database of users, as another process does.
     pub(crate) fn admin(&self) -> SqliteAdmin {
         SqliteAdmin::open(&strowger_node::backends::sqlite(&self.config()).expect("a database")).expect("it opens")
     }
@@ -99,18 +98,18 @@ impl Site {
         self.server.as_ref().expect("it runs")
     }
 
-    /// Where it takes orders.
+    /// Path of the control socket.
     pub(crate) fn control_socket(&self) -> PathBuf {
         self.config().control_socket().expect("it has a database")
     }
 
-    /// Lets it end what is under way, beside the test.
+    /// Drains the server on another thread.
     pub(crate) fn drain(&mut self) -> std::thread::JoinHandle<()> {
         let server = self.server.take().expect("it runs");
         std::thread::spawn(move || server.drain(Duration::from_secs(20)))
     }
 
-    /// Stops it and starts it again, on the same port and database.
+    /// Restarts it with the same port and database.
     pub(crate) fn restart(&mut self) {
         self.server.take().expect("it runs").stop();
         self.server = Some(start(self.program.clone(), self.config()));
@@ -121,7 +120,7 @@ impl Site {
         Phone { aor: format!("sip:{user}@example.org"), ..phone }
     }
 
-    /// A phone with this socket, of no user of ours.
+    /// A phone with this socket and without a user.
     pub(crate) fn phone_on(&self, socket: UdpSocket) -> Phone {
         Phone {
             address: socket.local_addr().expect("an address"),
@@ -131,7 +130,7 @@ impl Site {
         }
     }
 
-    /// A phone whose user is not of ours.
+    /// A phone of a foreign user.
     pub(crate) fn stranger(&self) -> Phone {
         self.phone_on(UdpSocket::bind("127.0.0.1:0").expect("a socket"))
     }
@@ -145,7 +144,7 @@ impl Drop for Site {
     }
 }
 
-/// A message that a phone got.
+/// A message that a phone received.
 #[derive(Clone, Debug)]
 pub(crate) struct Got(pub(crate) String);
 
@@ -154,7 +153,7 @@ impl Got {
         self.0.lines().next().expect("a message has a first line")
     }
 
-    /// 0 of a request.
+    /// Status of a response; 0 for a request.
     pub(crate) fn status(&self) -> u16 {
         self.start().strip_prefix("SIP/2.0 ").map_or(0, |rest| rest[..3].parse().expect("a status"))
     }
@@ -178,7 +177,7 @@ impl Got {
     }
 }
 
-/// A request to be sent.
+/// A request to send.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: String,
@@ -187,7 +186,7 @@ pub(crate) struct Call {
     pub(crate) to: String,
     pub(crate) call_id: String,
     pub(crate) cseq: u32,
-    /// Header lines besides, each with `\n`.
+    /// Further header lines, each with `\n`.
     pub(crate) lines: String,
 }
 
@@ -195,7 +194,7 @@ pub(crate) struct Phone {
     socket: UdpSocket,
     pub(crate) address: SocketAddr,
     server: SocketAddr,
-    /// Without angle brackets.
+    /// Address-of-record without angle brackets.
     pub(crate) aor: String,
 }
 
@@ -235,7 +234,7 @@ impl Phone {
         self.socket.send_to(text.as_bytes(), self.server).expect("loopback takes it");
     }
 
-    /// The next message, if one comes within this time.
+    /// Returns the next message, if one arrives within this time.
     pub(crate) fn within(&self, time: Duration) -> Option<Got> {
         let end = Instant::now() + time;
         let mut buffer = [0; 65_535];
@@ -243,7 +242,7 @@ impl Phone {
             let left = end.checked_duration_since(Instant::now()).filter(|d| !d.is_zero())?;
             self.socket.set_read_timeout(Some(left)).expect("not zero");
             if let Ok((len, _)) = self.socket.recv_from(&mut buffer) {
-                // No test waits for pings of the server's.
+                // Skips the server's pings.
                 let text = String::from_utf8_lossy(&buffer[..len]).into_owned();
                 if !text.contains("Call-ID: ping-") {
                     return Some(Got(text));
@@ -252,11 +251,11 @@ impl Phone {
         }
     }
 
-    /// The server's next ping, if it comes before `end`. Other messages are passed over.
+    /// Returns the server's next ping, if it arrives before `end`. Skips other messages.
     pub(crate) fn pinged_before(&self, end: Instant) -> Option<()> {
         let mut buffer = [0; 65_535];
         loop {
-            // One that waits in the socket already counts, however late it is read.
+            // A ping that already waits in the socket counts, however late it is read.
             let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             self.socket.set_read_timeout(Some(left)).expect("not zero");
             let (len, _) = self.socket.recv_from(&mut buffer).ok()?;
@@ -270,14 +269,14 @@ impl Phone {
         self.within(SOON).unwrap_or_else(|| panic!("{}: nothing came", self.aor))
     }
 
-    /// Nothing comes for a while.
+    /// Checks that no message arrives for a while.
     pub(crate) fn hears_nothing(&self) {
         if let Some(got) = self.within(Duration::from_millis(300)) {
             panic!("{} heard {}", self.aor, got.0);
         }
     }
 
-    /// The next message that is not a 100.
+    /// Returns the next message that is not a 100.
     pub(crate) fn answer(&self) -> Got {
         loop {
             let got = self.next();
@@ -287,7 +286,7 @@ impl Phone {
         }
     }
 
-    /// Sends it and returns what is answered, 100 aside. The final failure of an INVITE is acknowledged.
+    /// Sends a request and returns its response other than 100. Acknowledges a failure of an INVITE.
     pub(crate) fn ask(&self, call: &Call) -> Got {
         self.send(&self.text(call));
         let got = self.answer();
@@ -299,7 +298,7 @@ impl Phone {
         got
     }
 
-    /// The request again, with the answer to this challenge; its password is the name of the user.
+    /// The request with credentials for this challenge.
     pub(crate) fn authorized(&self, call: &Call, challenge: &Got, user: &str, password: &str) -> Call {
         let (name, line) = match challenge.status() {
             401 => ("WWW-Authenticate", "Authorization"),
@@ -326,7 +325,7 @@ impl Phone {
         call
     }
 
-    /// Asks, and asks again with credentials of this user.
+    /// Sends a request, and again with credentials of this user.
     pub(crate) fn ask_as(&self, call: &Call, user: &str) -> Got {
         let challenge = self.ask(call);
         self.ask(&self.authorized(call, &challenge, user, user))
@@ -346,12 +345,12 @@ impl Phone {
         assert_eq!(got.status(), 200, "{}", got.0);
     }
 
-    /// Answers a request that came, with these lines besides.
+    /// Responds to a received request, with these additional lines.
     pub(crate) fn respond(&self, request: &Got, status: u16, lines: &str) {
         self.respond_with(request, status, &format!("Contact: <sip:phone@{}>\n{lines}", self.address));
     }
 
-    /// Answers a request that came, and says to be at this address.
+    /// Responds to a received request, with this address as Contact.
     pub(crate) fn respond_as(&self, request: &Got, status: u16, address: &str) {
         self.respond_with(request, status, &format!("Contact: <sip:phone@{address}>\n"));
     }
@@ -360,7 +359,7 @@ impl Phone {
         self.send(&self.response(request, status, lines));
     }
 
-    /// The text of a response.
+    /// Text of a response.
     pub(crate) fn response(&self, request: &Got, status: u16, lines: &str) -> String {
         let mut index = Index::new();
         index.parse(request.0.as_bytes(), &Limits::default()).expect("well-formed");

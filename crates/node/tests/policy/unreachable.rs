@@ -1,9 +1,9 @@
-//! Phones that are switched off: their hosts say so (ICMP), and no caller waits for timer B (RFC 3261 sections 16.9 and 18.4).
+//! Phones that are switched off: their hosts report it by ICMP, and no caller waits for timer B (RFC 3261 sections 16.9 and 18.4).
 
 use crate::site::*;
 use std::time::{Duration, Instant};
 
-/// Registers this phone with this preference, and switches it off.
+/// Registers this phone with this preference, and drops its socket.
 fn register_and_leave(phone: Phone, q: &str) {
     register_with(&phone, q);
 }
@@ -41,7 +41,7 @@ fn the_next_phone_rings_at_once() {
     let call = alice.call("INVITE", "sip:bob@example.org");
     let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
     alice.send(&alice.text(&call));
-    // Within five seconds; a phone that says nothing is given 20.
+    // Within five seconds; a silent phone would get 20.
     let invite = second.next();
     assert_eq!(invite.method(), "INVITE", "{}", invite.0);
     second.respond(&invite, 200, "");
@@ -50,7 +50,7 @@ fn the_next_phone_rings_at_once() {
 
 #[test]
 fn who_does_not_believe_icmp_waits_for_the_timer() {
-    // 64 times 10 ms.
+    // Timer B is 64 times 10 ms.
     let site = Site::start("server.icmp_errors = false\ntimers.t1 = \"10ms\"", &["alice", "bob"]);
     let alice = site.phone("alice");
     register_and_leave(site.phone("bob"), "1.0");

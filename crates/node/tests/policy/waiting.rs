@@ -1,4 +1,4 @@
-//! Messages of a call wait for those before them that wait for a look-up.
+//! Order of the messages of a call: they wait for earlier ones that wait for a look-up.
 
 use crate::site::*;
 
@@ -10,7 +10,7 @@ fn a_cancel_does_not_overtake_its_invite() {
     let call = alice.call("INVITE", "sip:bob@example.org");
     let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
     let text = alice.text(&call);
-    // Alice was never looked up before: her INVITE waits for the database. All of these come in one go.
+    // Alice has not been looked up yet: her INVITE waits for the database. All these messages arrive together.
     alice.send(&text);
     alice.send(&text);
     let cancel = text.replace("INVITE", "CANCEL");
@@ -20,7 +20,7 @@ fn a_cancel_does_not_overtake_its_invite() {
     let invite = bob.next();
     assert_eq!(invite.method(), "INVITE");
     bob.respond(&invite, 180, "");
-    // The INVITE was forwarded when its CANCEL came.
+    // The INVITE had been forwarded when its CANCEL arrived.
     assert_eq!(bob.next().method(), "CANCEL");
     bob.respond(&invite, 487, "");
     loop {
@@ -40,7 +40,7 @@ fn many_messages_of_one_call_keep_their_order() {
     let call = alice.call("MESSAGE", "sip:bob@example.org");
     let challenge = alice.ask(&call);
     let first = alice.authorized(&call, &challenge, "alice", "alice");
-    // Later ones of the same sender need no look-up: their From is a user of another domain.
+    // Later requests of the same sender need no look-up: their From is a user of a foreign domain.
     let from = call.from.replace(&alice.aor, "sip:x@example.net");
     let texts: Vec<String> = (0..20)
         .map(|n| {
