@@ -312,7 +312,7 @@ fn at_another_address(server: &Server, transport: Transport) -> Wire {
     Wire::connect_from(transport, from, server.address(transport), None).expect("loopback takes it")
 }
 
-/// A user may call anybody, and its password grants nothing else: nothing to others, and nothing without it.
+/// A user may call any address, and its password grants nothing else: nothing to others, and nothing without it.
 #[test]
 fn a_binding_leads_its_callers_only_where_its_user_said() {
     let mut place = Place::new();

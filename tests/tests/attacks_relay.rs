@@ -1,6 +1,6 @@
 //! Parties that a participant of a call can reach by the header fields of this server: the other party of that call,
-//! and no third one. With the default configuration, where anybody may call users of the server, and these may call
-//! anybody.
+//! and no third one. With the default configuration, where every caller may call users of the server, and these may
+//! call any address.
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;

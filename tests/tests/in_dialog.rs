@@ -1,5 +1,5 @@
-//! Continuing calls: requests of either party within a call reach the other, wherever it is by then, whoever began the
-//! call, and whatever proxies are in between. With the default configuration unless a test has another.
+//! Continuing calls: requests of either party within a call reach the other, wherever it is by then, whichever party
+//! began the call, and through any proxies in between. With the default configuration unless a test has another.
 
 use std::time::Duration;
 

@@ -227,7 +227,7 @@ struct Opened {
     connection: Connection,
     settings: SqliteSettings,
     /// Time of the last log line about a failure.
-    said: Cell<Option<Instant>>,
+    logged_at: Cell<Option<Instant>>,
 }
 
 impl Drop for Opened {
@@ -241,7 +241,7 @@ impl Opened {
     const AGAIN: Duration = Duration::from_secs(10);
 
     fn new(settings: &SqliteSettings) -> Result<Self, OpenError> {
-        Ok(Self { connection: sqlite::open(settings)?, settings: settings.clone(), said: Cell::default() })
+        Ok(Self { connection: sqlite::open(settings)?, settings: settings.clone(), logged_at: Cell::default() })
     }
 
     /// Opens a further connection to the open file with this number. Another file of the same name is refused: it would
@@ -259,8 +259,8 @@ impl Opened {
 
     fn failed(&self, what: &str, error: &rusqlite::Error) -> StoreError {
         let now = Instant::now();
-        if self.said.get().is_none_or(|said| now - said >= Self::AGAIN) {
-            self.said.set(Some(now));
+        if self.logged_at.get().is_none_or(|last| now - last >= Self::AGAIN) {
+            self.logged_at.set(Some(now));
             tracing::error!(path = %self.settings.path.display(), "{what}: {error}");
         }
         sqlite::classify(error)
@@ -369,12 +369,12 @@ impl SqliteAdmin {
     }
 
     fn transaction(&mut self) -> Result<Transaction<'_>, AdminError> {
-        self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(said)
+        self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(admin_error)
     }
 }
 
 /// Converts the error of a command.
-fn said(error: rusqlite::Error) -> AdminError {
+fn admin_error(error: rusqlite::Error) -> AdminError {
     match sqlite::classify(&error) {
         StoreError::TimedOut => AdminError::Locked,
         StoreError::Full => AdminError::NoRoom,
@@ -388,7 +388,7 @@ fn id_of(tx: &Transaction<'_>, username: &str, domain: &str) -> rusqlite::Result
 }
 
 fn write_ha1(tx: &Transaction<'_>, id: i64, username: &str, realm: &str, ha1: &Ha1s) -> Result<(), AdminError> {
-    if let Some(domain) = domain_of_other(tx, id, username, realm).map_err(said)? {
+    if let Some(domain) = domain_of_other(tx, id, username, realm).map_err(admin_error)? {
         return Err(AdminError::RealmTaken { username: username.into(), realm: realm.into(), domain });
     }
     let write = || -> rusqlite::Result<()> {
@@ -399,7 +399,7 @@ fn write_ha1(tx: &Transaction<'_>, id: i64, username: &str, realm: &str, ha1: &H
         }
         Ok(())
     };
-    write().map_err(said)
+    write().map_err(admin_error)
 }
 
 /// Returns the domain of another user that has a password for this name in the realm.
@@ -430,16 +430,16 @@ impl SubscriberAdmin for SqliteAdmin {
     fn add(&mut self, username: &str, domain: &str, realm: &str, ha1: &Ha1s, now_ms: u64) -> Result<(), AdminError> {
         let domain = checked(username, domain, realm, ha1)?;
         let tx = self.transaction()?;
-        if id_of(&tx, username, &domain).map_err(said)?.is_some() {
+        if id_of(&tx, username, &domain).map_err(admin_error)?.is_some() {
             return Err(AdminError::Exists { username: username.into(), domain });
         }
         tx.execute(
             "INSERT INTO subscriber (username, domain, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)",
             params![username, domain, time(now_ms)],
         )
-        .map_err(said)?;
+        .map_err(admin_error)?;
         write_ha1(&tx, tx.last_insert_rowid(), username, realm, ha1)?;
-        tx.commit().map_err(said)
+        tx.commit().map_err(admin_error)
     }
 
     fn set_password(
@@ -452,22 +452,24 @@ impl SubscriberAdmin for SqliteAdmin {
     ) -> Result<(), AdminError> {
         let domain = checked(username, domain, realm, ha1)?;
         let tx = self.transaction()?;
-        let Some(id) = id_of(&tx, username, &domain).map_err(said)? else {
+        let Some(id) = id_of(&tx, username, &domain).map_err(admin_error)? else {
             return Err(AdminError::Missing { username: username.into(), domain });
         };
         write_ha1(&tx, id, username, realm, ha1)?;
-        tx.execute("UPDATE subscriber SET updated_at = ?2 WHERE id = ?1", params![id, time(now_ms)]).map_err(said)?;
-        tx.commit().map_err(said)
+        tx.execute("UPDATE subscriber SET updated_at = ?2 WHERE id = ?1", params![id, time(now_ms)])
+            .map_err(admin_error)?;
+        tx.commit().map_err(admin_error)
     }
 
     fn remove_password(&mut self, username: &str, domain: &str, realm: &str) -> Result<(), AdminError> {
         let domain = domain.to_ascii_lowercase();
         let tx = self.transaction()?;
-        let Some(id) = id_of(&tx, username, &domain).map_err(said)? else {
+        let Some(id) = id_of(&tx, username, &domain).map_err(admin_error)? else {
             return Err(AdminError::Missing { username: username.into(), domain });
         };
-        tx.execute("DELETE FROM credential WHERE subscriber = ?1 AND realm = ?2", params![id, realm]).map_err(said)?;
-        tx.commit().map_err(said)
+        tx.execute("DELETE FROM credential WHERE subscriber = ?1 AND realm = ?2", params![id, realm])
+            .map_err(admin_error)?;
+        tx.commit().map_err(admin_error)
     }
 
     fn remove(&mut self, username: &str, domain: &str) -> Result<(), AdminError> {
@@ -475,7 +477,7 @@ impl SubscriberAdmin for SqliteAdmin {
         let removed = self
             .connection
             .execute("DELETE FROM subscriber WHERE domain = ?1 AND username = ?2", [domain.as_str(), username])
-            .map_err(said)?;
+            .map_err(admin_error)?;
         if removed == 0 {
             return Err(AdminError::Missing { username: username.into(), domain });
         }
@@ -515,7 +517,7 @@ impl SubscriberAdmin for SqliteAdmin {
             }
             Ok(listed)
         };
-        read().map_err(said)
+        read().map_err(admin_error)
     }
 }
 
