@@ -8,13 +8,13 @@
 //! equal URIs and replacements; the store saves its decisions in order, and reports when they are durable.
 //!
 //! * [`location`]: the table that every call reads.
-//! [`journal`]: writes changes of that table to a database, in groups, with tickets; [`clock`]: the time by which
+//! * [`journal`]: writes changes of that table to a database, in groups, with tickets; [`clock`]: the time by which
 //!   bindings end.
-//! [`group`]: group writer for rows of any kind; [`lasting_failure`]: log lines about a failure that lasts.
-//! [`subscriber`]: users and their HA1s; [`cached_subscribers`]: users of any database; [`read_through`]: the cache in
+//! * [`group`]: group writer for rows of any kind; [`lasting_failure`]: log lines about a failure that lasts.
+//! * [`subscriber`]: users and their HA1s; [`cached_subscribers`]: users of any database; [`read_through`]: the cache in
 //!   front of it, for any kind of question; [`second_level`]: a cache that several servers share; [`credential_cache`]:
 //!   credentials of registered users in a cache alone.
-//! [`calls`]: the call store, which preserves the state of calls beyond the process; [`accounting`]: rows of calls.
+//! * [`calls`]: the call store, which preserves the state of calls beyond the process; [`accounting`]: rows of calls.
 //!
 //! Engines implement [`journal::BindingEngine`], [`read_through::Engine`], [`subscriber::SubscriberWatch`],
 //! [`calls::Engine`] and [`accounting::sink::Sink`]. They are in `strowger-backend`. [`database_url`] parses the

@@ -7,8 +7,8 @@
 //! cases: the process is killed before its group is written, or both sink and spool fail until the queue is full. Rows
 //! lost in the second case are counted.
 //!
-//! [`crate::files::form`]: JSON lines and CSV.
-//! [`writer`]: the public interface; `work.rs` has its thread.
+//! * [`crate::files::form`]: JSON lines and CSV.
+//! * [`writer`]: the public interface; `work.rs` has its thread.
 //!
 //! ```
 //! use strowger_store::accounting::record::{Cdr, Row};

@@ -1,12 +1,12 @@
 //! Database servers as engines of the store: MariaDB, MySQL and PostgreSQL.
 //!
-//! [`subscribers`] reads the tables of subscribers of OpenSIPS 3 and Kamailio 5, in place.
-//! [`accounting`] writes the rows of calls.
-//! [`bindings`] stores registrations.
-//! [`calls`] stores state by number, used for calls.
-//! [`lease`] grants one process the right to write bindings or calls.
-//! [`rows`] reads all rows of a query.
-//! [`schema`] creates and migrates the tables of this program.
+//! * [`subscribers`] reads the tables of subscribers of OpenSIPS 3 and Kamailio 5, in place.
+//! * [`accounting`] writes the rows of calls.
+//! * [`bindings`] stores registrations.
+//! * [`calls`] stores state by number, used for calls.
+//! * [`lease`] grants one process the right to write bindings or calls.
+//! * [`rows`] reads all rows of a query.
+//! * [`schema`] creates and migrates the tables of this program.
 //!
 //! The differences between the servers are in `dialect.rs`, `own_table.rs` and the two drivers; all other code is
 //! common.
