@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Config;
 use super::domains::Top;
-use super::reader::{KeyDoc, Section};
+use super::reader::{KeyDoc, Section, join};
 use super::secret::Secret;
 
 /// A table with its values as TOML.
@@ -110,7 +110,53 @@ pub(super) fn list<L: Listed>(parts: &[L]) -> String {
     out
 }
 
-/// Writes all keys with defaults and ranges as Markdown, one table for each table of the file.
+/// Keys that most servers set, with their table and their effect in one line, in the order of setting up a server.
+const FIRST_KEYS: [(&str, &str, &str); 20] = [
+    ("", "domains", "Domains of your users: the part after the `@`."),
+    ("", "listen", "Transports, addresses and ports of the listeners; a `[[listener]]` table is the long form."),
+    ("listener", "advertise", "Address by which peers reach a listener, such as the public one of the router."),
+    ("tls", "certificate", "Certificate chain for the listeners by TLS and secure WebSocket."),
+    ("tls", "key", "Private key of this certificate."),
+    ("store", "database", "SQLite file of users and registrations."),
+    ("store", "subscribers", "URL of a database server with the users, also in tables of OpenSIPS or Kamailio."),
+    ("auth", "algorithms", "Digest algorithms that phones are offered; see [phones.md](phones.md)."),
+    ("ban", "exempt", "Networks that are never banned for wrong passwords, such as your office."),
+    ("proxy", "relay_for", "Callers that may call outside your domains."),
+    ("source", "networks", "Addresses of peers such as a carrier; `trusted = true`: they need no password."),
+    ("gateway_group", "to", "URIs of the gateways of a carrier, tried one after the other."),
+    ("rule", "when", "Condition of a routing rule, such as `number starts_with '00'`; see [rules.md](rules.md)."),
+    ("rule", "to", "Targets of the requests that meet it: gateways, groups of gateways or users."),
+    ("call_limit", "most", "Most concurrent calls: of all, or of each user, gateway or source (`per`)."),
+    ("emergency", "numbers", "Emergency numbers: calls to them go to `target` without password, rules or limits."),
+    ("dialogs", "folder", "Folder in which answered calls are kept, so that they continue over a restart."),
+    ("accounting", "cdr", "Write a record of each call."),
+    ("accounting", "to", "Destination of the records: SQLite, JSON lines, CSV, or a database server (`database`)."),
+    ("metrics", "listen", "Address at which Prometheus reads the metrics."),
+];
+
+/// Writes [`FIRST_KEYS`] as Markdown, each with a link to the section of its table. No row begins with a key between backticks, as those of the
+/// reference do.
+fn write_first_keys(out: &mut String, tables: &[TableText]) {
+    out.push_str(
+        "## Keys that most servers set\n\nA proxy and registrar with TLS, users, gateways, rules, accounting and a database rarely needs more than \
+         these keys\nand the `name` of each table in a list. [examples/](../examples) has files for common cases.\n\n\
+         | key | effect | default |\n|---|---|---|\n",
+    );
+    for (table, name, effect) in FIRST_KEYS {
+        let keys = tables.iter().filter(|text| text.name == table).flat_map(|text| &text.keys);
+        for key in keys.filter(|key| key.name == name) {
+            let anchor = if table.is_empty() { "above-the-first-table" } else { table };
+            let _ = writeln!(out, "| [`{}`](#{anchor}) | {effect} | {} |", join(table, name), shown_default(key));
+        }
+    }
+    out.push('\n');
+}
+
+fn shown_default(key: &KeyDoc) -> String {
+    if key.required { "required".into() } else { format!("`{}`", key.default) }
+}
+
+/// Writes all keys with defaults and ranges as Markdown: first those that most servers set, then one table for each table of the file.
 pub fn reference() -> String {
     let mut out = String::from(
         "# All keys of the configuration\n\nOne TOML file; every key has a default, so none is needed. `strowger check --keys` writes this page, \
@@ -120,7 +166,9 @@ pub fn reference() -> String {
     );
     let config = Config::default();
     let top = TableText::new(&Top::default());
-    for table in [top].into_iter().chain(Config::list_items()).chain(config.tables()) {
+    let tables: Vec<TableText> = [top].into_iter().chain(Config::list_items()).chain(config.tables()).collect();
+    write_first_keys(&mut out, &tables);
+    for table in tables {
         let title = match table.name {
             "" => "Above the first table".to_owned(),
             name if table.is_list => format!("`[[{name}]]`"),
@@ -134,8 +182,8 @@ pub fn reference() -> String {
         );
         for key in table.keys {
             let restart = if key.fixed { " **Needs a restart.**" } else { "" };
-            let KeyDoc { name, default, allowed, doc, required, .. } = key;
-            let default = if required { "required".into() } else { format!("`{default}`") };
+            let default = shown_default(&key);
+            let KeyDoc { name, allowed, doc, .. } = key;
             let _ = writeln!(out, "| `{name}` | {default} | {allowed} | {}{restart} |", words(doc));
         }
         out.push('\n');
@@ -179,6 +227,15 @@ mod tests {
         let effective = config.effective();
         assert!(!effective.contains("horse"));
         assert!(effective.contains("# secret = \"********\""));
+    }
+
+    #[test]
+    fn the_reference_begins_with_the_keys_that_most_servers_set() {
+        let reference = reference();
+        let first = reference.split("\n## ").nth(1).expect("a first section");
+        for (table, name, _) in FIRST_KEYS {
+            assert!(first.contains(&format!("| [`{}`](#", join(table, name))), "{table} {name}");
+        }
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Durations {
         Self::metric(
             "subscriber_lookup",
             "subscriber_lookup_seconds",
-            "How long requests waited for what the database knows of a subscriber and the cache does not, or for credentials of `auth.credential_cache`, to the millisecond.",
+            "Waiting time of requests for a subscriber that is not cached, or for credentials of `auth.credential_cache`, to the millisecond.",
         ),
         Self::metric(
             "name_lookup",

@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const NEXT: &str = "\
 What to try next
   strowger demo --rate 1000 --seconds 30   more calls, for longer
-  strowger load --help                     calls for a server of your own, and what came of them
+  strowger load --help                     calls for a server of your own, and the results
   strowger init                            a few questions, and a configuration of your own
   strowger user add alice@DOMAIN           a name and a password for a phone
   strowger serve                           the server; it prints the settings for a phone
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
     let (call, steps) = called(news.recv()?)?;
     let rungs = ladder::rungs(&steps);
     show.print(&ladder::draw(&rungs))?;
-    show.print("  An arrow bears a method or status, and the CSeq; beside it what the message carries.\n")?;
+    show.print("  An arrow bears a method or status, and the CSeq; beside it parts of the message.\n")?;
     document["call"] = serde_json::to_value(&rungs)?;
     document["call_succeeded"] = call.succeeded().into();
     if !call.succeeded() {

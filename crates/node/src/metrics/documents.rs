@@ -10,7 +10,7 @@ const BEGIN: &str = "<!-- metrics -->\n";
 const END: &str = "<!-- end of metrics -->\n";
 
 fn list() -> String {
-    let mut out = String::from("\n| metric | kind | unit | labels | what it means |\n|---|---|---|---|---|\n");
+    let mut out = String::from("\n| metric | kind | unit | labels | meaning |\n|---|---|---|---|---|\n");
     let all: Vec<&Metric> = table().collect();
     for family in all.chunk_by(|one, other| one.family == other.family) {
         let metric = family[0];
