@@ -114,8 +114,8 @@ impl Text<'_> {
     }
 }
 
-/// Returns the target of the response to a request with this top Via. `maddr` is ignored: the sender could direct responses to anyone by
-/// it.
+/// Returns the target of the response to a request with this top Via. `maddr` is ignored: by it the sender could direct responses to
+/// any host.
 pub fn reply_target(top: &Via<'_>, arrival: &Arrival) -> Target {
     let mut target = arrival.reply();
     let port = top.port.unwrap_or_else(|| arrival.transport.default_port());

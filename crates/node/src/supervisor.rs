@@ -1,4 +1,4 @@
-//! Supervisor of the process, such as systemd: it passes sockets, and is told when the server is ready and that it works.
+//! Supervisor of the process, such as systemd. It passes sockets; the server reports to it that it is ready and that it works.
 //!
 //! Without a supervisor (no `NOTIFY_SOCKET`, `WATCHDOG_USEC` or `LISTEN_FDS` in the environment) these functions do nothing.
 

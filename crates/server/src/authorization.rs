@@ -26,7 +26,7 @@ impl Engine {
         let from_local = self.is_from_local(request);
         let to_local = routing.route.is_none() && self.is_for_local(request, &routing.uri);
         let relay_for = self.policy.config.proxy.relay_for;
-        // A caller that claims to be a local user must prove it, whatever it calls.
+        // A caller that claims to be a local user must prove it, for every destination.
         let must_authenticate =
             (from_local && self.policy.config.auth.calls) || (!to_local && relay_for == RelayFor::Authenticated);
         if must_authenticate {
