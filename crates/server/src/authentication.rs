@@ -31,9 +31,9 @@ impl Engine {
         header: ChallengeHeader,
         party: &Uri<'_>,
     ) -> Result<(Proof, Option<Box<Registrant>>), Unproven> {
-        let mut scratch = self.scratch.take();
+        let mut scratch = self.sinks.scratch.take();
         let shown = self.judge(handling, header, party, &mut scratch);
-        self.scratch.set(scratch);
+        self.sinks.scratch.set(scratch);
         shown
     }
 

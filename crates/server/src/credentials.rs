@@ -112,7 +112,7 @@ impl Keeping {
 impl Engine {
     /// Returns the cache of credentials, if the server has one.
     pub(crate) fn credentials(&self) -> Option<(&CredentialCache, ReceiverId)> {
-        self.cached.as_ref().map(|(cache, receiver)| (cache, *receiver))
+        self.sinks.cached.as_ref().map(|(cache, receiver)| (cache, *receiver))
     }
 
     /// Looks up this user in the cache: at once if the cache is in this process or was asked before.
@@ -158,24 +158,24 @@ impl Engine {
     ) {
         let request = handling.request;
         // Without a cache no stage asks.
-        let Some((cache, receiver)) = self.cached.clone() else { return };
+        let Some((cache, receiver)) = self.sinks.cached.clone() else { return };
         if !self.has_room_to_wait(request.arrival, request.message.bytes().len(), handling.progress.proof.in_dialog) {
             return self.reply(handling, Reply::overloaded());
         }
         let value = self.suspend(handling, asks);
-        self.has_asked_cache = true;
-        let mut scratch = self.scratch.take();
+        self.sinks.has_asked_cache = true;
+        let mut scratch = self.sinks.scratch.take();
         let whose = Whose { username, realm };
         let asked = cache.fetch(whose, Ticket { receiver, value }, handling.now.mono, &mut scratch);
         let answer = match asked {
             CacheReply::Later => {
-                self.scratch.set(scratch);
+                self.sinks.scratch.set(scratch);
                 return self.counters().parked.one();
             }
             CacheReply::Now(answer) => answer,
         };
         let found = answer.map(|answer| (answer == CacheAnswer::Found).then(|| scratch.value.as_slice().into()));
-        self.scratch.set(scratch);
+        self.sinks.scratch.set(scratch);
         if let Some(mut waiting) = self.resume(Id::from_u64(value)) {
             *handling.progress = waiting.progress.take();
         }

@@ -7,12 +7,14 @@
 mod bans;
 mod failed_targets;
 mod moves;
+mod parts;
 mod policy;
 mod reading;
 mod unread;
 mod upkeep;
 
 pub use moves::EngineRecord;
+pub use parts::{Circumstances, ShardState, Sinks};
 
 use crate::calls::answers::Passage;
 use crate::calls::{CallTimes, Calls};
@@ -24,11 +26,10 @@ use crate::policy::{InForce, Policy};
 use crate::process_state::ProcessState;
 use crate::question::{HostKey, Resolved};
 use crate::suspended::{Held, HoldKey, LookupResult, Suspended, SuspendedRequest};
-use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use strowger_cache::ticket::{Answered, ReceiverId};
+use strowger_cache::ticket::Answered;
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Notice, Proxy};
 use strowger_core::registrar::Registrar;
@@ -38,10 +39,8 @@ use strowger_core::transaction::{ClientId, Event, Outgoing, Role, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Round, Transport};
 use strowger_message::{Edit, Index, Limits, Message};
 use strowger_store::accounting::Row;
-use strowger_store::credential_cache::{CredentialCache, Scratch};
 use strowger_store::error::StoreError;
 use strowger_store::subscriber;
-use strowger_store::ticket::SinkId;
 
 /// Answer from outside the engine.
 #[derive(Debug)]
@@ -118,15 +117,6 @@ pub enum Effect {
     GiveBack,
 }
 
-/// State of the process around an engine.
-#[derive(Clone, Copy, Debug)]
-pub struct Circumstances {
-    /// True: the process is about to end. Calls in progress continue, nothing new begins.
-    pub draining: bool,
-    /// Shards among which calls are divided.
-    pub shards: usize,
-}
-
 /// Counts of suspended requests and held messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitingCounts {
@@ -162,25 +152,16 @@ pub struct Engine {
     pub shared: Arc<ProcessState>,
     /// Policy of new requests. While an earlier request is handled: the policy of that request.
     pub(crate) policy: Arc<InForce>,
-    pub(crate) number: usize,
+    /// Number of the shard, and the state of the process around it.
+    pub shard: ShardState,
+    /// Receivers of the answers to the questions of the shard.
+    pub sinks: Sinks,
     pub(crate) transactions: Transactions,
     pub(crate) proxy: Proxy,
     pub(crate) registrar: Registrar,
     pub(crate) entropy: Entropy,
-    /// State of the process. The owner updates it before each call.
-    pub circumstances: Circumstances,
     /// Actions that the calls so far requested, in order. The owner takes them out.
     pub effects: Vec<Effect>,
-    /// Sink of this shard for commits; `None`: nothing is stored on disk.
-    pub written: Option<SinkId>,
-    /// Sink of this shard for subscriber answers; `None`: the server has no users.
-    pub found: Option<SinkId>,
-    /// Credential cache as this shard asks it, and the receiver number of the shard; `None`: there is no such cache.
-    pub cached: Option<(CredentialCache, ReceiverId)>,
-    /// Set when subscribers were asked in this round: the questions leave at its end.
-    pub has_asked: bool,
-    /// Set when the credential cache was asked in this round.
-    pub has_asked_cache: bool,
     /// Notices about INVITEs that begin calls, for an owner that sets this. The owner takes them out after each call of
     /// the engine, while the messages of that call are still in the outbox.
     pub heard: Option<Vec<Notice>>,
@@ -213,8 +194,6 @@ pub struct Engine {
     /// Scratch of registrations: address of record, and header lines of the 200.
     pub(crate) aor: Vec<u8>,
     pub(crate) lines: Vec<u8>,
-    /// Scratch: question to the credential cache, and its immediate answer.
-    pub(crate) scratch: Cell<Scratch>,
     /// Scratch: header lines of a reply.
     pub(crate) reply_lines: Vec<u8>,
     /// Highest number of live transactions since the last drop of the load.
@@ -227,11 +206,11 @@ pub struct Engine {
 
 impl Engine {
     pub(crate) fn counters(&self) -> &Counters {
-        &self.shared.counters[self.number]
+        &self.shared.counters[self.shard.number]
     }
 
     pub(crate) fn messages(&self) -> &Messages {
-        &self.shared.messages[self.number]
+        &self.shared.messages[self.shard.number]
     }
 
     /// Counts the responses that leave with a round.
@@ -449,18 +428,13 @@ impl Engine {
             [same.u64(), same.u64()]
         };
         let mut engine = Self {
-            number,
+            shard: ShardState { number, circumstances },
+            sinks: Sinks::default(),
             transactions: Transactions::new(config.timer_settings(), words(b"transactions")),
             proxy: Proxy::new(policy.router.clone(), config.proxy_settings(), entropy.derive(b"proxy")),
             registrar: Registrar::default(),
             entropy,
-            circumstances,
             effects: Vec::new(),
-            written: None,
-            found: None,
-            cached: None,
-            has_asked: false,
-            has_asked_cache: false,
             heard: None,
             suspended: Slots::new(),
             spare: Vec::new(),
@@ -481,7 +455,6 @@ impl Engine {
             local_addresses: LocalAddresses::new(config.dns.cache_entries),
             aor: Vec::new(),
             lines: Vec::new(),
-            scratch: Cell::default(),
             reply_lines: Vec::new(),
             most_transactions: 0,
             gives_left: 0,

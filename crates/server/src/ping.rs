@@ -63,7 +63,7 @@ impl Engine {
     /// Notes that there are new bindings that need pings. A shard other than the first leaves them to the first, which
     /// finds them at its next step.
     pub(crate) fn wake_pings(&mut self, now: Now) {
-        if self.number == 0 {
+        if self.shard.number == 0 {
             self.shared.pings_awake.store(true, Relaxed);
             self.pings.wake(now);
         } else if self.shared.pings_awake.swap(true, AcqRel) {

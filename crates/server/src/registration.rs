@@ -76,7 +76,7 @@ impl Engine {
         let (request, replayed) = (handling.request, handling.progress.proof.replayed);
         let (shared, policy) = (self.shared.clone(), self.policy.clone());
         // The table may return the ticket, so it must exist before.
-        let durable = self.written;
+        let durable = self.sinks.written;
         let may_wait = durable.is_some() || registrant.is_some();
         let id = may_wait.then(|| self.suspended.insert(Suspended::Registration(Box::default())));
         let sink = durable.unwrap_or(SinkId::NONE);
@@ -86,7 +86,7 @@ impl Engine {
         lines.clear();
         let mut pings = false;
         let mut changes = Changes::default();
-        let (mut keeping, mut scratch) = (Keeping::None, self.scratch.take());
+        let (mut keeping, mut scratch) = (Keeping::None, self.sinks.scratch.take());
         let end = Cell::new(None);
         let outcome = {
             let (lines, pings, node) = (&mut lines, &mut pings, policy.config.server.node);
@@ -121,8 +121,8 @@ impl Engine {
                 steps
             })
         };
-        self.scratch.set(scratch);
-        self.has_asked_cache |= keeping.answers() > 0;
+        self.sinks.scratch.set(scratch);
+        self.sinks.has_asked_cache |= keeping.answers() > 0;
         if pings {
             self.wake_pings(handling.now);
         }

@@ -222,12 +222,12 @@ impl Engine {
         let request = handling.request;
         let shared = self.shared.clone();
         // Without subscribers no stage asks: see `known`.
-        let (Some(subscribers), Some(sink)) = (&shared.subscribers, self.found) else { return };
+        let (Some(subscribers), Some(sink)) = (&shared.subscribers, self.sinks.found) else { return };
         if !self.has_room_to_wait(request.arrival, request.message.bytes().len(), handling.progress.proof.in_dialog) {
             return self.reply(handling, Reply::overloaded());
         }
         let value = self.suspend(handling, asks);
-        self.has_asked = true;
+        self.sinks.has_asked = true;
         let Err(error) = subscribers.request(Ticket { sink, value }, question, handling.now.mono) else {
             return self.counters().parked.one();
         };
@@ -247,7 +247,7 @@ impl Engine {
         question: subscriber::Question<'_>,
         now: u64,
     ) -> Option<Result<subscriber::Answer, StoreError>> {
-        match (&self.shared.subscribers, self.found) {
+        match (&self.shared.subscribers, self.sinks.found) {
             (Some(subscribers), Some(_)) => subscribers.cached(question, now),
             _ => Some(Ok(subscriber::Answer::Absent)),
         }

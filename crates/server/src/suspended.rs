@@ -135,7 +135,7 @@ impl Engine {
     /// Tells whether a message of this source and length may wait for a look-up. `in_dialog`: it proved its dialog, and
     /// may use the reserve.
     pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize, in_dialog: bool) -> bool {
-        let most = self.policy.config.limits.lookup_memory.div_ceil(self.circumstances.shards);
+        let most = self.policy.config.limits.lookup_memory.div_ceil(self.shard.circumstances.shards);
         let (source, waiting) = (arrival.remote.ip(), self.waiting_bytes.saturating_add(bytes));
         match in_dialog {
             true => waiting <= raised(most) && self.transactions.has_room_within_dialog(source, bytes),
@@ -247,7 +247,7 @@ impl Engine {
     /// Resumes the request of this ticket with its answer, at its stage.
     pub(crate) fn go_on(&mut self, now: Now, ticket: u64, answer: LookupResult, out: &mut Outbox) {
         let Some(mut waiting) = self.resume(Id::from_u64(ticket)) else { return };
-        let durations = &self.shared.durations[self.number];
+        let durations = &self.shared.durations[self.shard.number];
         let lookup = match waiting.asks {
             QuestionKind::Name => &durations.name_lookup,
             QuestionKind::Credential | QuestionKind::Registered | QuestionKind::User(_) => &durations.subscriber_lookup,

@@ -47,7 +47,7 @@ impl Engine {
                 if let NoticeEvent::Rang { after, .. } | NoticeEvent::Answered { after, .. } = &notice.event
                     && let Some(milliseconds) = after
                 {
-                    self.shared.durations[self.number].call_setup.observe(u64::from(*milliseconds) * 1_000);
+                    self.shared.durations[self.shard.number].call_setup.observe(u64::from(*milliseconds) * 1_000);
                 }
             }
             self.hear(now, &notice, out);

@@ -94,7 +94,7 @@ impl Engine {
         }
         let (request, in_dialog) = (handling.request, handling.progress.proof.in_dialog);
         // An INVITE without a To tag was refused before.
-        if self.circumstances.draining && !request.to_tag.is_empty() && !in_dialog {
+        if self.shard.circumstances.draining && !request.to_tag.is_empty() && !in_dialog {
             return Context::Full;
         }
         if tracks

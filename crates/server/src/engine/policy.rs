@@ -21,7 +21,7 @@ impl Engine {
         self.calls.set_times(CallTimes::of(config));
         self.transactions.set_limit(config.limits.transactions);
         self.transactions.set_most_kept(config.kept_memory());
-        if self.pings.set_interval(config.nat.ping_interval) && self.number == 0 {
+        if self.pings.set_interval(config.nat.ping_interval) && self.shard.number == 0 {
             self.pings.begin_again(now);
         }
         self.local_addresses = LocalAddresses::new(config.dns.cache_entries);

@@ -156,7 +156,7 @@ impl Engine {
             if self.is_filtered(&mut handling) {
                 return;
             }
-            if self.circumstances.draining {
+            if self.shard.circumstances.draining {
                 return self.reply(&mut handling, Reply::shutting_down());
             }
             if !self.has_room_to_wait(request.arrival, request.message.bytes().len(), false) {
@@ -193,7 +193,7 @@ impl Engine {
         if self.is_filtered(handling) {
             return;
         }
-        if self.circumstances.draining && request.to_tag.is_empty() && !self.is_emergency_of(handling) {
+        if self.shard.circumstances.draining && request.to_tag.is_empty() && !self.is_emergency_of(handling) {
             return self.reply(handling, Reply::shutting_down());
         }
         self.advance(handling);

@@ -6,7 +6,7 @@ use strowger_core::Now;
 impl Engine {
     /// Divides the memory bounds among the running shards: each has about as many calls of each source.
     pub(super) fn divide_bounds(&mut self) {
-        let shards = self.circumstances.shards;
+        let shards = self.shard.circumstances.shards;
         if shards != self.divided_among {
             self.divided_among = shards;
             let limits = &self.policy.config.limits;

@@ -72,7 +72,7 @@ fn engine_of(domains: &str, settings: &str) -> Engine {
     };
     let shared = Arc::new(ProcessState::new(NOW, config, surroundings));
     let mut engine = Engine::new(NOW, shared, 0, Circumstances { draining: false, shards: 1 });
-    engine.found = Some(SinkId::NONE);
+    engine.sinks.found = Some(SinkId::NONE);
     engine
 }
 
