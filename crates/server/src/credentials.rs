@@ -1,6 +1,7 @@
 //! Credentials in a cache alone (`auth.credential_cache`). A verified REGISTER stores those of its user, for as long as
 //! the registration lasts. Each server that shares the cache verifies all other requests of the user with them.
 
+use crate::decider::Decider;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::question::{Question, QuestionKind};
@@ -109,7 +110,7 @@ impl Keeping {
 }
 
 /// Look-up of credentials.
-impl Engine {
+impl Decider<'_> {
     /// Returns the cache of credentials, if the server has one.
     pub(crate) fn credentials(&self) -> Option<(&CredentialCache, ReceiverId)> {
         self.sinks.cached.as_ref().map(|(cache, receiver)| (cache, *receiver))
@@ -147,7 +148,10 @@ impl Engine {
             false => Found::Absent,
         }))
     }
+}
 
+/// Look-up of credentials.
+impl Engine {
     /// Asks the cache, and suspends the request. If the cache takes no question, the stage has its answer at once.
     pub(crate) fn ask_credentials(
         &mut self,
@@ -201,7 +205,7 @@ impl Engine {
 }
 
 /// Storage of credentials.
-impl Engine {
+impl Decider<'_> {
     /// Has the cache store the credentials of a registrant until its last binding ends, and remove those by any of its
     /// names when a change of its own address of record leaves no binding. The caller holds the lock of the bindings,
     /// so that the cache hears of registrations in order. `bindings`: end of the last one, and whether the request

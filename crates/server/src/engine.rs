@@ -206,11 +206,11 @@ pub struct Engine {
 
 impl Engine {
     pub(crate) fn counters(&self) -> &Counters {
-        &self.shared.counters[self.shard.number]
+        self.decider().counters()
     }
 
     pub(crate) fn messages(&self) -> &Messages {
-        &self.shared.messages[self.shard.number]
+        self.decider().messages()
     }
 
     /// Counts the responses that leave with a round.
@@ -358,7 +358,7 @@ impl Engine {
             Outgoing::Deliver { id, tu, .. } => {
                 self.hear_target(now, id, message);
                 if let Some(context) = tu.id(Role::Proxy) {
-                    match self.passage(self.proxy.user_of(context), message) {
+                    match self.decider().passage(self.proxy.user_of(context), message) {
                         Passage::Passes => (),
                         Passage::Dropped => return self.counters().answers_dropped.one(),
                         Passage::Refused => {
@@ -384,7 +384,7 @@ impl Engine {
         (context, id): (Id, ClientId),
         out: &mut Outbox,
     ) {
-        if !names_callee(message) || self.believes(arrival.remote.ip()) {
+        if !names_callee(message) || self.decider().believes(arrival.remote.ip()) {
             let round = &mut Round { now, tx: &mut self.transactions, out };
             return self.proxy.response(round, context, message, arrival, id);
         }

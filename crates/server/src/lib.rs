@@ -187,6 +187,7 @@ mod consultation;
 mod contacts;
 pub mod counters;
 mod credentials;
+mod decider;
 mod decision;
 mod dialog_access;
 mod emergency;

@@ -2,6 +2,7 @@
 //! [`LogLimiter`](strowger_core::log_limiter::LogLimiter) bounds their number. Bans have lines of their own, which are
 //! few.
 
+use crate::decider::Decider;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::process_state::ProcessState;
@@ -40,7 +41,9 @@ impl Engine {
             "forwarding failed"
         );
     }
+}
 
+impl Decider<'_> {
     /// Logs the refusal of a request with this status. Challenges are no refusals: the sender has shown nothing yet.
     pub(crate) fn log_refusal(&self, handling: &Handling<'_, '_>, status: u16, why: Why) {
         let request = handling.request;

@@ -2,6 +2,7 @@
 
 use crate::contacts::first_hop;
 use crate::credentials::{Keeping, Registrant, last_end};
+use crate::decider::Decider;
 use crate::engine::Engine;
 use crate::handling::{Handling, Proof};
 use crate::methods;
@@ -40,7 +41,7 @@ enum Here {
     Server,
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Decides whether the sender of a REGISTER may change the bindings that it names.
     pub(crate) fn authorize_registration(&self, handling: &Handling<'_, '_>) -> Verdict {
         let party = handling.request.mandatory.to.uri;
@@ -54,11 +55,22 @@ impl Engine {
         shown.map_or_else(Verdict::from, |(proof, registrant)| Verdict::Register(proof, registrant))
     }
 
+    fn leads_here(&self, uri: &Uri<'_>, own: &[u8]) -> Option<Here> {
+        if !self.names_user(uri) {
+            return uri.sip().is_some_and(|sip| self.policy.router.leads_here(sip)).then_some(Here::Server);
+        }
+        let mut aor = Vec::new();
+        self.write_aor(uri, &mut aor);
+        Some(if aor == own { Here::Server } else { Here::User })
+    }
+}
+
+impl Engine {
     /// Changes the bindings, has the credentials of the registrant stored, and answers.
     pub(crate) fn register(&mut self, handling: &mut Handling<'_, '_>, registrant: Option<&Registrant>) {
         let mut aor = std::mem::take(&mut self.aor);
         aor.clear();
-        self.write_aor(&handling.request.mandatory.to.uri, &mut aor);
+        self.decider().write_aor(&handling.request.mandatory.to.uri, &mut aor);
         let mut registrar = std::mem::take(&mut self.registrar);
         registrar.set_settings(&self.policy.registrar);
         self.update(handling, &aor, &mut registrar, registrant);
@@ -101,12 +113,12 @@ impl Engine {
             let is_unreachable = |binding: &BindingView<'_>| {
                 is_unreachable(binding, policy.router.identity(), &shared.flows, &self.policy.router)
             };
-            let here = |uri: &Uri<'_>| self.leads_here(uri, aor);
+            let here = |uri: &Uri<'_>| self.decider().leads_here(uri, aor);
             let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.policy.router.leads_here(uri));
             let taken = || {
                 if let Some(registrant) = registrant {
                     let bindings = (end.get(), request.message.has(Name::Contact));
-                    *keeping = self.keep_credentials(now, registrant, aor, bindings, ticket.value, scratch);
+                    *keeping = self.decider().keep_credentials(now, registrant, aor, bindings, ticket.value, scratch);
                 }
             };
             shared.location.update_and(aor, handling.now.mono, most, ticket, taken, |current| {
@@ -129,7 +141,7 @@ impl Engine {
         let needs_cache = policy.config.auth.credential_cache_required;
         let mut has_failed = false;
         if let (Ok(_), Keeping::Failed(error)) = (&outcome, &keeping) {
-            self.credentials_not_kept(&shown(aor).to_string(), *error);
+            self.decider().credentials_not_kept(&shown(aor).to_string(), *error);
             has_failed = needs_cache;
         }
         let left = u8::from(matches!(outcome, Ok(UpdateStatus::Pending))) + keeping.answers();
@@ -143,18 +155,18 @@ impl Engine {
                 }
                 let (status, lines) = if has_failed { (500, &b""[..]) } else { (200, &lines[..]) };
                 let from = handling.out.start();
-                self.write_response(request, status, None, lines, &mut handling.out.bytes);
+                self.decider().write_response(request, status, None, lines, &mut handling.out.bytes);
                 let range = from..handling.out.bytes.len();
-                handling.out.send(self.reply_target(&request.mandatory.via, request.arrival), range, 0);
+                handling.out.send(self.decider().reply_target(&request.mandatory.via, request.arrival), range, 0);
                 if let Some(id) = id {
                     self.suspended.remove(id);
                 }
             }
             Ok(_) => {
                 let (mut ok, mut failed) = (Vec::new(), Vec::new());
-                self.write_response(request, 200, None, &lines, &mut ok);
-                self.write_response(request, 500, None, b"", &mut failed);
-                let target = Some(self.reply_target(&request.mandatory.via, request.arrival));
+                self.decider().write_response(request, 200, None, &lines, &mut ok);
+                self.decider().write_response(request, 500, None, b"", &mut failed);
+                let target = Some(self.decider().reply_target(&request.mandatory.via, request.arrival));
                 if let Some(Suspended::Registration(waiting)) = id.and_then(|id| self.suspended.get_mut(id)) {
                     let log = (!changes.is_empty()).then(|| (changes, Sender::of(request)));
                     let (aor, stores) = (shown(aor).to_string(), keeping.stores());
@@ -170,15 +182,6 @@ impl Engine {
             }
         }
         self.lines = lines;
-    }
-
-    fn leads_here(&self, uri: &Uri<'_>, own: &[u8]) -> Option<Here> {
-        if !self.names_user(uri) {
-            return uri.sip().is_some_and(|sip| self.policy.router.leads_here(sip)).then_some(Here::Server);
-        }
-        let mut aor = Vec::new();
-        self.write_aor(uri, &mut aor);
-        Some(if aor == own { Here::Server } else { Here::User })
     }
 
     fn refuse_registration(
@@ -206,7 +209,7 @@ impl Engine {
                 Reply::refused(403).because("a contact, or the Path to it, names this server")
             }
             UpdateError::TooManyContacts { .. } | UpdateError::Invalid(_) => {
-                if self.may_say(handling, Kind::Registration) {
+                if self.decider().may_say(handling, Kind::Registration) {
                     let reason = brief(&error);
                     tracing::info!(%call_id, %source, aor = %shown(aor), %reason, "registration refused");
                 }
@@ -218,7 +221,7 @@ impl Engine {
                 Reply::overloaded()
             }
             UpdateError::NoSuchBinding(_) => {
-                if self.may_say(handling, Kind::Registration) {
+                if self.decider().may_say(handling, Kind::Registration) {
                     tracing::error!(%call_id, aor = %shown(aor), %error, "registration failed");
                 }
                 Reply { why: Why::Logged, ..Reply::new(500) }
@@ -242,7 +245,7 @@ impl Engine {
     pub(crate) fn credentials_kept(&mut self, ticket: u64, error: Option<CacheError>, out: &mut Outbox) {
         let Some(Suspended::Registration(waiting)) = self.suspended.get(Id::from_u64(ticket)) else { return };
         if let (Some(error), true) = (error, waiting.stores) {
-            self.credentials_not_kept(&waiting.aor, error);
+            self.decider().credentials_not_kept(&waiting.aor, error);
         }
         let fails = error.is_some() && waiting.needs_cache;
         self.registered(ticket, fails, out);

@@ -1,11 +1,12 @@
 //! Stages of a request and their verdicts.
 //!
-//! A stage is a function of the request, the policy and the answers so far. It sends, stores and starts nothing: it
-//! returns a [`Verdict`], and [`Engine::advance`] carries that out. A request that needs an answer is suspended at its
+//! A stage is a function of the request, the policy and the answers so far, a method of [`Decider`]. It sends, stores and starts nothing:
+//! it returns a [`Verdict`], and [`Engine::advance`] carries that out. A request that needs an answer is suspended at its
 //! stage, and the answer resumes it there. Earlier stages do not run again.
 
 use crate::contacts::Contacts;
 use crate::credentials::Registrant;
+use crate::decider::Decider;
 use crate::decision::Decision;
 use crate::engine::{Effect, Engine};
 use crate::forwarding::Destination;
@@ -109,12 +110,13 @@ impl Engine {
         }
         let routing = self.policy.router.route(handling.progress.began, request);
         loop {
+            let decider = self.decider();
             let verdict = match handling.progress.stage {
-                Stage::Address => self.address(handling, &routing),
-                Stage::Authorize => self.authorize(handling, &routing),
-                Stage::Decide => self.decide(handling, &routing),
-                Stage::Route => self.route(handling, &routing, contacts),
-                Stage::Acknowledge => self.acknowledge(handling, &routing, contacts),
+                Stage::Address => decider.address(handling, &routing),
+                Stage::Authorize => decider.authorize(handling, &routing),
+                Stage::Decide => decider.decide(handling, &routing),
+                Stage::Route => decider.route(handling, &routing, contacts),
+                Stage::Acknowledge => decider.acknowledge(handling, &routing, contacts),
                 Stage::Register => return self.run_registration(handling),
             };
             match verdict {
@@ -124,12 +126,12 @@ impl Engine {
                         self.confirm(request);
                     }
                     // A request within an admitted call follows that call: rules are not asked.
-                    let is_asked = !proof.in_dialog && self.has_rules();
+                    let is_asked = !proof.in_dialog && self.decider().has_rules();
                     handling.progress.proof = proof;
                     handling.progress.stage = if is_asked { Stage::Decide } else { Stage::Route };
                     if handling.progress.proof.in_dialog
-                        && self.resumes_call(request, &routing)
-                        && let Err(reply) = self.resume_call(handling, &routing)
+                        && self.decider().resumes_call(request, &routing)
+                        && let Err(reply) = self.decider().resume_call(handling, &routing)
                     {
                         return self.reply(handling, reply);
                     }
@@ -154,7 +156,7 @@ impl Engine {
         if let Some(server) = handling.server.take() {
             self.transactions.abandon(handling.now, server);
         }
-        match self.authorize_registration(handling) {
+        match self.decider().authorize_registration(handling) {
             Verdict::Register(proof, registrant) => {
                 handling.progress.proof = proof;
                 self.confirm(handling.request);
@@ -231,7 +233,7 @@ impl Engine {
         let Err(error) = subscribers.request(Ticket { sink, value }, question, handling.now.mono) else {
             return self.counters().parked.one();
         };
-        if self.may_say(handling, Kind::Lookup) {
+        if self.decider().may_say(handling, Kind::Lookup) {
             tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
         }
         if let Some(mut waiting) = self.resume(Id::from_u64(value)) {
@@ -239,7 +241,9 @@ impl Engine {
         }
         self.reply(handling, Reply::overloaded());
     }
+}
 
+impl Decider<'_> {
     /// Returns the answer of the subscribers if the shard need not wait for it. Without subscribers every user is
     /// absent.
     pub(crate) fn known(

@@ -1,6 +1,7 @@
 //! Requests that wait for a slow answer, and later messages of the same call and sender, which are held back behind
 //! them.
 
+use crate::decider::Decider;
 use crate::engine::{Engine, EngineRecord};
 use crate::handling::{Handling, Progress};
 use crate::policy::InForce;
@@ -102,11 +103,19 @@ pub(crate) struct Registration {
     pub(crate) needs_cache: bool,
 }
 
-impl Engine {
+impl Decider<'_> {
     pub(crate) fn line_of(&self, request: &Request<'_>) -> HoldKey {
         (request.call_hash, call::hash(self.shared.call_secret, request.from_tag))
     }
 
+    /// Returns the key under which a source is counted: an IPv4 address, or an IPv6 network of `limits.ipv6_prefix`
+    /// bits.
+    pub(crate) fn source_of(&self, arrival: &Arrival) -> IpAddr {
+        counted(arrival.remote.ip(), self.policy.config.limits.ipv6_prefix)
+    }
+}
+
+impl Engine {
     /// Holds a message behind the suspended ones of its line. A copy of a held message is ignored. Without room the
     /// message is dropped; over a connection, by which it comes once, it is answered.
     pub(crate) fn hold(&mut self, now: Now, line: HoldKey, request: &Request<'_>, out: &mut Outbox) {
@@ -121,7 +130,7 @@ impl Engine {
         let is_full = queue.len() >= most;
         let has_room = |engine: &Self| {
             engine.has_room_to_wait(arrival, bytes.len(), false)
-                || (engine.proves_dialog(now, request) && engine.has_room_to_wait(arrival, bytes.len(), true))
+                || (engine.decider().proves_dialog(now, request) && engine.has_room_to_wait(arrival, bytes.len(), true))
         };
         if is_full || !has_room(self) {
             self.counters().held_dropped.one();
@@ -163,11 +172,11 @@ impl Engine {
             (false, true) => (limits.lookup_queue, limits.lookups_per_source),
             (false, false) => {
                 let is_full = self.suspended.len() >= limits.lookup_queue / 2;
-                let share = if is_full && self.is_emergency_of(handling) { 1 } else { 2 };
+                let share = if is_full && self.decider().is_emergency_of(handling) { 1 } else { 2 };
                 (limits.lookup_queue / share, limits.lookups_per_source)
             }
         };
-        let of_source = self.resolving.get(&self.source_of(arrival)).copied().unwrap_or(0);
+        let of_source = self.resolving.get(&self.decider().source_of(arrival)).copied().unwrap_or(0);
         self.suspended.len() < most
             && of_source < most_of_source
             && self.has_room_to_wait(arrival, handling.request.message.bytes().len(), proof.in_dialog)
@@ -177,10 +186,10 @@ impl Engine {
     pub(crate) fn suspend(&mut self, handling: &mut Handling<'_, '_>, asks: QuestionKind) -> u64 {
         let request = handling.request;
         self.begins_to_wait(request.arrival, request.message.bytes().len());
-        let line = self.line_of(request);
+        let line = self.decider().line_of(request);
         *self.waiting.entry(line).or_insert(0) += 1;
         if asks == QuestionKind::Name {
-            *self.resolving.entry(self.source_of(request.arrival)).or_insert(0) += 1;
+            *self.resolving.entry(self.decider().source_of(request.arrival)).or_insert(0) += 1;
         }
         let (arrival, call_hash, server) = (*request.arrival, request.call_hash, handling.server);
         let since = handling.now.mono;
@@ -218,7 +227,7 @@ impl Engine {
         self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
         one_less(&mut self.waiting, &waiting.line);
         if waiting.asks == QuestionKind::Name {
-            let source = self.source_of(&waiting.arrival);
+            let source = self.decider().source_of(&waiting.arrival);
             one_less(&mut self.resolving, &source);
         }
         if let Some(server) = waiting.server {
@@ -236,12 +245,6 @@ impl Engine {
             waiting.progress = Progress::new(waiting.progress.began);
             self.spare.push(waiting);
         }
-    }
-
-    /// Returns the key under which a source is counted: an IPv4 address, or an IPv6 network of `limits.ipv6_prefix`
-    /// bits.
-    pub(crate) fn source_of(&self, arrival: &Arrival) -> IpAddr {
-        counted(arrival.remote.ip(), self.policy.config.limits.ipv6_prefix)
     }
 
     /// Resumes the request of this ticket with its answer, at its stage.

@@ -43,7 +43,7 @@ impl Engine {
         }
         for notice in notices.drain(..) {
             if super::begins_call(notice.context) {
-                self.count_outcome(&notice.event);
+                self.decider().count_outcome(&notice.event);
                 if let NoticeEvent::Rang { after, .. } | NoticeEvent::Answered { after, .. } = &notice.event
                     && let Some(milliseconds) = after
                 {
@@ -84,7 +84,7 @@ impl Engine {
                 let is_own = claims.iter().any(|other| other.counted == claim.counted);
                 is_own || call.is_some_and(|call| call.counts_under(claim))
             };
-            self.has_room_at_any(&places, &[], counts) && self.calls.count(key, &claims)
+            self.decider().has_room_at_any(&places, &[], counts) && self.calls.count(key, &claims)
         });
         self.say(now, server, is_counted, out);
     }
@@ -175,7 +175,7 @@ impl Engine {
 
     fn rang(&mut self, key: u64, branch: u32, response: &Message<'_>) {
         let Some(tag) = response.to().ok().and_then(|to| to.tag) else { return };
-        let tag = &*self.kept_tag(tag);
+        let tag = &*self.decider().kept_tag(tag);
         if self.calls.get(key).is_none_or(|call| call.dialogs.iter().any(|dialog| dialog.tag() == tag)) {
             return;
         }
@@ -191,7 +191,7 @@ impl Engine {
         let (Ok(call_id), Ok(to), Some(call)) = (response.call_id(), response.to(), self.calls.get(key)) else {
             return;
         };
-        let tag = &*self.kept_tag(to.tag.unwrap_or_default());
+        let tag = &*self.decider().kept_tag(to.tag.unwrap_or_default());
         if call.dialogs.iter().any(|dialog| dialog.tag() == tag && dialog.answer.is_some()) {
             return;
         }
@@ -207,7 +207,7 @@ impl Engine {
         let stays = call.stays;
         let by = self.calls.responded;
         let source = by.map(Source::of).unwrap_or_default();
-        let bypasses = call.tracked && stays && self.bypasses(call, response);
+        let bypasses = call.tracked && stays && self.decider().bypasses(call, response);
         if bypasses && is_logged {
             let (gateway, call_id) = (by.map(tracing::field::display), shown(call_id.text));
             tracing::info!(gateway, %call_id, "answer without Record-Route: the end of the call will not be seen");
@@ -386,7 +386,7 @@ impl Engine {
         if dialog.logged {
             log_ended(bye.at, call, party.text(), dialog.answer, call.call_id());
         }
-        self.count_ended(bye.at, dialog.answer);
+        self.decider().count_ended(bye.at, dialog.answer);
         let is_answered = dialog.answer.is_some();
         if is_answered && let Some((account, names)) = self.calls.account(key) {
             let row = account.bye_ended(party, bye, status, names);

@@ -1,6 +1,7 @@
 //! Next hops that fail, and the order of targets that puts them last ([`crate::set_aside`]).
 
 use super::Engine;
+use crate::decider::Decider;
 use crate::forwarding::Targets;
 use crate::handling::Handling;
 use crate::place_targets::PlaceTargets;
@@ -37,7 +38,7 @@ impl Engine {
         for failed in failed.drain(..) {
             let target = failed.target;
             if failed.failure == TargetFailure::NoTcp {
-                self.goes_by_udp(target, now);
+                self.decider().goes_by_udp(target, now);
                 continue;
             }
             let Some(time) = self.shared.set_aside.fails(&target, failed.failure, now.mono, times) else { continue };
@@ -48,17 +49,6 @@ impl Engine {
             }
         }
         *self.proxy.failed_targets() = failed;
-    }
-
-    /// Marks this target for large requests by UDP for a while: like nearly every telephone, it takes no TCP
-    /// connection.
-    fn goes_by_udp(&self, target: Target, now: Now) {
-        let (address, seconds) = (target.address, UdpOnly::TIME / 1_000);
-        if self.shared.udp_only.insert(address, now.mono)
-            && self.shared.log_limiter.allow(Kind::Forwarding, address.ip(), now.mono)
-        {
-            tracing::info!(to = %address, seconds, "no TCP: large requests go by UDP");
-        }
     }
 
     /// Forgets failures to send that were not the fault of the target.
@@ -85,6 +75,19 @@ impl Engine {
             && self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono)
         {
             tracing::info!(to = %target.address, transport = %target.transport.text(), "next hop answers again");
+        }
+    }
+}
+
+impl Decider<'_> {
+    /// Marks this target for large requests by UDP for a while: like nearly every telephone, it takes no TCP
+    /// connection.
+    fn goes_by_udp(&self, target: Target, now: Now) {
+        let (address, seconds) = (target.address, UdpOnly::TIME / 1_000);
+        if self.shared.udp_only.insert(address, now.mono)
+            && self.shared.log_limiter.allow(Kind::Forwarding, address.ip(), now.mono)
+        {
+            tracing::info!(to = %address, seconds, "no TCP: large requests go by UDP");
         }
     }
 
