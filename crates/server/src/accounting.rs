@@ -489,7 +489,7 @@ impl Engine {
             cause: 0,
             of_call,
             texts: Texts::new(&texts),
-            identity: [self.entropy.u64(), self.entropy.u64()],
+            identity: [self.stack.entropy.u64(), self.stack.entropy.u64()],
         })
     }
 

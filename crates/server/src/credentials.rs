@@ -193,7 +193,7 @@ impl Engine {
     /// Handles the answer of the cache to a suspended request, or to a registration.
     pub(crate) fn hear_cache(&mut self, now: Now, answered: Answered, out: &mut Outbox) {
         let Answered { ticket, result, value } = answered;
-        match self.suspended.get(Id::from_u64(ticket)) {
+        match self.waiting.suspended.get(Id::from_u64(ticket)) {
             Some(Suspended::Request(_)) => {
                 let found = result.map(|answer| (answer == CacheAnswer::Found).then_some(value));
                 self.go_on(now, ticket, LookupResult::Registered(found), out);

@@ -227,8 +227,8 @@ impl Engine {
             self.hear_ack(handling.request);
         }
         self.pass_concealed(handling, routing, |engine, handling, request, routing| {
-            let round = &mut Round { now: handling.now, tx: &mut engine.transactions, out: handling.out };
-            engine.proxy.forward_ack(round, request, routing, candidate);
+            let round = &mut Round { now: handling.now, tx: &mut engine.stack.transactions, out: handling.out };
+            engine.stack.proxy.forward_ack(round, request, routing, candidate);
         });
     }
 
@@ -282,7 +282,7 @@ impl Engine {
         edits: &Edits,
     ) {
         let Some(server) = handling.server else { return };
-        if !self.proxy.has_breadth(handling.request, candidates) {
+        if !self.stack.proxy.has_breadth(handling.request, candidates) {
             return self.reply(handling, Reply::refused(440));
         }
         let is_emergency = handling.progress.decision.is_some()
@@ -290,7 +290,7 @@ impl Engine {
         let length = handling.request.message.bytes().len();
         let has_room = match is_emergency {
             true => self.holds_emergency(handling.now, handling.request, server),
-            false => handling.is_proven() || self.transactions.has_room_for_unproven(length),
+            false => handling.is_proven() || self.stack.transactions.has_room_for_unproven(length),
         };
         if !has_room {
             return self.reply(handling, Reply::overloaded());
@@ -380,8 +380,8 @@ impl Engine {
         plan: &Plan<'_>,
     ) -> bool {
         let sent = self.pass_concealed(handling, routing, |engine, handling, request, routing| {
-            let round = &mut Round { now: handling.now, tx: &mut engine.transactions, out: handling.out };
-            engine.proxy.forward(round, request, routing, server, candidates, plan)
+            let round = &mut Round { now: handling.now, tx: &mut engine.stack.transactions, out: handling.out };
+            engine.stack.proxy.forward(round, request, routing, server, candidates, plan)
         });
         sent.unwrap_or(false)
     }
@@ -410,7 +410,8 @@ impl Engine {
         pass: impl FnOnce(&mut Self, &mut Handling<'_, 'm>, &Request<'_>, &Routing<'_>) -> T,
     ) -> Option<T> {
         let request = handling.request;
-        let (mut edit, (mut bytes, mut index)) = (std::mem::take(&mut self.edit), std::mem::take(&mut self.concealed));
+        let (mut edit, (mut bytes, mut index)) =
+            (std::mem::take(&mut self.buffers.edit), std::mem::take(&mut self.buffers.concealed));
         bytes.clear();
         let conceals = self.decider().conceal(handling, routing, &mut edit, &mut bytes);
         let passed = if !conceals {
@@ -423,7 +424,7 @@ impl Engine {
         } else {
             None
         };
-        (self.edit, self.concealed) = (edit, (bytes, index));
+        (self.buffers.edit, self.buffers.concealed) = (edit, (bytes, index));
         passed
     }
 
@@ -439,7 +440,7 @@ impl Engine {
         strowger_message::respond(&request.message, 100, None, None, &mut handling.out.bytes).finish(b"");
         let range = from..handling.out.bytes.len();
         self.doubt_unproven(handling, range.len());
-        self.transactions.respond(handling.now, server, 100, range, handling.out);
+        self.stack.transactions.respond(handling.now, server, 100, range, handling.out);
     }
 
     /// Answers a CANCEL, and cancels each branch (section 16.10). A CANCEL that matches nothing is answered 481, or
@@ -451,12 +452,12 @@ impl Engine {
                 return self.reply(handling, Reply::new(481));
             }
             if let Some(cancel) = handling.server {
-                self.transactions.abandon(handling.now, cancel);
+                self.stack.transactions.abandon(handling.now, cancel);
             }
             return;
         };
         self.reply(handling, Reply::new(200));
-        let round = &mut Round { now: handling.now, tx: &mut self.transactions, out: handling.out };
-        self.proxy.cancel(round, invite, &handling.request.message);
+        let round = &mut Round { now: handling.now, tx: &mut self.stack.transactions, out: handling.out };
+        self.stack.proxy.cancel(round, invite, &handling.request.message);
     }
 }

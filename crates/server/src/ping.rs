@@ -137,7 +137,7 @@ impl Engine {
     /// its Path it reaches a phone behind another proxy, which has this connection (RFC 3327 section 5.3).
     fn write_options(&mut self, target: &Target, uri: &[u8], path: &[u8], out: &mut Outbox) {
         let sent_by = self.policy.router.identity().listener(target.listener).sent_by.clone();
-        let unique = self.entropy.u64();
+        let unique = self.stack.entropy.u64();
         let text = &mut out.bytes;
         let hex = |text: &mut Vec<u8>, n: u64| strowger_core::entropy::write_hex(n, text);
         text.extend_from_slice(b"OPTIONS ");

@@ -68,14 +68,14 @@ impl Decider<'_> {
 impl Engine {
     /// Changes the bindings, has the credentials of the registrant stored, and answers.
     pub(crate) fn register(&mut self, handling: &mut Handling<'_, '_>, registrant: Option<&Registrant>) {
-        let mut aor = std::mem::take(&mut self.aor);
+        let mut aor = std::mem::take(&mut self.buffers.aor);
         aor.clear();
         self.decider().write_aor(&handling.request.mandatory.to.uri, &mut aor);
-        let mut registrar = std::mem::take(&mut self.registrar);
+        let mut registrar = std::mem::take(&mut self.stack.registrar);
         registrar.set_settings(&self.policy.registrar);
         self.update(handling, &aor, &mut registrar, registrant);
-        self.registrar = registrar;
-        self.aor = aor;
+        self.stack.registrar = registrar;
+        self.buffers.aor = aor;
     }
 
     fn update(
@@ -90,11 +90,11 @@ impl Engine {
         // The table may return the ticket, so it must exist before.
         let durable = self.sinks.written;
         let may_wait = durable.is_some() || registrant.is_some();
-        let id = may_wait.then(|| self.suspended.insert(Suspended::Registration(Box::default())));
+        let id = may_wait.then(|| self.waiting.suspended.insert(Suspended::Registration(Box::default())));
         let sink = durable.unwrap_or(SinkId::NONE);
         let ticket = Ticket { sink, value: id.map_or(0, Id::to_u64) };
         let most = registrar.settings().max_contacts;
-        let mut lines = std::mem::take(&mut self.lines);
+        let mut lines = std::mem::take(&mut self.buffers.lines);
         lines.clear();
         let mut pings = false;
         let mut changes = Changes::default();
@@ -159,7 +159,7 @@ impl Engine {
                 let range = from..handling.out.bytes.len();
                 handling.out.send(self.decider().reply_target(&request.mandatory.via, request.arrival), range, 0);
                 if let Some(id) = id {
-                    self.suspended.remove(id);
+                    self.waiting.suspended.remove(id);
                 }
             }
             Ok(_) => {
@@ -167,7 +167,7 @@ impl Engine {
                 self.decider().write_response(request, 200, None, &lines, &mut ok);
                 self.decider().write_response(request, 500, None, b"", &mut failed);
                 let target = Some(self.decider().reply_target(&request.mandatory.via, request.arrival));
-                if let Some(Suspended::Registration(waiting)) = id.and_then(|id| self.suspended.get_mut(id)) {
+                if let Some(Suspended::Registration(waiting)) = id.and_then(|id| self.waiting.suspended.get_mut(id)) {
                     let log = (!changes.is_empty()).then(|| (changes, Sender::of(request)));
                     let (aor, stores) = (shown(aor).to_string(), keeping.stores());
                     let needs_cache = needs_cache && stores;
@@ -176,12 +176,12 @@ impl Engine {
             }
             Err(error) => {
                 if let Some(id) = id {
-                    self.suspended.remove(id);
+                    self.waiting.suspended.remove(id);
                 }
                 self.refuse_registration(handling, aor, registrar, error);
             }
         }
-        self.lines = lines;
+        self.buffers.lines = lines;
     }
 
     fn refuse_registration(
@@ -232,7 +232,9 @@ impl Engine {
 
     /// Takes the result of writing the bindings of a registration.
     pub(crate) fn written(&mut self, ticket: u64, result: Result<(), StoreError>, out: &mut Outbox) {
-        let Some(Suspended::Registration(waiting)) = self.suspended.get_mut(Id::from_u64(ticket)) else { return };
+        let Some(Suspended::Registration(waiting)) = self.waiting.suspended.get_mut(Id::from_u64(ticket)) else {
+            return;
+        };
         if let Err(error) = result {
             waiting.log = None;
             tracing::debug!(aor = %waiting.aor, %error, "registration not kept: answered 500");
@@ -243,7 +245,7 @@ impl Engine {
 
     /// Takes the result of storing the credentials of a registration.
     pub(crate) fn credentials_kept(&mut self, ticket: u64, error: Option<CacheError>, out: &mut Outbox) {
-        let Some(Suspended::Registration(waiting)) = self.suspended.get(Id::from_u64(ticket)) else { return };
+        let Some(Suspended::Registration(waiting)) = self.waiting.suspended.get(Id::from_u64(ticket)) else { return };
         if let (Some(error), true) = (error, waiting.stores) {
             self.decider().credentials_not_kept(&waiting.aor, error);
         }
@@ -254,13 +256,13 @@ impl Engine {
     /// Counts one result of those that a registration waits for. With the last one its 200 or 500 leaves.
     fn registered(&mut self, ticket: u64, fails: bool, out: &mut Outbox) {
         let id = Id::from_u64(ticket);
-        let Some(Suspended::Registration(waiting)) = self.suspended.get_mut(id) else { return };
+        let Some(Suspended::Registration(waiting)) = self.waiting.suspended.get_mut(id) else { return };
         waiting.has_failed |= fails;
         waiting.left = waiting.left.saturating_sub(1);
         if waiting.left > 0 {
             return;
         }
-        let Some(Suspended::Registration(waiting)) = self.suspended.remove(id) else { return };
+        let Some(Suspended::Registration(waiting)) = self.waiting.suspended.remove(id) else { return };
         let Some(target) = waiting.target else { return };
         if let Some((changes, sender)) = &waiting.log {
             changes.log(&waiting.aor, sender);

@@ -141,7 +141,7 @@ impl Reply {
 impl Engine {
     /// Answers a request.
     pub(crate) fn reply(&mut self, handling: &mut Handling<'_, '_>, reply: Reply) {
-        let mut lines = std::mem::take(&mut self.reply_lines);
+        let mut lines = std::mem::take(&mut self.buffers.reply_lines);
         lines.clear();
         self.write_lines(handling, reply.lines, &mut lines);
         if self.respond(handling, reply.status, reply.why, &lines) {
@@ -154,7 +154,7 @@ impl Engine {
         if handling.progress.context != 0 {
             self.refuse_own(handling.progress.context, reply.status);
         }
-        self.reply_lines = lines;
+        self.buffers.reply_lines = lines;
     }
 
     fn write_lines(&mut self, handling: &Handling<'_, '_>, lines: Lines, text: &mut Vec<u8>) {
@@ -211,7 +211,7 @@ impl Engine {
     ) {
         let arrival = handling.request.arrival;
         let source = self.decider().source_bytes(arrival.remote.ip());
-        let entropy = self.entropy.u64();
+        let entropy = self.stack.entropy.u64();
         let policy = &self.policy;
         let demand = ChallengeParams {
             header,
@@ -244,7 +244,7 @@ impl Engine {
             self.counters().withheld.one();
             handling.out.bytes.truncate(from);
             if let Some(server) = handling.server {
-                self.transactions.abandon(handling.now, server);
+                self.stack.transactions.abandon(handling.now, server);
             }
             return false;
         }
@@ -262,11 +262,11 @@ impl Engine {
         // matched by the transaction alone.
         let is_kept = is_proven || status == 500 || (request.method == Method::Invite && !request.to_tag.is_empty());
         if is_kept && !is_proven {
-            self.transactions.doubt(server, 0);
+            self.stack.transactions.doubt(server, 0);
         }
-        self.transactions.respond(handling.now, server, status, range, handling.out);
+        self.stack.transactions.respond(handling.now, server, status, range, handling.out);
         if !is_kept {
-            self.transactions.abandon(handling.now, server);
+            self.stack.transactions.abandon(handling.now, server);
         }
         true
     }
@@ -276,7 +276,7 @@ impl Engine {
         if let (Some(server), false) = (handling.server, handling.is_proven()) {
             let request = handling.request;
             let earned = MOST_TIMES * length_as_sent(&request.message, &request.mandatory.via);
-            self.transactions.doubt(server, earned.saturating_sub(spent));
+            self.stack.transactions.doubt(server, earned.saturating_sub(spent));
         }
     }
 }

@@ -98,9 +98,9 @@ impl From<Reply> for Verdict {
 impl Engine {
     /// Takes a request through its stages until it is answered, forwarded, dropped or suspended.
     pub(crate) fn advance(&mut self, handling: &mut Handling<'_, '_>) {
-        let mut contacts = std::mem::take(&mut self.contacts);
+        let mut contacts = std::mem::take(&mut self.buffers.contacts);
         self.run_stages(handling, &mut contacts);
-        self.contacts = contacts;
+        self.buffers.contacts = contacts;
     }
 
     fn run_stages(&mut self, handling: &mut Handling<'_, '_>, contacts: &mut Contacts) {
@@ -154,7 +154,7 @@ impl Engine {
     /// be its registrar, loses the transaction: an equal REGISTER gets an equal response.
     fn run_registration(&mut self, handling: &mut Handling<'_, '_>) {
         if let Some(server) = handling.server.take() {
-            self.transactions.abandon(handling.now, server);
+            self.stack.transactions.abandon(handling.now, server);
         }
         match self.decider().authorize_registration(handling) {
             Verdict::Register(proof, registrant) => {
@@ -172,7 +172,7 @@ impl Engine {
             Verdict::Ask(question) => self.ask(handling, question),
             _ => {
                 if let Some(server) = handling.server {
-                    self.transactions.abandon(handling.now, server);
+                    self.stack.transactions.abandon(handling.now, server);
                 }
             }
         }

@@ -129,7 +129,7 @@ impl Engine {
     }
 
     pub(super) fn free_salt(&mut self, key: u64) -> Option<u16> {
-        self.calls.get(key).map(|call| call.free_salt(|| self.entropy.u64()))
+        self.calls.get(key).map(|call| call.free_salt(|| self.stack.entropy.u64()))
     }
 
     /// Sends the due BYEs of the dialogs of a call that this server ends.

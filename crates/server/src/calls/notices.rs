@@ -27,7 +27,7 @@ impl Engine {
     pub(crate) fn hear_notices(&mut self, now: Now, out: &mut Outbox) {
         self.set_targets_aside(now);
         // A decision about one notice may cause others.
-        while !self.proxy.notices().is_empty() {
+        while !self.stack.proxy.notices().is_empty() {
             self.take_notices(now, out);
         }
         self.calls.responded = None;
@@ -37,7 +37,7 @@ impl Engine {
     }
 
     fn take_notices(&mut self, now: Now, out: &mut Outbox) {
-        let mut notices = std::mem::take(self.proxy.notices());
+        let mut notices = std::mem::take(self.stack.proxy.notices());
         if let Some(heard) = &mut self.heard {
             heard.extend_from_slice(&notices);
         }
@@ -52,8 +52,8 @@ impl Engine {
             }
             self.hear(now, &notice, out);
         }
-        notices.append(self.proxy.notices());
-        *self.proxy.notices() = notices;
+        notices.append(self.stack.proxy.notices());
+        *self.stack.proxy.notices() = notices;
     }
 
     fn hear(&mut self, now: Now, notice: &Notice, out: &mut Outbox) {
@@ -99,11 +99,11 @@ impl Engine {
 
     /// Answers a question of the proxy: it carries its plan out, or passes it over.
     fn say(&mut self, now: Now, server: ServerId, is_so: bool, out: &mut Outbox) {
-        let round = &mut Round { now, tx: &mut self.transactions, out };
+        let round = &mut Round { now, tx: &mut self.stack.transactions, out };
         if is_so {
-            self.proxy.carry_out(round, server);
+            self.stack.proxy.carry_out(round, server);
         } else {
-            self.proxy.pass(round, server);
+            self.stack.proxy.pass(round, server);
         }
     }
 

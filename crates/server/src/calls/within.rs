@@ -196,7 +196,7 @@ impl Engine {
     }
 
     fn new_call(&mut self, handling: &Handling<'_, '_>, tracks: bool) -> Call {
-        let (request, salt) = (handling.request, self.entropy.u64());
+        let (request, salt) = (handling.request, self.stack.entropy.u64());
         let mut call = Call::begun(request, handling.now, tracks, &self.decider().kept_tag(request.from_tag), salt);
         let may_be_urgent = tracks && !self.policy.config.decisions.emergency.uris.is_empty();
         call.urgent = may_be_urgent && self.decider().is_emergency_of(handling);
@@ -260,7 +260,7 @@ impl Engine {
 
     /// Reports a final response of this server to its own request, as the proxy reports one of a peer.
     pub(crate) fn refuse_own(&mut self, context: u64, status: u16) {
-        self.proxy.notices().push(Notice { context, event: NoticeEvent::Exhausted { status, bytes: 0..0 } });
+        self.stack.proxy.notices().push(Notice { context, event: NoticeEvent::Exhausted { status, bytes: 0..0 } });
     }
 
     fn hear_caller(&mut self, key: u64, message: &Message<'_>, source: SocketAddr) {

@@ -20,7 +20,7 @@ impl Engine {
     /// Takes the failed targets from the proxy.
     #[inline]
     pub(crate) fn set_targets_aside(&mut self, now: Now) {
-        if !self.proxy.failed_targets().is_empty() {
+        if !self.stack.proxy.failed_targets().is_empty() {
             self.set_them_aside(now);
         }
     }
@@ -34,7 +34,7 @@ impl Engine {
             said: milliseconds(dns.retry_after),
             most: dns.set_aside_targets,
         };
-        let mut failed = std::mem::take(self.proxy.failed_targets());
+        let mut failed = std::mem::take(self.stack.proxy.failed_targets());
         for failed in failed.drain(..) {
             let target = failed.target;
             if failed.failure == TargetFailure::NoTcp {
@@ -48,13 +48,13 @@ impl Engine {
                 tracing::warn!(to = %address, %transport, reason, seconds = time as f64 / 1e3, "next hop set aside");
             }
         }
-        *self.proxy.failed_targets() = failed;
+        *self.stack.proxy.failed_targets() = failed;
     }
 
     /// Forgets failures to send that were not the fault of the target.
     pub(super) fn excuse_targets(&mut self) {
         let is_excused = |failure| matches!(failure, TargetFailure::Unsent | TargetFailure::NoTcp);
-        self.proxy.failed_targets().retain(|failed| !is_excused(failed.failure));
+        self.stack.proxy.failed_targets().retain(|failed| !is_excused(failed.failure));
     }
 
     /// Notes that the target of this transaction has answered.
@@ -70,7 +70,7 @@ impl Engine {
         if response.status() == Some(503) && response.has(Name::RetryAfter) {
             return;
         }
-        let Some(target) = self.transactions.client_target(id) else { return };
+        let Some(target) = self.stack.transactions.client_target(id) else { return };
         if self.shared.set_aside.answers(&target, now.mono)
             && self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono)
         {

@@ -19,13 +19,13 @@ impl Engine {
         if self.decider().is_shut_out(now, arrival, bytes) {
             return;
         }
-        let mut index = std::mem::take(&mut self.index);
+        let mut index = std::mem::take(&mut self.buffers.index);
         match index.parse(bytes, &self.policy.limits) {
             Ok(()) if index.form() == Form::Canonical => self.sort(now, arrival, bytes, &mut index, out),
             Ok(()) => self.rewrite(now, arrival, bytes, &mut index, out),
             Err(error) => self.decider().refuse_unread(now, arrival, bytes, &index, error, out),
         }
-        self.index = index;
+        self.buffers.index = index;
     }
 
     /// Rewrites a loosely written message in canonical form, or refuses an ambiguous one. Otherwise the next hop might
@@ -35,14 +35,14 @@ impl Engine {
         if index.form() == Form::Ambiguous {
             return self.decider().refuse_unread(now, arrival, bytes, index, Error::new(Reason::LineEnd, 0), out);
         }
-        let mut canonical = std::mem::take(&mut self.canonical);
+        let mut canonical = std::mem::take(&mut self.buffers.canonical);
         canonical.clear();
         strowger_message::canonical::write(&Message::new(bytes, index), &mut canonical);
         match index.parse(&canonical, &self.policy.limits) {
             Ok(()) => self.sort(now, arrival, &canonical, index, out),
             Err(error) => self.decider().refuse_unread(now, arrival, &canonical, index, error, out),
         }
-        self.canonical = canonical;
+        self.buffers.canonical = canonical;
     }
 
     fn sort(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &mut Index, out: &mut Outbox) {
@@ -61,10 +61,10 @@ impl Engine {
     /// Completes the top Via with `received` and `rport`, so that all later parts find the source in the request.
     fn complete(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &mut Index, out: &mut Outbox) {
         let message = Message::new(bytes, index);
-        let mut completed = std::mem::take(&mut self.completed);
+        let mut completed = std::mem::take(&mut self.buffers.completed);
         completed.clear();
         let force = self.policy.config.nat.force_rport;
-        let edit = &mut self.edit;
+        let edit = &mut self.buffers.edit;
         let top = message.via();
         let changed = top.is_ok_and(|top| via::complete(&message, &top, &arrival.remote, force, edit, &mut completed));
         if changed {
@@ -75,7 +75,7 @@ impl Engine {
         } else {
             self.enter_with_top(now, arrival, &message, top, out);
         }
-        self.completed = completed;
+        self.buffers.completed = completed;
     }
 
     /// Hands a request with a completed Via to its transaction, or holds it behind suspended requests of its call.
@@ -98,10 +98,10 @@ impl Engine {
         };
         if !self.waiting.is_empty() {
             let line = self.decider().line_of(&request);
-            if self.waiting.contains_key(&line) {
+            if self.waiting.holds(line) {
                 // Only new requests wait: an ACK ends the retransmissions of its failure at once, and a retransmission
                 // gets the last response of its transaction.
-                if !self.transactions.absorb(now, message, out) {
+                if !self.stack.transactions.absorb(now, message, out) {
                     self.hold(now, line, &request, out);
                 }
                 return;
@@ -155,7 +155,7 @@ impl Engine {
             handling.progress.stage = Stage::Register;
             return self.advance(&mut handling);
         }
-        match self.transactions.request(now, &request.message, request.arrival, request.call_hash, handling.out) {
+        match self.stack.transactions.request(now, &request.message, request.arrival, request.call_hash, handling.out) {
             Incoming::New(id) => self.begin_new(&mut handling, id),
             Incoming::Absorbed => (),
             Incoming::Ack => {
@@ -177,7 +177,7 @@ impl Engine {
         let request = handling.request;
         let reply = self.decider().reply_target(&request.mandatory.via, request.arrival);
         if reply != request.arrival.reply() {
-            self.transactions.set_reply(id, reply);
+            self.stack.transactions.set_reply(id, reply);
         }
         handling.server = Some(id);
         if self.is_filtered(handling) {
@@ -196,10 +196,10 @@ impl Engine {
         let (now, request) = (handling.now, handling.request);
         let (message, arrival, call_hash) = (&request.message, request.arrival, request.call_hash);
         let admitted = if self.decider().proves_dialog(now, request) {
-            self.transactions.admit_within_dialog(now, message, arrival, call_hash)?
+            self.stack.transactions.admit_within_dialog(now, message, arrival, call_hash)?
         } else if request.method != Method::Cancel && self.decider().is_emergency_of(handling) {
             let is_known = self.decider().is_known_source(now, request);
-            self.transactions.admit_emergency(now, message, arrival, call_hash, is_known)?
+            self.stack.transactions.admit_emergency(now, message, arrival, call_hash, is_known)?
         } else {
             return None;
         };

@@ -96,7 +96,7 @@ impl Engine {
         if !arrival.transport.is_reliable() {
             return;
         }
-        let mut index = std::mem::take(&mut self.index);
+        let mut index = std::mem::take(&mut self.buffers.index);
         if index.parse(bytes, &self.policy.limits).is_ok() {
             let message = Message::new(bytes, &index);
             let answered = message.is_request() && message.method() != Some(Method::Ack);
@@ -105,6 +105,6 @@ impl Engine {
                 self.decider().reply_unrouted(arrival, &message, call_id, 503, b"Retry-After: 5\r\n", out);
             }
         }
-        self.index = index;
+        self.buffers.index = index;
     }
 }
