@@ -1,11 +1,11 @@
 //! Contacts of a user: its own bindings and, in place of an address of this server (a user who forwards calls by
 //! registering another one), the contacts of the user there.
 
+use crate::binding_change::LEADS_ON;
 use crate::decider::Decider;
 use crate::methods::takes;
 use crate::reach::sender_of;
 use crate::reachability::{is_web, target_of};
-use crate::registration::LEADS_ON;
 use smallvec::SmallVec;
 use std::ops::Range;
 use strowger_core::routing::{Identity, Scope};

@@ -217,15 +217,15 @@ impl Decider<'_> {
         aor: &[u8],
         bindings: (Option<u64>, bool),
         ticket: u64,
-        scratch: &mut Scratch,
     ) -> Keeping {
         let Some((cache, receiver)) = self.credentials() else { return Keeping::None };
         let (whose, ticket) = (registrant.whose(), Ticket { receiver, value: ticket });
         let (end, names_any) = bindings;
-        match end.filter(|end| *end > now.mono) {
+        let mut scratch = self.sinks.scratch.take();
+        let keeping = match end.filter(|end| *end > now.mono) {
             Some(end) => {
                 let (credential, life) = (registrant.credential.view(), Life::ms(end - now.mono));
-                match cache.store(whose, credential, life, ticket, now.mono, scratch) {
+                match cache.store(whose, credential, life, ticket, now.mono, &mut scratch) {
                     CacheReply::Later => Keeping::Later { stores: true, answers: 1 },
                     CacheReply::Now(Ok(_)) => Keeping::Done,
                     CacheReply::Now(Err(error)) => Keeping::Failed(error),
@@ -236,12 +236,14 @@ impl Decider<'_> {
                 for username in registrant.names(&self.policy.config, self.policy.identity()) {
                     let whose = Whose { username: &username, ..whose };
                     // An entry that is not removed expires.
-                    answers += u8::from(cache.remove(whose, ticket, now.mono, scratch) == CacheReply::Later);
+                    answers += u8::from(cache.remove(whose, ticket, now.mono, &mut scratch) == CacheReply::Later);
                 }
                 if answers == 0 { Keeping::Done } else { Keeping::Later { stores: false, answers } }
             }
             None => Keeping::None,
-        }
+        };
+        self.sinks.scratch.set(scratch);
+        keeping
     }
 
     /// Counts that the credentials of a registration are not in the cache. A warning for each phone would bury the

@@ -155,23 +155,24 @@ impl LocationTable {
         ticket: Ticket,
         decide: impl FnOnce(&ExistingBindings<'_>) -> Result<Vec<Step<'c>>, E>,
     ) -> Result<UpdateStatus, UpdateError<E>> {
-        self.update_and(aor, now_ms, most, ticket, || (), decide)
+        let decide = |current: &ExistingBindings<'_>| Ok((decide(current)?, ()));
+        self.update_and(aor, now_ms, most, ticket, decide, |()| ()).map(|(status, ())| status)
     }
 
-    /// As [`update`](Self::update); `taken` is called once the table has taken the decision, under the same lock: what it asks of others has the
-    /// order of the decisions.
+    /// As [`update`](Self::update), for a decision that is more than its steps. Once the table has taken the steps, `taken` gets the rest under
+    /// the same lock, so what it asks of others has the order of the decisions. Returns its result.
     ///
     /// # Errors
     /// Nothing is changed then, `taken` is not called, and no ticket comes.
-    pub fn update_and<'c, E>(
+    pub fn update_and<'c, T, R, E>(
         &self,
         aor: &[u8],
         now_ms: u64,
         most: usize,
         ticket: Ticket,
-        taken: impl FnOnce(),
-        decide: impl FnOnce(&ExistingBindings<'_>) -> Result<Vec<Step<'c>>, E>,
-    ) -> Result<UpdateStatus, UpdateError<E>> {
+        decide: impl FnOnce(&ExistingBindings<'_>) -> Result<(Vec<Step<'c>>, T), E>,
+        taken: impl FnOnce(T) -> R,
+    ) -> Result<(UpdateStatus, R), UpdateError<E>> {
         let hash = self.hasher.hash_one(aor);
         let mut guard = self.lock(hash);
         let partition = &mut *guard;
@@ -180,7 +181,7 @@ impl LocationTable {
         let is_live = |partition: &Partition, slot: u32| partition.at(slot).expires_at() > now_ms;
         let live: Vec<u32> = all.iter().copied().filter(|slot| is_live(partition, *slot)).collect();
 
-        let steps = decide(&ExistingBindings { partition, live: &live, agents: &self.agents })
+        let (steps, rest) = decide(&ExistingBindings { partition, live: &live, agents: &self.agents })
             .map_err(UpdateError::Decision)?;
         let plan = Plan::of(&steps, partition, &live, |id, binding| {
             let id = id.unwrap_or_else(|| BindingId(self.next_id.fetch_add(1, Ordering::Relaxed)));
@@ -219,8 +220,7 @@ impl LocationTable {
             partition.insert(hash, record, |record| self.hasher.hash_one(record.aor()));
         }
         self.account(all.len(), all.len() + more - less);
-        taken();
-        Ok(standing)
+        Ok((standing, taken(rest)))
     }
 
     /// Removes what expired at or before `now_ms`, at most `most` bindings, and shows each one. Returns how many they were;
@@ -500,7 +500,7 @@ mod tests {
         let t = LocationTable::new(LocationSettings { bindings: 1, ..LocationSettings::default() });
         let decided = |aor: &[u8], steps: Vec<Step<'_>>| {
             let mut is_taken = false;
-            let outcome = t.update_and(aor, 0, 1, TICKET, || is_taken = true, |_| Ok::<_, ()>(steps));
+            let outcome = t.update_and(aor, 0, 1, TICKET, |_| Ok::<_, ()>((steps, ())), |()| is_taken = true);
             (outcome.is_ok(), is_taken)
         };
         let add = || Step::Add(contact(b"one", 9000));
