@@ -5,9 +5,9 @@
 
 use crate::calls::Calls;
 use crate::counters::{Counters, Messages};
-use crate::engine::{Engine, ShardState, Sinks};
 use crate::policy::InForce;
 use crate::process_state::ProcessState;
+use crate::shard::{ShardState, Sinks};
 
 /// View of an engine for decisions.
 #[derive(Clone, Copy)]
@@ -22,15 +22,6 @@ pub(crate) struct Decider<'a> {
     pub(crate) calls: &'a Calls,
     /// Receivers of answers, and the scratch memory of questions.
     pub(crate) sinks: &'a Sinks,
-}
-
-impl Engine {
-    /// Returns the view for decisions, under the policy of the current request.
-    #[inline]
-    pub(crate) fn decider(&self) -> Decider<'_> {
-        let Self { policy, shared, shard, calls, sinks, .. } = self;
-        Decider { policy, shared, shard, calls, sinks }
-    }
 }
 
 impl<'a> Decider<'a> {

@@ -8,16 +8,15 @@ mod bans;
 mod buffers;
 mod failed_targets;
 mod moves;
-mod parts;
 mod policy;
 mod reading;
 mod stack;
 mod unread;
 mod upkeep;
 
+pub use crate::shard::{Circumstances, ShardState, Sinks};
 pub use crate::suspended::WaitingCounts;
 pub use moves::EngineRecord;
-pub use parts::{Circumstances, ShardState, Sinks};
 
 use self::buffers::Buffers;
 use self::stack::Stack;
@@ -25,6 +24,7 @@ use self::upkeep::Memory;
 use crate::calls::answers::Passage;
 use crate::calls::{CallTimes, Calls};
 use crate::counters::{Counters, Messages};
+use crate::decider::Decider;
 use crate::identity::{conceal_callee, names_callee};
 use crate::local_address::LocalAddresses;
 use crate::ping::Pings;
@@ -149,6 +149,13 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Returns the view for decisions, under the policy of the current request.
+    #[inline]
+    pub(crate) fn decider(&self) -> Decider<'_> {
+        let Self { policy, shared, shard, calls, sinks, .. } = self;
+        Decider { policy, shared, shard, calls, sinks }
+    }
+
     pub(crate) fn counters(&self) -> &Counters {
         self.decider().counters()
     }

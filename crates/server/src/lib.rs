@@ -228,6 +228,7 @@ mod request_facts;
 mod routing;
 mod session_timer;
 pub mod set_aside;
+mod shard;
 pub mod shared_counts;
 mod stage;
 mod suspended;

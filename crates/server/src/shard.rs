@@ -1,4 +1,4 @@
-//! Parts of an engine that its owner sets and its stages read.
+//! State of a shard that its owner sets and its stages read.
 
 use std::cell::Cell;
 use std::fmt;
