@@ -182,7 +182,7 @@ impl Shard {
         // Number before the policy: a policy that replaces this one meanwhile is noticed after the first round.
         services.reloads[number].store(shared.reloads(), Relaxed);
         let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
-        (engine.written, engine.found, engine.cached) = (written, found, cached);
+        (engine.sinks.written, engine.sinks.found, engine.sinks.cached) = (written, found, cached);
         let left = if number == 0 { services.take_left() } else { Vec::new() };
         let mut shard = Self { engine, services, handle: handle.clone(), mailbox, accounting, call_store, asker };
         if !left.is_empty() {
@@ -206,7 +206,7 @@ impl Shard {
     /// Gives an input to the engine and carries out its effects.
     #[inline]
     fn drive<T>(&mut self, input: impl FnOnce(&mut Engine) -> T) -> T {
-        self.engine.circumstances = circumstances(&self.handle);
+        self.engine.shard.circumstances = circumstances(&self.handle);
         let result = input(&mut self.engine);
         if !self.engine.effects.is_empty() {
             self.carry_out();
@@ -358,7 +358,7 @@ impl Service for Shard {
         if self.engine.shared.reloads() != self.services.reloads(self.mailbox.shard()) {
             self.change_policy(now, out);
         }
-        if std::mem::take(&mut self.engine.has_asked)
+        if std::mem::take(&mut self.engine.sinks.has_asked)
             && let Some(subscribers) = &self.engine.shared.subscribers
         {
             match &self.asker {
@@ -366,8 +366,8 @@ impl Service for Shard {
                 None => subscribers.flush(),
             }
         }
-        if std::mem::take(&mut self.engine.has_asked_cache)
-            && let Some((cache, _)) = &self.engine.cached
+        if std::mem::take(&mut self.engine.sinks.has_asked_cache)
+            && let Some((cache, _)) = &self.engine.sinks.cached
         {
             cache.flush();
         }

@@ -8,6 +8,7 @@ use crate::account_text::{cause_of, codecs, cut, kept, party, values};
 use crate::calls::dialog::{Bye, Party};
 use crate::calls::texts::Texts;
 use crate::calls::{CallNames, moment, parties};
+use crate::decider::Decider;
 use crate::engine::{Effect, Engine};
 use crate::handling::{Handling, User};
 use crate::reply::Why;
@@ -408,7 +409,7 @@ impl Account {
     }
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Tells whether the call that begins with a request is accounted.
     pub(crate) fn accounts(&self, handling: &Handling<'_, '_>) -> bool {
         let accounting = &self.policy.config.accounting;
@@ -420,7 +421,9 @@ impl Engine {
     pub(crate) fn account_of<'h>(&self, handling: &'h Handling<'_, '_>) -> Option<&'h str> {
         handling.progress.decision.as_ref()?.account_as.as_deref()
     }
+}
 
+impl Engine {
     /// Opens the account of a call that begins with this request. `names`: texts of the call, if it is tracked.
     pub(crate) fn open_account(&mut self, handling: &Handling<'_, '_>, names: Option<CallNames<'_>>) -> Box<Account> {
         self.account_with(handling, names.unwrap_or_default(), "")
@@ -448,7 +451,7 @@ impl Engine {
         let shown = |user: &User| masks.user(&kept(&user.name)).into_bytes();
         let user = handling.progress.proof.user.as_ref();
         let user = user.map(|user| self.policy.realms.with_domain(user, shown(user)));
-        let account = self.account_of(handling).map(ToString::to_string);
+        let account = self.decider().account_of(handling).map(ToString::to_string);
         let mut of_call = 0;
         let mut own = |number: usize, text: String| {
             let is_of_call = !text.is_empty() && text.as_bytes() == names[number];
@@ -486,7 +489,7 @@ impl Engine {
             cause: 0,
             of_call,
             texts: Texts::new(&texts),
-            identity: [self.entropy.u64(), self.entropy.u64()],
+            identity: [self.stack.entropy.u64(), self.stack.entropy.u64()],
         })
     }
 
@@ -500,23 +503,23 @@ impl Engine {
             return;
         }
         self.messages().calls.one(status);
-        if !(handling.is_proven() && self.accounts(handling)) {
+        if !(handling.is_proven() && self.decider().accounts(handling)) {
             return;
         }
         // The INVITE is here a second time on its way. A caller that was asked for a password comes with a call of its
         // own.
-        let call = self.calls.get(self.key_of_call(request.call_id, request.from_tag));
+        let call = self.calls.get(self.decider().key_of_call(request.call_id, request.from_tag));
         if call.is_some_and(|call| !call.is_left()) {
             return;
         }
         // The rows of refused calls without a password are bounded.
         let (source, now) = (request.arrival.remote.ip(), handling.now.mono);
-        let is_unproven = !handling.progress.proof.is_any() && !self.is_trusted(source);
+        let is_unproven = !handling.progress.proof.is_any() && !self.decider().is_trusted(source);
         if is_unproven && !self.shared.refusal_rows.allow(Kind::Request, source, now) {
             self.counters().refusals_unaccounted.one();
             return;
         }
-        let reason = self.refusal_text(status, why).into_owned();
+        let reason = self.decider().refusal_text(status, why).into_owned();
         let names = CallNames::default();
         let mut account = self.account_with(handling, names, &reason);
         account.refused(handling.now, status, cause_of(status));

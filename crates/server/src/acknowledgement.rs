@@ -1,7 +1,7 @@
 //! Stage of an ACK for a 2xx: forwarded without a transaction, under the rules of other requests; never answered.
 
 use crate::contacts::Contacts;
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::forwarding::Destination;
 use crate::handling::Handling;
 use crate::own_name::OwnName;
@@ -11,7 +11,7 @@ use strowger_config::RelayFor;
 use strowger_core::routing::Routing;
 use strowger_message::{Method, Uri};
 
-impl Engine {
+impl Decider<'_> {
     /// Decides whether an ACK is forwarded, and where.
     pub(crate) fn acknowledge(
         &self,

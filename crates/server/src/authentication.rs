@@ -2,7 +2,7 @@
 
 use crate::ban::Account;
 use crate::credentials::{Found, Registrant};
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::handling::{Handling, Proof, User};
 use crate::identity::Claim;
 use crate::question::Question;
@@ -21,7 +21,7 @@ use strowger_store::credential_cache::{Scratch, Whose};
 use strowger_store::error::StoreError;
 use strowger_store::subscriber::{self, Answer, CredentialView, parts_of};
 
-impl Engine {
+impl Decider<'_> {
     /// Verifies that the sender is a subscriber and, unless the configuration says otherwise, the one whom `party`
     /// names. Returns the proof, and the registrant if its credentials are to be stored while it is registered. The
     /// error is the next step without a proof.
@@ -31,9 +31,9 @@ impl Engine {
         header: ChallengeHeader,
         party: &Uri<'_>,
     ) -> Result<(Proof, Option<Box<Registrant>>), Unproven> {
-        let mut scratch = self.scratch.take();
+        let mut scratch = self.sinks.scratch.take();
         let shown = self.judge(handling, header, party, &mut scratch);
-        self.scratch.set(scratch);
+        self.sinks.scratch.set(scratch);
         shown
     }
 

@@ -1,7 +1,7 @@
 //! Second stage: right of the sender to have a request forwarded.
 
+use crate::decider::Decider;
 use crate::dialog_access::DialogAccess;
-use crate::engine::Engine;
 use crate::handling::{Handling, Proof};
 use crate::reply::{Counted, Reply};
 use crate::stage::Verdict;
@@ -10,7 +10,7 @@ use strowger_core::digest::ChallengeHeader;
 use strowger_core::routing::{Request, Routing};
 use strowger_message::Uri;
 
-impl Engine {
+impl Decider<'_> {
     /// Decides whether a request may be forwarded.
     pub(crate) fn authorize(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         match self.dialog_access(handling, routing) {

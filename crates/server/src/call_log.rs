@@ -5,13 +5,13 @@
 
 use crate::calls::dialog::CallAnswer;
 use crate::calls::{Call, moment, parties};
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::handling::Handling;
 use strowger_core::Now;
 use strowger_core::shown::shown;
 use tracing::level_filters::LevelFilter;
 
-impl Engine {
+impl Decider<'_> {
     /// Tells whether calls are logged at all.
     pub(crate) fn may_log_calls(&self) -> bool {
         self.shared.call_lines.is_on() && LevelFilter::current() >= LevelFilter::INFO
@@ -52,7 +52,7 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Counts the end of an answered dialog at this moment.
     pub(crate) fn count_ended(&self, at: i64, answer: Option<CallAnswer>) {
         let Some(answer) = answer else { return };

@@ -32,7 +32,7 @@ pub use kept::{VERSION as KEPT_VERSION, read_kept};
 pub use list::{CallPage, CallState, CallView, DialogView};
 
 use crate::accounting::Account;
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::process_state::CALL_SEED;
 use crate::session_timer::SessionOffer;
 use context::{PURPOSES, Purpose, SALTS};
@@ -311,7 +311,7 @@ impl Call {
 /// Time for a caller to come again with credentials, in milliseconds.
 const CHALLENGE: u64 = 32_000;
 
-impl Engine {
+impl Decider<'_> {
     /// Returns the stored form of a tag, by which dialogs are distinguished.
     pub(crate) fn kept_tag<'a>(&self, tag: &'a [u8]) -> Cow<'a, [u8]> {
         if tag.len() <= LONGEST_TAG {

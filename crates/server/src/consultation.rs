@@ -3,6 +3,7 @@
 use crate::call_limits::Claim;
 use crate::calls::Call;
 use crate::calls::within::Again;
+use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision, Led};
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -22,7 +23,7 @@ use strowger_core::routing::{Request, Routing};
 use strowger_message::{Index, Message};
 use strowger_rules::Rule;
 
-impl Engine {
+impl Decider<'_> {
     /// Decides about a request by the rules; the next stage if none answers it. If they lead it outside, its sender may
     /// have to show a password first. Then they are asked again, about that user.
     pub(crate) fn decide(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
@@ -38,7 +39,7 @@ impl Engine {
 
     /// Returns the verdict of the rules.
     pub(crate) fn consult_rules(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
-        let facts = RequestFacts::of(self, handling, routing);
+        let facts = RequestFacts::of(*self, handling, routing);
         let inquiry = handling.progress.inquiry.as_deref();
         if inquiry.is_none() && !tracing::enabled!(tracing::Level::DEBUG) {
             return self.ask_rules(&facts, routing, &[], |_| ());
@@ -237,21 +238,6 @@ impl Engine {
         (reply, self.after_failures(handling, &led.before, led.status, led.place + 1))
     }
 
-    /// Answers or drops a request if a filter holds. Returns whether one does.
-    pub(crate) fn is_filtered(&mut self, handling: &mut Handling<'_, '_>) -> bool {
-        let Some((place, answer)) = self.filter(handling) else { return false };
-        match answer {
-            Some(status) => self.reply(handling, Reply { why: Why::Filter(place), ..Reply::refused(status) }),
-            None => {
-                self.counters().refused.one();
-                if let Some(server) = handling.server {
-                    self.transactions.abandon(handling.now, server);
-                }
-            }
-        }
-        true
-    }
-
     /// Returns the place of the first filter that holds, and the status of its response; without a status it drops the
     /// request.
     pub(crate) fn filter(&self, handling: &Handling<'_, '_>) -> Option<(usize, Option<u16>)> {
@@ -265,11 +251,39 @@ impl Engine {
         if self.is_emergency(handling.now, handling.request, &routing) {
             return None;
         }
-        let facts = RequestFacts::of(self, handling, &routing);
+        let facts = RequestFacts::of(*self, handling, &routing);
         let found = decisions.filters.walk(&facts, &decisions.sets, |place, rule| {
             ControlFlow::Break((place, rule.action.answer.as_ref().map(|(status, _)| *status)))
         });
         found.break_value()
+    }
+
+    /// Tells whether there are rules to ask.
+    pub(crate) fn has_rules(&self) -> bool {
+        !self.policy.config.decisions.rules.is_empty()
+    }
+
+    /// Tells whether the source of a request needs no password.
+    pub(crate) fn is_trusted(&self, source: IpAddr) -> bool {
+        let decisions = &self.policy.config.decisions;
+        decisions.group_of(source.to_canonical()).is_some_and(|group| decisions.trusts(group))
+    }
+}
+
+impl Engine {
+    /// Answers or drops a request if a filter holds. Returns whether one does.
+    pub(crate) fn is_filtered(&mut self, handling: &mut Handling<'_, '_>) -> bool {
+        let Some((place, answer)) = self.decider().filter(handling) else { return false };
+        match answer {
+            Some(status) => self.reply(handling, Reply { why: Why::Filter(place), ..Reply::refused(status) }),
+            None => {
+                self.counters().refused.one();
+                if let Some(server) = handling.server {
+                    self.stack.transactions.abandon(handling.now, server);
+                }
+            }
+        }
+        true
     }
 
     /// Continues a request by this decision: from the stage of routes on, with the new user part of its Request-URI.
@@ -298,17 +312,6 @@ impl Engine {
             // The message has become too large.
             None => self.reply(handling, Reply::refused(513)),
         }
-    }
-
-    /// Tells whether there are rules to ask.
-    pub(crate) fn has_rules(&self) -> bool {
-        !self.policy.config.decisions.rules.is_empty()
-    }
-
-    /// Tells whether the source of a request needs no password.
-    pub(crate) fn is_trusted(&self, source: IpAddr) -> bool {
-        let decisions = &self.policy.config.decisions;
-        decisions.group_of(source.to_canonical()).is_some_and(|group| decisions.trusts(group))
     }
 }
 

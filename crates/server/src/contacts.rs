@@ -1,11 +1,11 @@
 //! Contacts of a user: its own bindings and, in place of an address of this server (a user who forwards calls by
 //! registering another one), the contacts of the user there.
 
-use crate::engine::Engine;
+use crate::binding_change::LEADS_ON;
+use crate::decider::Decider;
 use crate::methods::takes;
 use crate::reach::sender_of;
 use crate::reachability::{is_web, target_of};
-use crate::registration::LEADS_ON;
 use smallvec::SmallVec;
 use std::ops::Range;
 use strowger_core::routing::{Identity, Scope};
@@ -98,7 +98,7 @@ impl Contacts {
     }
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Looks up the user's contacts, best first. For a sips URI only those count that are reached by TLS.
     pub(crate) fn lookup_contacts(&self, now: Now, method: Method, uri: &Uri<'_>, contacts: &mut Contacts) {
         contacts.text.clear();
@@ -110,13 +110,15 @@ impl Engine {
         self.add_contacts(now, method, user, &[], uri.is_sips(), contacts);
         while let Some((order, secure, user)) = contacts.take_leading(self.policy.identity()) {
             // Each user costs a look-up, as each branch does.
-            if let Some(user) = user.filter(|_| contacts.users.len() < self.proxy.settings().max_branches.into()) {
+            if let Some(user) =
+                user.filter(|_| contacts.users.len() < self.policy.forwarding.settings.max_branches.into())
+            {
                 self.add_contacts(now, method, user, &order, secure, contacts);
             }
         }
         contacts.entries.sort_by(|a, b| a.order.cmp(&b.order));
         // No more can be tried, so their names need no look-up.
-        contacts.entries.truncate(self.proxy.settings().max_branches.into());
+        contacts.entries.truncate(self.policy.forwarding.settings.max_branches.into());
     }
 
     fn add_contacts(

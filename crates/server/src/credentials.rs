@@ -1,6 +1,7 @@
 //! Credentials in a cache alone (`auth.credential_cache`). A verified REGISTER stores those of its user, for as long as
 //! the registration lasts. Each server that shares the cache verifies all other requests of the user with them.
 
+use crate::decider::Decider;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::question::{Question, QuestionKind};
@@ -109,10 +110,10 @@ impl Keeping {
 }
 
 /// Look-up of credentials.
-impl Engine {
+impl Decider<'_> {
     /// Returns the cache of credentials, if the server has one.
     pub(crate) fn credentials(&self) -> Option<(&CredentialCache, ReceiverId)> {
-        self.cached.as_ref().map(|(cache, receiver)| (cache, *receiver))
+        self.sinks.cached.as_ref().map(|(cache, receiver)| (cache, *receiver))
     }
 
     /// Looks up this user in the cache: at once if the cache is in this process or was asked before.
@@ -147,7 +148,10 @@ impl Engine {
             false => Found::Absent,
         }))
     }
+}
 
+/// Look-up of credentials.
+impl Engine {
     /// Asks the cache, and suspends the request. If the cache takes no question, the stage has its answer at once.
     pub(crate) fn ask_credentials(
         &mut self,
@@ -158,24 +162,24 @@ impl Engine {
     ) {
         let request = handling.request;
         // Without a cache no stage asks.
-        let Some((cache, receiver)) = self.cached.clone() else { return };
+        let Some((cache, receiver)) = self.sinks.cached.clone() else { return };
         if !self.has_room_to_wait(request.arrival, request.message.bytes().len(), handling.progress.proof.in_dialog) {
             return self.reply(handling, Reply::overloaded());
         }
         let value = self.suspend(handling, asks);
-        self.has_asked_cache = true;
-        let mut scratch = self.scratch.take();
+        self.sinks.has_asked_cache = true;
+        let mut scratch = self.sinks.scratch.take();
         let whose = Whose { username, realm };
         let asked = cache.fetch(whose, Ticket { receiver, value }, handling.now.mono, &mut scratch);
         let answer = match asked {
             CacheReply::Later => {
-                self.scratch.set(scratch);
+                self.sinks.scratch.set(scratch);
                 return self.counters().parked.one();
             }
             CacheReply::Now(answer) => answer,
         };
         let found = answer.map(|answer| (answer == CacheAnswer::Found).then(|| scratch.value.as_slice().into()));
-        self.scratch.set(scratch);
+        self.sinks.scratch.set(scratch);
         if let Some(mut waiting) = self.resume(Id::from_u64(value)) {
             *handling.progress = waiting.progress.take();
         }
@@ -189,7 +193,7 @@ impl Engine {
     /// Handles the answer of the cache to a suspended request, or to a registration.
     pub(crate) fn hear_cache(&mut self, now: Now, answered: Answered, out: &mut Outbox) {
         let Answered { ticket, result, value } = answered;
-        match self.suspended.get(Id::from_u64(ticket)) {
+        match self.waiting.suspended.get(Id::from_u64(ticket)) {
             Some(Suspended::Request(_)) => {
                 let found = result.map(|answer| (answer == CacheAnswer::Found).then_some(value));
                 self.go_on(now, ticket, LookupResult::Registered(found), out);
@@ -201,7 +205,7 @@ impl Engine {
 }
 
 /// Storage of credentials.
-impl Engine {
+impl Decider<'_> {
     /// Has the cache store the credentials of a registrant until its last binding ends, and remove those by any of its
     /// names when a change of its own address of record leaves no binding. The caller holds the lock of the bindings,
     /// so that the cache hears of registrations in order. `bindings`: end of the last one, and whether the request
@@ -213,15 +217,15 @@ impl Engine {
         aor: &[u8],
         bindings: (Option<u64>, bool),
         ticket: u64,
-        scratch: &mut Scratch,
     ) -> Keeping {
         let Some((cache, receiver)) = self.credentials() else { return Keeping::None };
         let (whose, ticket) = (registrant.whose(), Ticket { receiver, value: ticket });
         let (end, names_any) = bindings;
-        match end.filter(|end| *end > now.mono) {
+        let mut scratch = self.sinks.scratch.take();
+        let keeping = match end.filter(|end| *end > now.mono) {
             Some(end) => {
                 let (credential, life) = (registrant.credential.view(), Life::ms(end - now.mono));
-                match cache.store(whose, credential, life, ticket, now.mono, scratch) {
+                match cache.store(whose, credential, life, ticket, now.mono, &mut scratch) {
                     CacheReply::Later => Keeping::Later { stores: true, answers: 1 },
                     CacheReply::Now(Ok(_)) => Keeping::Done,
                     CacheReply::Now(Err(error)) => Keeping::Failed(error),
@@ -232,12 +236,14 @@ impl Engine {
                 for username in registrant.names(&self.policy.config, self.policy.identity()) {
                     let whose = Whose { username: &username, ..whose };
                     // An entry that is not removed expires.
-                    answers += u8::from(cache.remove(whose, ticket, now.mono, scratch) == CacheReply::Later);
+                    answers += u8::from(cache.remove(whose, ticket, now.mono, &mut scratch) == CacheReply::Later);
                 }
                 if answers == 0 { Keeping::Done } else { Keeping::Later { stores: false, answers } }
             }
             None => Keeping::None,
-        }
+        };
+        self.sinks.scratch.set(scratch);
+        keeping
     }
 
     /// Counts that the credentials of a registration are not in the cache. A warning for each phone would bury the

@@ -8,9 +8,9 @@
 //! all the same: the server limits and records it.
 
 use crate::calls::dialog::Party;
+use crate::decider::Decider;
 use crate::decision::Decision;
 use crate::ended_calls::Memory;
-use crate::engine::Engine;
 use crate::handling::{Handling, User};
 use crate::question::Question;
 use crate::reply::{Reply, Why};
@@ -45,7 +45,7 @@ impl Handling<'_, '_> {
     }
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Returns whether the dialog of a request is proved, and by a usage that fits its method (RFC 5057).
     pub(crate) fn is_within_dialog(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         routing.in_dialog

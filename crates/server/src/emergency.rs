@@ -4,6 +4,7 @@
 //! own where a table is full. It needs no password, so a sender may forge many: they take no more than those places and the share that an
 //! ordinary party has, and sources that may be forged half of them.
 
+use crate::decider::Decider;
 use crate::decision::Decision;
 use crate::engine::Engine;
 use crate::handling::{Handling, User};
@@ -38,7 +39,7 @@ fn is_bare_number(uri: &Uri<'_>) -> bool {
 /// First bytes of the messages of a call.
 const OF_CALLS: [&[u8]; 7] = [b"INVITE ", b"ACK ", b"CANCEL ", b"BYE ", b"PRACK ", b"UPDATE ", b"SIP/2.0 "];
 
-impl Engine {
+impl Decider<'_> {
     /// Returns whether a request is an emergency call: a request for an emergency service URN (RFC 5031), or an INVITE
     /// of a known caller for one of `emergency.numbers`. A CANCEL, and the ACK of a failure, have the Request-URI of
     /// their INVITE and count as well.
@@ -115,12 +116,6 @@ impl Engine {
         arrival.transport.is_reliable() || self.is_trusted(arrival.remote.ip()) || self.is_from_binding(now, request)
     }
 
-    /// Takes a place for the transaction of an emergency call among those that emergency calls may have. False: there is none.
-    pub(crate) fn holds_emergency(&mut self, now: Now, request: &Request<'_>, server: ServerId) -> bool {
-        let is_known = self.is_known_source(now, request);
-        self.transactions.hold_emergency(server, request.arrival, is_known, request.message.bytes().len())
-    }
-
     /// Builds the decision for an emergency call and logs it.
     pub(crate) fn emergency_decision(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Box<Decision> {
         let (request, decisions) = (handling.request, &self.policy.config.decisions);
@@ -189,5 +184,13 @@ impl Engine {
         let Ok(request) = Request::of(message, arrival, 0) else { return false };
         let routing = self.policy.router.route(now, &request);
         routing.in_dialog || self.is_emergency(now, &request, &routing)
+    }
+}
+
+impl Engine {
+    /// Takes a place for the transaction of an emergency call among those that emergency calls may have. False: there is none.
+    pub(crate) fn holds_emergency(&mut self, now: Now, request: &Request<'_>, server: ServerId) -> bool {
+        let is_known = self.decider().is_known_source(now, request);
+        self.stack.transactions.hold_emergency(server, request.arrival, is_known, request.message.bytes().len())
     }
 }

@@ -5,43 +5,45 @@
 //! socket, clock or runtime, and knows no other shard.
 
 mod bans;
+mod buffers;
 mod failed_targets;
 mod moves;
 mod policy;
 mod reading;
+mod stack;
 mod unread;
 mod upkeep;
 
+pub use crate::shard::{Circumstances, ShardState, Sinks};
+pub use crate::suspended::WaitingCounts;
 pub use moves::EngineRecord;
 
+use self::buffers::Buffers;
+use self::stack::Stack;
+use self::upkeep::Memory;
 use crate::calls::answers::Passage;
 use crate::calls::{CallTimes, Calls};
 use crate::counters::{Counters, Messages};
+use crate::decider::Decider;
 use crate::identity::{conceal_callee, names_callee};
 use crate::local_address::LocalAddresses;
 use crate::ping::Pings;
 use crate::policy::{InForce, Policy};
 use crate::process_state::ProcessState;
 use crate::question::{HostKey, Resolved};
-use crate::suspended::{Held, HoldKey, LookupResult, Suspended, SuspendedRequest};
-use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use crate::suspended::{LookupResult, Waiting};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use strowger_cache::ticket::{Answered, ReceiverId};
-use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Notice, Proxy};
-use strowger_core::registrar::Registrar;
-use strowger_core::slots::{Id, Slots};
+use strowger_cache::ticket::Answered;
+use strowger_core::proxy::Notice;
+use strowger_core::slots::Id;
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{ClientId, Event, Outgoing, Role, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Round, Transport};
-use strowger_message::{Edit, Index, Limits, Message};
+use strowger_message::{Limits, Message};
 use strowger_store::accounting::Row;
-use strowger_store::credential_cache::{CredentialCache, Scratch};
 use strowger_store::error::StoreError;
 use strowger_store::subscriber;
-use strowger_store::ticket::SinkId;
 
 /// Answer from outside the engine.
 #[derive(Debug)]
@@ -118,120 +120,48 @@ pub enum Effect {
     GiveBack,
 }
 
-/// State of the process around an engine.
-#[derive(Clone, Copy, Debug)]
-pub struct Circumstances {
-    /// True: the process is about to end. Calls in progress continue, nothing new begins.
-    pub draining: bool,
-    /// Shards among which calls are divided.
-    pub shards: usize,
-}
-
-/// Counts of suspended requests and held messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WaitingCounts {
-    /// Requests that wait for an answer or a commit.
-    pub requests: usize,
-    /// Messages held back behind others of their call and sender.
-    pub held: usize,
-    /// Length of the longest queue of held messages of one call and sender.
-    pub longest: usize,
-    /// Pairs of call and sender with suspended requests, plus pairs with held messages.
-    pub lines: usize,
-    /// Sources of requests that wait for a name.
-    pub sources: usize,
-    /// Bytes of all that waits for look-ups.
-    pub bytes: usize,
-}
-
-impl WaitingCounts {
-    /// Returns the number of suspended requests and held messages.
-    pub fn messages(&self) -> usize {
-        self.requests + self.held
-    }
-
-    /// Tells whether all counts are zero.
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// State machines of one shard, with their settings and scratch memory.
+/// State of one shard.
 pub struct Engine {
     /// State that the engines of the process share.
     pub shared: Arc<ProcessState>,
     /// Policy of new requests. While an earlier request is handled: the policy of that request.
     pub(crate) policy: Arc<InForce>,
-    pub(crate) number: usize,
-    pub(crate) transactions: Transactions,
-    pub(crate) proxy: Proxy,
-    pub(crate) registrar: Registrar,
-    pub(crate) entropy: Entropy,
-    /// State of the process. The owner updates it before each call.
-    pub circumstances: Circumstances,
+    /// Number of the shard, and the state of the process around it.
+    pub shard: ShardState,
+    /// Receivers of the answers to the questions of the shard.
+    pub sinks: Sinks,
+    /// State machines of `core`.
+    pub(crate) stack: Stack,
+    /// Calls that are tracked or logged.
+    pub(crate) calls: Calls,
+    /// Requests that wait for an answer, and messages behind them.
+    pub(crate) waiting: Waiting,
+    /// Scratch memory.
+    pub(crate) buffers: Buffers,
     /// Actions that the calls so far requested, in order. The owner takes them out.
     pub effects: Vec<Effect>,
-    /// Sink of this shard for commits; `None`: nothing is stored on disk.
-    pub written: Option<SinkId>,
-    /// Sink of this shard for subscriber answers; `None`: the server has no users.
-    pub found: Option<SinkId>,
-    /// Credential cache as this shard asks it, and the receiver number of the shard; `None`: there is no such cache.
-    pub cached: Option<(CredentialCache, ReceiverId)>,
-    /// Set when subscribers were asked in this round: the questions leave at its end.
-    pub has_asked: bool,
-    /// Set when the credential cache was asked in this round.
-    pub has_asked_cache: bool,
     /// Notices about INVITEs that begin calls, for an owner that sets this. The owner takes them out after each call of
     /// the engine, while the messages of that call are still in the outbox.
     pub heard: Option<Vec<Notice>>,
-    pub(crate) suspended: Slots<Suspended>,
-    /// Memory of resumed requests, reused for the next ones.
-    #[expect(clippy::vec_box, reason = "they go into slots as they are")]
-    pub(crate) spare: Vec<Box<SuspendedRequest>>,
-    /// Held messages by call and sender, in order of arrival.
-    pub(crate) held: HashMap<HoldKey, VecDeque<Held>>,
-    /// Number of suspended requests by call and sender.
-    pub(crate) waiting: HashMap<HoldKey, usize>,
-    /// Number of requests that wait for a name, by source.
-    pub(crate) resolving: HashMap<IpAddr, usize>,
-    /// Bytes of all that waits.
-    pub(crate) waiting_bytes: usize,
-    /// Number of shards at the last division of the memory bounds.
-    divided_among: usize,
-    pub(crate) index: Index,
-    /// Scratch: canonical form of a loosely written message; message with a completed top Via.
-    canonical: Vec<u8>,
-    completed: Vec<u8>,
-    pub(crate) edit: Edit,
-    /// Scratch: message without the identities that must not be forwarded.
-    pub(crate) concealed: (Vec<u8>, Index),
-    events: Vec<Event>,
     pub(crate) pings: Pings,
-    pub(crate) calls: Calls,
-    pub(crate) contacts: crate::contacts::Contacts,
     pub(crate) local_addresses: LocalAddresses,
-    /// Scratch of registrations: address of record, and header lines of the 200.
-    pub(crate) aor: Vec<u8>,
-    pub(crate) lines: Vec<u8>,
-    /// Scratch: question to the credential cache, and its immediate answer.
-    pub(crate) scratch: Cell<Scratch>,
-    /// Scratch: header lines of a reply.
-    pub(crate) reply_lines: Vec<u8>,
-    /// Highest number of live transactions since the last drop of the load.
-    most_transactions: u64,
-    /// Remaining steps that return memory to the system; zero once the tables rest.
-    gives_left: u32,
-    /// [`Now::mono`] of the last such step.
-    gave_back: u64,
+    memory: Memory,
 }
 
 impl Engine {
+    /// Returns the view for decisions, under the policy of the current request.
+    #[inline]
+    pub(crate) fn decider(&self) -> Decider<'_> {
+        let Self { policy, shared, shard, calls, sinks, .. } = self;
+        Decider { policy, shared, shard, calls, sinks }
+    }
+
     pub(crate) fn counters(&self) -> &Counters {
-        &self.shared.counters[self.number]
+        self.decider().counters()
     }
 
     pub(crate) fn messages(&self) -> &Messages {
-        &self.shared.messages[self.number]
+        self.decider().messages()
     }
 
     /// Counts the responses that leave with a round.
@@ -246,12 +176,12 @@ impl Engine {
 
     /// Returns the transaction table, for a look at its counts.
     pub fn transactions(&self) -> &Transactions {
-        &self.transactions
+        &self.stack.transactions
     }
 
     /// Returns the number of forwarded requests without a final response.
     pub fn contexts(&self) -> usize {
-        self.proxy.contexts()
+        self.stack.proxy.contexts()
     }
 
     /// Returns the number of places that its calls take under limits.
@@ -261,14 +191,7 @@ impl Engine {
 
     /// Returns the counts of suspended requests and held messages.
     pub fn waiting(&self) -> WaitingCounts {
-        WaitingCounts {
-            requests: self.suspended.len(),
-            held: self.held.values().map(VecDeque::len).sum(),
-            longest: self.held.values().map(VecDeque::len).max().unwrap_or(0),
-            lines: self.held.len() + self.waiting.len(),
-            sources: self.resolving.len(),
-            bytes: self.waiting_bytes,
-        }
+        self.waiting.counts()
     }
 }
 
@@ -290,22 +213,21 @@ impl Engine {
 
     /// Runs the timers that are due. The owner calls this when [`Engine::deadline`] has passed.
     pub fn poll(&mut self, now: Now, out: &mut Outbox) {
-        self.divide_bounds();
-        self.transactions.poll(now, out, &mut self.events);
+        self.stack.divide_bounds(&self.policy.config, self.shard.circumstances.shards);
+        self.stack.transactions.poll(now, out, &mut self.buffers.events);
         self.run_events(now, "", out);
-        self.proxy.poll(&mut Round { now, tx: &mut self.transactions, out });
+        self.stack.proxy.poll(&mut Round { now, tx: &mut self.stack.transactions, out });
         self.end_calls(now, out);
         self.hear_notices(now, out);
         self.ping(now, out);
-        self.suspended.tidy();
+        self.waiting.suspended.tidy();
         self.calls.tidy(now.mono);
-        self.give_memory_back(now);
+        self.effects.extend(self.memory.step(now, &mut self.stack).then_some(Effect::GiveBack));
     }
 
     /// Returns the latest moment for the next [`Engine::poll`], as [`Now::mono`]; `None` while nothing is in progress.
     pub fn deadline(&mut self) -> Option<u64> {
-        let of_messages = sooner(self.transactions.deadline(), self.proxy.deadline());
-        sooner(of_messages, sooner(self.calls.deadline(), self.pings.deadline()))
+        sooner(self.stack.deadline(), sooner(self.calls.deadline(), self.pings.deadline()))
     }
 
     /// Takes an answer from outside. An answer to a request that no longer waits is dropped.
@@ -336,7 +258,7 @@ impl Engine {
     /// Handles the failure to send the message with this token. `by_peer`: the peer took no connection; otherwise this
     /// machine could not send.
     pub fn unsent(&mut self, now: Now, token: u64, reason: &str, by_peer: bool, out: &mut Outbox) {
-        self.transactions.failed(now, token, out, &mut self.events);
+        self.stack.transactions.failed(now, token, out, &mut self.buffers.events);
         self.run_events(now, reason, out);
         if !by_peer {
             self.excuse_targets();
@@ -348,7 +270,7 @@ impl Engine {
     /// Handles the end of the connection that carried the message with this token: no response arrives by it (RFC 3261
     /// section 18.4).
     pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        self.transactions.cut_off(now, token, out, &mut self.events);
+        self.stack.transactions.cut_off(now, token, out, &mut self.buffers.events);
         self.run_events(now, "connection lost", out);
         // The peer took the connection, and may have closed it because of the request.
         self.excuse_targets();
@@ -359,7 +281,7 @@ impl Engine {
     /// Handles an ICMP error about a datagram to this address. `quoted` is the start of the datagram. The error counts
     /// only if that start names a transaction.
     pub fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
-        if self.transactions.unreachable(now, to, quoted, out, &mut self.events) {
+        if self.stack.transactions.unreachable(now, to, quoted, out, &mut self.buffers.events) {
             self.run_events(now, "unreachable (ICMP error)", out);
             self.hear_notices(now, out);
             self.show_gauges();
@@ -375,17 +297,17 @@ impl Engine {
 /// Results of transactions.
 impl Engine {
     fn response(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
-        match self.transactions.response(now, message, out) {
+        match self.stack.transactions.response(now, message, out) {
             Outgoing::Deliver { id, tu, .. } => {
                 self.hear_target(now, id, message);
                 if let Some(context) = tu.id(Role::Proxy) {
-                    match self.passage(self.proxy.user_of(context), message) {
+                    match self.decider().passage(self.stack.proxy.user_of(context), message) {
                         Passage::Passes => (),
                         Passage::Dropped => return self.counters().answers_dropped.one(),
                         Passage::Refused => {
                             self.counters().answers_dropped.one();
-                            let round = &mut Round { now, tx: &mut self.transactions, out };
-                            return self.proxy.refuse_answer(round, context, message, arrival, id);
+                            let round = &mut Round { now, tx: &mut self.stack.transactions, out };
+                            return self.stack.proxy.refuse_answer(round, context, message, arrival, id);
                         }
                     }
                     self.calls.responded = Some(arrival.remote);
@@ -405,35 +327,35 @@ impl Engine {
         (context, id): (Id, ClientId),
         out: &mut Outbox,
     ) {
-        if !names_callee(message) || self.believes(arrival.remote.ip()) {
-            let round = &mut Round { now, tx: &mut self.transactions, out };
-            return self.proxy.response(round, context, message, arrival, id);
+        if !names_callee(message) || self.decider().believes(arrival.remote.ip()) {
+            let round = &mut Round { now, tx: &mut self.stack.transactions, out };
+            return self.stack.proxy.response(round, context, message, arrival, id);
         }
-        let (mut bytes, mut index) = std::mem::take(&mut self.concealed);
+        let (mut bytes, mut index) = std::mem::take(&mut self.buffers.concealed);
         bytes.clear();
-        conceal_callee(message, &mut self.edit, &mut bytes);
+        conceal_callee(message, &mut self.buffers.edit, &mut bytes);
         if index.parse(&bytes, &Limits::UNLIMITED).is_ok() {
-            let round = &mut Round { now, tx: &mut self.transactions, out };
-            self.proxy.response(round, context, &Message::new(&bytes, &index), arrival, id);
+            let round = &mut Round { now, tx: &mut self.stack.transactions, out };
+            self.stack.proxy.response(round, context, &Message::new(&bytes, &index), arrival, id);
         }
-        self.concealed = (bytes, index);
+        self.buffers.concealed = (bytes, index);
     }
 
     /// Handles the events of transactions. `reason`: cause of a failure to send.
     fn run_events(&mut self, now: Now, reason: &str, out: &mut Outbox) {
-        let mut events = std::mem::take(&mut self.events);
+        let mut events = std::mem::take(&mut self.buffers.events);
         for event in events.drain(..) {
             if let Event::Timeout { .. } | Event::ClientTransportError { .. } = event {
                 self.log_lost(now, &event, reason);
             }
             let user = event.user();
             if let Some(context) = user.id(Role::Proxy) {
-                self.proxy.event(&mut Round { now, tx: &mut self.transactions, out }, context, &event);
+                self.stack.proxy.event(&mut Round { now, tx: &mut self.stack.transactions, out }, context, &event);
             } else if let (Some(ticket), Event::TryingDue { id, .. }) = (user.id(Role::Suspended), &event) {
                 self.still_waits(now, ticket, *id, out);
             }
         }
-        self.events = events;
+        self.buffers.events = events;
     }
 }
 
@@ -443,53 +365,21 @@ impl Engine {
     pub fn new(now: Now, shared: Arc<ProcessState>, number: usize, circumstances: Circumstances) -> Self {
         let policy = InForce::new(shared.policy());
         let config = &policy.config;
-        let entropy = Entropy::new(shared.seed).derive(&(number as u64).to_le_bytes());
-        let words = |label: &[u8]| {
-            let mut same = Entropy::new(shared.seed).derive(label);
-            [same.u64(), same.u64()]
-        };
         let mut engine = Self {
-            number,
-            transactions: Transactions::new(config.timer_settings(), words(b"transactions")),
-            proxy: Proxy::new(policy.router.clone(), config.proxy_settings(), entropy.derive(b"proxy")),
-            registrar: Registrar::default(),
-            entropy,
-            circumstances,
-            effects: Vec::new(),
-            written: None,
-            found: None,
-            cached: None,
-            has_asked: false,
-            has_asked_cache: false,
-            heard: None,
-            suspended: Slots::new(),
-            spare: Vec::new(),
-            held: HashMap::new(),
-            waiting: HashMap::new(),
-            resolving: HashMap::new(),
-            waiting_bytes: 0,
-            divided_among: 0,
-            index: Index::new(),
-            canonical: Vec::new(),
-            completed: Vec::new(),
-            edit: Edit::new(),
-            concealed: Default::default(),
-            events: Vec::new(),
-            pings: Pings::every(config.nat.ping_interval),
+            shard: ShardState { number, circumstances },
+            sinks: Sinks::default(),
+            stack: Stack::new(&shared, &policy, number),
             calls: Calls::new(CallTimes::of(config), shared.call_limits.clone(), config.dialogs.place().is_some()),
-            contacts: Default::default(),
+            waiting: Waiting::default(),
+            buffers: Buffers::default(),
+            effects: Vec::new(),
+            heard: None,
+            pings: Pings::every(config.nat.ping_interval),
             local_addresses: LocalAddresses::new(config.dns.cache_entries),
-            aor: Vec::new(),
-            lines: Vec::new(),
-            scratch: Cell::default(),
-            reply_lines: Vec::new(),
-            most_transactions: 0,
-            gives_left: 0,
-            gave_back: 0,
+            memory: Memory::default(),
             policy,
             shared,
         };
-        engine.proxy.set_udp_only(engine.shared.udp_only.clone());
         engine.go_by_policy(now);
         if number == 0 && engine.shared.location.gauges().bindings > 0 {
             engine.pings.wake(now);

@@ -1,6 +1,6 @@
 //! Existence of a local user: its row may be stored under any name of its domain.
 
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::handling::Handling;
 use crate::question::Question;
 use strowger_message::SipUri;
@@ -8,7 +8,7 @@ use strowger_message::uri::sip::unescape;
 use strowger_store::error::StoreError;
 use strowger_store::subscriber::{self, Answer};
 
-impl Engine {
+impl Decider<'_> {
     /// Returns the answer of the subscribers about the user of a URI, under the canonical name of the domain first and
     /// then under its others, or the next question if an answer is missing. `unasked`: answer where the database is not
     /// asked.

@@ -4,6 +4,7 @@
 //! them, as if it were full.
 
 use crate::contacts::Contacts;
+use crate::decider::Decider;
 use crate::engine::Engine;
 use crate::forwarding::{Destination, Edits, Onward};
 use crate::handling::{Handling, Progress, Proof, User};
@@ -129,7 +130,12 @@ impl Engine {
         proven: bool,
         users: Users<'_>,
     ) -> Result<Explained, String> {
-        let asked = Asked { now, arrival, bytes, proven, users };
+        self.decider().explain(Asked { now, arrival, bytes, proven, users })
+    }
+}
+
+impl Decider<'_> {
+    fn explain(&self, asked: Asked<'_>) -> Result<Explained, String> {
         let mut filters = Vec::new();
         let course = self.course(asked, &[], &mut filters)?;
         let mut explained = Explained { filters, course, if_full: Vec::new(), more: false };
@@ -309,7 +315,7 @@ impl Engine {
                             continue;
                         }
                         Onward::Redirect => {
-                            let places = places(self, &handling, &routing, &contacts, &destination);
+                            let places = places(*self, &handling, &routing, &contacts, &destination);
                             let is_place = matches!(destination, Destination::Places(_));
                             let contact = |to: PlaceView| {
                                 let with_user = routing.at_place(to.uri.as_bytes()).filter(|_| is_place);
@@ -318,7 +324,7 @@ impl Engine {
                             Outcome::Redirect { contacts: places.into_iter().map(contact).collect() }
                         }
                         Onward::Forward(timer) => {
-                            let places = places(self, &handling, &routing, &contacts, &destination);
+                            let places = places(*self, &handling, &routing, &contacts, &destination);
                             Outcome::Forward(Box::new(self.plan_view(&handling, &Edits::of(&handling, &timer), places)))
                         }
                     };
@@ -370,7 +376,7 @@ impl Engine {
         if decisions.filters.is_empty() || self.is_emergency(handling.now, handling.request, routing) {
             return None;
         }
-        let facts = RequestFacts::of(self, handling, routing);
+        let facts = RequestFacts::of(*self, handling, routing);
         let found = self.filter(handling);
         let last = found.map_or(decisions.filters.len(), |(place, _)| place + 1);
         *filters = judgements(&decisions.filters, &facts, &decisions.sets, last);
@@ -432,7 +438,7 @@ fn leads_to_user(destination: &Destination) -> bool {
 
 /// Returns the places of a destination.
 fn places(
-    engine: &Engine,
+    decider: Decider<'_>,
     handling: &Handling<'_, '_>,
     routing: &Routing<'_>,
     contacts: &Contacts,
@@ -442,7 +448,7 @@ fn places(
         Destination::Contacts(targets) => {
             PlaceView::several(contacts.entries.iter().map(|contact| &contacts.text[contact.uri.clone()]), targets)
         }
-        Destination::Places(targets) => engine.open_places(handling, targets),
+        Destination::Places(targets) => decider.open_places(handling, targets),
         Destination::NextHop { targets, .. } => vec![PlaceView::new(routing.uri_text, targets)],
         Destination::FirstContact(_) => Vec::new(),
     }

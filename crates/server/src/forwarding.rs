@@ -3,6 +3,7 @@
 
 use crate::calls::within::Context;
 use crate::contacts::{Contact, Contacts};
+use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision};
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -100,7 +101,7 @@ pub(crate) fn log_failed(handling: &Handling<'_, '_>, status: u16) {
     tracing::debug!(status, %call_id, "failed before it was forwarded");
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Returns the next step of a request whose destination is known.
     pub(crate) fn onward(
         &self,
@@ -139,6 +140,22 @@ impl Engine {
         }
     }
 
+    /// Returns the plan of the proxy for a request with this decision, without its actions after failures.
+    pub(crate) fn plan<'a>(&self, decision: Option<&'a Decision>) -> Plan<'a> {
+        let set = self.policy.config.plan();
+        let Some(decision) = decision else { return set };
+        Plan {
+            record_route: decision.stays().unwrap_or(set.record_route),
+            ring_timeout: decision.ring_timeout.unwrap_or(set.ring_timeout),
+            answer_timeout: decision.answer_timeout.or(set.answer_timeout),
+            try_next: decision.try_next(),
+            ring_ends: decision.ring_timeout.is_some(),
+            ..set
+        }
+    }
+}
+
+impl Engine {
     /// Forwards a request, or answers it if its destination has no address.
     pub(crate) fn forward(
         &mut self,
@@ -147,7 +164,7 @@ impl Engine {
         contacts: &Contacts,
         destination: Destination,
     ) {
-        let timer = match self.onward(handling, routing, &destination) {
+        let timer = match self.decider().onward(handling, routing, &destination) {
             Onward::Reply(reply) => return self.reply(handling, reply),
             Onward::Redirect => return self.redirect(handling, routing, contacts, &destination),
             Onward::Decide(next, reply) => {
@@ -177,7 +194,7 @@ impl Engine {
                 let is_ack = handling.request.method == Method::Ack;
                 if routing.device.is_none() {
                     // An ACK has no response that would tell whether its target lives.
-                    self.order_targets(handling, &mut targets, !is_ack);
+                    self.decider().order_targets(handling, &mut targets, !is_ack);
                 }
                 if is_ack {
                     let candidate = Candidate { targets: &targets, ..Candidate::default() };
@@ -210,8 +227,8 @@ impl Engine {
             self.hear_ack(handling.request);
         }
         self.pass_concealed(handling, routing, |engine, handling, request, routing| {
-            let round = &mut Round { now: handling.now, tx: &mut engine.transactions, out: handling.out };
-            engine.proxy.forward_ack(round, request, routing, candidate);
+            let round = &mut Round { now: handling.now, tx: &mut engine.stack.transactions, out: handling.out };
+            engine.stack.proxy.forward_ack(round, request, routing, candidate);
         });
     }
 
@@ -265,15 +282,15 @@ impl Engine {
         edits: &Edits,
     ) {
         let Some(server) = handling.server else { return };
-        if !self.proxy.has_breadth(handling.request, candidates) {
+        if !self.stack.proxy.has_breadth(handling.request, candidates) {
             return self.reply(handling, Reply::refused(440));
         }
-        let is_emergency =
-            handling.progress.decision.is_some() && self.is_emergency(handling.now, handling.request, routing);
+        let is_emergency = handling.progress.decision.is_some()
+            && self.decider().is_emergency(handling.now, handling.request, routing);
         let length = handling.request.message.bytes().len();
         let has_room = match is_emergency {
             true => self.holds_emergency(handling.now, handling.request, server),
-            false => handling.is_proven() || self.transactions.has_room_for_unproven(length),
+            false => handling.is_proven() || self.stack.transactions.has_room_for_unproven(length),
         };
         if !has_room {
             return self.reply(handling, Reply::overloaded());
@@ -308,7 +325,7 @@ impl Engine {
         };
         // The candidates before it have no room.
         let (mut candidates, mut places) = (&candidates[first..], places.get(first..).unwrap_or_default());
-        let tracked = self.begins_tracked_call(context);
+        let tracked = self.decider().begins_tracked_call(context);
         if tracked && !handling.request.to_tag.is_empty() {
             // Two callees that answer would have the tag that the caller has chosen, and one dialog in the table.
             (candidates, places) = (candidates.get(..1).unwrap_or_default(), places.get(..1).unwrap_or_default());
@@ -316,15 +333,15 @@ impl Engine {
         self.trying(handling);
         self.doubt_unproven(handling, 0);
         if tracing::enabled!(tracing::Level::DEBUG) {
-            self.log_plan(handling, routing, candidates, places, edits);
+            self.decider().log_plan(handling, routing, candidates, places, edits);
         }
         self.counters().forwarded.one();
         let decision = handling.progress.decision.take();
         handling.progress.rule_identity = decision.as_ref().and_then(|decision| decision.identity.clone());
         let outside = !handling.progress.proof.in_dialog;
-        let mut plan = Plan { context, session, tracked, outside, ..self.plan(decision.as_deref()) };
+        let mut plan = Plan { context, session, tracked, outside, ..self.decider().plan(decision.as_deref()) };
         if plan.records_route(handling.request, routing.in_dialog && !outside) {
-            plan.account = self.account_of_sender(handling, routing);
+            plan.account = self.decider().account_of_sender(handling, routing);
         }
         let sent = handling.out.sends().len();
         let is_forwarded = match decision.as_deref().filter(|decision| !decision.on_failure.is_empty()) {
@@ -344,26 +361,12 @@ impl Engine {
     /// status has its turn.
     fn pass_over(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
         let Some(led) = handling.progress.decision.take().and_then(|decision| decision.led) else { return };
-        let (reply, after) = self.after_full(handling, &led);
+        let (reply, after) = self.decider().after_full(handling, &led);
         handling.progress.decision = Some(Box::new(led.before));
         match after {
             Some(AfterFailure::Try(next)) => self.go_on_by(handling, routing, next),
             Some(AfterFailure::Answer(status)) => self.reply(handling, Reply { status, ..reply }),
             None => self.reply(handling, reply),
-        }
-    }
-
-    /// Returns the plan of the proxy for a request with this decision, without its actions after failures.
-    pub(crate) fn plan<'a>(&self, decision: Option<&'a Decision>) -> Plan<'a> {
-        let set = self.policy.config.plan();
-        let Some(decision) = decision else { return set };
-        Plan {
-            record_route: decision.stays().unwrap_or(set.record_route),
-            ring_timeout: decision.ring_timeout.unwrap_or(set.ring_timeout),
-            answer_timeout: decision.answer_timeout.or(set.answer_timeout),
-            try_next: decision.try_next(),
-            ring_ends: decision.ring_timeout.is_some(),
-            ..set
         }
     }
 
@@ -377,8 +380,8 @@ impl Engine {
         plan: &Plan<'_>,
     ) -> bool {
         let sent = self.pass_concealed(handling, routing, |engine, handling, request, routing| {
-            let round = &mut Round { now: handling.now, tx: &mut engine.transactions, out: handling.out };
-            engine.proxy.forward(round, request, routing, server, candidates, plan)
+            let round = &mut Round { now: handling.now, tx: &mut engine.stack.transactions, out: handling.out };
+            engine.stack.proxy.forward(round, request, routing, server, candidates, plan)
         });
         sent.unwrap_or(false)
     }
@@ -407,9 +410,10 @@ impl Engine {
         pass: impl FnOnce(&mut Self, &mut Handling<'_, 'm>, &Request<'_>, &Routing<'_>) -> T,
     ) -> Option<T> {
         let request = handling.request;
-        let (mut edit, (mut bytes, mut index)) = (std::mem::take(&mut self.edit), std::mem::take(&mut self.concealed));
+        let (mut edit, (mut bytes, mut index)) =
+            (std::mem::take(&mut self.buffers.edit), std::mem::take(&mut self.buffers.concealed));
         bytes.clear();
-        let conceals = self.conceal(handling, routing, &mut edit, &mut bytes);
+        let conceals = self.decider().conceal(handling, routing, &mut edit, &mut bytes);
         let passed = if !conceals {
             Some(pass(self, handling, request, routing))
         } else if index.parse(&bytes, &self.policy.limits).is_ok()
@@ -420,7 +424,7 @@ impl Engine {
         } else {
             None
         };
-        (self.edit, self.concealed) = (edit, (bytes, index));
+        (self.buffers.edit, self.buffers.concealed) = (edit, (bytes, index));
         passed
     }
 
@@ -436,7 +440,7 @@ impl Engine {
         strowger_message::respond(&request.message, 100, None, None, &mut handling.out.bytes).finish(b"");
         let range = from..handling.out.bytes.len();
         self.doubt_unproven(handling, range.len());
-        self.transactions.respond(handling.now, server, 100, range, handling.out);
+        self.stack.transactions.respond(handling.now, server, 100, range, handling.out);
     }
 
     /// Answers a CANCEL, and cancels each branch (section 16.10). A CANCEL that matches nothing is answered 481, or
@@ -448,12 +452,12 @@ impl Engine {
                 return self.reply(handling, Reply::new(481));
             }
             if let Some(cancel) = handling.server {
-                self.transactions.abandon(handling.now, cancel);
+                self.stack.transactions.abandon(handling.now, cancel);
             }
             return;
         };
         self.reply(handling, Reply::new(200));
-        let round = &mut Round { now: handling.now, tx: &mut self.transactions, out: handling.out };
-        self.proxy.cancel(round, invite, &handling.request.message);
+        let round = &mut Round { now: handling.now, tx: &mut self.stack.transactions, out: handling.out };
+        self.stack.proxy.cancel(round, invite, &handling.request.message);
     }
 }

@@ -5,7 +5,7 @@
 //! for the first of them.
 
 use crate::counters::{CODES, OTHER, place_of};
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::forwarding::Targets;
 use crate::place_targets::PlaceTargets;
 use crate::places::gateway;
@@ -142,7 +142,7 @@ fn names(config: &Config) -> impl Iterator<Item = String> + '_ {
     config.decisions.rules.iter().flat_map(move |rule| of_action(&rule.action)).chain(of_emergency)
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Notes the gateways to which a call may be led, each with its targets.
     pub(crate) fn note_gateways(&self, uris: &[String], targets: &[PlaceTargets]) {
         for (uri, targets) in uris.iter().zip(targets) {

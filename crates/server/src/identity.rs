@@ -4,7 +4,7 @@
 //! another From is refused. Other identities in the header fields of [`NAMING`] are removed or replaced, unless the rule of the call lets them
 //! pass (`rule.identity`).
 
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::handling::{Handling, User};
 use crate::request_facts::number_of;
 use smallvec::SmallVec;
@@ -84,7 +84,7 @@ enum Sender<'a> {
     Unknown,
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Verifies that the request names no other user than this subscriber.
     ///
     /// To of a REGISTER must name the user. So must From of any other request, unless From says that the caller

@@ -80,8 +80,8 @@
 //! # Stages
 //!
 //! A request passes stages, each in a file of its own: `address.rs`, `authorization.rs`, `consultation.rs` (rules), `routing.rs`;
-//! REGISTER has `registration.rs`, and an ACK for a 2xx `acknowledgement.rs`. A stage is a function of request, policy and answers. It
-//! sends and stores nothing and returns a `Verdict`: next stage, reply, question, or destination. `Engine::advance` carries the verdict
+//! REGISTER has `registration.rs`, and an ACK for a 2xx `acknowledgement.rs`. A stage is a function of request, policy and answers: a
+//! method of `Decider`, which reads the engine. It sends and stores nothing and returns a `Verdict`: next stage, reply, question, or destination. `Engine::advance` carries the verdict
 //! out.
 //!
 //! # Waiting
@@ -147,6 +147,7 @@
 //! | proof of a dialog at a bound | `engine/reading.rs`, `proves_dialog` |
 //! | targets that a peer may name | `reach.rs`, `may_name` |
 //! | spelling of a user in credentials | `handling.rs`, `User`; `authentication.rs`, `account` |
+//! | change of the bindings under the lock of their partition | `binding_change.rs`, `BindingChange` |
 //! | credentials in a cache alone | `credentials.rs` |
 //! | bans, their end; failures by source and account | `ban.rs`, `lift`, `is_banned`; `tally.rs` |
 //! | set-aside next hops | `set_aside.rs`; `engine/failed_targets.rs` |
@@ -180,6 +181,7 @@ mod address;
 mod authentication;
 mod authorization;
 pub mod ban;
+mod binding_change;
 pub mod call_limits;
 mod call_log;
 pub mod calls;
@@ -187,6 +189,7 @@ mod consultation;
 mod contacts;
 pub mod counters;
 mod credentials;
+mod decider;
 mod decision;
 mod dialog_access;
 mod emergency;
@@ -225,6 +228,7 @@ mod request_facts;
 mod routing;
 mod session_timer;
 pub mod set_aside;
+mod shard;
 pub mod shared_counts;
 mod stage;
 mod suspended;

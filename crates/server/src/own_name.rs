@@ -5,7 +5,7 @@
 //! unknown peer must not choose which names are looked up. So before that only names below a local domain are; others
 //! once the request may be forwarded.
 
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::handling::Handling;
 use crate::question::{Answers, HostKey, Question};
 use strowger_core::routing::{NextHop, Request, Routing};
@@ -22,7 +22,7 @@ pub(crate) enum OwnName {
     TooMany,
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Tells whether the first remaining Route, or the Request-URI if there is none, names this server by a name that
     /// was looked up.
     pub(crate) fn is_own_by_name(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> OwnName {
@@ -50,7 +50,7 @@ impl Engine {
 
     pub(crate) fn key_of(&self, request: &Request<'_>, routing: &Routing<'_>, uri: &SipUri<'_>) -> Option<HostKey> {
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
-        // The same key as in `Engine::next_hop`.
+        // The same key as in `Decider::next_hop`.
         let uri = SipUri { secure: uri.secure || routing.uri.is_sips(), ..*uri };
         match self.policy.router.next_hop(&Uri::Sip(uri), prefer) {
             NextHop::Name { host, port, transport, secure } => {

@@ -63,7 +63,7 @@ impl Engine {
     /// Notes that there are new bindings that need pings. A shard other than the first leaves them to the first, which
     /// finds them at its next step.
     pub(crate) fn wake_pings(&mut self, now: Now) {
-        if self.number == 0 {
+        if self.shard.number == 0 {
             self.shared.pings_awake.store(true, Relaxed);
             self.pings.wake(now);
         } else if self.shared.pings_awake.swap(true, AcqRel) {
@@ -137,7 +137,7 @@ impl Engine {
     /// its Path it reaches a phone behind another proxy, which has this connection (RFC 3327 section 5.3).
     fn write_options(&mut self, target: &Target, uri: &[u8], path: &[u8], out: &mut Outbox) {
         let sent_by = self.policy.router.identity().listener(target.listener).sent_by.clone();
-        let unique = self.entropy.u64();
+        let unique = self.stack.entropy.u64();
         let text = &mut out.bytes;
         let hex = |text: &mut Vec<u8>, n: u64| strowger_core::entropy::write_hex(n, text);
         text.extend_from_slice(b"OPTIONS ");

@@ -61,14 +61,14 @@ impl Engine {
         timer: &SessionTimer,
     ) {
         let to = handling.progress.decision.as_deref().map_or_else(Places::default, |decision| decision.to.clone());
-        let mut order = self.order_of_groups(handling.request, &to);
-        self.order_places(handling, &mut targets, &mut order);
+        let mut order = self.decider().order_of_groups(handling.request, &to);
+        self.decider().order_places(handling, &mut targets, &mut order);
         let edits = Edits::of(handling, timer);
         if handling.begins_call() {
-            self.note_gateways(&to.uris, &targets);
+            self.decider().note_gateways(&to.uris, &targets);
         }
         let asks = questions(&to, to.may_count());
-        let routes = self.emergency_routes(routing, &to.uris);
+        let routes = self.decider().emergency_routes(routing, &to.uris);
         let (flows, changes) = (flows(&targets), PlaceEdits { uri: None, edits: &edits, asks: &asks });
         let mut copies = PlaceCandidates::new(&to, (&targets, &flows), order.into_iter(), changes);
         if let Some(routes) = &routes {
@@ -93,10 +93,10 @@ impl Engine {
         (decision, edits): (&Decision, &Edits),
     ) -> bool {
         // The names of these places were looked up in the stage before.
-        let targets = self.targets_on_failure(handling, decision).unwrap_or_default();
+        let targets = self.decider().targets_on_failure(handling, decision).unwrap_or_default();
         if handling.begins_call() {
             let places = decision.on_failure.iter().zip(&targets);
-            places.for_each(|(failure, targets)| self.note_gateways(&failure.to.uris, targets));
+            places.for_each(|(failure, targets)| self.decider().note_gateways(&failure.to.uris, targets));
         }
         let (failures, of_failure) = (&decision.on_failure, decision.of_failure());
         let changed = |failure: &FailureDecision| {

@@ -5,7 +5,7 @@
 //! over.
 
 use crate::contacts::{Contact, Contacts};
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::forwarding::{Edits, OlderUris, Targets};
 use crate::handling::Handling;
 use crate::places::Places;
@@ -179,7 +179,7 @@ fn has_user(uri: &str) -> bool {
     Uri::parse(uri.as_bytes()).is_ok_and(|uri| uri.sip().is_some_and(|uri| uri.user.is_some()))
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Returns the targets of each of these places. A request for a sips URI goes there by TLS, or not at all (RFC 3261
     /// section 26.2.2). So a sip URI of another server with a user, which would replace the sips URI, has no targets.
     pub(crate) fn targets_of_places(
@@ -188,7 +188,7 @@ impl Engine {
         places: &Places,
     ) -> Result<Vec<PlaceTargets>, Question> {
         let is_sips = handling.request.uri.is_sips();
-        let (mut contacts, mut room) = (Contacts::default(), usize::from(self.proxy.settings().max_branches));
+        let (mut contacts, mut room) = (Contacts::default(), usize::from(self.policy.forwarding.settings.max_branches));
         let mut targets = |uri: Uri<'_>| {
             let is_user = self.names_user(&uri);
             let uri = match uri {

@@ -1,7 +1,7 @@
 //! Places to which rules and failures lead a request: gateways, alone or in groups, and the limits of a call at each.
 
 use crate::call_limits::Claim;
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::policy::Policy;
 use crate::request_facts::RequestFacts;
 use serde::{Deserialize, Serialize};
@@ -207,7 +207,7 @@ const fn mixed(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Returns the order in which the places of a request are tried, by their groups.
     pub(crate) fn order_of_groups(&self, request: &Request<'_>, places: &Places) -> Order {
         places.order(|number, count| self.policy.first_of_group(number, count, request))

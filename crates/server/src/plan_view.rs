@@ -2,8 +2,8 @@
 //! [`explain`](crate::explain) show this one view.
 
 use crate::call_limits::Claim;
+use crate::decider::Decider;
 use crate::decision::{Decision, FailureDecision};
-use crate::engine::Engine;
 use crate::forwarding::{Edits, Targets};
 use crate::handling::Handling;
 use crate::judgement::plain;
@@ -174,7 +174,7 @@ impl FailureView {
     }
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Returns the plan of a request that goes to these places.
     pub(crate) fn plan_view(&self, handling: &Handling<'_, '_>, edits: &Edits, to: Vec<PlaceView>) -> PlanView {
         let none = Decision::default();

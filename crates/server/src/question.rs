@@ -36,7 +36,7 @@ pub(crate) enum Question {
     /// Credential of this user, in this realm, in the cache of registered users.
     Registered { username: Text, realm: Text },
     /// Existence of this user under the `place`th name of a local domain
-    /// ([`Engine::exists`](crate::engine::Engine::exists)).
+    /// ([`Decider::exists`](crate::decider::Decider::exists)).
     User { username: Text, domain: Text, place: u8 },
 }
 

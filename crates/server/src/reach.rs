@@ -8,7 +8,7 @@
 //!
 //! Targets of the configuration pass, and so do connections and source addresses of devices: traffic proves them.
 
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::forwarding::Targets;
 use crate::policy::Policy;
 use std::net::IpAddr;
@@ -81,7 +81,7 @@ impl Policy {
     }
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Returns the target of the response to a request with this top Via ([`via::reply_target`]): the source of the
     /// request if the Via names the port of a service.
     pub(crate) fn reply_target(&self, top: &Via<'_>, arrival: &Arrival) -> Target {

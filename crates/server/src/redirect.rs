@@ -43,7 +43,7 @@ impl Engine {
                 contacts.entries.len()
             }
             Destination::Places(_) => {
-                let order = decision.map(|decision| self.order_of_groups(handling.request, &decision.to));
+                let order = decision.map(|decision| self.decider().order_of_groups(handling.request, &decision.to));
                 let order = order.unwrap_or_default();
                 let to = decision.map_or(&[][..], |decision| &decision.to.uris);
                 for (n, uri) in order.iter().filter_map(|place| to.get(*place)).enumerate() {

@@ -2,6 +2,7 @@
 //! [`LogLimiter`](strowger_core::log_limiter::LogLimiter) bounds their number. Bans have lines of their own, which are
 //! few.
 
+use crate::decider::Decider;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::process_state::ProcessState;
@@ -23,12 +24,12 @@ impl Engine {
             Event::ClientTransportError { id, .. } => (*id, reason),
             _ => return,
         };
-        let Some(target) = self.transactions.lost_target(id) else { return };
+        let Some(target) = self.stack.transactions.lost_target(id) else { return };
         if !self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono) {
             return;
         }
         let mut index = Index::new();
-        let sent = self.transactions.lost_request(id).unwrap_or_default();
+        let sent = self.stack.transactions.lost_request(id).unwrap_or_default();
         let request = index.parse(sent, &self.policy.limits).ok().map(|()| Message::new(sent, &index));
         let (method, call_id) = request.map(|r| (r.method_text(), r.header(Name::CallId))).unwrap_or_default();
         tracing::info!(
@@ -40,7 +41,9 @@ impl Engine {
             "forwarding failed"
         );
     }
+}
 
+impl Decider<'_> {
     /// Logs the refusal of a request with this status. Challenges are no refusals: the sender has shown nothing yet.
     pub(crate) fn log_refusal(&self, handling: &Handling<'_, '_>, status: u16, why: Why) {
         let request = handling.request;

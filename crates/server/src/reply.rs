@@ -4,6 +4,7 @@
 //! seal of this server, gets one response of at most three times its size, which no timer retransmits. Responses of a
 //! callee are passed on to it, and retransmitted only as long as their sum is no more than three times its size.
 
+use crate::decider::Decider;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use strowger_core::digest::{ChallengeHeader, ChallengeParams};
@@ -140,11 +141,11 @@ impl Reply {
 impl Engine {
     /// Answers a request.
     pub(crate) fn reply(&mut self, handling: &mut Handling<'_, '_>, reply: Reply) {
-        let mut lines = std::mem::take(&mut self.reply_lines);
+        let mut lines = std::mem::take(&mut self.buffers.reply_lines);
         lines.clear();
         self.write_lines(handling, reply.lines, &mut lines);
         if self.respond(handling, reply.status, reply.why, &lines) {
-            self.count(reply.counted);
+            self.decider().count(reply.counted);
         }
         self.account_refusal(handling, reply.status, reply.why);
         if reply.status >= 300 {
@@ -153,20 +154,7 @@ impl Engine {
         if handling.progress.context != 0 {
             self.refuse_own(handling.progress.context, reply.status);
         }
-        self.reply_lines = lines;
-    }
-
-    fn count(&self, counted: Counted) {
-        let counters = self.counters();
-        match counted {
-            Counted::Not => (),
-            Counted::Refused => counters.refused.one(),
-            Counted::NotFound => counters.not_found.one(),
-            Counted::RelayDenied => counters.relay_denied.one(),
-            Counted::Challenge => counters.challenges.one(),
-            Counted::Overloaded => counters.overloaded.one(),
-            Counted::Shutdown => counters.refused_at_shutdown.one(),
-        }
+        self.buffers.reply_lines = lines;
     }
 
     fn write_lines(&mut self, handling: &Handling<'_, '_>, lines: Lines, text: &mut Vec<u8>) {
@@ -180,7 +168,7 @@ impl Engine {
             Lines::None => (),
             Lines::Challenge { header, stale } => self.write_challenges(handling, header, stale, text),
             Lines::Unsupported => {
-                for (n, tag) in self.unsupported(request).enumerate() {
+                for (n, tag) in self.decider().unsupported(request).enumerate() {
                     text.extend_from_slice(if n == 0 { b"Unsupported: " } else { b", " });
                     text.extend_from_slice(tag);
                 }
@@ -199,7 +187,7 @@ impl Engine {
                 text.extend_from_slice(
                     b"Accept: application/sdp\r\nAccept-Encoding: identity\r\nAccept-Language: en\r\n",
                 );
-                if self.takes_paths() {
+                if self.decider().takes_paths() {
                     text.extend_from_slice(b"Supported: path\r\n");
                 }
             }
@@ -222,8 +210,8 @@ impl Engine {
         text: &mut Vec<u8>,
     ) {
         let arrival = handling.request.arrival;
-        let source = self.source_bytes(arrival.remote.ip());
-        let entropy = self.entropy.u64();
+        let source = self.decider().source_bytes(arrival.remote.ip());
+        let entropy = self.stack.entropy.u64();
         let policy = &self.policy;
         let demand = ChallengeParams {
             header,
@@ -240,7 +228,7 @@ impl Engine {
     /// the response is too long for a request that proved nothing, and is withheld.
     pub(crate) fn respond(&mut self, handling: &mut Handling<'_, '_>, status: u16, why: Why, lines: &[u8]) -> bool {
         if status >= 300 {
-            self.log_refusal(handling, status, why);
+            self.decider().log_refusal(handling, status, why);
         }
         let request = handling.request;
         let from = handling.out.start();
@@ -250,19 +238,19 @@ impl Engine {
             _ => None,
         };
         let phrase = phrase.map(|(_, phrase)| phrase.as_bytes()).filter(|phrase| !phrase.is_empty());
-        self.write_response(request, status, phrase, lines, &mut handling.out.bytes);
+        self.decider().write_response(request, status, phrase, lines, &mut handling.out.bytes);
         let proven = handling.is_proven();
-        if !proven && !self.fit(request, status, from, &mut handling.out.bytes) {
+        if !proven && !self.decider().fit(request, status, from, &mut handling.out.bytes) {
             self.counters().withheld.one();
             handling.out.bytes.truncate(from);
             if let Some(server) = handling.server {
-                self.transactions.abandon(handling.now, server);
+                self.stack.transactions.abandon(handling.now, server);
             }
             return false;
         }
         let range = from..handling.out.bytes.len();
         let Some(server) = handling.server else {
-            let target = self.reply_target(&request.mandatory.via, request.arrival);
+            let target = self.decider().reply_target(&request.mandatory.via, request.arrival);
             handling.out.send(target, range, 0);
             return true;
         };
@@ -274,13 +262,37 @@ impl Engine {
         // matched by the transaction alone.
         let is_kept = is_proven || status == 500 || (request.method == Method::Invite && !request.to_tag.is_empty());
         if is_kept && !is_proven {
-            self.transactions.doubt(server, 0);
+            self.stack.transactions.doubt(server, 0);
         }
-        self.transactions.respond(handling.now, server, status, range, handling.out);
+        self.stack.transactions.respond(handling.now, server, status, range, handling.out);
         if !is_kept {
-            self.transactions.abandon(handling.now, server);
+            self.stack.transactions.abandon(handling.now, server);
         }
         true
+    }
+
+    /// Bounds the bytes that the source of an unproven, forwarded request is sent. `spent`: bytes already used.
+    pub(crate) fn doubt_unproven(&mut self, handling: &Handling<'_, '_>, spent: usize) {
+        if let (Some(server), false) = (handling.server, handling.is_proven()) {
+            let request = handling.request;
+            let earned = MOST_TIMES * length_as_sent(&request.message, &request.mandatory.via);
+            self.stack.transactions.doubt(server, earned.saturating_sub(spent));
+        }
+    }
+}
+
+impl Decider<'_> {
+    fn count(&self, counted: Counted) {
+        let counters = self.counters();
+        match counted {
+            Counted::Not => (),
+            Counted::Refused => counters.refused.one(),
+            Counted::NotFound => counters.not_found.one(),
+            Counted::RelayDenied => counters.relay_denied.one(),
+            Counted::Challenge => counters.challenges.one(),
+            Counted::Overloaded => counters.overloaded.one(),
+            Counted::Shutdown => counters.refused_at_shutdown.one(),
+        }
     }
 
     /// Writes a response of this server. The server recognises its To tag when it comes back. `phrase` replaces the
@@ -318,15 +330,6 @@ impl Engine {
             respond(&request.message, status, None, Some(&tag), out).finish(b"");
         }
         is_in_bounds(out.len() - from, size)
-    }
-
-    /// Bounds the bytes that the source of an unproven, forwarded request is sent. `spent`: bytes already used.
-    pub(crate) fn doubt_unproven(&mut self, handling: &Handling<'_, '_>, spent: usize) {
-        if let (Some(server), false) = (handling.server, handling.is_proven()) {
-            let request = handling.request;
-            let earned = MOST_TIMES * length_as_sent(&request.message, &request.mandatory.via);
-            self.transactions.doubt(server, earned.saturating_sub(spent));
-        }
     }
 }
 

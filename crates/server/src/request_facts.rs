@@ -1,6 +1,6 @@
 //! Facts of a request that rules may ask for.
 
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::handling::{Handling, User};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
@@ -17,7 +17,7 @@ use strowger_rules::{AddressField, Facts, FlagField, NumberField, TextField};
 
 /// Facts of a request that rules may ask for. Neither their making nor their use allocates memory.
 pub(crate) struct RequestFacts<'a, 'm> {
-    engine: &'a Engine,
+    decider: Decider<'a>,
     now: Now,
     pub(crate) request: &'a Request<'m>,
     routing: &'a Routing<'a>,
@@ -94,14 +94,14 @@ impl fmt::Write for Address {
 impl<'a, 'm> RequestFacts<'a, 'm> {
     /// Tells whether a URI of the configuration names a user of this server.
     pub(crate) fn names_user(&self, uri: &str) -> bool {
-        Uri::parse(uri.as_bytes()).is_ok_and(|uri| self.engine.names_user(&uri))
+        Uri::parse(uri.as_bytes()).is_ok_and(|uri| self.decider.names_user(&uri))
     }
 
-    pub(crate) fn of(engine: &'a Engine, handling: &'a Handling<'_, 'm>, routing: &'a Routing<'a>) -> Self {
+    pub(crate) fn of(decider: Decider<'a>, handling: &'a Handling<'_, 'm>, routing: &'a Routing<'a>) -> Self {
         let request = handling.request;
-        let (from, to, identity) = (&request.mandatory.from.uri, &request.mandatory.to.uri, engine.policy.identity());
+        let (from, to, identity) = (&request.mandatory.from.uri, &request.mandatory.to.uri, decider.policy.identity());
         Self {
-            engine,
+            decider,
             now: handling.now,
             request,
             routing,
@@ -118,12 +118,12 @@ impl<'a, 'm> RequestFacts<'a, 'm> {
 impl RequestFacts<'_, '_> {
     /// Returns the value of this call by which a limit counts; `None`: it has none.
     pub(crate) fn counted_value(&self, per: CountedPer) -> Option<Vec<u8>> {
-        let aor = |uri: &Uri<'_>| Some(self.engine.aor_of(uri));
+        let aor = |uri: &Uri<'_>| Some(self.decider.aor_of(uri));
         match per {
             CountedPer::All => Some(Vec::new()),
-            CountedPer::User => self.user.map(|user| self.engine.policy.realms.with_domain(user, user.name.to_vec())),
+            CountedPer::User => self.user.map(|user| self.decider.policy.realms.with_domain(user, user.name.to_vec())),
             CountedPer::SourceGroup => self.text(TextField::SourceGroup).map(<[u8]>::to_vec),
-            CountedPer::SourceAddress => Some(self.engine.source_of(self.request.arrival).to_string().into_bytes()),
+            CountedPer::SourceAddress => Some(self.decider.source_of(self.request.arrival).to_string().into_bytes()),
             CountedPer::Caller => aor(&self.request.mandatory.from.uri),
             CountedPer::Callee => aor(&self.routing.uri),
             // The places of the call tell the gateway.
@@ -171,7 +171,7 @@ impl Facts for RequestFacts<'_, '_> {
             TextField::Transport => Some(request.arrival.transport.text().as_bytes()),
             TextField::SourceGroup => {
                 let source = request.arrival.remote.ip().to_canonical();
-                self.engine.policy.config.decisions.group_of(source).map(str::as_bytes)
+                self.decider.policy.config.decisions.group_of(source).map(str::as_bytes)
             }
             TextField::FromUser => self.user_text(&mandatory.from.uri, &self.undone.from),
             TextField::FromDomain => self.from_host.as_deref(),
@@ -219,19 +219,19 @@ impl Facts for RequestFacts<'_, '_> {
     }
 
     fn flag(&self, field: FlagField) -> bool {
-        let engine = self.engine;
+        let decider = self.decider;
         match field {
-            FlagField::FromLocal => engine.is_from_local(self.request),
-            FlagField::ToLocal => engine.is_party_local(&self.request.mandatory.to.uri),
+            FlagField::FromLocal => decider.is_from_local(self.request),
+            FlagField::ToLocal => decider.is_party_local(&self.request.mandatory.to.uri),
             FlagField::RequestLocal => {
                 let uri = &self.routing.uri;
-                engine.is_for_local(self.request, uri) || engine.names_server(uri)
+                decider.is_for_local(self.request, uri) || decider.names_server(uri)
             }
             FlagField::RequestRouted => self.routing.route.is_some() || self.routing.leads_elsewhere(),
             FlagField::Authenticated => self.user.is_some(),
             // A To tag alone does not hide an INVITE that begins a call.
             FlagField::InDialog if self.request.method == Method::Invite => {
-                engine.is_within_dialog(self.now, self.request, self.routing)
+                decider.is_within_dialog(self.now, self.request, self.routing)
             }
             FlagField::InDialog => !self.request.to_tag.is_empty(),
         }

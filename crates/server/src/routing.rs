@@ -1,8 +1,8 @@
 //! Third stage: destination of a request (RFC 3261 section 16.5).
 
 use crate::contacts::{Contact, Contacts};
+use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision};
-use crate::engine::Engine;
 use crate::forwarding::{Destination, Targets, log_failed};
 use crate::handling::Handling;
 use crate::place_targets::PlaceTargets;
@@ -36,7 +36,7 @@ impl From<Question> for NoHop {
     }
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Returns the destination of an admitted request, and its destinations after a failure. `contacts` gets those of a
     /// local user.
     pub(crate) fn route(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {

@@ -1,6 +1,6 @@
 //! Session timers of tracked calls (RFC 4028 section 8): values that this server asks for, and values that it refuses.
 
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::handling::Handling;
 use crate::reply::{Lines, Reply};
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ impl SessionTimer {
     }
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Returns the session timer of a request that is forwarded.
     ///
     /// # Errors

@@ -1,11 +1,12 @@
 //! Stages of a request and their verdicts.
 //!
-//! A stage is a function of the request, the policy and the answers so far. It sends, stores and starts nothing: it
-//! returns a [`Verdict`], and [`Engine::advance`] carries that out. A request that needs an answer is suspended at its
+//! A stage is a function of the request, the policy and the answers so far, a method of [`Decider`]. It sends, stores and starts nothing:
+//! it returns a [`Verdict`], and [`Engine::advance`] carries that out. A request that needs an answer is suspended at its
 //! stage, and the answer resumes it there. Earlier stages do not run again.
 
 use crate::contacts::Contacts;
 use crate::credentials::Registrant;
+use crate::decider::Decider;
 use crate::decision::Decision;
 use crate::engine::{Effect, Engine};
 use crate::forwarding::Destination;
@@ -97,9 +98,9 @@ impl From<Reply> for Verdict {
 impl Engine {
     /// Takes a request through its stages until it is answered, forwarded, dropped or suspended.
     pub(crate) fn advance(&mut self, handling: &mut Handling<'_, '_>) {
-        let mut contacts = std::mem::take(&mut self.contacts);
+        let mut contacts = std::mem::take(&mut self.buffers.contacts);
         self.run_stages(handling, &mut contacts);
-        self.contacts = contacts;
+        self.buffers.contacts = contacts;
     }
 
     fn run_stages(&mut self, handling: &mut Handling<'_, '_>, contacts: &mut Contacts) {
@@ -109,12 +110,13 @@ impl Engine {
         }
         let routing = self.policy.router.route(handling.progress.began, request);
         loop {
+            let decider = self.decider();
             let verdict = match handling.progress.stage {
-                Stage::Address => self.address(handling, &routing),
-                Stage::Authorize => self.authorize(handling, &routing),
-                Stage::Decide => self.decide(handling, &routing),
-                Stage::Route => self.route(handling, &routing, contacts),
-                Stage::Acknowledge => self.acknowledge(handling, &routing, contacts),
+                Stage::Address => decider.address(handling, &routing),
+                Stage::Authorize => decider.authorize(handling, &routing),
+                Stage::Decide => decider.decide(handling, &routing),
+                Stage::Route => decider.route(handling, &routing, contacts),
+                Stage::Acknowledge => decider.acknowledge(handling, &routing, contacts),
                 Stage::Register => return self.run_registration(handling),
             };
             match verdict {
@@ -124,12 +126,12 @@ impl Engine {
                         self.confirm(request);
                     }
                     // A request within an admitted call follows that call: rules are not asked.
-                    let is_asked = !proof.in_dialog && self.has_rules();
+                    let is_asked = !proof.in_dialog && self.decider().has_rules();
                     handling.progress.proof = proof;
                     handling.progress.stage = if is_asked { Stage::Decide } else { Stage::Route };
                     if handling.progress.proof.in_dialog
-                        && self.resumes_call(request, &routing)
-                        && let Err(reply) = self.resume_call(handling, &routing)
+                        && self.decider().resumes_call(request, &routing)
+                        && let Err(reply) = self.decider().resume_call(handling, &routing)
                     {
                         return self.reply(handling, reply);
                     }
@@ -152,9 +154,9 @@ impl Engine {
     /// be its registrar, loses the transaction: an equal REGISTER gets an equal response.
     fn run_registration(&mut self, handling: &mut Handling<'_, '_>) {
         if let Some(server) = handling.server.take() {
-            self.transactions.abandon(handling.now, server);
+            self.stack.transactions.abandon(handling.now, server);
         }
-        match self.authorize_registration(handling) {
+        match self.decider().authorize_registration(handling) {
             Verdict::Register(proof, registrant) => {
                 handling.progress.proof = proof;
                 self.confirm(handling.request);
@@ -170,7 +172,7 @@ impl Engine {
             Verdict::Ask(question) => self.ask(handling, question),
             _ => {
                 if let Some(server) = handling.server {
-                    self.transactions.abandon(handling.now, server);
+                    self.stack.transactions.abandon(handling.now, server);
                 }
             }
         }
@@ -222,16 +224,16 @@ impl Engine {
         let request = handling.request;
         let shared = self.shared.clone();
         // Without subscribers no stage asks: see `known`.
-        let (Some(subscribers), Some(sink)) = (&shared.subscribers, self.found) else { return };
+        let (Some(subscribers), Some(sink)) = (&shared.subscribers, self.sinks.found) else { return };
         if !self.has_room_to_wait(request.arrival, request.message.bytes().len(), handling.progress.proof.in_dialog) {
             return self.reply(handling, Reply::overloaded());
         }
         let value = self.suspend(handling, asks);
-        self.has_asked = true;
+        self.sinks.has_asked = true;
         let Err(error) = subscribers.request(Ticket { sink, value }, question, handling.now.mono) else {
             return self.counters().parked.one();
         };
-        if self.may_say(handling, Kind::Lookup) {
+        if self.decider().may_say(handling, Kind::Lookup) {
             tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
         }
         if let Some(mut waiting) = self.resume(Id::from_u64(value)) {
@@ -239,7 +241,9 @@ impl Engine {
         }
         self.reply(handling, Reply::overloaded());
     }
+}
 
+impl Decider<'_> {
     /// Returns the answer of the subscribers if the shard need not wait for it. Without subscribers every user is
     /// absent.
     pub(crate) fn known(
@@ -247,7 +251,7 @@ impl Engine {
         question: subscriber::Question<'_>,
         now: u64,
     ) -> Option<Result<subscriber::Answer, StoreError>> {
-        match (&self.shared.subscribers, self.found) {
+        match (&self.shared.subscribers, self.sinks.found) {
             (Some(subscribers), Some(_)) => subscribers.cached(question, now),
             _ => Some(Ok(subscriber::Answer::Absent)),
         }

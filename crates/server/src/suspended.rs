@@ -1,19 +1,20 @@
 //! Requests that wait for a slow answer, and later messages of the same call and sender, which are held back behind
 //! them.
 
+use crate::decider::Decider;
 use crate::engine::{Engine, EngineRecord};
 use crate::handling::{Handling, Progress};
 use crate::policy::InForce;
 use crate::question::{HostKey, QuestionKind, Resolved};
 use crate::registration_log::{Changes, Sender};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 use strowger_cache::error::CacheError;
 use strowger_core::routing::Request;
-use strowger_core::slots::Id;
+use strowger_core::slots::{Id, Slots};
 use strowger_core::source::counted;
 use strowger_core::transaction::{Role, ServerId, TransactionUser};
 use strowger_core::{Arrival, Now, Outbox, Target, call};
@@ -75,6 +76,52 @@ impl SuspendedRequest {
     }
 }
 
+/// Counts of suspended requests and held messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitingCounts {
+    /// Requests that wait for an answer or a commit.
+    pub requests: usize,
+    /// Messages held back behind others of their call and sender.
+    pub held: usize,
+    /// Length of the longest queue of held messages of one call and sender.
+    pub longest: usize,
+    /// Pairs of call and sender with suspended requests, plus pairs with held messages.
+    pub lines: usize,
+    /// Sources of requests that wait for a name.
+    pub sources: usize,
+    /// Bytes of all that waits for look-ups.
+    pub bytes: usize,
+}
+
+impl WaitingCounts {
+    /// Returns the number of suspended requests and held messages.
+    pub fn messages(&self) -> usize {
+        self.requests + self.held
+    }
+
+    /// Tells whether all counts are zero.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Requests that wait for an answer, and messages held back behind them.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    pub(crate) suspended: Slots<Suspended>,
+    /// Memory of resumed requests, reused for the next ones.
+    #[expect(clippy::vec_box, reason = "they go into slots as they are")]
+    spare: Vec<Box<SuspendedRequest>>,
+    /// Held messages by call and sender, in order of arrival.
+    held: HashMap<HoldKey, VecDeque<Held>>,
+    /// Number of suspended requests by call and sender.
+    lines: HashMap<HoldKey, usize>,
+    /// Number of requests that wait for a name, by source.
+    resolving: HashMap<IpAddr, usize>,
+    /// Bytes of all that waits.
+    bytes: usize,
+}
+
 /// Answer to one question.
 pub(crate) enum LookupResult {
     Name(HostKey, Resolved),
@@ -102,129 +149,75 @@ pub(crate) struct Registration {
     pub(crate) needs_cache: bool,
 }
 
-impl Engine {
-    pub(crate) fn line_of(&self, request: &Request<'_>) -> HoldKey {
-        (request.call_hash, call::hash(self.shared.call_secret, request.from_tag))
-    }
-
-    /// Holds a message behind the suspended ones of its line. A copy of a held message is ignored. Without room the
-    /// message is dropped; over a connection, by which it comes once, it is answered.
-    pub(crate) fn hold(&mut self, now: Now, line: HoldKey, request: &Request<'_>, out: &mut Outbox) {
-        let (bytes, arrival) = (request.message.bytes(), request.arrival);
-        let most = self.policy.config.limits.held_messages_per_call;
-        let queue = self.held.entry(line).or_default();
-        if arrival.flow.is_none()
-            && queue.iter().any(|held| held.arrival.remote == arrival.remote && held.bytes == bytes)
-        {
-            return;
-        }
-        let is_full = queue.len() >= most;
-        let has_room = |engine: &Self| {
-            engine.has_room_to_wait(arrival, bytes.len(), false)
-                || (engine.proves_dialog(now, request) && engine.has_room_to_wait(arrival, bytes.len(), true))
-        };
-        if is_full || !has_room(self) {
-            self.counters().held_dropped.one();
-            return self.shed(arrival, bytes, out);
-        }
-        self.begins_to_wait(arrival, bytes.len());
-        let held = Held { bytes: bytes.to_vec(), arrival: *arrival, policy: Some(self.policy.clone()) };
-        self.held.entry(line).or_default().push_back(held);
-    }
-
-    /// Tells whether a message of this source and length may wait for a look-up. `in_dialog`: it proved its dialog, and
-    /// may use the reserve.
-    pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize, in_dialog: bool) -> bool {
-        let most = self.policy.config.limits.lookup_memory.div_ceil(self.circumstances.shards);
-        let (source, waiting) = (arrival.remote.ip(), self.waiting_bytes.saturating_add(bytes));
-        match in_dialog {
-            true => waiting <= raised(most) && self.transactions.has_room_within_dialog(source, bytes),
-            false => waiting <= most && self.transactions.has_room(source, bytes),
+impl Waiting {
+    /// Returns the counts of suspended requests and held messages.
+    pub(crate) fn counts(&self) -> WaitingCounts {
+        WaitingCounts {
+            requests: self.suspended.len(),
+            held: self.held.values().map(VecDeque::len).sum(),
+            longest: self.held.values().map(VecDeque::len).max().unwrap_or(0),
+            lines: self.held.len() + self.lines.len(),
+            sources: self.resolving.len(),
+            bytes: self.bytes,
         }
     }
 
-    fn begins_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
-        self.waiting_bytes += bytes;
-        self.transactions.charge(arrival.remote.ip(), bytes);
+    /// Tells whether no request is suspended.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
     }
 
-    fn ends_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
-        self.waiting_bytes -= bytes;
-        self.transactions.refund(arrival.remote.ip(), bytes);
+    /// Tells whether a request of this line is suspended.
+    pub(crate) fn holds(&self, line: HoldKey) -> bool {
+        self.lines.contains_key(&line)
     }
 
-    /// Tells whether one more name may be looked up for a request. Each source has its share. Half of the room is for
-    /// requests that have shown a password or a route token of this server, and for emergency calls.
-    pub(crate) fn may_resolve(&self, handling: &Handling<'_, '_>) -> bool {
-        let (arrival, limits) = (handling.request.arrival, &self.policy.config.limits);
-        let proof = &handling.progress.proof;
-        let (most, most_of_source) = match (proof.in_dialog, proof.is_any()) {
-            (true, _) => (raised(limits.lookup_queue), raised(limits.lookups_per_source)),
-            (false, true) => (limits.lookup_queue, limits.lookups_per_source),
-            (false, false) => {
-                let is_full = self.suspended.len() >= limits.lookup_queue / 2;
-                let share = if is_full && self.is_emergency_of(handling) { 1 } else { 2 };
-                (limits.lookup_queue / share, limits.lookups_per_source)
+    /// Returns the queue of held messages of a line.
+    fn queue(&mut self, line: HoldKey) -> &mut VecDeque<Held> {
+        self.held.entry(line).or_default()
+    }
+
+    /// Enters a request that begins to wait, and returns its ticket. `source`: the source that waits for a name.
+    fn insert(&mut self, waiting: SuspendedRequest, bytes: &[u8], source: Option<IpAddr>) -> Id {
+        *self.lines.entry(waiting.line).or_insert(0) += 1;
+        if let Some(source) = source {
+            *self.resolving.entry(source).or_insert(0) += 1;
+        }
+        let mut entry = match self.spare.pop() {
+            Some(mut spare) => {
+                let bytes = std::mem::take(&mut spare.bytes);
+                *spare = SuspendedRequest { bytes, ..waiting };
+                spare
             }
+            None => Box::new(waiting),
         };
-        let of_source = self.resolving.get(&self.source_of(arrival)).copied().unwrap_or(0);
-        self.suspended.len() < most
-            && of_source < most_of_source
-            && self.has_room_to_wait(arrival, handling.request.message.bytes().len(), proof.in_dialog)
+        entry.bytes.extend_from_slice(bytes);
+        self.suspended.insert(Suspended::Request(entry))
     }
 
-    /// Suspends a request with its progress. The returned ticket comes back with the answer.
-    pub(crate) fn suspend(&mut self, handling: &mut Handling<'_, '_>, asks: QuestionKind) -> u64 {
-        let request = handling.request;
-        self.begins_to_wait(request.arrival, request.message.bytes().len());
-        let line = self.line_of(request);
-        *self.waiting.entry(line).or_insert(0) += 1;
-        if asks == QuestionKind::Name {
-            *self.resolving.entry(self.source_of(request.arrival)).or_insert(0) += 1;
-        }
-        let (arrival, call_hash, server) = (*request.arrival, request.call_hash, handling.server);
-        let since = handling.now.mono;
-        let progress = Progress { policy: Some(self.policy.clone()), ..handling.progress.take() };
-        let mut waiting = self.spare.pop().unwrap_or_else(|| {
-            let (bytes, progress) = (Vec::new(), Progress::new(handling.now));
-            Box::new(SuspendedRequest { bytes, arrival, call_hash, line, asks, server, since, progress })
-        });
-        let mut bytes = std::mem::take(&mut waiting.bytes);
-        bytes.extend_from_slice(request.message.bytes());
-        *waiting = SuspendedRequest { bytes, arrival, call_hash, line, asks, server, since, progress };
-        let id = self.suspended.insert(Suspended::Request(waiting));
-        if let Some(server) = server {
-            self.transactions.expect_answer(handling.now, server);
-            self.transactions.set_user(server, TransactionUser::new(Role::Suspended, id));
-        }
-        id.to_u64()
-    }
-
-    /// Sends the 100 that is due to a request that waits for a look-up (RFC 4320 section 4.1).
-    pub(crate) fn still_waits(&mut self, now: Now, ticket: Id, server: ServerId, out: &mut Outbox) {
-        let Some(Suspended::Request(waiting)) = self.suspended.get(ticket) else { return };
-        let mut index = Index::new();
-        let limits = waiting.progress.policy.as_ref().map_or(&self.policy.limits, |its| &its.limits);
-        if index.parse(&waiting.bytes, limits).is_ok() {
-            let from = out.start();
-            respond(&Message::new(&waiting.bytes, &index), 100, None, None, &mut out.bytes).finish(b"");
-            self.transactions.respond(now, server, 100, from..out.bytes.len(), out);
-        }
-    }
-
-    /// Takes back the suspended request of this ticket, if there is one.
-    pub(crate) fn resume(&mut self, ticket: Id) -> Option<Box<SuspendedRequest>> {
+    /// Removes the suspended request of this ticket. `prefix`: bits of an IPv6 network that counts as one source.
+    fn remove(&mut self, ticket: Id, prefix: u8) -> Option<Box<SuspendedRequest>> {
         let Some(Suspended::Request(waiting)) = self.suspended.remove(ticket) else { return None };
-        self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
-        one_less(&mut self.waiting, &waiting.line);
+        one_less(&mut self.lines, &waiting.line);
         if waiting.asks == QuestionKind::Name {
-            let source = self.source_of(&waiting.arrival);
+            let arrival = &waiting.arrival;
+            let source = counted(arrival.remote.ip(), prefix);
             one_less(&mut self.resolving, &source);
         }
-        if let Some(server) = waiting.server {
-            self.transactions.set_user(server, TransactionUser::NONE);
-        }
         Some(waiting)
+    }
+
+    /// Returns the next held message of a line unless a request of the line is suspended.
+    fn next_held(&mut self, line: HoldKey) -> Option<Held> {
+        if self.holds(line) {
+            return None;
+        }
+        let queue = self.held.get_mut(&line)?;
+        let held = queue.pop_front();
+        if held.is_none() {
+            self.held.remove(&line);
+        }
+        held
     }
 
     /// Keeps the memory of a resumed request for the next one.
@@ -237,17 +230,132 @@ impl Engine {
             self.spare.push(waiting);
         }
     }
+}
+
+impl Decider<'_> {
+    pub(crate) fn line_of(&self, request: &Request<'_>) -> HoldKey {
+        (request.call_hash, call::hash(self.shared.call_secret, request.from_tag))
+    }
 
     /// Returns the key under which a source is counted: an IPv4 address, or an IPv6 network of `limits.ipv6_prefix`
     /// bits.
     pub(crate) fn source_of(&self, arrival: &Arrival) -> IpAddr {
         counted(arrival.remote.ip(), self.policy.config.limits.ipv6_prefix)
     }
+}
+
+impl Engine {
+    /// Holds a message behind the suspended ones of its line. A copy of a held message is ignored. Without room the
+    /// message is dropped; over a connection, by which it comes once, it is answered.
+    pub(crate) fn hold(&mut self, now: Now, line: HoldKey, request: &Request<'_>, out: &mut Outbox) {
+        let (bytes, arrival) = (request.message.bytes(), request.arrival);
+        let most = self.policy.config.limits.held_messages_per_call;
+        let queue = self.waiting.queue(line);
+        if arrival.flow.is_none()
+            && queue.iter().any(|held| held.arrival.remote == arrival.remote && held.bytes == bytes)
+        {
+            return;
+        }
+        let is_full = queue.len() >= most;
+        let has_room = |engine: &Self| {
+            engine.has_room_to_wait(arrival, bytes.len(), false)
+                || (engine.decider().proves_dialog(now, request) && engine.has_room_to_wait(arrival, bytes.len(), true))
+        };
+        if is_full || !has_room(self) {
+            self.counters().held_dropped.one();
+            return self.shed(arrival, bytes, out);
+        }
+        self.begins_to_wait(arrival, bytes.len());
+        let held = Held { bytes: bytes.to_vec(), arrival: *arrival, policy: Some(self.policy.clone()) };
+        self.waiting.queue(line).push_back(held);
+    }
+
+    /// Tells whether a message of this source and length may wait for a look-up. `in_dialog`: it proved its dialog, and
+    /// may use the reserve.
+    pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize, in_dialog: bool) -> bool {
+        let most = self.policy.config.limits.lookup_memory.div_ceil(self.shard.circumstances.shards);
+        let (source, waiting) = (arrival.remote.ip(), self.waiting.bytes.saturating_add(bytes));
+        match in_dialog {
+            true => waiting <= raised(most) && self.stack.transactions.has_room_within_dialog(source, bytes),
+            false => waiting <= most && self.stack.transactions.has_room(source, bytes),
+        }
+    }
+
+    fn begins_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
+        self.waiting.bytes += bytes;
+        self.stack.transactions.charge(arrival.remote.ip(), bytes);
+    }
+
+    fn ends_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
+        self.waiting.bytes -= bytes;
+        self.stack.transactions.refund(arrival.remote.ip(), bytes);
+    }
+
+    /// Tells whether one more name may be looked up for a request. Each source has its share. Half of the room is for
+    /// requests that have shown a password or a route token of this server, and for emergency calls.
+    pub(crate) fn may_resolve(&self, handling: &Handling<'_, '_>) -> bool {
+        let (arrival, limits) = (handling.request.arrival, &self.policy.config.limits);
+        let proof = &handling.progress.proof;
+        let (most, most_of_source) = match (proof.in_dialog, proof.is_any()) {
+            (true, _) => (raised(limits.lookup_queue), raised(limits.lookups_per_source)),
+            (false, true) => (limits.lookup_queue, limits.lookups_per_source),
+            (false, false) => {
+                let is_full = self.waiting.suspended.len() >= limits.lookup_queue / 2;
+                let share = if is_full && self.decider().is_emergency_of(handling) { 1 } else { 2 };
+                (limits.lookup_queue / share, limits.lookups_per_source)
+            }
+        };
+        let of_source = self.waiting.resolving.get(&self.decider().source_of(arrival)).copied().unwrap_or(0);
+        self.waiting.suspended.len() < most
+            && of_source < most_of_source
+            && self.has_room_to_wait(arrival, handling.request.message.bytes().len(), proof.in_dialog)
+    }
+
+    /// Suspends a request with its progress. The returned ticket comes back with the answer.
+    pub(crate) fn suspend(&mut self, handling: &mut Handling<'_, '_>, asks: QuestionKind) -> u64 {
+        let request = handling.request;
+        self.begins_to_wait(request.arrival, request.message.bytes().len());
+        let line = self.decider().line_of(request);
+        let source = (asks == QuestionKind::Name).then(|| self.decider().source_of(request.arrival));
+        let (arrival, call_hash, server) = (*request.arrival, request.call_hash, handling.server);
+        let since = handling.now.mono;
+        let progress = Progress { policy: Some(self.policy.clone()), ..handling.progress.take() };
+        let bytes = Vec::new();
+        let waiting = SuspendedRequest { bytes, arrival, call_hash, line, asks, server, since, progress };
+        let id = self.waiting.insert(waiting, request.message.bytes(), source);
+        if let Some(server) = server {
+            self.stack.transactions.expect_answer(handling.now, server);
+            self.stack.transactions.set_user(server, TransactionUser::new(Role::Suspended, id));
+        }
+        id.to_u64()
+    }
+
+    /// Sends the 100 that is due to a request that waits for a look-up (RFC 4320 section 4.1).
+    pub(crate) fn still_waits(&mut self, now: Now, ticket: Id, server: ServerId, out: &mut Outbox) {
+        let Some(Suspended::Request(waiting)) = self.waiting.suspended.get(ticket) else { return };
+        let mut index = Index::new();
+        let limits = waiting.progress.policy.as_ref().map_or(&self.policy.limits, |its| &its.limits);
+        if index.parse(&waiting.bytes, limits).is_ok() {
+            let from = out.start();
+            respond(&Message::new(&waiting.bytes, &index), 100, None, None, &mut out.bytes).finish(b"");
+            self.stack.transactions.respond(now, server, 100, from..out.bytes.len(), out);
+        }
+    }
+
+    /// Takes back the suspended request of this ticket, if there is one.
+    pub(crate) fn resume(&mut self, ticket: Id) -> Option<Box<SuspendedRequest>> {
+        let waiting = self.waiting.remove(ticket, self.policy.config.limits.ipv6_prefix)?;
+        self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
+        if let Some(server) = waiting.server {
+            self.stack.transactions.set_user(server, TransactionUser::NONE);
+        }
+        Some(waiting)
+    }
 
     /// Resumes the request of this ticket with its answer, at its stage.
     pub(crate) fn go_on(&mut self, now: Now, ticket: u64, answer: LookupResult, out: &mut Outbox) {
         let Some(mut waiting) = self.resume(Id::from_u64(ticket)) else { return };
-        let durations = &self.shared.durations[self.number];
+        let durations = &self.shared.durations[self.shard.number];
         let lookup = match waiting.asks {
             QuestionKind::Name => &durations.name_lookup,
             QuestionKind::Credential | QuestionKind::Registered | QuestionKind::User(_) => &durations.subscriber_lookup,
@@ -258,28 +366,23 @@ impl Engine {
         let (line, server) = (*line, *server);
         let its = progress.policy.take();
         self.by_policy(its, |engine| {
-            let mut index = std::mem::take(&mut engine.index);
+            let mut index = std::mem::take(&mut engine.buffers.index);
             if index.parse(bytes, &engine.policy.limits).is_ok()
                 && let Ok(request) = Request::of(Message::new(bytes, &index), arrival, *call_hash)
             {
                 engine.advance(&mut Handling { now, request: &request, server, progress, out });
             }
-            engine.index = index;
+            engine.buffers.index = index;
         });
-        self.keep_spare(waiting);
+        self.waiting.keep_spare(waiting);
         self.release(now, line, out);
     }
 
     /// Handles the held messages of a line in order, until one is suspended.
     fn release(&mut self, now: Now, line: HoldKey, out: &mut Outbox) {
-        while !self.waiting.contains_key(&line) {
-            let Some(queue) = self.held.get_mut(&line) else { return };
-            let Some(Held { bytes, arrival, policy }) = queue.pop_front() else {
-                self.held.remove(&line);
-                return;
-            };
-            self.ends_to_wait(&arrival, bytes.len());
-            self.enter_held(now, Held { bytes, arrival, policy }, out);
+        while let Some(held) = self.waiting.next_held(line) {
+            self.ends_to_wait(&held.arrival, held.bytes.len());
+            self.enter_held(now, held, out);
         }
     }
 
@@ -287,11 +390,11 @@ impl Engine {
     pub(crate) fn enter_held(&mut self, now: Now, held: Held, out: &mut Outbox) {
         let Held { bytes, arrival, policy } = held;
         self.by_policy(policy, |engine| {
-            let mut index = std::mem::take(&mut engine.index);
+            let mut index = std::mem::take(&mut engine.buffers.index);
             if index.parse(&bytes, &engine.policy.limits).is_ok() {
                 engine.enter(now, &arrival, &Message::new(&bytes, &index), out);
             }
-            engine.index = index;
+            engine.buffers.index = index;
         });
     }
 
@@ -300,20 +403,21 @@ impl Engine {
     pub(crate) fn take_waiting(&mut self, now: Now, bucket: u8) -> Vec<EngineRecord> {
         let moves = |call_hash: u32| call::bucket(call_hash) == bucket;
         let waits = |s: &Suspended| matches!(s, Suspended::Request(waiting) if moves(waiting.call_hash));
-        let waiting: Vec<Id> = self.suspended.iter().filter(|(_, s)| waits(s)).map(|(id, _)| id).collect();
+        let waiting: Vec<Id> = self.waiting.suspended.iter().filter(|(_, s)| waits(s)).map(|(id, _)| id).collect();
         let mut taken = Vec::new();
         for id in waiting {
             let Some(waiting) = self.resume(id) else { continue };
             if let Some(server) = waiting.server {
-                self.transactions.abandon(now, server);
+                self.stack.transactions.abandon(now, server);
             }
             let SuspendedRequest { bytes, arrival, progress, .. } = *waiting;
             let age = now.mono.saturating_sub(progress.began.mono);
             taken.push(EngineRecord::Suspended { bytes, arrival, age, progress: Box::new(progress) });
         }
-        let lines: Vec<HoldKey> = self.held.keys().copied().filter(|(call_hash, _)| moves(*call_hash)).collect();
+        let lines: Vec<HoldKey> =
+            self.waiting.held.keys().copied().filter(|(call_hash, _)| moves(*call_hash)).collect();
         for line in lines {
-            for held in self.held.remove(&line).unwrap_or_default() {
+            for held in self.waiting.held.remove(&line).unwrap_or_default() {
                 self.ends_to_wait(&held.arrival, held.bytes.len());
                 taken.push(EngineRecord::Held(held));
             }

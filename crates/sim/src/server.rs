@@ -250,17 +250,18 @@ impl ServerHost {
         let mut own = std::mem::take(&mut self.out);
         let process = &mut self.process;
         let engine = &mut process.engines[shard];
-        engine.circumstances = Circumstances { draining: process.draining.is_some(), shards: self.settings.shards };
+        engine.shard.circumstances =
+            Circumstances { draining: process.draining.is_some(), shards: self.settings.shards };
         work(engine, &mut own);
         engine.keep_changed(now);
         engine.show_gauges();
-        if std::mem::take(&mut engine.has_asked)
+        if std::mem::take(&mut engine.sinks.has_asked)
             && let Some(subscribers) = &process.shared.subscribers
         {
             subscribers.flush();
         }
-        if std::mem::take(&mut engine.has_asked_cache)
-            && let Some((cache, _)) = &engine.cached
+        if std::mem::take(&mut engine.sinks.has_asked_cache)
+            && let Some((cache, _)) = &engine.sinks.cached
         {
             cache.flush();
         }

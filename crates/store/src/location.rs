@@ -156,23 +156,25 @@ impl LocationTable {
         ticket: Ticket,
         decide: impl FnOnce(&ExistingBindings<'_>) -> Result<Vec<Step<'c>>, E>,
     ) -> Result<UpdateStatus, UpdateError<E>> {
-        self.update_and(aor, now_ms, most, ticket, || (), decide)
+        let decide = |current: &ExistingBindings<'_>| Ok((decide(current)?, ()));
+        self.update_and(aor, now_ms, most, ticket, decide, |()| ()).map(|(status, ())| status)
     }
 
-    /// Works as [`update`](Self::update), and calls `taken` under the same lock once the table has accepted the
-    /// decision: requests that `taken` sends have the order of the decisions.
+    /// Works as [`update`](Self::update), for a decision that has more parts than its steps. Once the table has accepted
+    /// the steps, `taken` gets the other part under the same lock: requests that it sends have the order of the
+    /// decisions. Returns its result.
     ///
     /// # Errors
     /// Nothing has changed then, `taken` is not called, and the ticket does not come back.
-    pub fn update_and<'c, E>(
+    pub fn update_and<'c, T, R, E>(
         &self,
         aor: &[u8],
         now_ms: u64,
         most: usize,
         ticket: Ticket,
-        taken: impl FnOnce(),
-        decide: impl FnOnce(&ExistingBindings<'_>) -> Result<Vec<Step<'c>>, E>,
-    ) -> Result<UpdateStatus, UpdateError<E>> {
+        decide: impl FnOnce(&ExistingBindings<'_>) -> Result<(Vec<Step<'c>>, T), E>,
+        taken: impl FnOnce(T) -> R,
+    ) -> Result<(UpdateStatus, R), UpdateError<E>> {
         let hash = self.hasher.hash_one(aor);
         let mut guard = self.lock(hash);
         let partition = &mut *guard;
@@ -181,7 +183,7 @@ impl LocationTable {
         let is_live = |partition: &Partition, slot: u32| partition.at(slot).expires_at() > now_ms;
         let live: Vec<u32> = all.iter().copied().filter(|slot| is_live(partition, *slot)).collect();
 
-        let steps = decide(&ExistingBindings { partition, live: &live, agents: &self.agents })
+        let (steps, rest) = decide(&ExistingBindings { partition, live: &live, agents: &self.agents })
             .map_err(UpdateError::Decision)?;
         let plan = Plan::of(&steps, partition, &live, |id, binding| {
             let id = id.unwrap_or_else(|| BindingId(self.next_id.fetch_add(1, Ordering::Relaxed)));
@@ -220,8 +222,7 @@ impl LocationTable {
             partition.insert(hash, record, |record| self.hasher.hash_one(record.aor()));
         }
         self.account(all.len(), all.len() + more - less);
-        taken();
-        Ok(standing)
+        Ok((standing, taken(rest)))
     }
 
     /// Removes at most `most` bindings that expired at or before `now_ms`, and shows each one. Returns their number; if
@@ -502,7 +503,7 @@ mod tests {
         let t = LocationTable::new(LocationSettings { bindings: 1, ..LocationSettings::default() });
         let decided = |aor: &[u8], steps: Vec<Step<'_>>| {
             let mut is_taken = false;
-            let outcome = t.update_and(aor, 0, 1, TICKET, || is_taken = true, |_| Ok::<_, ()>(steps));
+            let outcome = t.update_and(aor, 0, 1, TICKET, |_| Ok::<_, ()>((steps, ())), |()| is_taken = true);
             (outcome.is_ok(), is_taken)
         };
         let add = || Step::Add(contact(b"one", 9000));

@@ -6,7 +6,7 @@
 use super::dialog::Dialog;
 use super::within::contact_of;
 use super::{Call, ENDED_TAGS, Purpose};
-use crate::engine::Engine;
+use crate::decider::Decider;
 use strowger_message::{Message, Method};
 
 /// Maximum number of dialogs of one call, including those that have ended.
@@ -26,7 +26,7 @@ pub(crate) enum Passage {
     Refused,
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Decides about a response to a request with this context.
     #[inline]
     pub(crate) fn passage(&self, context: u64, response: &Message<'_>) -> Passage {

@@ -221,12 +221,12 @@ impl Engine {
     }
 
     fn acknowledge_dialog(&mut self, request: &Request<'_>) {
-        let key = self.key_of_call(request.call_id, request.from_tag);
+        let key = self.decider().key_of_call(request.call_id, request.from_tag);
         let Some(call) = self.calls.get(key).filter(|call| call.tracked) else { return };
-        let tag = &*self.kept_tag(request.to_tag);
+        let tag = &*self.decider().kept_tag(request.to_tag);
         let is_meant = |dialog: &&Dialog| dialog.tag() == tag && dialog.answer.is_some() && !dialog.acknowledged;
         let dialog = call.dialogs.iter().find(is_meant);
-        if dialog.is_some_and(|dialog| self.leads_along(request, call, dialog, Party::Caller)) {
+        if dialog.is_some_and(|dialog| self.decider().leads_along(request, call, dialog, Party::Caller)) {
             self.calls.change(key, |call| call.dialog(tag).into_iter().for_each(|dialog| dialog.acknowledged = true));
         }
     }
@@ -258,8 +258,8 @@ impl Engine {
         let bye = Bye { at: moment(now), cause: reason(&request.message).unwrap_or(NORMAL), from_elsewhere: false };
         let (from, to) = (request.from_tag, request.to_tag);
         for (party, tag, other) in [(Party::Caller, from, to), (Party::Callee, to, from)] {
-            let key = self.key_of_call(request.call_id, tag);
-            let other = &*self.kept_tag(other);
+            let key = self.decider().key_of_call(request.call_id, tag);
+            let other = &*self.decider().kept_tag(other);
             let Some(salt) = self.free_salt(key) else { continue };
             let context = self.calls.change(key, |call| {
                 if call.chose_tag {
@@ -288,8 +288,8 @@ impl Engine {
         };
         let (from, to) = (request.from_tag, request.to_tag);
         for (tag, other) in [(from, to), (to, from)] {
-            let key = self.key_of_call(request.call_id, tag);
-            let other = &*self.kept_tag(other);
+            let key = self.decider().key_of_call(request.call_id, tag);
+            let other = &*self.decider().kept_tag(other);
             let doubt = |call: &mut Call| call.dialog(other).map(doubt).is_some();
             if self.calls.get(key).is_some_and(|call| call.tracked) && self.calls.change(key, doubt) == Some(true) {
                 self.calls.has_changed(key);
@@ -336,7 +336,7 @@ impl Engine {
             for asked in Party::BOTH.into_iter().filter(is_open) {
                 let mut text = Vec::new();
                 let context = call.dialog_context(dialog, Purpose::Question, asked);
-                if self.write_question(call, dialog, asked, now.mono, &mut text) {
+                if self.decider().write_question(call, dialog, asked, now.mono, &mut text) {
                     questions.push((context, text));
                 } else {
                     unasked.push(context);

@@ -8,6 +8,7 @@ use super::dialog::{Dialog, Party};
 use super::ending::Ending;
 use super::{Call, HASHED, moment};
 use crate::accounting::Ender;
+use crate::decider::Decider;
 use crate::engine::Engine;
 use crate::handling::{Handling, Progress};
 use smallvec::SmallVec;
@@ -79,6 +80,30 @@ impl Engine {
         }
     }
 
+    /// Sends a request of the server as if a peer had sent it: the stages lead it to the next hop. Its response goes
+    /// nowhere. `context`: context of the proxy's notices about it.
+    pub(super) fn send_own(&mut self, now: Now, bytes: &[u8], context: u64, out: &mut Outbox) {
+        let mut index = Index::new();
+        if index.parse(bytes, &self.policy.limits).is_err() {
+            return;
+        }
+        let message = Message::new(bytes, &index);
+        let listener = message.routes().next().and_then(|route| match route.ok()?.uri {
+            Uri::Sip(uri) => self.policy.router.listener_named(&uri),
+            _ => None,
+        });
+        let listener = listener.unwrap_or(ListenerId(0));
+        let transport = self.policy.router.identity().listener(listener).transport;
+        let arrival = Arrival { transport, listener, remote: Target::NOWHERE.address, flow: None };
+        let call_hash = call::hash(self.shared.call_secret, message.call_id().map_or(&b""[..], |id| id.text));
+        let Ok(request) = Request::of(message, &arrival, call_hash) else { return };
+        let Some(server) = self.stack.transactions.begin_own(now, &message, call_hash) else { return };
+        let mut progress = Progress { context, ..Progress::new(now) };
+        self.advance(&mut Handling { now, request: &request, server: Some(server), progress: &mut progress, out });
+    }
+}
+
+impl Decider<'_> {
     /// Writes a BYE as this party would send it to this server. False: too little is known of its peer.
     pub(super) fn write_bye(&self, call: &Call, dialog: &Dialog, from: Party, number: u32, out: &mut Vec<u8>) -> bool {
         self.write_own(call, dialog, from, (b"BYE", number, ""), out)
@@ -135,28 +160,6 @@ impl Engine {
         line(&[b"Content-Length: 0"]);
         line(&[]);
         true
-    }
-
-    /// Sends a request of the server as if a peer had sent it: the stages lead it to the next hop. Its response goes
-    /// nowhere. `context`: context of the proxy's notices about it.
-    pub(super) fn send_own(&mut self, now: Now, bytes: &[u8], context: u64, out: &mut Outbox) {
-        let mut index = Index::new();
-        if index.parse(bytes, &self.policy.limits).is_err() {
-            return;
-        }
-        let message = Message::new(bytes, &index);
-        let listener = message.routes().next().and_then(|route| match route.ok()?.uri {
-            Uri::Sip(uri) => self.policy.router.listener_named(&uri),
-            _ => None,
-        });
-        let listener = listener.unwrap_or(ListenerId(0));
-        let transport = self.policy.router.identity().listener(listener).transport;
-        let arrival = Arrival { transport, listener, remote: Target::NOWHERE.address, flow: None };
-        let call_hash = call::hash(self.shared.call_secret, message.call_id().map_or(&b""[..], |id| id.text));
-        let Ok(request) = Request::of(message, &arrival, call_hash) else { return };
-        let Some(server) = self.transactions.begin_own(now, &message, call_hash) else { return };
-        let mut progress = Progress { context, ..Progress::new(now) };
-        self.advance(&mut Handling { now, request: &request, server: Some(server), progress: &mut progress, out });
     }
 }
 

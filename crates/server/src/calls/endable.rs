@@ -5,7 +5,7 @@
 //! lacks one of them, is refused; and a 2xx counts as a failure of its branch.
 
 use super::{LAST_CSEQ, LONGEST_TAG, LONGEST_WAY};
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::handling::Handling;
 use strowger_core::routing::Request;
 use strowger_message::header::Hop;
@@ -20,7 +20,7 @@ const SEPARATORS: usize = 4;
 /// Reason for the refusal of an INVITE: status and text for the operator.
 pub(crate) type Unendable = (u16, &'static str);
 
-impl Engine {
+impl Decider<'_> {
     /// Returns why this server could not end the call of an INVITE.
     pub(super) fn unendable(&self, request: &Request<'_>) -> Option<Unendable> {
         if request.cseq > LAST_CSEQ {

@@ -129,7 +129,7 @@ impl Engine {
     }
 
     pub(super) fn free_salt(&mut self, key: u64) -> Option<u16> {
-        self.calls.get(key).map(|call| call.free_salt(|| self.entropy.u64()))
+        self.calls.get(key).map(|call| call.free_salt(|| self.stack.entropy.u64()))
     }
 
     /// Sends the due BYEs of the dialogs of a call that this server ends.
@@ -157,7 +157,7 @@ impl Engine {
             let least = if is_first { 0 } else { LAST_CSEQ };
             let number = dialog.next_cseq(from).max(least + 1);
             let mut text = Vec::new();
-            let is_sent = end.byes < MOST_BYES && self.write_bye(call, dialog, from, number, &mut text);
+            let is_sent = end.byes < MOST_BYES && self.decider().write_bye(call, dialog, from, number, &mut text);
             // Without this context it would pass as a BYE of the other party, and its response would end the dialog.
             let context = call.dialog_context(dialog, Purpose::Question, party);
             self.calls.change(key, |call| {
@@ -187,7 +187,7 @@ impl Engine {
         let Some(dialog) = call.dialogs.iter().find(|dialog| dialog.salt == salt) else { return };
         let Some(ending) = dialog.ending().filter(|ending| ending.is_over()) else { return };
         let &Ending { by, at, cause, status, .. } = ending;
-        self.count_ended(at, dialog.answer);
+        self.decider().count_ended(at, dialog.answer);
         if dialog.logged {
             log_ended(at, call, by.text(), dialog.answer, call.call_id());
         }
@@ -205,8 +205,8 @@ impl Engine {
     pub(super) fn remove_dialog(&mut self, now: Now, (key, salt): (u64, u16)) {
         let Some(call) = self.calls.get(key) else { return };
         let Some(dialog) = call.dialogs.iter().find(|dialog| dialog.salt == salt) else { return };
-        let hash = self.key_of_call(b"", dialog.tag());
-        let mirrored = self.key_of_call(call.call_id(), dialog.tag());
+        let hash = self.decider().key_of_call(b"", dialog.tag());
+        let mirrored = self.decider().key_of_call(call.call_id(), dialog.tag());
         if call.tracked && self.calls.get(mirrored).is_some_and(|other| other.tracked) {
             let caller_tag = call.caller_tag().to_vec();
             let doubt = |other: &mut Call| other.dialog(&caller_tag).map(|dialog| dialog.doubt_refusal(now)).is_some();

@@ -9,6 +9,7 @@
 //! no other process has the clock of this one.
 
 use super::{Call, Calls, Ended, HASHED, moment, names};
+use crate::decider::Decider;
 use crate::engine::{Effect, Engine};
 use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
@@ -131,7 +132,7 @@ impl Engine {
         for (place, mut call) in calls.into_iter().enumerate() {
             call.goes_on();
             call.doubt_all(now, place, count);
-            strange += usize::from(self.is_strange(&call));
+            strange += usize::from(self.decider().is_strange(&call));
             if call.is_over() {
                 let Call { key, account, texts, .. } = call;
                 self.calls.ended.push(Ended { key, is_kept: true, was_tracked: true, account, texts });
@@ -142,7 +143,9 @@ impl Engine {
         self.close_accounts(now);
         strange
     }
+}
 
+impl Decider<'_> {
     /// Tells whether the call would have other keys here, as far as these can be computed.
     fn is_strange(&self, call: &Call) -> bool {
         let (call_id, tag) = (call.call_id(), call.caller_tag());

@@ -27,7 +27,7 @@ impl Engine {
     pub(crate) fn hear_notices(&mut self, now: Now, out: &mut Outbox) {
         self.set_targets_aside(now);
         // A decision about one notice may cause others.
-        while !self.proxy.notices().is_empty() {
+        while !self.stack.proxy.notices().is_empty() {
             self.take_notices(now, out);
         }
         self.calls.responded = None;
@@ -37,23 +37,23 @@ impl Engine {
     }
 
     fn take_notices(&mut self, now: Now, out: &mut Outbox) {
-        let mut notices = std::mem::take(self.proxy.notices());
+        let mut notices = std::mem::take(self.stack.proxy.notices());
         if let Some(heard) = &mut self.heard {
             heard.extend_from_slice(&notices);
         }
         for notice in notices.drain(..) {
             if super::begins_call(notice.context) {
-                self.count_outcome(&notice.event);
+                self.decider().count_outcome(&notice.event);
                 if let NoticeEvent::Rang { after, .. } | NoticeEvent::Answered { after, .. } = &notice.event
                     && let Some(milliseconds) = after
                 {
-                    self.shared.durations[self.number].call_setup.observe(u64::from(*milliseconds) * 1_000);
+                    self.shared.durations[self.shard.number].call_setup.observe(u64::from(*milliseconds) * 1_000);
                 }
             }
             self.hear(now, &notice, out);
         }
-        notices.append(self.proxy.notices());
-        *self.proxy.notices() = notices;
+        notices.append(self.stack.proxy.notices());
+        *self.stack.proxy.notices() = notices;
     }
 
     fn hear(&mut self, now: Now, notice: &Notice, out: &mut Outbox) {
@@ -84,7 +84,7 @@ impl Engine {
                 let is_own = claims.iter().any(|other| other.counted == claim.counted);
                 is_own || call.is_some_and(|call| call.counts_under(claim))
             };
-            self.has_room_at_any(&places, &[], counts) && self.calls.count(key, &claims)
+            self.decider().has_room_at_any(&places, &[], counts) && self.calls.count(key, &claims)
         });
         self.say(now, server, is_counted, out);
     }
@@ -99,11 +99,11 @@ impl Engine {
 
     /// Answers a question of the proxy: it carries its plan out, or passes it over.
     fn say(&mut self, now: Now, server: ServerId, is_so: bool, out: &mut Outbox) {
-        let round = &mut Round { now, tx: &mut self.transactions, out };
+        let round = &mut Round { now, tx: &mut self.stack.transactions, out };
         if is_so {
-            self.proxy.carry_out(round, server);
+            self.stack.proxy.carry_out(round, server);
         } else {
-            self.proxy.pass(round, server);
+            self.stack.proxy.pass(round, server);
         }
     }
 
@@ -175,7 +175,7 @@ impl Engine {
 
     fn rang(&mut self, key: u64, branch: u32, response: &Message<'_>) {
         let Some(tag) = response.to().ok().and_then(|to| to.tag) else { return };
-        let tag = &*self.kept_tag(tag);
+        let tag = &*self.decider().kept_tag(tag);
         if self.calls.get(key).is_none_or(|call| call.dialogs.iter().any(|dialog| dialog.tag() == tag)) {
             return;
         }
@@ -191,7 +191,7 @@ impl Engine {
         let (Ok(call_id), Ok(to), Some(call)) = (response.call_id(), response.to(), self.calls.get(key)) else {
             return;
         };
-        let tag = &*self.kept_tag(to.tag.unwrap_or_default());
+        let tag = &*self.decider().kept_tag(to.tag.unwrap_or_default());
         if call.dialogs.iter().any(|dialog| dialog.tag() == tag && dialog.answer.is_some()) {
             return;
         }
@@ -207,7 +207,7 @@ impl Engine {
         let stays = call.stays;
         let by = self.calls.responded;
         let source = by.map(Source::of).unwrap_or_default();
-        let bypasses = call.tracked && stays && self.bypasses(call, response);
+        let bypasses = call.tracked && stays && self.decider().bypasses(call, response);
         if bypasses && is_logged {
             let (gateway, call_id) = (by.map(tracing::field::display), shown(call_id.text));
             tracing::info!(gateway, %call_id, "answer without Record-Route: the end of the call will not be seen");
@@ -386,7 +386,7 @@ impl Engine {
         if dialog.logged {
             log_ended(bye.at, call, party.text(), dialog.answer, call.call_id());
         }
-        self.count_ended(bye.at, dialog.answer);
+        self.decider().count_ended(bye.at, dialog.answer);
         let is_answered = dialog.answer.is_some();
         if is_answered && let Some((account, names)) = self.calls.account(key) {
             let row = account.bye_ended(party, bye, status, names);

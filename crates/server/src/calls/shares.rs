@@ -5,7 +5,7 @@
 //! An emergency call takes an ordinary place if it can. Otherwise it takes one of that eighth, in which the same rule
 //! bounds the sources.
 
-use crate::engine::Engine;
+use crate::decider::Decider;
 use crate::handling::Handling;
 
 /// Number of calls of a shard that a party may have, however few places are free.
@@ -85,7 +85,7 @@ fn counted(parties: Parties) -> impl Iterator<Item = u32> {
     parties.into_iter().filter(|party| !matches!(*party, 0 | EMERGENCY))
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Returns the parties for which the new call of this request counts.
     pub(super) fn parties_of_call(&self, handling: &Handling<'_, '_>) -> Parties {
         let request = handling.request;
@@ -99,7 +99,7 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl Decider<'_> {
     /// Returns an emergency place for a call that has no other; `None`: it is no emergency, or no such place is free.
     pub(super) fn emergency_place(&self, handling: &Handling<'_, '_>) -> Option<Parties> {
         if !self.is_emergency_of(handling) {

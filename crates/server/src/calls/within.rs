@@ -5,6 +5,7 @@ use super::endable::Unendable;
 use super::origin::Source;
 use super::{Call, LONGEST_WAY, NO_CALL, Purpose};
 use crate::call_limits::Claim;
+use crate::decider::Decider;
 use crate::decision::Decision;
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -78,46 +79,39 @@ impl Engine {
         }
     }
 
-    /// Returns whether the request with this context begins a tracked call.
-    pub(crate) fn begins_tracked_call(&self, context: u64) -> bool {
-        if self.calls.counts().tracked == 0 || Purpose::of(context) != Some(Purpose::Invite) {
-            return false;
-        }
-        self.calls.key_of(context).and_then(|key| self.calls.get(key)).is_some_and(|call| call.tracked)
-    }
-
     fn begin_call(&mut self, handling: &Handling<'_, '_>, ways: &mut Ways<'_>) -> Context {
-        let (tracks, stays) = (self.tracks(handling), self.stays(handling));
-        let (logs, accounts) = (self.may_log_calls(), self.accounts(handling));
+        let (tracks, stays) = (self.decider().tracks(handling), self.decider().stays(handling));
+        let (logs, accounts) = (self.decider().may_log_calls(), self.decider().accounts(handling));
         if !tracks && !logs && !accounts {
             return Context::Notices(NO_CALL);
         }
         let (request, in_dialog) = (handling.request, handling.progress.proof.in_dialog);
         // An INVITE without a To tag was refused before.
-        if self.circumstances.draining && !request.to_tag.is_empty() && !in_dialog {
+        if self.shard.circumstances.draining && !request.to_tag.is_empty() && !in_dialog {
             return Context::Full;
         }
         if tracks
             && stays
-            && let Some(why) = self.unendable(request)
-            && !self.is_emergency_of(handling)
+            && let Some(why) = self.decider().unendable(request)
+            && !self.decider().is_emergency_of(handling)
         {
             return Context::Unendable(why);
         }
         let decision = handling.progress.decision.as_deref();
         let all = decision.map(Decision::all_claims).unwrap_or_default();
         let may_count = decision.is_some_and(Decision::may_count);
-        let key = self.key_of_call(request.call_id, request.from_tag);
+        let key = self.decider().key_of_call(request.call_id, request.from_tag);
         let mut retried = None;
         if let Some(call) = self.calls.get(key) {
             let is_counted = accounts || may_count || call.account.is_some() || call.taken().next().is_some();
-            if let Some(again) = self.passes_again(request, handling.progress.proof.user.is_some() && !in_dialog, call)
+            if let Some(again) =
+                self.decider().passes_again(request, handling.progress.proof.user.is_some() && !in_dialog, call)
             {
                 // Two targets would share one record, that of the first.
                 if again == Again::Forked && (accounts || call.account.is_some()) {
                     return Context::Merged;
                 }
-                if tracks && !call.tracked && self.has_no_room() {
+                if tracks && !call.tracked && self.decider().has_no_room() {
                     return Context::Full;
                 }
                 // A further target takes a place of its own under each limit, until the call ends.
@@ -125,9 +119,9 @@ impl Engine {
                 let is_more = |claim: &&Claim| is_forked || !call.counts_to_its_end(claim);
                 let more: Vec<Claim> = all.iter().filter(is_more).cloned().collect();
                 let counts = |claim: &Claim| !is_forked && call.counts_under(claim);
-                return match self.take_room(&all, &more, ways, counts) {
+                return match self.decider().take_room(&all, &more, ways, counts) {
                     Ok(room) => Context::Notices(self.pass_again(handling, key, &more, &room)),
-                    Err(claim) => self.limited(&claim, decision),
+                    Err(claim) => self.decider().limited(&claim, decision),
                 };
             }
             // With credentials for a server behind this one the INVITE comes as a call of its own: it may go elsewhere
@@ -138,7 +132,7 @@ impl Engine {
                 return Context::Merged;
             } else {
                 let (context, is_other) = (call.context(), call.open > 0);
-                let is_logged = logs && self.log_call_begun(handling);
+                let is_logged = logs && self.decider().log_call_begun(handling);
                 if is_other {
                     // The end of this call would not be seen.
                     return Context::Notices(NO_CALL);
@@ -151,22 +145,22 @@ impl Engine {
                 return Context::Notices(context);
             }
         }
-        let mut parties = if tracks { self.parties_of_call(handling) } else { [0; 2] };
-        let refusal = if tracks && self.has_no_room() {
+        let mut parties = if tracks { self.decider().parties_of_call(handling) } else { [0; 2] };
+        let refusal = if tracks && self.decider().has_no_room() {
             Some(Context::Full)
         } else {
-            self.calls.shares.are_used_up(parties, self.free_places()).then_some(Context::OverShare)
+            self.calls.shares.are_used_up(parties, self.decider().free_places()).then_some(Context::OverShare)
         };
         if let Some(refusal) = refusal {
-            match self.emergency_place(handling) {
+            match self.decider().emergency_place(handling) {
                 Some(place) => parties = place,
                 None => return refusal,
             }
         }
-        let room = match self.take_room(&all, &all, ways, |_| false) {
+        let room = match self.decider().take_room(&all, &all, ways, |_| false) {
             Ok(room) => room,
             Err(claim) => {
-                let context = self.limited(&claim, decision);
+                let context = self.decider().limited(&claim, decision);
                 // The INVITE comes here again, led elsewhere.
                 if let Some(before) = retried.filter(|_| context == Context::PassedOver) {
                     self.calls.put_back(before);
@@ -176,7 +170,7 @@ impl Engine {
         };
         let is_logged = match &retried {
             Some(before) => before.logged,
-            None => logs && self.log_call_begun(handling),
+            None => logs && self.decider().log_call_begun(handling),
         };
         if !is_logged && !tracks && !accounts {
             return Context::Notices(NO_CALL);
@@ -199,6 +193,94 @@ impl Engine {
             self.resume_dialog(request, key);
         }
         Context::Notices(context)
+    }
+
+    fn new_call(&mut self, handling: &Handling<'_, '_>, tracks: bool) -> Call {
+        let (request, salt) = (handling.request, self.stack.entropy.u64());
+        let mut call = Call::begun(request, handling.now, tracks, &self.decider().kept_tag(request.from_tag), salt);
+        let may_be_urgent = tracks && !self.policy.config.decisions.emergency.uris.is_empty();
+        call.urgent = may_be_urgent && self.decider().is_emergency_of(handling);
+        call
+    }
+
+    /// Adds one more INVITE to this call, which then counts under these limits as well. The call is tracked if one of
+    /// its INVITEs is, and accounted from the first such INVITE on. Returns its context.
+    fn pass_again(&mut self, handling: &Handling<'_, '_>, key: u64, more: &[Claim], room: &Room<'_>) -> u64 {
+        let is_tracked = self.calls.get(key).is_some_and(|call| call.tracked);
+        let tracked = (self.decider().tracks(handling) && !is_tracked).then(|| self.new_call(handling, true));
+        let is_accounted = self.calls.account(key).is_some();
+        let account = (self.decider().accounts(handling) && !is_accounted).then(|| self.open_account(handling, None));
+        let (stays, cseq) = (self.decider().stays(handling), handling.request.cseq);
+        let context = self.calls.change(key, |call| {
+            if let Some(tracked) = tracked {
+                call.track(tracked);
+            }
+            (call.open, call.cseq, call.challenged) = (call.open + 1, cseq, false);
+            call.stays |= stays;
+            call.account = call.account.take().or(account);
+            call.count(more, &room.of_call);
+            call.lead(room.led, &room.taken);
+            call.context()
+        });
+        self.calls.has_changed(key);
+        context.unwrap_or_default()
+    }
+
+    /// Reads the Contact and routes of a party from a request that was forwarded. `sent`: index of the first message in
+    /// the outbox that left for it. That message has the seal and route token of this server, as the peer gets them.
+    pub(crate) fn forwarded(&mut self, handling: &Handling<'_, '_>, context: u64, sent: usize) {
+        let purpose = Purpose::of(context).filter(|purpose| matches!(purpose, Purpose::Invite | Purpose::Renewal));
+        let Some((purpose, key)) = purpose.zip(self.calls.key_of(context)) else { return };
+        if self.calls.get(key).is_none_or(|call| !call.tracked) {
+            return;
+        }
+        let source = handling.request.arrival.remote;
+        let mut index = std::mem::take(&mut self.calls.index);
+        if let Some(bytes) = first_sent(handling.out, sent)
+            && index.parse(bytes, &Limits::UNLIMITED).is_ok()
+        {
+            let message = Message::new(bytes, &index);
+            match purpose {
+                Purpose::Invite => self.hear_caller(key, &message, source),
+                _ => self.hear_renewal(key, context, &message, source),
+            }
+        }
+        self.calls.index = index;
+    }
+
+    /// Handles the failure to forward a request with this context.
+    pub(crate) fn not_forwarded(&mut self, now: Now, context: u64) {
+        match (Purpose::of(context), self.calls.key_of(context)) {
+            (Some(Purpose::Invite), Some(key)) => drop(self.calls.change(key, Call::fail)),
+            (Some(Purpose::Bye), Some(key)) => self.bye_refused(now, (key, context), 500),
+            (Some(Purpose::Question), _) => self.refuse_own(context, 500),
+            _ => (),
+        }
+    }
+
+    /// Reports a final response of this server to its own request, as the proxy reports one of a peer.
+    pub(crate) fn refuse_own(&mut self, context: u64, status: u16) {
+        self.stack.proxy.notices().push(Notice { context, event: NoticeEvent::Exhausted { status, bytes: 0..0 } });
+    }
+
+    fn hear_caller(&mut self, key: u64, message: &Message<'_>, source: SocketAddr) {
+        let (way, offer) = (way(&self.policy.router, message), SessionOffer::of(message));
+        self.calls.change(key, |call| {
+            call.offer = offer;
+            if let Some((contact, routes)) = way {
+                call.set_caller_way(contact, &routes, Source::of(source));
+            }
+        });
+    }
+}
+
+impl Decider<'_> {
+    /// Returns whether the request with this context begins a tracked call.
+    pub(crate) fn begins_tracked_call(&self, context: u64) -> bool {
+        if self.calls.counts().tracked == 0 || Purpose::of(context) != Some(Purpose::Invite) {
+            return false;
+        }
+        self.calls.key_of(context).and_then(|key| self.calls.get(key)).is_some_and(|call| call.tracked)
     }
 
     /// Takes room under all limits of `more`, and under those of the first way that has room. `all`: limits under which
@@ -253,14 +335,6 @@ impl Engine {
         self.is_emergency(handling.now, handling.request, &routing)
     }
 
-    fn new_call(&mut self, handling: &Handling<'_, '_>, tracks: bool) -> Call {
-        let (request, salt) = (handling.request, self.entropy.u64());
-        let mut call = Call::begun(request, handling.now, tracks, &self.kept_tag(request.from_tag), salt);
-        let may_be_urgent = tracks && !self.policy.config.decisions.emergency.uris.is_empty();
-        call.urgent = may_be_urgent && self.is_emergency_of(handling);
-        call
-    }
-
     /// Returns the kind of repetition if an INVITE repeats a known call. An INVITE whose sender has proved by a
     /// password to be a user (`is_user`) makes a call of its own.
     pub(crate) fn passes_again(&self, request: &Request<'_>, is_user: bool, call: &Call) -> Option<Again> {
@@ -270,29 +344,6 @@ impl Engine {
         }
         let is_sent_back = self.policy.router.has_been_here(request);
         Some(if is_sent_back { Again::SentBack } else { Again::Forked })
-    }
-
-    /// Adds one more INVITE to this call, which then counts under these limits as well. The call is tracked if one of
-    /// its INVITEs is, and accounted from the first such INVITE on. Returns its context.
-    fn pass_again(&mut self, handling: &Handling<'_, '_>, key: u64, more: &[Claim], room: &Room<'_>) -> u64 {
-        let is_tracked = self.calls.get(key).is_some_and(|call| call.tracked);
-        let tracked = (self.tracks(handling) && !is_tracked).then(|| self.new_call(handling, true));
-        let is_accounted = self.calls.account(key).is_some();
-        let account = (self.accounts(handling) && !is_accounted).then(|| self.open_account(handling, None));
-        let (stays, cseq) = (self.stays(handling), handling.request.cseq);
-        let context = self.calls.change(key, |call| {
-            if let Some(tracked) = tracked {
-                call.track(tracked);
-            }
-            (call.open, call.cseq, call.challenged) = (call.open + 1, cseq, false);
-            call.stays |= stays;
-            call.account = call.account.take().or(account);
-            call.count(more, &room.of_call);
-            call.lead(room.led, &room.taken);
-            call.context()
-        });
-        self.calls.has_changed(key);
-        context.unwrap_or_default()
     }
 
     /// Returns the refusal for a full limit, either of the rules or of a failure rule that leads the request on.
@@ -345,53 +396,6 @@ impl Engine {
                 call.dialogs.iter().any(|dialog| dialog.tag() == &*other && is_meant(call, dialog, party))
             })
         })
-    }
-
-    /// Reads the Contact and routes of a party from a request that was forwarded. `sent`: index of the first message in
-    /// the outbox that left for it. That message has the seal and route token of this server, as the peer gets them.
-    pub(crate) fn forwarded(&mut self, handling: &Handling<'_, '_>, context: u64, sent: usize) {
-        let purpose = Purpose::of(context).filter(|purpose| matches!(purpose, Purpose::Invite | Purpose::Renewal));
-        let Some((purpose, key)) = purpose.zip(self.calls.key_of(context)) else { return };
-        if self.calls.get(key).is_none_or(|call| !call.tracked) {
-            return;
-        }
-        let source = handling.request.arrival.remote;
-        let mut index = std::mem::take(&mut self.calls.index);
-        if let Some(bytes) = first_sent(handling.out, sent)
-            && index.parse(bytes, &Limits::UNLIMITED).is_ok()
-        {
-            let message = Message::new(bytes, &index);
-            match purpose {
-                Purpose::Invite => self.hear_caller(key, &message, source),
-                _ => self.hear_renewal(key, context, &message, source),
-            }
-        }
-        self.calls.index = index;
-    }
-
-    /// Handles the failure to forward a request with this context.
-    pub(crate) fn not_forwarded(&mut self, now: Now, context: u64) {
-        match (Purpose::of(context), self.calls.key_of(context)) {
-            (Some(Purpose::Invite), Some(key)) => drop(self.calls.change(key, Call::fail)),
-            (Some(Purpose::Bye), Some(key)) => self.bye_refused(now, (key, context), 500),
-            (Some(Purpose::Question), _) => self.refuse_own(context, 500),
-            _ => (),
-        }
-    }
-
-    /// Reports a final response of this server to its own request, as the proxy reports one of a peer.
-    pub(crate) fn refuse_own(&mut self, context: u64, status: u16) {
-        self.proxy.notices().push(Notice { context, event: NoticeEvent::Exhausted { status, bytes: 0..0 } });
-    }
-
-    fn hear_caller(&mut self, key: u64, message: &Message<'_>, source: SocketAddr) {
-        let (way, offer) = (way(&self.policy.router, message), SessionOffer::of(message));
-        self.calls.change(key, |call| {
-            call.offer = offer;
-            if let Some((contact, routes)) = way {
-                call.set_caller_way(contact, &routes, Source::of(source));
-            }
-        });
     }
 }
 

@@ -1,6 +1,6 @@
 //! Drop of messages from banned sources and scanners.
 
-use super::Engine;
+use crate::decider::Decider;
 use strowger_core::log_limiter::Kind;
 use strowger_core::routing::Request;
 use strowger_core::routing::contact_repair::is_first_hop;
@@ -8,7 +8,7 @@ use strowger_core::shown::shown;
 use strowger_core::{Arrival, Now};
 use strowger_message::Name;
 
-impl Engine {
+impl Decider<'_> {
     /// Tells whether a message is dropped because its source is banned, and counts it. Emergency calls pass.
     pub(super) fn is_shut_out(&self, now: Now, arrival: &Arrival, bytes: &[u8]) -> bool {
         let banned = self.policy.bans.is_banned(arrival.remote.ip(), now.mono);

@@ -1,6 +1,7 @@
 //! Next hops that fail, and the order of targets that puts them last ([`crate::set_aside`]).
 
 use super::Engine;
+use crate::decider::Decider;
 use crate::forwarding::Targets;
 use crate::handling::Handling;
 use crate::place_targets::PlaceTargets;
@@ -19,7 +20,7 @@ impl Engine {
     /// Takes the failed targets from the proxy.
     #[inline]
     pub(crate) fn set_targets_aside(&mut self, now: Now) {
-        if !self.proxy.failed_targets().is_empty() {
+        if !self.stack.proxy.failed_targets().is_empty() {
             self.set_them_aside(now);
         }
     }
@@ -33,11 +34,11 @@ impl Engine {
             said: milliseconds(dns.retry_after),
             most: dns.set_aside_targets,
         };
-        let mut failed = std::mem::take(self.proxy.failed_targets());
+        let mut failed = std::mem::take(self.stack.proxy.failed_targets());
         for failed in failed.drain(..) {
             let target = failed.target;
             if failed.failure == TargetFailure::NoTcp {
-                self.goes_by_udp(target, now);
+                self.decider().goes_by_udp(target, now);
                 continue;
             }
             let Some(time) = self.shared.set_aside.fails(&target, failed.failure, now.mono, times) else { continue };
@@ -47,24 +48,13 @@ impl Engine {
                 tracing::warn!(to = %address, %transport, reason, seconds = time as f64 / 1e3, "next hop set aside");
             }
         }
-        *self.proxy.failed_targets() = failed;
-    }
-
-    /// Marks this target for large requests by UDP for a while: like nearly every telephone, it takes no TCP
-    /// connection.
-    fn goes_by_udp(&self, target: Target, now: Now) {
-        let (address, seconds) = (target.address, UdpOnly::TIME / 1_000);
-        if self.shared.udp_only.insert(address, now.mono)
-            && self.shared.log_limiter.allow(Kind::Forwarding, address.ip(), now.mono)
-        {
-            tracing::info!(to = %address, seconds, "no TCP: large requests go by UDP");
-        }
+        *self.stack.proxy.failed_targets() = failed;
     }
 
     /// Forgets failures to send that were not the fault of the target.
     pub(super) fn excuse_targets(&mut self) {
         let is_excused = |failure| matches!(failure, TargetFailure::Unsent | TargetFailure::NoTcp);
-        self.proxy.failed_targets().retain(|failed| !is_excused(failed.failure));
+        self.stack.proxy.failed_targets().retain(|failed| !is_excused(failed.failure));
     }
 
     /// Notes that the target of this transaction has answered.
@@ -80,11 +70,24 @@ impl Engine {
         if response.status() == Some(503) && response.has(Name::RetryAfter) {
             return;
         }
-        let Some(target) = self.transactions.client_target(id) else { return };
+        let Some(target) = self.stack.transactions.client_target(id) else { return };
         if self.shared.set_aside.answers(&target, now.mono)
             && self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono)
         {
             tracing::info!(to = %target.address, transport = %target.transport.text(), "next hop answers again");
+        }
+    }
+}
+
+impl Decider<'_> {
+    /// Marks this target for large requests by UDP for a while: like nearly every telephone, it takes no TCP
+    /// connection.
+    fn goes_by_udp(&self, target: Target, now: Now) {
+        let (address, seconds) = (target.address, UdpOnly::TIME / 1_000);
+        if self.shared.udp_only.insert(address, now.mono)
+            && self.shared.log_limiter.allow(Kind::Forwarding, address.ip(), now.mono)
+        {
+            tracing::info!(to = %address, seconds, "no TCP: large requests go by UDP");
         }
     }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use strowger_core::proxy::ContextRecord;
 use strowger_core::record::{self, Names, Number, Recorded, Unreadable};
 use strowger_core::routing::Request;
-use strowger_core::transaction::{TransactionRecord, TransactionUser};
+use strowger_core::transaction::TransactionRecord;
 use strowger_core::{Arrival, Now, Outbox, call};
 use strowger_message::{Index, Message, Name};
 
@@ -67,8 +67,8 @@ impl Engine {
         self.keep_changed(now);
         // First of all: the transactions of suspended requests are dropped, not moved.
         let waiting = self.take_waiting(now, bucket);
-        let contexts = self.proxy.export(now, moves);
-        let transactions = self.transactions.export(now, moves);
+        let contexts = self.stack.proxy.export(now, moves);
+        let transactions = self.stack.transactions.export(now, moves);
         let mut calls = self.calls.export(now, bucket);
         let led = Calls::export_led(&mut calls);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
@@ -82,10 +82,7 @@ impl Engine {
         match record {
             EngineRecord::Calls { contexts, transactions, calls, led } => {
                 self.calls.import(now, calls, led);
-                let moved = self.proxy.import(now, contexts);
-                let user = |record: &TransactionRecord| moved.user(record).unwrap_or(TransactionUser::NONE);
-                let ids = self.transactions.import_all(now, transactions, user);
-                self.proxy.settle(&moved, &ids);
+                self.stack.import(now, contexts, transactions);
             }
             EngineRecord::Suspended { bytes, arrival, age, mut progress } => {
                 let ago = |moment: u64| moment.saturating_sub(age);

@@ -17,16 +17,13 @@ impl Engine {
     /// Applies the policy to the parts of this engine.
     pub(super) fn go_by_policy(&mut self, now: Now) {
         let config = &self.policy.config;
-        self.proxy.set_policy(self.policy.forwarding.clone());
+        self.stack.proxy.set_policy(self.policy.forwarding.clone());
         self.calls.set_times(CallTimes::of(config));
-        self.transactions.set_limit(config.limits.transactions);
-        self.transactions.set_most_kept(config.kept_memory());
-        if self.pings.set_interval(config.nat.ping_interval) && self.number == 0 {
+        self.stack.set_bounds(config, self.shard.circumstances.shards);
+        if self.pings.set_interval(config.nat.ping_interval) && self.shard.number == 0 {
             self.pings.begin_again(now);
         }
         self.local_addresses = LocalAddresses::new(config.dns.cache_entries);
-        self.divided_among = 0;
-        self.divide_bounds();
     }
 
     /// Runs `work` under the policy of an earlier request; `None`: under that of new requests.
@@ -34,11 +31,11 @@ impl Engine {
         match its.filter(|its| !Arc::ptr_eq(its, &self.policy)) {
             None => work(self),
             Some(its) => {
-                let forwarding = self.proxy.set_policy(its.forwarding.clone());
+                let forwarding = self.stack.proxy.set_policy(its.forwarding.clone());
                 let newer = std::mem::replace(&mut self.policy, its);
                 let result = work(self);
                 self.policy = newer;
-                self.proxy.set_policy(forwarding);
+                self.stack.proxy.set_policy(forwarding);
                 result
             }
         }

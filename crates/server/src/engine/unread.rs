@@ -1,11 +1,12 @@
 //! Messages that are answered or dropped before any stage sees them.
 
 use super::Engine;
+use crate::decider::Decider;
 use crate::reply::is_in_bounds;
 use strowger_core::{Arrival, Now, Outbox, via};
 use strowger_message::{Error, Index, Message, Method, Name};
 
-impl Engine {
+impl Decider<'_> {
     /// Refuses a message that could not be read to its end, with a response if enough of it could.
     pub(super) fn refuse_unread(
         &self,
@@ -40,24 +41,6 @@ impl Engine {
         if self.reply_unrouted(arrival, message, call_id, error.status(), lines, out) {
             self.counters().refused.one();
         }
-    }
-
-    /// Sheds a message. By UDP it is dropped: it comes again, and most often is a retransmission itself, so a response
-    /// would end a call that its owner sets up. Over a connection it comes once, so it is answered.
-    pub fn shed(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        if !arrival.transport.is_reliable() {
-            return;
-        }
-        let mut index = std::mem::take(&mut self.index);
-        if index.parse(bytes, &self.policy.limits).is_ok() {
-            let message = Message::new(bytes, &index);
-            let answered = message.is_request() && message.method() != Some(Method::Ack);
-            if let (true, Some(call_id)) = (answered, message.header(Name::CallId)) {
-                self.counters().overloaded.one();
-                self.reply_unrouted(arrival, &message, call_id, 503, b"Retry-After: 5\r\n", out);
-            }
-        }
-        self.index = index;
     }
 
     /// Answers a request that reached no stage. False: the response is withheld.
@@ -103,5 +86,25 @@ impl Engine {
         };
         out.send(target, range, 0);
         true
+    }
+}
+
+impl Engine {
+    /// Sheds a message. By UDP it is dropped: it comes again, and most often is a retransmission itself, so a response
+    /// would end a call that its owner sets up. Over a connection it comes once, so it is answered.
+    pub fn shed(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        if !arrival.transport.is_reliable() {
+            return;
+        }
+        let mut index = std::mem::take(&mut self.buffers.index);
+        if index.parse(bytes, &self.policy.limits).is_ok() {
+            let message = Message::new(bytes, &index);
+            let answered = message.is_request() && message.method() != Some(Method::Ack);
+            if let (true, Some(call_id)) = (answered, message.header(Name::CallId)) {
+                self.counters().overloaded.one();
+                self.decider().reply_unrouted(arrival, &message, call_id, 503, b"Retry-After: 5\r\n", out);
+            }
+        }
+        self.buffers.index = index;
     }
 }

@@ -72,7 +72,7 @@ fn engine_of(domains: &str, settings: &str) -> Engine {
     };
     let shared = Arc::new(ProcessState::new(NOW, config, surroundings));
     let mut engine = Engine::new(NOW, shared, 0, Circumstances { draining: false, shards: 1 });
-    engine.found = Some(SinkId::NONE);
+    engine.sinks.found = Some(SinkId::NONE);
     engine
 }
 
@@ -100,12 +100,12 @@ fn says(engine: &Engine, stage: Stage, answers: Answers, text: &str) -> Verdict 
     let routing = engine.policy.router.route(NOW, &request);
     let mut contacts = Contacts::default();
     let verdict = match stage {
-        Stage::Address => engine.address(&handling, &routing),
-        Stage::Authorize => engine.authorize(&handling, &routing),
-        Stage::Decide => engine.decide(&handling, &routing),
-        Stage::Route => engine.route(&handling, &routing, &mut contacts),
-        Stage::Register => engine.authorize_registration(&handling),
-        Stage::Acknowledge => engine.acknowledge(&handling, &routing, &mut contacts),
+        Stage::Address => engine.decider().address(&handling, &routing),
+        Stage::Authorize => engine.decider().authorize(&handling, &routing),
+        Stage::Decide => engine.decider().decide(&handling, &routing),
+        Stage::Route => engine.decider().route(&handling, &routing, &mut contacts),
+        Stage::Register => engine.decider().authorize_registration(&handling),
+        Stage::Acknowledge => engine.decider().acknowledge(&handling, &routing, &mut contacts),
     };
     assert!(out.is_empty(), "a stage sends nothing");
     verdict
@@ -442,7 +442,7 @@ fn a_name_with_a_domain_of_its_realm_is_no_other_account() {
         ("Alice@a.example", "Alice"),
         ("a@b@a.example", "a@b"),
     ] {
-        let account = engine.account(username.as_bytes(), "a.example");
+        let account = engine.decider().account(username.as_bytes(), "a.example");
         assert_eq!((account.name, account.realm), (name.as_bytes(), "a.example"), "{username}");
     }
 }
@@ -659,7 +659,7 @@ fn a_place_that_rules_name_is_looked_up() {
         let mut progress = Progress { answers, decision: Some(decision.clone()), ..Progress::new(NOW) };
         let mut out = Outbox::new();
         let handling = Handling { now: NOW, request: &request, server: None, progress: &mut progress, out: &mut out };
-        engine.route(&handling, &engine.policy.router.route(NOW, &request), &mut Contacts::default())
+        engine.decider().route(&handling, &engine.policy.router.route(NOW, &request), &mut Contacts::default())
     };
     assert_eq!(says(Answers::default()), Verdict::Ask(Question::Name(name("gw.example.net"))));
     let Verdict::Forward(Destination::Places(places)) = says(leads("gw.example.net", "192.0.2.50:5060")) else {

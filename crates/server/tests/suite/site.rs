@@ -149,8 +149,8 @@ impl Site {
         let shared = Arc::new(ProcessState::new(now, config, surroundings));
         let engine = |number| {
             let mut engine = Engine::new(now, shared.clone(), number, Circumstances { draining: false, shards: 2 });
-            engine.found = Some(SinkId::NONE);
-            engine.cached = credentials.clone().map(|cache| {
+            engine.sinks.found = Some(SinkId::NONE);
+            engine.sinks.cached = credentials.clone().map(|cache| {
                 let receiver = cache.receiver(Arc::new(ByHand));
                 (cache, receiver)
             });

@@ -307,6 +307,6 @@ fn engine(now: Now, text: &str, location: &Arc<LocationTable>, process: u16, ran
     };
     let shared = Arc::new(ProcessState::new(now, config, surroundings));
     let mut engine = Engine::new(now, shared, 0, Circumstances { draining: false, shards: 1 });
-    engine.found = Some(SinkId::NONE);
+    engine.sinks.found = Some(SinkId::NONE);
     engine
 }

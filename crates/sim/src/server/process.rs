@@ -200,15 +200,15 @@ impl Process {
         let circumstances = Circumstances { draining: false, shards: settings.shards };
         let engine = |number| {
             let mut engine = Engine::new(now, shared.clone(), number, circumstances);
-            engine.found = lookups.as_ref().map(|(lookups, _)| lookups.shard());
-            engine.written = keeper.as_mut().map(|keeper| {
+            engine.sinks.found = lookups.as_ref().map(|(lookups, _)| lookups.shard());
+            engine.sinks.written = keeper.as_mut().map(|keeper| {
                 let written = keeper.written.clone();
                 keeper.journal.receiver(Arc::new(move |results: &[(u64, Result<(), StoreError>)]| {
                     let results = results.iter().map(|(ticket, result)| (number, *ticket, *result));
                     written.lock().unwrap_or_else(PoisonError::into_inner).extend(results);
                 }))
             });
-            engine.cached = shared.credentials.clone().zip(cached.get(number).copied());
+            engine.sinks.cached = shared.credentials.clone().zip(cached.get(number).copied());
             engine.heard = Some(Vec::new());
             engine
         };

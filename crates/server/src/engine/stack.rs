@@ -1,0 +1,74 @@
+//! State machines of `core` in one shard, and the randomness that they draw.
+
+use crate::policy::Policy;
+use crate::process_state::ProcessState;
+use strowger_config::Config;
+use strowger_core::Now;
+use strowger_core::entropy::Entropy;
+use strowger_core::proxy::{ContextRecord, Proxy};
+use strowger_core::registrar::Registrar;
+use strowger_core::timer::sooner;
+use strowger_core::transaction::{TransactionRecord, TransactionUser, Transactions};
+
+/// State machines of one shard.
+pub(crate) struct Stack {
+    pub(crate) transactions: Transactions,
+    pub(crate) proxy: Proxy,
+    pub(crate) registrar: Registrar,
+    pub(crate) entropy: Entropy,
+    /// Number of shards at the last division of the memory bounds.
+    divided_among: usize,
+}
+
+impl Stack {
+    /// Creates the state machines of the shard with this number.
+    pub(super) fn new(shared: &ProcessState, policy: &Policy, number: usize) -> Self {
+        let config = &policy.config;
+        let entropy = Entropy::new(shared.seed).derive(&(number as u64).to_le_bytes());
+        let words = |label: &[u8]| {
+            let mut same = Entropy::new(shared.seed).derive(label);
+            [same.u64(), same.u64()]
+        };
+        let mut proxy = Proxy::new(policy.router.clone(), config.proxy_settings(), entropy.derive(b"proxy"));
+        proxy.set_udp_only(shared.udp_only.clone());
+        Self {
+            transactions: Transactions::new(config.timer_settings(), words(b"transactions")),
+            proxy,
+            registrar: Registrar::default(),
+            entropy,
+            divided_among: 0,
+        }
+    }
+
+    /// Returns the moment of the next timer.
+    pub(super) fn deadline(&mut self) -> Option<u64> {
+        sooner(self.transactions.deadline(), self.proxy.deadline())
+    }
+
+    /// Sets the bounds of the transactions.
+    pub(super) fn set_bounds(&mut self, config: &Config, shards: usize) {
+        self.transactions.set_limit(config.limits.transactions);
+        self.transactions.set_most_kept(config.kept_memory());
+        self.divided_among = 0;
+        self.divide_bounds(config, shards);
+    }
+
+    /// Divides the memory bounds among the running shards: each has about as many calls of each source.
+    pub(super) fn divide_bounds(&mut self, config: &Config, shards: usize) {
+        if shards != self.divided_among {
+            self.divided_among = shards;
+            let limits = &config.limits;
+            let [of_source, of_all] =
+                [limits.request_memory_per_source, limits.request_memory_of_all].map(|bytes| bytes.div_ceil(shards));
+            self.transactions.set_shares(of_source, of_all, limits.ipv6_prefix);
+        }
+    }
+
+    /// Takes over response contexts and transactions that another stack exported.
+    pub(super) fn import(&mut self, now: Now, contexts: Vec<ContextRecord>, transactions: Vec<TransactionRecord>) {
+        let moved = self.proxy.import(now, contexts);
+        let user = |record: &TransactionRecord| moved.user(record).unwrap_or(TransactionUser::NONE);
+        let ids = self.transactions.import_all(now, transactions, user);
+        self.proxy.settle(&moved, &ids);
+    }
+}
