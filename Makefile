@@ -49,12 +49,13 @@ help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
 	@echo 'make test          the tests; about 15 minutes on two cores from an empty target, half of them the build'
-	@echo 'make test-all      the tests, those of keys by a reload, the long ones, calls over a kill, planted faults (simulation or engine tests must find each, a quarter of an hour) and loom; another half hour'
+	@echo 'make test-all      the tests, those of keys by a reload, the long ones, calls over a kill, planted faults and loom; another half hour'
 	@echo 'make test-reload   the tests of keys and policy, each server given its configuration by a reload'
 	@echo 'make test-dialogs  $(DIALOGS) calls over a kill of their server: memory, disk, time of the restart (DIALOGS=); two minutes'
 	@echo 'make test-accounting   rows of $(ACCOUNTED) calls while their database is in trouble (ACCOUNTED=); two minutes'
 	@echo 'make test-long     measurements of minutes: a hundred reloads with 100,000 prefixes under load, each database and cache server in each'
 	@echo '                   trouble, runs of the laboratory before and after a planted slowdown; twelve minutes'
+	@echo 'make faults        each fault of tests/faults.toml, which the simulation or tests must find; seven minutes'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
 	@echo 'make test-valkey VALKEY=PATH  the tests of caches with this valkey-server in the place of Redis'
@@ -132,9 +133,9 @@ test-reload: packages
 	STROWGER_BY_RELOAD=1 STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) RUST_TEST_THREADS=$(TEST_THREADS) \
 		$(CARGO) test --locked --workspace --no-fail-fast --test policy --test beside -- $(or $(TESTS),$(BY_RELOAD))
 
-# Each fault of tests/faults.toml is planted alone in a copy of the tree.
+# All faults of tests/faults.toml are in one build of a copy of the tree, and each run of a program has one.
 faults:
-	$(CARGO) test --locked --package strowger-tests --test faults -- --ignored --nocapture
+	$(CARGO) test --locked --workspace --test faults -- --ignored --nocapture
 
 # The queue between two shards and the bell of one, built with loom in place of the standard library's atomics.
 loom:

@@ -309,6 +309,42 @@ fn unsafe_code_stands_where_the_security_policy_says() {
     assert_eq!(elsewhere, ["crates/message/src/scan.rs", "crates/strowger/src/allocator.rs"]);
 }
 
+/// Every key by which a source is counted comes from one function, for which an IPv6 network is one source.
+#[test]
+fn no_counter_takes_the_address_of_a_source_as_it_is() {
+    /// Code that compares, routes or scopes an address, or makes the key itself.
+    const ALLOWED: [&str; 16] = [
+        "counted(arrival.remote.ip()",
+        "source_bytes(",
+        "is_suspect(",
+        "is_banned(",
+        "is_trusted(",
+        ".believes(",
+        "scope_of_sender(",
+        ".has_room(",
+        "let (source, waiting)",
+        "let (source, now)",
+        ".charge(",
+        ".refund(",
+        ".allow(kind",
+        "Effect::Resolve {",
+        "remote.ip().to_canonical()",
+        "SocketAddr::new(arrival.remote.ip(), port)",
+    ];
+    let mut seen = 0;
+    for (path, text) in sources(&["crates/server/src"]) {
+        for line in text.lines().filter(|line| line.contains("remote.ip()")) {
+            seen += 1;
+            let is_key = line.contains("to_string()") || line.contains("octets()");
+            let is_allowed =
+                ALLOWED.iter().any(|allowed| line.contains(allowed)) || line.contains("reply.address.ip()");
+            let is_other = path.ends_with("binding_change.rs") && line.contains("elsewhere:");
+            assert!((is_allowed || is_other) && !is_key, "{}: {line}", path.display());
+        }
+    }
+    assert!(seen > 10);
+}
+
 /// The page of rules has each field of the table for conditions.
 #[test]
 fn every_field_of_a_condition_is_in_the_page_of_rules() {

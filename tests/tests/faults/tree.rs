@@ -1,0 +1,52 @@
+//! Copies of the project, in which faults are planted.
+
+use crate::list::root;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// Makes `tree` a copy of the project in which files have these texts. A file that is as it has to be keeps its time, so cargo builds it once.
+pub(crate) fn copy(tree: &Path, texts: &BTreeMap<&Path, &str>) {
+    copy_folder(tree, Path::new(""), texts);
+}
+
+fn copy_folder(tree: &Path, folder: &Path, texts: &BTreeMap<&Path, &str>) {
+    let to = tree.join(folder);
+    fs::create_dir_all(&to).expect("the copy can be written");
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(root().join(folder)).expect("a folder of the project can be read") {
+        let entry = entry.expect("and its entries");
+        let (name, from) = (entry.file_name(), entry.path());
+        let place = folder.join(&name);
+        let to = tree.join(&place);
+        if name == "target" || name == ".git" {
+            continue;
+        } else if from.is_dir() {
+            copy_folder(tree, &place, texts);
+        } else if let Some(text) = texts.get(place.as_path()) {
+            write(&to, text);
+        } else if from.is_file() && fs::read(&from).expect("a file of the project can be read") != read(&to) {
+            fs::copy(&from, &to).expect("the copy can be written");
+        }
+        names.insert(name);
+    }
+    for entry in fs::read_dir(&to).expect("the copy can be read") {
+        let entry = entry.expect("and its entries");
+        if !names.contains(&entry.file_name()) {
+            let path = entry.path();
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.expect("the copy can be written");
+        }
+    }
+}
+
+/// Writes a file of a copy, unless it has this text.
+pub(crate) fn write(path: &Path, text: &str) {
+    if read(path) != text.as_bytes() {
+        fs::write(path, text).expect("the copy can be written");
+    }
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap_or_default()
+}
