@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What cargo makes a program of: the unit tests of a crate (`lib`), its suite, or the example `worlds`.
+/// Source of a program: the unit tests of a crate (`lib`), its suite, or the example `worlds`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Target {
     pub(crate) package: String,
@@ -14,7 +14,7 @@ pub(crate) struct Target {
 
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
-    /// That of its package, in which cargo runs tests.
+    /// Folder of its package, in which cargo runs tests.
     pub(crate) folder: PathBuf,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Error {
     pub(crate) places: Vec<(PathBuf, usize)>,
 }
 
-/// Builds the targets with this name of these packages. Always of the same packages: so each build has their dependencies with the same features.
+/// Builds the targets with this name of these packages. The packages are always the same, so that each build has their dependencies with the same features.
 pub(crate) fn build(tree: &Path, target: &Path, packages: &BTreeSet<&str>, name: &str) -> Result<Programs, Vec<Error>> {
     let mut cargo = Command::new(env!("CARGO"));
     match name {

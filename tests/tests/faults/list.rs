@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 pub(crate) struct Fault {
-    /// Its name for `crate::planted::fault()`; none has 0.
+    /// Number for `crate::planted::fault()`, from 1.
     pub(crate) number: u32,
     pub(crate) law: String,
     pub(crate) file: PathBuf,
@@ -15,7 +15,7 @@ pub(crate) struct Fault {
     pub(crate) search: Search,
 }
 
-/// What finds a fault: the simulation, or the tests of a program with this part in their names.
+/// Search that finds a fault: the simulation, or the tests of a program with this part in their names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Search {
     pub(crate) target: Target,
@@ -27,7 +27,7 @@ impl Search {
         Self { target: Target { package: "sim".to_owned(), name: "worlds".to_owned() }, tests: None }
     }
 
-    /// `test` of the list: a crate and a part of the names of tests, of its unit tests if that has `::tests::`.
+    /// Reads `test` of the list: a crate and a part of the names of tests, of its unit tests if that has `::tests::`.
     fn tests(test: &str) -> Self {
         let (package, tests) = test.split_once(' ').expect("a crate and a part of names of tests");
         let is_unit = format!("::{tests}").contains("::tests::");
@@ -37,7 +37,7 @@ impl Search {
 }
 
 impl Fault {
-    /// The file with the fault in it.
+    /// Returns the text of the file with the fault in it.
     pub(crate) fn planted(&self, text: &str) -> String {
         let Self { file, from, to, law, .. } = self;
         let file = file.display();

@@ -1,7 +1,7 @@
 //! Planted faults (`tests/faults.toml`): the simulation, or the tests that a fault names, must find each of them: `make faults`.
 //! `STROWGER_FAULTS="text|text"` looks for those alone whose law has one of the texts.
 //!
-//! A copy of the project has all of them in one build, and a variable says which one a process has (`schemata.rs`).
+//! A copy of the project has all of them in one build, and an environment variable selects the fault of a process (`schemata.rs`).
 
 mod build;
 mod list;
@@ -25,10 +25,10 @@ fn read(file: &Path) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Texts of the compiler, by the fault that they are about.
+/// Errors of the compiler by fault.
 type Broken = BTreeMap<u32, String>;
 
-/// Files with all faults but these.
+/// Returns the files with all faults but these.
 fn plant_all(faults: &[Fault], without: &Broken) -> BTreeMap<PathBuf, Planted> {
     let files: BTreeSet<&PathBuf> = faults.iter().map(|fault| &fault.file).collect();
     let plant_in = |file: &&PathBuf| {
@@ -82,14 +82,14 @@ fn build_all(faults: &[Fault]) -> (Programs, Broken) {
     }
 }
 
-/// A search with a fault that has to be found, or with none.
+/// Search with a fault that has to be found, or with none.
 struct Job<'a> {
     search: &'a Search,
     fault: Option<&'a Fault>,
 }
 
 impl Job<'_> {
-    /// What the search says. Fails if that is wrong.
+    /// Runs the search. Fails if its result is wrong.
     fn run(&self, program: &Program) -> Result<String, String> {
         let mut command = Command::new(&program.path);
         command.current_dir(&program.folder).arg(self.search.tests.as_deref().unwrap_or(SEEDS));

@@ -1,4 +1,4 @@
-//! All faults of a file in one text: a function that some change has its body once for each of them and once without, and
+//! All faults of a file in one text: a function with faults has a body for each of them and one without, and
 //! `crate::planted::fault()` selects one at run time.
 
 use crate::list::Fault;
@@ -67,14 +67,14 @@ pub(crate) fn plant<'a>(text: &str, faults: impl Iterator<Item = &'a Fault>) -> 
     out
 }
 
-/// What lies around these places.
+/// Returns the texts around these places.
 fn outside<'a>(text: &'a str, places: &[Range<usize>]) -> Vec<&'a str> {
     let ends = [0].into_iter().chain(places.iter().map(|place| place.end));
     let starts = places.iter().map(|place| place.start).chain([text.len()]);
     ends.zip(starts).map(|(end, start)| &text[end..start]).collect()
 }
 
-/// Bodies of the outermost functions that can have two.
+/// Returns the bodies of the outermost functions that can have two.
 fn bodies(text: &str) -> syn::Result<Vec<Range<usize>>> {
     let mut bodies = Vec::new();
     collect(&syn::parse_file(text)?.items, text, &mut bodies);
@@ -99,8 +99,8 @@ fn collect(items: &[Item], text: &str, bodies: &mut Vec<Range<usize>>) {
     }
 }
 
-/// The body of a function, with its braces. None of one that has to be constant, or whose type is that of an expression in its body: a second
-/// body has another.
+/// Returns the body of a function, with its braces. None if the function is constant, or returns `impl Trait`: two bodies have different
+/// types.
 fn body(signature: &Signature, block: &Block, text: &str) -> Option<Range<usize>> {
     let braces = block.brace_token.span;
     let body = braces.open().byte_range().start..braces.close().byte_range().end;
