@@ -14,9 +14,9 @@ use strowger_load::engine::run::{Behaviour, Load, Retransmission, Run};
 use strowger_load::engine::script::Script;
 use strowger_load::engine::traffic::{Event, Order, Traffic};
 use strowger_load::engine::watch::{Passage, Watch};
-use strowger_load::scenario::{Environment, Scenario};
 use strowger_measure::{Clock, Collector, Counter, Delay, Page};
 use strowger_net::{Listener, Net, NetSettings, Node, Shards, UdpSettings, clock};
+use strowger_scenario::{Environment, Scenario};
 
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use strowger_load::engine::run::Run;
 use strowger_load::media::{Echo, Legs, Plane, PlaneError, Refusal, Settings};
-use strowger_load::scenario::action::Action;
-use strowger_load::scenario::{Environment, Scenario};
 use strowger_measure::Counter;
 use strowger_net::datagrams::{self, Incoming};
+use strowger_scenario::action::Action;
+use strowger_scenario::{Environment, Scenario};
 
 /// Creates a document whose only step runs these actions.
 fn scenario(folder: &Path, actions: &str) -> Scenario {

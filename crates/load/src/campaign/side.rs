@@ -9,9 +9,7 @@ use crate::engine::script::Script;
 use crate::engine::sockets::{Each, Sockets};
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
-use crate::injection::{Injection, InjectionOptions};
 use crate::media::Plane;
-use crate::scenario::{Command, Environment, Scenario};
 use crate::workload::{Words, Workload, literal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -25,6 +23,8 @@ use strowger_net::tls::{Certificate, Client, Server};
 use strowger_net::{
     Bounds, DedicatedSockets, Listener, Net, NetSettings, Node, Scheduling, Shards, Snapshot, UdpSettings, descriptors,
 };
+use strowger_scenario::injection::{Injection, InjectionOptions};
+use strowger_scenario::{Command, Environment, Scenario};
 
 /// What is given to the thread of a shard, once.
 type Parts = (Books, Sender<Event>, Option<Box<dyn Watch>>);

@@ -4,11 +4,11 @@ use super::call_runner::{CallRunner, Progress, StepResult};
 use super::incoming::ReceivedMessage;
 use super::render::OF_REFUSAL;
 use super::script::Line;
-use crate::scenario::step::{Expected, Kind};
-use crate::scenario::{Role, ThirdPartyRole};
 use strowger_measure::{Counter, Failure, Outcome};
 use strowger_message::index::Start;
 use strowger_message::{Index, Method};
+use strowger_scenario::step::{Expected, Kind};
+use strowger_scenario::{Role, ThirdPartyRole};
 
 impl CallRunner<'_> {
     /// Handles a message that no step waits for.

@@ -4,14 +4,14 @@ use super::call::Value;
 use super::call_runner::{CallRunner, StepResult};
 use super::script::Script;
 use super::shard_context::Halt;
-use crate::expression::{Expression, Matcher, Options, Span};
-use crate::scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
-use crate::scenario::step::{Expected, Kind, Step};
-use crate::scenario::{Scenario, Scope, Slot, Template};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use strowger_measure::{Failure, Outcome};
+use strowger_scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
+use strowger_scenario::expression::{Expression, Matcher, Options, Span};
+use strowger_scenario::step::{Expected, Kind, Step};
+use strowger_scenario::{Scenario, Scope, Slot, Template};
 
 /// Compiled expressions of a scenario, by their text.
 pub(super) type Expressions = HashMap<Box<[u8]>, Expression>;

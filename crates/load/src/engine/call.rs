@@ -2,10 +2,10 @@
 
 use super::leaving::Leaving;
 use super::script::Script;
-use crate::scenario::{Scope, Slot};
 use strowger_core::{Flow, Target};
 use strowger_measure::CallBook;
 use strowger_message::Method;
+use strowger_scenario::{Scope, Slot};
 
 /// Value of a variable.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,10 +5,10 @@ use super::leaving::Leaving;
 use super::script::{Line, Script};
 use super::shard_context::{Halt, ShardContext};
 use super::watch::Passage;
-use crate::scenario::step::{Kind, Pause, Send, Start, Step};
 use strowger_core::Outbox;
 use strowger_measure::{Attempt, Failure, Outcome};
 use strowger_message::Method;
+use strowger_scenario::step::{Kind, Pause, Send, Start, Step};
 
 /// Running call with all that it reaches.
 pub(super) struct CallRunner<'a> {

@@ -3,9 +3,9 @@
 use super::call_runner::CallRunner;
 use crate::aka::AkaSecret;
 use crate::authentication::{self, Credentials, Request};
-use crate::scenario::Template;
-use crate::scenario::template::Authentication;
 use std::io::Write;
+use strowger_scenario::Template;
+use strowger_scenario::template::Authentication;
 
 /// Source of a credentials header.
 pub(super) enum Wanted<'a> {

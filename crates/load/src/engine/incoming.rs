@@ -4,10 +4,10 @@ use super::call::{Kind as CallKind, Past};
 use super::call_runner::{CallRunner, Progress, StepResult};
 use super::leaving::Leaving;
 use super::watch::Passage;
-use crate::scenario::step::{Expected, Kind, Optional, Receive, Start, Step};
 use strowger_measure::Counter;
 use strowger_message::index::Start as First;
 use strowger_message::{Index, Method, Name};
+use strowger_scenario::step::{Expected, Kind, Optional, Receive, Start, Step};
 
 /// Fields of a received message that matching needs.
 #[derive(Clone, Copy)]

@@ -5,12 +5,12 @@ use super::call_runner::{CallRunner, Progress};
 use super::incoming::{ReceivedMessage, cseq, tag};
 use super::render::OF_REFUSAL;
 use super::script::Line;
-use crate::scenario::Role;
-use crate::scenario::step::Kind;
 use std::ops::Range;
 use strowger_measure::Outcome;
 use strowger_message::index::Start;
 use strowger_message::{Index, Message, Method, Name, respond};
+use strowger_scenario::Role;
+use strowger_scenario::step::Kind;
 
 /// Progress of the end of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use super::call_runner::CallRunner;
 use super::credentials::Wanted;
 use super::moment::{Local, Rfc1123};
 use super::script::{Line as Text, Part, write_constant};
-use crate::scenario::template::LastHeader;
-use crate::scenario::{Piece, Template};
 use std::io::{Read, Write};
 use strowger_message::{Line, Name};
+use strowger_scenario::template::LastHeader;
+use strowger_scenario::{Piece, Template};
 
 /// Parts that are written once the rest is known.
 #[derive(Default)]

@@ -1,11 +1,11 @@
 //! Settings of a run: caller and target, schedule, and the behaviour where the scenario is silent.
 
 use super::pace::{Arrivals, Part};
-use crate::injection::Injection;
-use crate::scenario::{Distribution, Scenario};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::{ListenerId, PeerName, Target, Transport};
+use strowger_scenario::injection::Injection;
+use strowger_scenario::{Distribution, Scenario};
 
 /// The constants of one run, shared by its shards.
 #[derive(Clone, Debug)]
@@ -36,9 +36,9 @@ pub struct Run {
     pub auth_uri: Option<String>,
     /// True if credentials name the Request-URI (RFC 3261 section 22.4) and not, as SIPp's, `sip:` and the target.
     pub auth_request_uri: bool,
-    /// Keys of `-key`, in the order of [`crate::scenario::Environment::keys`].
+    /// Keys of `-key`, in the order of [`strowger_scenario::Environment::keys`].
     pub keys: Vec<(String, Vec<u8>)>,
-    /// Files of `-inf`, in the order of [`crate::scenario::Environment::injections`].
+    /// Files of `-inf`, in the order of [`strowger_scenario::Environment::injections`].
     pub injections: Arc<[Injection]>,
     /// Global variables of `-set`, with their values.
     pub globals: Vec<(String, String)>,

@@ -2,13 +2,13 @@
 
 use super::run::Run;
 use super::sockets::Each;
-use crate::scenario::Action;
-use crate::scenario::step::{Kind, Start};
-use crate::scenario::template::Text;
-use crate::scenario::{Piece, Scenario, Step, Template};
 use std::io::Write;
 use std::sync::Arc;
 use strowger_core::Transport;
+use strowger_scenario::Action;
+use strowger_scenario::step::{Kind, Start};
+use strowger_scenario::template::Text;
+use strowger_scenario::{Piece, Scenario, Step, Template};
 
 /// Scenario with its texts for this run.
 #[derive(Debug)]

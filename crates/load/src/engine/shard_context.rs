@@ -59,7 +59,7 @@ pub(super) struct ShardContext {
     /// True once the warning that no media is sent was logged.
     pub(super) warned_of_media: bool,
     /// States of the expressions matched so far.
-    pub(super) matcher: crate::expression::Matcher,
+    pub(super) matcher: strowger_scenario::expression::Matcher,
 }
 
 /// Ends of the run that an action may ask for.

@@ -19,7 +19,6 @@ use super::stall_detector::StallDetector;
 use super::watch::Watch;
 use super::wheel::{Alarm, Wheel};
 use crate::command::{self, LinkEvent};
-use crate::scenario::ThirdPartyRole;
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,6 +28,7 @@ use strowger_measure::{Books, CallBook, Counter};
 use strowger_message::{Index, Limits, Method};
 use strowger_net::clock;
 use strowger_net::dedicated::DedicatedSockets;
+use strowger_scenario::ThirdPartyRole;
 
 /// Events that a shard sends to the thread that started it.
 #[derive(Debug)]
@@ -220,7 +220,7 @@ impl Traffic {
             call_sockets: None,
             media: None,
             warned_of_media: false,
-            matcher: crate::expression::Matcher::new(),
+            matcher: strowger_scenario::expression::Matcher::new(),
             books,
             run: run.clone(),
         };

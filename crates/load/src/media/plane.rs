@@ -7,9 +7,6 @@ use super::player::{CommandQueue, Player};
 use super::settings::{Echo, Settings};
 use super::tally::{Snapshot, Tally};
 use crate::engine::run::Run;
-use crate::scenario::Scenario;
-use crate::scenario::action::{Action, RtpStream};
-use crate::wave;
 use hashbrown::HashMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -19,6 +16,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use strowger_net::datagrams;
+use strowger_scenario::Scenario;
+use strowger_scenario::action::{Action, RtpStream};
+use strowger_scenario::wave;
 
 /// Error of starting the media.
 #[derive(Debug, thiserror::Error)]

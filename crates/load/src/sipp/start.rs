@@ -17,7 +17,6 @@ use crate::engine::script::Script;
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
 use crate::media::{Legs, Plane};
-use crate::scenario::{Role, Scenario};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -26,6 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 use strowger_measure::{Books, Clock, Collector};
 use strowger_net::tls::OnFailure;
 use strowger_net::{DedicatedSockets, clock};
+use strowger_scenario::{Role, Scenario};
 
 impl Session {
     pub(super) fn start(

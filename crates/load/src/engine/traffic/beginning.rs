@@ -7,10 +7,10 @@ use crate::engine::call_runner::Progress;
 use crate::engine::incoming;
 use crate::engine::pace::Pace;
 use crate::engine::run::Run;
-use crate::scenario::Role;
 use strowger_core::{Arrival, Outbox};
 use strowger_measure::CallBook;
 use strowger_net::dedicated;
+use strowger_scenario::Role;
 
 /// Part of the Call-ID format.
 pub(super) enum IdPart {

@@ -11,13 +11,13 @@ use crate::engine::pace::Pace;
 use crate::engine::run::Run;
 use crate::engine::script::Script;
 use crate::engine::sockets::Each;
-use crate::scenario::Role;
 use std::sync::Arc;
 use strowger_core::{Arrival, Outbox};
 use strowger_measure::{CallBook, Outcome};
 use strowger_message::index::Start;
 use strowger_message::{Message, Method, Name, respond};
 use strowger_net::{Ending, clock};
+use strowger_scenario::Role;
 
 /// Time for which an ended call is known, milliseconds. A BYE is repeated 0.5, 1.5, 3.5, 7.5 and 11.5 s after the first
 /// (RFC 3261 section 17.1.2.2); to keep the calls themselves would take more memory.
