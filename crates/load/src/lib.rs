@@ -82,8 +82,10 @@ pub mod command;
 pub mod engine;
 pub mod keys;
 pub mod media;
+mod random;
 pub mod report;
 pub mod sipp;
+mod wheel;
 pub mod workload;
 
 pub use strowger_report::{printable, printable_bytes};

@@ -120,7 +120,7 @@ fn start_watched(document: &str, target: Option<SocketAddr>, load: Load, watch: 
     let retransmission = Retransmission { rfc3261: true, ..Retransmission::default() };
     let run = Run { target, local_port: address.port(), load, behaviour, retransmission, ..Run::new(scenario.clone()) };
     let run = Arc::new(run);
-    let script = Arc::new(Script::new(scenario, &run).expect("it has no expressions"));
+    let script = Arc::new(Script::new(scenario, &run));
     let now = clock::micros();
     let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), 1);
     let (to, events) = channel();

@@ -6,7 +6,7 @@ use crate::engine::ledger::Ledger;
 use crate::engine::pace::Part as Pace;
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
 use crate::engine::script::Script;
-use crate::engine::sockets::{Each, Sockets};
+use crate::engine::socket_plan::{Each, Sockets};
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
 use crate::media::Plane;
@@ -408,7 +408,7 @@ impl Facts {
         run.pid = run.pid.wrapping_mul(256).wrapping_add(255);
         let rate = profile::peak(&plan.profile).max(100.0).max(2.0 * calls as f64 / plan.grace.as_secs_f64().max(0.1));
         run.load = Load { profile: vec![Pace::Hold { rate }], calls: Some(calls), limit: 256, ..Load::default() };
-        let script = Arc::new(Script::new(scenario, &run)?);
+        let script = Arc::new(Script::new(scenario, &run));
         Ok((Arc::new(run), script))
     }
 }
@@ -537,15 +537,12 @@ impl Side {
         watch: Option<Box<dyn Watch>>,
         waits: bool,
     ) -> Result<Self, String> {
-        let plane = Plane::of_run(&mut run).map_err(|error| error.to_string())?;
+        let plane = run.start_media().map_err(|error| error.to_string())?;
         let legs = Mutex::new(plane.as_ref().map(Plane::legs));
         let run = Arc::new(run);
         let scenario = run.scenario.clone();
-        let script = Arc::new(Script::new(scenario.clone(), &run)?);
-        let answers = match &run.out_of_call {
-            Some(scenario) => Some(Arc::new(Script::new(scenario.clone(), &run)?)),
-            None => None,
-        };
+        let script = Arc::new(Script::new(scenario.clone(), &run));
+        let answers = run.out_of_call.as_ref().map(|scenario| Arc::new(Script::new(scenario.clone(), &run)));
         let (events_out, events) = channel();
         let parts: Mutex<Option<Parts>> = Mutex::new(Some((books, events_out, watch)));
         let node = bound

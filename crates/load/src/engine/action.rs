@@ -2,56 +2,14 @@
 
 use super::call::Value;
 use super::call_runner::{CallRunner, StepResult};
-use super::script::Script;
 use super::shard_context::Halt;
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use strowger_measure::{Failure, Outcome};
 use strowger_scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
-use strowger_scenario::expression::{Expression, Matcher, Options, Span};
-use strowger_scenario::step::{Expected, Kind, Step};
-use strowger_scenario::{Scenario, Scope, Slot, Template};
-
-/// Compiled expressions of a scenario, by their text.
-pub(super) type Expressions = HashMap<Box<[u8]>, Expression>;
-
-/// Compiles every expression of a scenario.
-///
-/// # Errors
-/// The first expression that cannot be compiled, and the reason.
-pub(super) fn expressions(scenario: &Scenario) -> Result<Expressions, String> {
-    let mut all = Expressions::new();
-    let mut add = |text: &[u8], step: &Step| {
-        if !all.contains_key(text) {
-            let compiled = Expression::new(text, Options::default()).map_err(|error| {
-                format!("line {}: the expression '{}': {error}", step.line, String::from_utf8_lossy(text))
-            })?;
-            all.insert(text.into(), compiled);
-        }
-        Ok::<(), String>(())
-    };
-    for step in scenario.steps.iter().chain(&scenario.init) {
-        for action in &step.actions {
-            if let Action::Expression(wanted) = action {
-                add(&wanted.expression.text, step)?;
-            }
-        }
-        if let Kind::Receive(receive) = &step.kind
-            && let Expected::RequestMatching(pattern) | Expected::ResponseMatching(pattern) = &receive.expected
-        {
-            add(&pattern.text, step)?;
-        }
-    }
-    Ok(all)
-}
-
-impl Script {
-    /// True if an expression of the scenario matches.
-    pub(super) fn is_match(&self, pattern: &[u8], text: &[u8], matcher: &mut Matcher) -> bool {
-        self.expressions.get(pattern).is_some_and(|e| e.is_match(text, matcher))
-    }
-}
+use strowger_scenario::expression::Span;
+use strowger_scenario::step::Step;
+use strowger_scenario::{Scope, Slot, Template};
 
 /// Result of an action.
 enum Done {
@@ -353,8 +311,6 @@ impl CallRunner<'_> {
 
     /// Runs `ereg` on `message`, or on `value`, the text of a variable.
     fn match_in(&mut self, wanted: &Match, message: &[u8], value: &[u8]) -> Done {
-        let script = self.script;
-        let Some(expression) = script.expressions.get(&wanted.expression.text) else { return Done::Well };
         let text = match &wanted.source {
             Source::Message => message,
             Source::Header(search) => {
@@ -376,7 +332,7 @@ impl CallRunner<'_> {
             Source::Variable(_) => value,
         };
         let mut spans: [Option<Span>; 16] = [None; 16];
-        let matched = expression.captures(text, &mut self.shard.matcher, &mut spans);
+        let matched = wanted.expression.expression.captures(text, &mut self.shard.matcher, &mut spans);
         if matched {
             for (slot, span) in wanted.assign_to.iter().zip(spans) {
                 // A variable whose group did not match keeps its value.

@@ -1,6 +1,5 @@
 //! State of one call.
 
-use super::leaving::Leaving;
 use super::script::Script;
 use strowger_core::{Flow, Target};
 use strowger_measure::CallBook;
@@ -135,6 +134,23 @@ pub(super) enum Kind {
     Passing,
 }
 
+/// Progress of the end of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Leaving {
+    #[default]
+    No,
+    /// The INVITE has had no response: until one comes, no CANCEL may be sent (RFC 3261 section 9.1).
+    Asked,
+    /// A CANCEL was sent; the final response to the INVITE has yet to come.
+    Cancelled,
+    /// This many BYEs were sent; a challenge asks for another.
+    Ended(u8),
+    /// A 2xx to the peer's INVITE was sent; no BYE before its ACK (RFC 3261 section 15).
+    Answered,
+    /// The peer's INVITE was refused; its ACK has yet to come.
+    Refused,
+}
+
 /// Actual and intended start of a timer of the scenario, µs; 0: with the call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Started {
@@ -159,52 +175,6 @@ pub(super) struct Extra {
     pub(super) nonce_count: u32,
     /// Line in each injection file.
     pub(super) lines: Vec<u32>,
-}
-
-/// Slots of calls. The table grows by segments, so that growth moves no call.
-#[derive(Debug, Default)]
-pub(super) struct Calls {
-    segments: Vec<Vec<Call>>,
-    len: usize,
-}
-
-/// Calls in a segment, a power of two.
-const SEGMENT: usize = 256;
-
-impl Calls {
-    pub(super) const fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(super) fn push(&mut self, call: Call) {
-        if self.len.is_multiple_of(SEGMENT) {
-            self.segments.push(Vec::with_capacity(SEGMENT));
-        }
-        if let Some(segment) = self.segments.last_mut() {
-            segment.push(call);
-            self.len += 1;
-        }
-    }
-
-    pub(super) fn get(&self, slot: usize) -> Option<&Call> {
-        self.segments.get(slot / SEGMENT)?.get(slot % SEGMENT)
-    }
-}
-
-impl std::ops::Index<usize> for Calls {
-    type Output = Call;
-
-    #[inline]
-    fn index(&self, slot: usize) -> &Call {
-        &self.segments[slot / SEGMENT][slot % SEGMENT]
-    }
-}
-
-impl std::ops::IndexMut<usize> for Calls {
-    #[inline]
-    fn index_mut(&mut self, slot: usize) -> &mut Call {
-        &mut self.segments[slot / SEGMENT][slot % SEGMENT]
-    }
 }
 
 /// Running call. Its buffers stay for the next call in the slot.

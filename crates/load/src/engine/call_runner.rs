@@ -1,7 +1,6 @@
 //! Runs a call through its scenario, step by step, until it has to wait.
 
-use super::call::{Call, Kind as CallKind, Started};
-use super::leaving::Leaving;
+use super::call::{Call, Kind as CallKind, Leaving, Started};
 use super::script::{Line, Script};
 use super::shard_context::{Halt, ShardContext};
 use super::watch::Passage;
@@ -447,10 +446,10 @@ impl CallRunner<'_> {
             Start::Request(method) if method.known == Method::Invite => {
                 let mut attempt = book.attempt(Method::Invite);
                 // Outside of a dialog there is no tag yet (RFC 3261 section 8.1.1.2): a second session.
-                if attempt == Attempt::InDialog && !super::incoming::has_tag(&self.call.sent, shard) {
+                if attempt == Attempt::InDialog && !super::received::has_tag(&self.call.sent, shard) {
                     attempt = Attempt::Initial;
                 }
-                let mark = super::incoming::hash(super::incoming::branch(&self.call.sent));
+                let mark = super::received::hash(super::received::branch(&self.call.sent));
                 shard.books.invite_sent(book, shard.now, attempt, mark, bytes);
             }
             Start::Request(method) => shard.books.request_sent(book, shard.now, method.known, bytes),
@@ -500,7 +499,7 @@ impl CallRunner<'_> {
     #[cold]
     fn remember_transaction(&mut self, send: &Send, index: u32) {
         let sent = std::mem::take(&mut self.call.sent);
-        let branch = super::incoming::branch(&sent);
+        let branch = super::received::branch(&sent);
         if let Some(t) = send.start_transaction
             && let Some(transaction) = self.call.extra().transactions.get_mut(usize::from(t))
         {

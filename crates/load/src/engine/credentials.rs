@@ -109,7 +109,7 @@ impl CallRunner<'_> {
         let proxy = authentication::is_proxy(extra.challenge_code);
         let written = authentication::write_answer(&extra.challenge, proxy, &credentials, &request, &mut answer);
         match written {
-            Ok(()) => super::render::insert(out, at, &answer),
+            Ok(()) => super::text::insert(out, at, &answer),
             Err(error) => self.halt(format_args!("[authentication]: {error}")),
         }
         let pool = &mut self.shard.pool;

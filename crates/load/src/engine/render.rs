@@ -3,7 +3,8 @@
 use super::call_runner::CallRunner;
 use super::credentials::Wanted;
 use super::moment::{Local, Rfc1123};
-use super::script::{Line as Text, Part, write_constant};
+use super::script::{Line as Text, OF_REFUSAL, Part, write_constant};
+use super::text::{insert, number};
 use std::io::{Read, Write};
 use strowger_message::{Line, Name};
 use strowger_scenario::template::LastHeader;
@@ -325,7 +326,7 @@ impl CallRunner<'_> {
         if !self.parse_last() {
             return 0;
         }
-        super::incoming::cseq(&self.call.last, &self.shard.index).0
+        super::received::cseq(&self.call.last, &self.shard.index).0
     }
 
     /// Parses the last message of this call into the index, unless it is there; returns false without one.
@@ -348,21 +349,12 @@ const BESIDE: i32 = -1;
 /// Step index of texts of actions, as SIPp writes it; their branch is that of the step before.
 const IN_ACTION: i32 = -2;
 
-/// Step index of the ACK to an unexpected refusal: in no step, but of the transaction before.
-pub(super) const OF_REFUSAL: i32 = -3;
-
 /// Characters reserved for a length.
 const LENGTH: usize = 5;
 
 /// True if a line vanishes when this keyword at its start is empty.
 const fn vanishes(piece: &Piece) -> bool {
     matches!(piece, Piece::Routes | Piece::LastHeader(_) | Piece::Field(_) | Piece::Variable(_))
-}
-
-/// Inserts bytes.
-pub(super) fn insert(out: &mut Vec<u8>, at: usize, bytes: &[u8]) {
-    out.extend_from_slice(bytes);
-    out[at..].rotate_right(bytes.len());
 }
 
 /// Appends a header value; line ends of a folded one become spaces.
@@ -377,24 +369,4 @@ fn unfolded(value: &[u8], folded: bool, out: &mut Vec<u8>) {
         rest = &rest[end + 2..];
     }
     out.extend_from_slice(rest);
-}
-
-/// Appends a decimal number.
-#[inline]
-pub(super) fn number(out: &mut Vec<u8>, value: i64) {
-    let mut buffer = [0u8; 20];
-    let mut at = buffer.len();
-    let mut rest = value.unsigned_abs();
-    loop {
-        at -= 1;
-        buffer[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(&buffer[at..]);
 }

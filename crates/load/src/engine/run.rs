@@ -1,6 +1,7 @@
 //! Settings of a run: caller and target, schedule, and the behaviour where the scenario is silent.
 
 use super::pace::{Arrivals, Part};
+use crate::media::{self, Plane, PlaneError};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::{ListenerId, PeerName, Target, Transport};
@@ -22,7 +23,7 @@ pub struct Run {
     /// Name that the target must prove by TLS; also the host name of a WebSocket request.
     pub peer: Option<PeerName>,
     pub transport: Transport,
-    pub sockets: super::sockets::Sockets,
+    pub sockets: super::socket_plan::Sockets,
     /// Listener from which calls are made.
     pub listener: ListenerId,
     /// Address in Via and Contact, without brackets.
@@ -194,6 +195,25 @@ impl Default for Retransmission {
 }
 
 impl Run {
+    /// Starts the media that the scenarios need, from the media port on, and takes over the bound port. `None` if
+    /// nothing is played.
+    ///
+    /// # Errors
+    /// As [`Plane::start`].
+    pub fn start_media(&mut self) -> Result<Option<Plane>, PlaneError> {
+        let scenarios: Vec<&Scenario> =
+            [Some(&self.scenario), self.out_of_call.as_ref()].into_iter().flatten().map(|s| &**s).collect();
+        if !scenarios.iter().any(|scenario| media::plays(scenario)) {
+            return Ok(None);
+        }
+        let defaults = media::Settings::default();
+        let address = self.media_ip.trim_matches(['[', ']']).parse().unwrap_or(defaults.address);
+        let settings = media::Settings { address, port: self.media_port, seed: self.seed, ..defaults };
+        let plane = Plane::start(settings, scenarios)?;
+        self.media_port = plane.port();
+        Ok(Some(plane))
+    }
+
     /// Returns the target for messages to `address`.
     pub fn to(&self, address: SocketAddr) -> Target {
         Target { name: self.peer, ..Target::new(self.transport, self.listener, address) }
@@ -209,7 +229,7 @@ impl Run {
             sending_address: None,
             peer: None,
             transport: Transport::Udp,
-            sockets: super::sockets::Sockets::default(),
+            sockets: super::socket_plan::Sockets::default(),
             listener: ListenerId(0),
             local_ip: "127.0.0.1".into(),
             local_port: 5060,

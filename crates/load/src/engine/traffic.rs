@@ -5,20 +5,23 @@ mod ending;
 mod service;
 
 use super::bound::Bound;
-use super::call::{Call, Calls, Kind, Shared, Value};
+use super::call::{Call, Kind, Shared, Value};
 use super::call_runner::{CallRunner, Progress};
+use super::call_table::Calls;
 use super::dead::DeadCalls;
 use super::incoming;
 use super::ledger::Ledger;
 use super::pace::Pace;
+use super::received;
 use super::run::Run;
 use super::script::Script;
-use super::shard_context::{Halt, Random, ShardContext};
+use super::shard_context::{Halt, ShardContext};
 use super::sockets::{AcceptedCalls, CallSockets};
 use super::stall_detector::StallDetector;
 use super::watch::Watch;
-use super::wheel::{Alarm, Wheel};
 use crate::command::{self, LinkEvent};
+use crate::random::Random;
+use crate::wheel::{Alarm, Wheel};
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -373,7 +376,7 @@ impl Traffic {
         };
         let keep_slashes = self.shard.run.behaviour.keep_slashes;
         let name = known(whole, keep_slashes);
-        let hash = incoming::hash(name);
+        let hash = received::hash(name);
         let calls = &self.calls;
         let found = self.table.find(hash, |&s| known(calls[s as usize].id(), keep_slashes) == name).copied();
         if let Some(slot) = found {

@@ -1,7 +1,7 @@
 //! Sockets of calls by the second letter of `-t`, `-max_socket`, `-ip_field`, `-max_reconnect` and so on.
 
 use super::options::{Options, Sockets as Wanted};
-use crate::engine::sockets::{Each, Reconnect, Sockets};
+use crate::engine::socket_plan::{Each, Reconnect, Sockets};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use strowger_core::Transport;
 use strowger_net::descriptors;

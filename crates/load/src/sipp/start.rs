@@ -72,12 +72,9 @@ impl Session {
         run.injections = injections;
         run.sockets = sockets::plan(&options, scenario.role, addresses[0]);
         let run = Arc::new(run);
-        let main = Arc::new(Script::new(scenario.clone(), &run).map_err(fatal)?);
+        let main = Arc::new(Script::new(scenario.clone(), &run));
         let aside = out_of_call.clone();
-        let out_of_call = match out_of_call {
-            Some(scenario) => Some(Arc::new(Script::new(scenario, &run).map_err(fatal)?)),
-            None => None,
-        };
+        let out_of_call = out_of_call.map(|scenario| Arc::new(Script::new(scenario, &run)));
         let base = format!("{}_{}", name_of(&options.scenario), run.pid);
         let now = clock::micros();
         let mut collector = Collector::new(Clock::new(now, SystemTime::now()), scenario.timed(), options.threads);

@@ -4,11 +4,11 @@ use super::{FLOOD, Order, PARTING, Traffic, known};
 use crate::engine::bound::Bound;
 use crate::engine::call::{Call, Kind};
 use crate::engine::call_runner::Progress;
-use crate::engine::incoming;
+use crate::engine::received;
 use crate::engine::run::Load;
 use crate::engine::sockets::Users;
 use crate::engine::watch::Passage;
-use crate::engine::wheel::{Alarm, Fate};
+use crate::wheel::{Alarm, Fate};
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_measure::{Failure, Outcome, SendFailure};
@@ -103,7 +103,7 @@ impl Traffic {
         if let Some(watch) = &mut self.shard.watch {
             watch.exchange(Passage::Received, arrival.transport, arrival.remote, name, bytes);
         }
-        let hash = incoming::hash(name);
+        let hash = received::hash(name);
         let calls = &self.calls;
         let keep = self.shard.run.behaviour.keep_slashes;
         if let Some(&slot) = self.table.find(hash, |&s| {
@@ -268,11 +268,11 @@ impl Service for Traffic {
 
     /// Ends a client transaction as if a 503 had come (RFC 3261 section 18.4).
     fn unreachable(&mut self, _: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
-        let Some(name) = incoming::quoted_call_id(quoted) else { return };
+        let Some(name) = received::quoted_call_id(quoted) else { return };
         let keep = self.shard.run.behaviour.keep_slashes;
         let name = known(name, keep);
         let calls = &self.calls;
-        let found = self.table.find(incoming::hash(name), |&s| known(calls[s as usize].id(), keep) == name).copied();
+        let found = self.table.find(received::hash(name), |&s| known(calls[s as usize].id(), keep) == name).copied();
         let waits = |call: &Call| call.target.address == to && !call.counted && call.waits_for_answer_to(quoted);
         let Some(slot) = found.filter(|&slot| waits(&self.calls[slot as usize])) else { return };
         self.shard.books.send_failed(SendFailure::Remote);
