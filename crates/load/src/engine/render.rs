@@ -2,10 +2,11 @@
 
 use super::call_runner::CallRunner;
 use super::credentials::Wanted;
-use super::moment::{Local, Rfc1123};
+use super::moment::Local;
 use super::script::{Line as Text, OF_REFUSAL, Part, write_constant};
 use super::text::{insert, number};
 use std::io::{Read, Write};
+use strowger_message::header::Date;
 use strowger_message::{Line, Name};
 use strowger_scenario::template::LastHeader;
 use strowger_scenario::{Piece, Template};
@@ -213,9 +214,7 @@ impl CallRunner<'_> {
             }
             Piece::RtpStreamAudioPort(n) => number(out, i64::from(self.shard.run.media_port) + i64::from(*n)),
             Piece::RtpStreamVideoPort(n) => number(out, i64::from(self.shard.run.media_port) + i64::from(*n)),
-            Piece::Date => {
-                let _ = write!(out, "{}", Rfc1123(self.shard.wall / 1_000));
-            }
+            Piece::Date => Date::new((self.shard.wall / 1_000).cast_signed()).write(out),
             Piece::Timestamp => {
                 let time = Local(self.shard.wall * 1_000);
                 let (seconds, ms) = (self.shard.wall / 1_000, self.shard.wall % 1_000);
