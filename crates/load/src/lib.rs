@@ -55,6 +55,8 @@
 //! * *Sending on schedule*: a shard sleeps on a timer of the kernel to the microsecond, and sends datagrams of one size
 //!   to one place in one call.
 //! * *Media*: one thread sends the packets of all calls by a wheel; a thread for each media socket reads and echoes.
+//! * *Slow work*: a shard looks up no name and starts no shell, and files of messages are read before. Helper threads do
+//!   so, and a call that waits for one sends nothing meanwhile.
 //! * *Registrations* of users before a run, and their removal after it, are calls on the same sockets with separate
 //!   books, so they are not measured.
 //!
@@ -68,7 +70,8 @@
 //! | keys that change a run | `campaign/keys.rs` |
 //! | messages of failed calls | `campaign/failed_calls.rs`; `report/ladder.rs` |
 //! | late or repeated messages of ready workloads; requests of no call | `engine/late.rs`; `engine/traffic/ending.rs`, `disown` |
-//! | commands of a document, their environment | `engine/action.rs` |
+//! | commands of a document, their environment | `engine/action.rs`; `helper.rs` |
+//! | names of `setdest`, files of messages | `engine/suspension.rs`; `helper.rs` |
 //! | options of SIPp | `sipp/options.rs` |
 //! | wait of a call for its place; stalls of a shard | `engine/free_places.rs`; `stall_detector.rs` |
 //! | media: packets, tones | `media/`; `media/dtmf.rs` |

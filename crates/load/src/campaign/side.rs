@@ -2,6 +2,7 @@
 
 use super::plan::{Connections, Plan, User};
 use super::profile;
+use crate::engine::helper::Helper;
 use crate::engine::ledger::Ledger;
 use crate::engine::pace::Part as Pace;
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
@@ -551,7 +552,9 @@ impl Side {
                 let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).take();
                 let (books, events, watch) = parts.expect("one shard is started, once");
                 let legs = legs.lock().unwrap_or_else(|e| e.into_inner()).take();
-                let traffic = Traffic::new(run.clone(), script.clone(), answers.clone(), books, events);
+                let mailbox = handle.mailbox(shard);
+                let helper = Helper::new(move |answer| mailbox.send(Order::Helped(answer)));
+                let traffic = Traffic::new(run.clone(), script.clone(), answers.clone(), books, events, helper);
                 let sockets = DedicatedSockets::new(&handle, shard, run.sockets.most);
                 let traffic = traffic.watched(watch).with_media(legs).with_sockets(sockets);
                 if waits { traffic.waiting() } else { traffic }

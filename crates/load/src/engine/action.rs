@@ -1,6 +1,6 @@
 //! Actions of a step.
 
-use super::call::Value;
+use super::call::{Kind as CallKind, Value};
 use super::call_runner::{CallRunner, StepResult};
 use super::shard_context::Halt;
 use std::ffi::OsString;
@@ -395,16 +395,9 @@ impl CallRunner<'_> {
         if !self.shard.run.behaviour.commands {
             return self.shard.warn(format_args!("a dry run runs no command: {text}"));
         }
-        let mut shell = std::process::Command::new("/bin/sh");
-        shell.arg("-c").arg(&text).stdin(std::process::Stdio::null());
-        for (name, value) in self.exported() {
-            shell.env(name, value);
-        }
-        match shell.spawn() {
-            Ok(mut child) => {
-                std::thread::spawn(move || child.wait());
-            }
-            Err(error) => self.shard.warn(format_args!("system call error for {text}: {error}")),
+        let environment = self.exported();
+        if let Err(error) = self.shard.helper.shell(text.clone(), environment) {
+            self.shard.warn(format_args!("system call error for {text}: {error}"));
         }
     }
 
@@ -419,10 +412,13 @@ impl CallRunner<'_> {
             self.halt(format_args!("Can not switch protocols during setdest: {}", String::from_utf8_lossy(protocol)));
             return Done::Well;
         }
-        use std::net::ToSocketAddrs;
         let literal = host.parse().ok().map(|ip: std::net::IpAddr| std::net::SocketAddr::new(ip, port));
-        let address = literal.or_else(|| (host, port).to_socket_addrs().ok().and_then(|mut all| all.next()));
-        match address {
+        // `<init>` runs before the calls.
+        if literal.is_none() && self.call.kind != CallKind::Passing {
+            return if self.look_up_host(host, port) { Done::Well } else { Done::Over };
+        }
+        self.resume();
+        match literal.or_else(|| self.shard.helper.look_up_now(host, port)) {
             // A failed reconnection was reported.
             Some(address) if !self.redirect(address) => Done::Over,
             Some(_) => Done::Well,

@@ -1,5 +1,6 @@
 //! State of one call.
 
+use super::helper::File;
 use super::script::Script;
 use strowger_core::{Flow, Target};
 use strowger_measure::CallBook;
@@ -175,6 +176,12 @@ pub(super) struct Extra {
     pub(super) nonce_count: u32,
     /// Line in each injection file.
     pub(super) lines: Vec<u32>,
+    /// Number of the helper's work that the call waits for; 0: none.
+    pub(super) awaited: u64,
+    /// Messages received while the next one to send waits for the helper.
+    pub(super) held: Vec<Vec<u8>>,
+    /// Files of the next message to send.
+    pub(super) files: Vec<File>,
 }
 
 /// Running call. Its buffers stay for the next call in the slot.
@@ -394,6 +401,9 @@ impl Call {
             extra.challenge_code = 0;
             extra.nonce_count = 0;
             extra.lines.clear();
+            extra.awaited = 0;
+            extra.held.clear();
+            extra.files.clear();
         }
     }
 

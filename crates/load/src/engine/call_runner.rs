@@ -72,7 +72,9 @@ impl CallRunner<'_> {
         let script = self.script;
         for _ in 0..STEPS {
             let index = self.call.step;
-            let Some(step) = script.scenario.steps.get(index as usize) else { return self.succeed() };
+            let Some(step) = script.scenario.steps.get(index as usize) else {
+                return if self.is_suspended() { Progress::Waits } else { self.succeed() };
+            };
             if let Some(condition) = step.condition
                 && self.call.value(condition.variable, &self.shard.shared).is_set() == condition.inverse
             {
@@ -398,14 +400,18 @@ impl CallRunner<'_> {
     }
 
     fn send(&mut self, step: &Step, send: &Send) -> StepResult {
-        // No new message before the last one is answered.
-        if self.call.retransmit_at != 0 {
+        // No new message before the last one is answered, and before the helper has done its work.
+        if self.call.retransmit_at != 0 || self.is_suspended() {
             return StepResult::Waits;
+        }
+        let script = self.script;
+        let line = &script.texts[self.call.step as usize];
+        if !line.files.is_empty() && !self.has_files(line) {
+            return if self.call.counted { StepResult::Over } else { StepResult::Waits };
         }
         if !self.retake_socket() {
             return StepResult::Over;
         }
-        let script = self.script;
         let index = self.call.step;
         self.keep_books(step);
         if let Start::Request(method) = &send.start
@@ -414,6 +420,9 @@ impl CallRunner<'_> {
             self.call.cseq = self.call.cseq.wrapping_add(1);
         }
         let range = self.write(&script.texts[index as usize], index as i32);
+        if let Some(extra) = &mut self.call.extra {
+            extra.files.clear();
+        }
         if self.shard.broken {
             self.shard.warn(format_args!("Returning EPIPE on invalid socket"));
             self.halt(format_args!("Broken pipe on TCP connection, remote peer probably closed the socket"));

@@ -12,6 +12,10 @@ use strowger_scenario::step::{Expected, Kind, Optional, Receive, Start, Step};
 impl CallRunner<'_> {
     /// Handles a message whose offsets are in the index.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Progress {
+        if self.is_held_up() {
+            self.hold(bytes);
+            return Progress::Waits;
+        }
         let run = &*self.shard.run;
         let (ignore, repeats, whole) =
             (run.behaviour.ignore_in_pause, run.retransmission.enabled, run.retransmission.whole);

@@ -5,6 +5,7 @@
 
 mod circuits;
 mod free_places;
+pub mod helper;
 pub mod ledger;
 pub mod pace;
 pub mod run;
@@ -12,6 +13,7 @@ pub mod script;
 pub mod socket_plan;
 mod sockets;
 mod stall_detector;
+mod suspension;
 pub mod traffic;
 pub mod watch;
 

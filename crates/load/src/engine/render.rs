@@ -180,8 +180,18 @@ impl CallRunner<'_> {
             Piece::File(name) => {
                 let name = self.text(name);
                 let path = String::from_utf8_lossy(&name);
-                let read = std::fs::File::open(&*path).and_then(|mut file| file.read_to_end(out));
-                if let Err(error) = read {
+                let read =
+                    self.call.extra.as_ref().and_then(|extra| extra.files.iter().find(|file| file.path == *path));
+                // Texts of actions, and messages that are made again, have no files read before.
+                let error = match read.map(|file| &file.content) {
+                    Some(Ok(content)) => {
+                        out.extend_from_slice(content);
+                        None
+                    }
+                    Some(Err(error)) => Some(error.clone()),
+                    None => read_to(&path, out).err().map(|error| error.to_string()),
+                };
+                if let Some(error) = error {
                     self.halt(format_args!("Could not open '{path}': {error}"));
                 }
                 drop(path);
@@ -354,6 +364,10 @@ const LENGTH: usize = 5;
 /// True if a line vanishes when this keyword at its start is empty.
 const fn vanishes(piece: &Piece) -> bool {
     matches!(piece, Piece::Routes | Piece::LastHeader(_) | Piece::Field(_) | Piece::Variable(_))
+}
+
+fn read_to(path: &str, out: &mut Vec<u8>) -> std::io::Result<usize> {
+    std::fs::File::open(path)?.read_to_end(out)
 }
 
 /// Appends a header value; line ends of a folded one become spaces.

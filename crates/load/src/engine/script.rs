@@ -39,6 +39,8 @@ pub struct Line {
     pub parts: Box<[Part]>,
     pub has_length: bool,
     pub has_authentication: bool,
+    /// Names of the files whose content it has.
+    pub files: Box<[Template]>,
     /// Start line of the message.
     pub start: Option<Start>,
 }
@@ -111,8 +113,16 @@ pub fn line(template: &Template, run: &Run, index: i32) -> Line {
     Line {
         has_length: parts.iter().any(|p| matches!(p, Part::Piece(Piece::Length(_)))),
         has_authentication: parts.iter().any(|p| matches!(p, Part::Piece(Piece::Authentication(_)))),
+        files: parts.iter().filter_map(file_name).cloned().collect(),
         parts,
         start: None,
+    }
+}
+
+const fn file_name(part: &Part) -> Option<&Template> {
+    match part {
+        Part::Piece(Piece::File(name)) => Some(name),
+        _ => None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::buffer_pool::BufferPool;
 use super::call::Shared;
+use super::helper::Helper;
 use super::ledger::Ledger;
 use super::message_pool::MessagePool;
 use super::run::Run;
@@ -51,6 +52,8 @@ pub(super) struct ShardContext {
     pub(super) broken: bool,
     /// True if the run has ended at once: no call works any more.
     pub(super) frozen: bool,
+    /// Helper for work that may block.
+    pub(super) helper: Helper,
     /// Connection to the other controllers of third party call control.
     pub(super) link: Option<crate::command::Link>,
     /// Dedicated sockets, if calls have their own.

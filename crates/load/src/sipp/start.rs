@@ -12,6 +12,7 @@ use super::terminal::Terminal;
 use super::trace::{self, Listener, Stamp, Switches, Tracer};
 use super::{binding, host, keys, media, plan, sockets, third_party};
 use crate::command::Link;
+use crate::engine::helper::Helper;
 use crate::engine::ledger::Ledger;
 use crate::engine::script::Script;
 use crate::engine::traffic::{Event, Order, Traffic};
@@ -105,7 +106,9 @@ impl Session {
             .spawn_with_sockets(move |index, handle| {
                 let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).next();
                 let (books, events, watch, legs) = parts.expect("each shard is started once");
-                let traffic = Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events)
+                let mailbox = handle.mailbox(index);
+                let helper = Helper::new(move |answer| mailbox.send(Order::Helped(answer)));
+                let traffic = Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events, helper)
                     .watched(watch)
                     .with_link(link.clone())
                     .with_media(legs)

@@ -201,6 +201,7 @@ impl Traffic {
         };
         if over {
             self.parting = false;
+            self.shard.helper.flush();
             let _ = self.events.send(Event::Finished(Box::new(self.shard.ledger.clone())));
         }
     }

@@ -19,6 +19,7 @@ use strowger_net::{Ending, Service, ServiceWithSockets, Unsent, clock};
 impl Drop for Traffic {
     /// Closes the last interval at its actual end.
     fn drop(&mut self) {
+        self.shard.helper.flush();
         self.shard.count_media();
         self.shard.books.last(clock::micros());
     }
@@ -220,6 +221,7 @@ impl Service for Traffic {
                 self.idle_users.iter_mut().for_each(|(_, since)| *since = self.shard.now);
             }
             Order::LinkEvent(event) => self.on_link_event(event, out),
+            Order::Helped(answer) => self.helped(answer, out),
             Order::Quit => self.quitting = true,
             Order::Close => self.close(out),
             // A frozen run receives no answers.
