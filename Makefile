@@ -152,7 +152,7 @@ test-valkey: packages
 
 # SIPp reads each document of the corpus in its folder, then our own oddities, then mutants; it takes three minutes.
 test-sipp-corpus: packages
-	$(CARGO) test --locked --package strowger-load --test suite -- scenario_ --include-ignored --nocapture
+	$(CARGO) test --locked --package strowger-scenario --test suite -- scenario_ --include-ignored --nocapture
 
 # Needs an idle machine; a disturbed run is not judged and repeated, three times at most. As root
 # the generator is then scheduled before all other work. No run takes longer than a minute. CASE= names some of the conditions.

@@ -101,6 +101,7 @@ fn the_engine_depends_on_nothing_that_acts() {
         "strowger-server",
         "strowger-sim",
         "strowger-measure",
+        "strowger-scenario",
     ] {
         let found: Vec<_> = tree(package).into_iter().filter(|name| acts.contains(&name.as_str())).collect();
         assert!(found.is_empty(), "{package} depends on {found:?}");

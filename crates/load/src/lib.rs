@@ -1,4 +1,4 @@
-//! SIP load generator: reads a scenario, compiles it, runs it as calls and measures them.
+//! SIP load generator: runs the program of a scenario ([`strowger_scenario`]) as calls and measures them.
 //!
 //! The one rule of use: calls begin by the schedule, not when the peer is ready. So a campaign owns its threads, and
 //! its caller polls it ([`campaign::Campaign::poll`]). A figure is valid only if the run shows that the generator kept
@@ -9,10 +9,9 @@
 //! | [`campaign`] | load for a target by a plan, up to the finished run |
 //! | [`sipp`] | load by SIPp's command line |
 //! | [`workload`] | ready scenarios |
-//! | [`scenario`] | scenario documents, parsed and compiled |
 //! | [`engine`] | the calls of one shard |
 //! | [`report`] | reports of the figures and raw logs of [`strowger_measure`] |
-//! | [`media`], [`expression`], [`injection`], [`command`] | RTP, regular expressions, data files, controllers |
+//! | [`media`], [`command`] | RTP, controllers |
 //!
 //! Twenty calls to an answering side in this process:
 //!
@@ -21,7 +20,7 @@
 //! use strowger_load::campaign::{Campaign, Plan, Stage};
 //! use strowger_load::engine::pace::Part;
 //! use strowger_measure::Counter;
-//! use strowger_load::scenario::Distribution;
+//! use strowger_scenario::Distribution;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let loopback = vec!["127.0.0.1".parse()?];
@@ -43,9 +42,7 @@
 //!
 //! # Design
 //!
-//! * *Programs*: a tolerant reader accepts the documents of SIPp as SIPp does, one in ten of which is no well-formed
-//!   XML. The result is immutable and shared by all shards: labels become places, variables slots, texts templates. The
-//!   workloads of `strowger load` are such documents too, so both are measured alike.
+//! * *Workloads* of `strowger load` are SIPp documents too, so both are measured alike.
 //! * *Pace*: calls start by the integral of the rate over time, whatever the state of earlier calls. A late start
 //!   counts from its scheduled moment.
 //! * *Calls* are slots: a place in the program, variables, the last message. A call allocates nothing once warm.
@@ -57,8 +54,9 @@
 //!   user.
 //! * *Sending on schedule*: a shard sleeps on a timer of the kernel to the microsecond, and sends datagrams of one size
 //!   to one place in one call.
-//! * *Expressions* are those of POSIX, leftmost and longest, as in the C library, for which scenarios were written.
 //! * *Media*: one thread sends the packets of all calls by a wheel; a thread for each media socket reads and echoes.
+//! * *Slow work*: a shard looks up no name and starts no shell, and files of messages are read before. Helper threads do
+//!   so, and a call that waits for one sends nothing meanwhile.
 //! * *Registrations* of users before a run, and their removal after it, are calls on the same sockets with separate
 //!   books, so they are not measured.
 //!
@@ -72,7 +70,8 @@
 //! | keys that change a run | `campaign/keys.rs` |
 //! | messages of failed calls | `campaign/failed_calls.rs`; `report/ladder.rs` |
 //! | late or repeated messages of ready workloads; requests of no call | `engine/late.rs`; `engine/traffic/ending.rs`, `disown` |
-//! | commands of a document, their environment | `engine/action.rs` |
+//! | commands of a document, their environment | `engine/action.rs`; `helper.rs` |
+//! | names of `setdest`, files of messages | `engine/suspension.rs`; `helper.rs` |
 //! | options of SIPp | `sipp/options.rs` |
 //! | wait of a call for its place; stalls of a shard | `engine/free_places.rs`; `stall_detector.rs` |
 //! | media: packets, tones | `media/`; `media/dtmf.rs` |
@@ -84,14 +83,12 @@ pub mod authentication;
 pub mod campaign;
 pub mod command;
 pub mod engine;
-pub mod expression;
-pub mod injection;
 pub mod keys;
 pub mod media;
+mod random;
 pub mod report;
-pub mod scenario;
 pub mod sipp;
-mod wave;
+mod wheel;
 pub mod workload;
 
 pub use strowger_report::{printable, printable_bytes};

@@ -3,20 +3,22 @@
 use std::alloc::System;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 use strowger_allocations::{Counting, of_process, set_aside};
 use strowger_core::Transport;
+use strowger_load::engine::Halt;
+use strowger_load::engine::helper::Helper;
 use strowger_load::engine::ledger::Ledger;
 use strowger_load::engine::pace::Part;
 use strowger_load::engine::run::{Behaviour, Load, Retransmission, Run};
 use strowger_load::engine::script::Script;
 use strowger_load::engine::traffic::{Event, Order, Traffic};
 use strowger_load::engine::watch::{Passage, Watch};
-use strowger_load::scenario::{Environment, Scenario};
 use strowger_measure::{Clock, Collector, Counter, Delay, Page};
 use strowger_net::{Listener, Net, NetSettings, Node, Shards, UdpSettings, clock};
+use strowger_scenario::{Environment, Scenario};
 
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);
@@ -107,6 +109,19 @@ fn start(document: &str, target: Option<SocketAddr>, load: Load) -> Side {
 }
 
 fn start_watched(document: &str, target: Option<SocketAddr>, load: Load, watch: Option<Box<dyn Watch>>) -> Side {
+    start_with_names(document, target, load, watch, Arc::new(|_, _| None))
+}
+
+/// Look-up of names.
+type Names = Arc<dyn Fn(&str, u16) -> Option<SocketAddr> + Send + Sync>;
+
+fn start_with_names(
+    document: &str,
+    target: Option<SocketAddr>,
+    load: Load,
+    watch: Option<Box<dyn Watch>>,
+    names: Names,
+) -> Side {
     let document = format!("<?xml version=\"1.0\"?>\n{document}");
     let scenario = Scenario::parse(document.as_bytes(), Path::new("test"), &Environment::default());
     let scenario = Arc::new(scenario.expect("the document is right"));
@@ -120,15 +135,18 @@ fn start_watched(document: &str, target: Option<SocketAddr>, load: Load, watch: 
     let retransmission = Retransmission { rfc3261: true, ..Retransmission::default() };
     let run = Run { target, local_port: address.port(), load, behaviour, retransmission, ..Run::new(scenario.clone()) };
     let run = Arc::new(run);
-    let script = Arc::new(Script::new(scenario, &run).expect("it has no expressions"));
+    let script = Arc::new(Script::new(scenario, &run));
     let now = clock::micros();
     let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), 1);
     let (to, events) = channel();
     let parts = Mutex::new(Some((collector.books(now), to, watch)));
     let node = net
-        .spawn_with_sockets(move |_, _| {
+        .spawn_with_sockets(move |shard, handle| {
             let (books, to, watch) = parts.lock().unwrap().take().expect("one shard");
-            Traffic::new(run.clone(), script.clone(), None, books, to).watched(watch)
+            let (mailbox, names) = (handle.mailbox(shard), names.clone());
+            let deliver = move |answer| mailbox.send(Order::Helped(answer));
+            let helper = Helper::with_lookup(deliver, move |host, port| names(host, port));
+            Traffic::new(run.clone(), script.clone(), None, books, to, helper).watched(watch)
         })
         .expect("threads can be started");
     Side { node, address, events, collector }
@@ -318,4 +336,136 @@ fn auth_and_rrs_ignore_other_messages() {
     let callee = start(&callee, None, Load::default());
     let (ledger, _) = start(&caller, Some(callee.address), rate(200.0, 20)).wait();
     assert_eq!((ledger.outgoing, ledger.successful, ledger.failed), (20, 20, 0), "{ledger:?}");
+}
+
+/// Returns a look-up that blocks for `slow` names until the sender speaks, and finds every name at `address`.
+fn slow_names(address: SocketAddr) -> (Sender<()>, Names) {
+    let (go, wait) = channel();
+    let wait = Mutex::new(wait);
+    let names = move |host: &str, _: u16| {
+        if host.starts_with("slow") {
+            let _ = wait.lock().expect("one look-up of this name").recv();
+        }
+        (!host.starts_with("unknown")).then_some(address)
+    };
+    (go, Arc::new(names))
+}
+
+/// Waits until so many calls have succeeded.
+fn wait_for(caller: &Side, successful: u64) {
+    loop {
+        let (to, from) = sync_channel(1);
+        caller.node.handle().mailbox(0).send(Order::Report(to));
+        if from.recv().expect("the shard answers").successful >= successful {
+            return;
+        }
+        // Interval between two reports.
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Returns steps that set the variable `word`: of the first call to one value, of the others to another.
+fn first_has(first: &str, others: &str) -> String {
+    format!(
+        "<nop><action><assignstr assign_to=\"number\" value=\"[call_number]\"/>\
+         <todouble assign_to=\"place\" variable=\"number\"/>\
+         <test assign_to=\"first\" variable=\"place\" compare=\"equal\" value=\"1\"/>\
+         <assignstr assign_to=\"word\" value=\"{others}\"/></action></nop>\
+         <nop condexec=\"first\"><action><assignstr assign_to=\"word\" value=\"{first}\"/></action></nop>"
+    )
+}
+
+/// `setdest` of the first call names a host whose look-up does not end. The other calls go on; the first goes on with
+/// the address.
+#[test]
+fn a_slow_name_delays_its_call_alone() {
+    let _alone = alone();
+    let callee = start(&callee(), None, Load::default());
+    let (go, names) = slow_names(callee.address);
+    let setdest = "<nop><action><setdest host=\"[$word]\" port=\"5060\" protocol=\"udp\"/></action></nop>";
+    let actions = first_has("slow.test", "quick.test") + setdest;
+    let caller = CALLER.replacen("<send ", &format!("{actions}<send "), 1);
+    // Nothing listens at the target of the run.
+    let nowhere = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let target = nowhere.local_addr().expect("a bound socket");
+    let caller = start_with_names(&caller, Some(target), rate(500.0, 100), None, names);
+    wait_for(&caller, 99);
+    go.send(()).expect("the look-up waits");
+    let (ledger, _) = caller.wait();
+    assert_eq!((ledger.outgoing, ledger.successful, ledger.failed), (100, 100, 0), "{ledger:?}");
+    nowhere.set_nonblocking(true).expect("a socket option");
+    assert!(nowhere.recv(&mut [0; 64]).is_err(), "no call sends before it has its address");
+}
+
+/// The first call sends a file that has no content yet, a pipe without a writer. The other calls go on.
+#[test]
+fn a_slow_file_delays_its_call_alone() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (pipe, file) = (folder.path().join("pipe"), folder.path().join("file"));
+    std::fs::write(&file, "content").expect("it is written");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+    let actions = first_has(&pipe.display().to_string(), &file.display().to_string());
+    let header = "Subject: [file name=\"[$word]\"]\nMax-Forwards: 70\n";
+    let caller = CALLER.replacen("Max-Forwards: 70\n", header, 1).replacen("<send ", &format!("{actions}<send "), 1);
+    let search =
+        "<ereg regexp=\"^ content$\" search_in=\"hdr\" header=\"Subject:\" check_it=\"true\" assign_to=\"all\"/>";
+    let receive = format!("<recv request=\"INVITE\"><action>{search}</action></recv>");
+    let callee = callee()
+        .replace("<recv request=\"INVITE\"/>", &receive)
+        .replace("</scenario>", "<Reference variables=\"all\"/></scenario>");
+    let callee = start(&callee, None, Load::default());
+    let caller = start(&caller, Some(callee.address), rate(500.0, 100));
+    wait_for(&caller, 99);
+    std::fs::write(&pipe, "content").expect("the helper reads the pipe");
+    let (ledger, _) = caller.wait();
+    assert_eq!((ledger.outgoing, ledger.successful, ledger.failed), (100, 100, 0), "{ledger:?}");
+    let (to, counts) = sync_channel(1);
+    callee.node.handle().mailbox(0).send(Order::Report(to));
+    assert_eq!(counts.recv().expect("the shard answers").failed, 0, "each INVITE has its file");
+}
+
+/// The peer sends a BYE while the ACK waits for the address: the call takes it after the ACK.
+#[test]
+fn a_message_waits_for_the_address_of_setdest() {
+    let _alone = alone();
+    let callee = format!(
+        "<scenario name=\"callee\"><recv request=\"INVITE\"/>\
+         <send><![CDATA[\nSIP/2.0 200 OK\n{ANSWER}]]></send>\
+         <send retrans=\"500\"><![CDATA[\nBYE sip:caller@[remote_ip]:[remote_port] SIP/2.0\n\
+         Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]\n\
+         From: <sip:callee@[local_ip]>;tag=[call_number]\nTo: <sip:caller@[local_ip]>[peer_tag_param]\n\
+         Call-ID: [call_id]\nCSeq: 1 BYE\nMax-Forwards: 70\nContent-Length: 0\n]]></send>\
+         <recv request=\"ACK\"/><recv response=\"200\"/></scenario>"
+    );
+    let callee = start(&callee, None, Load::default());
+    let (go, names) = slow_names(callee.address);
+    let action = "<setdest host=\"slow.test\" port=\"5060\" protocol=\"udp\"/>";
+    let (invite, rest) = CALLER.split_once("<recv response=\"200\"/>").expect("the answer to the INVITE");
+    let (ack, _) = rest.split_once("<send retrans=\"500\">").expect("the BYE");
+    let answer = ANSWER.replace(";tag=[call_number]", "");
+    let caller = format!(
+        "{invite}<recv response=\"200\"><action>{action}</action></recv>{ack}<recv request=\"BYE\"/>\
+         <send><![CDATA[\nSIP/2.0 200 OK\n{answer}]]></send></scenario>"
+    );
+    let caller = start_with_names(&caller, Some(callee.address), rate(100.0, 1), None, names);
+    // Until the BYE has come, and once more after T1.
+    std::thread::sleep(Duration::from_millis(700));
+    go.send(()).expect("the look-up waits");
+    let (ledger, page) = caller.wait();
+    assert_eq!((ledger.successful, ledger.failed), (1, 0), "{ledger:?}");
+    assert_eq!(page.counter(Counter::Unexpected), 0);
+}
+
+/// An unknown name ends the run, as with SIPp.
+#[test]
+fn an_unknown_name_of_setdest_ends_the_run() {
+    let _alone = alone();
+    let callee = start(&callee(), None, Load::default());
+    let (_go, names) = slow_names(callee.address);
+    let action = "<nop><action><setdest host=\"unknown.test\" port=\"5060\" protocol=\"udp\"/></action></nop>";
+    let caller = CALLER.replacen("<send ", &format!("{action}<send "), 1);
+    let caller = start_with_names(&caller, Some(callee.address), rate(100.0, 10), None, names);
+    assert!(matches!(caller.events.recv(), Ok(Event::Halt(Halt::Error))));
 }

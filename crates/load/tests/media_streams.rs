@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use strowger_load::engine::run::Run;
 use strowger_load::media::{Echo, Legs, Plane, PlaneError, Refusal, Settings};
-use strowger_load::scenario::action::Action;
-use strowger_load::scenario::{Environment, Scenario};
 use strowger_measure::Counter;
 use strowger_net::datagrams::{self, Incoming};
+use strowger_scenario::action::Action;
+use strowger_scenario::{Environment, Scenario};
 
 /// Creates a document whose only step runs these actions.
 fn scenario(folder: &Path, actions: &str) -> Scenario {
@@ -436,10 +436,10 @@ fn unplayable_media_are_refused_in_a_sentence() {
 fn a_run_gets_the_media_that_its_scenario_needs() {
     let folder = tempfile::tempdir().unwrap();
     let silent = Run::new(Arc::new(scenario(folder.path(), "<log message=\"x\"/>")));
-    assert!(Plane::of_run(&mut silent.clone()).unwrap().is_none());
+    assert!(silent.clone().start_media().unwrap().is_none());
     let playing = Arc::new(scenario(folder.path(), "<rtp_echo value=\"1\"/>"));
     let mut run = Run { media_port: 0, out_of_call: Some(playing), ..silent };
-    let plane = Plane::of_run(&mut run).unwrap().expect("a scenario of the run has something to do with media");
+    let plane = run.start_media().unwrap().expect("a scenario of the run has something to do with media");
     assert!(run.media_port != 0 && run.media_port == plane.port());
 }
 

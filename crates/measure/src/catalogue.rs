@@ -476,7 +476,7 @@ pub fn catalogue() -> Vec<Described> {
     delays.chain(shares).chain(rates).chain(others).chain(counters).chain(failures).collect()
 }
 
-/// Returns the most similar names, if any.
+/// Returns the most similar names, if any: by letters to change, add, drop or swap with the next.
 fn nearest(name: &str) -> Option<String> {
     let (base, statistic) = match Statistic::split(name) {
         Some((base, statistic)) => (base, Some(statistic.key())),
@@ -484,7 +484,8 @@ fn nearest(name: &str) -> Option<String> {
     };
     // A name with a statistic is a delay.
     let candidates = catalogue().into_iter().filter(|entry| statistic.is_none() || delay(&entry.name).is_some());
-    let mut near: Vec<(usize, String)> = candidates.map(|entry| (distance(base, &entry.name), entry.name)).collect();
+    let mut near: Vec<(usize, String)> =
+        candidates.map(|entry| (strsim::osa_distance(base, &entry.name), entry.name)).collect();
     near.sort();
     let least = near.first()?.0;
     let close = least <= base.len().max(3) / 3;
@@ -492,26 +493,6 @@ fn nearest(name: &str) -> Option<String> {
     let names = near.into_iter().take_while(|(distance, _)| *distance == least).take(3).map(|(_, name)| name);
     let names = names.map(|name| if delay(&name).is_some() { format!("{name}.{statistic}") } else { name });
     close.then(|| names.collect::<Vec<_>>().join(", "))
-}
-
-/// Returns the edit distance of two words: letters to change, add, drop or swap with the next.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            rows[i][j] = match (i, j) {
-                (0, steps) | (steps, 0) => steps,
-                _ => {
-                    let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-                    let best = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-                    let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-                    if swapped { best.min(rows[i - 2][j - 2] + 1) } else { best }
-                }
-            };
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
-use strowger_load::scenario::step::{Expected, Kind, Optional, Pause, Start};
-use strowger_load::scenario::{Environment, Scenario};
 use strowger_report::drawing::{Ladder, Step};
+use strowger_scenario::step::{Expected, Kind, Optional, Pause, Start};
+use strowger_scenario::{Environment, Scenario};
 
 const CALLER: &str = "caller";
 const SERVER: &str = "server";

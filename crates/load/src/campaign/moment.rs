@@ -1,6 +1,8 @@
 //! Start time of a schedule, so that several generators begin together.
 
 use super::period;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strowger_measure::Clock;
 
@@ -65,67 +67,16 @@ fn date_time(text: &str) -> Result<SystemTime, String> {
             "'{text}' is no moment; write a date and time with its zone as 2026-12-01T09:30:00Z, or +5s for five seconds from now"
         )
     };
-    let (date, rest) = text.split_once(['T', 't', ' ']).ok_or_else(wrong)?;
-    let [year, month, day] = numbers(date, '-').ok_or_else(wrong)?;
-    let (time, zone) = match rest.find(['Z', 'z', '+', '-']) {
-        Some(at) => rest.split_at(at),
-        None => {
-            return Err(format!("'{text}' has no zone; write Z behind it for UTC, or an offset such as +02:00"));
+    match text.parse::<Timestamp>() {
+        Ok(moment) if moment >= Timestamp::UNIX_EPOCH => {
+            Ok(UNIX_EPOCH + moment.duration_since(Timestamp::UNIX_EPOCH).unsigned_abs())
         }
-    };
-    let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
-    let [hour, minute, second] = numbers(time, ':').ok_or_else(wrong)?;
-    // 60 is a leap second.
-    let right = (1970..=9999).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=days(year, month)).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second <= 60;
-    if !right || !fraction.bytes().all(|digit| digit.is_ascii_digit()) {
-        return Err(wrong());
+        Ok(_) => Err(wrong()),
+        Err(_) if text.contains(':') && text.parse::<DateTime>().is_ok() => {
+            Err(format!("'{text}' has no zone; write Z behind it for UTC, or an offset such as +02:00"))
+        }
+        Err(_) => Err(wrong()),
     }
-    let offset = match zone {
-        "Z" | "z" => 0,
-        _ => match numbers(&zone[1..], ':') {
-            Some([hours, minutes]) if hours < 24 && minutes < 60 => {
-                (hours * 3_600 + minutes * 60) * if zone.starts_with('-') { -1 } else { 1 }
-            }
-            _ => return Err(wrong()),
-        },
-    };
-    let seconds = day_number(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second - offset;
-    let nanos = format!("{fraction:0<9.9}").parse().unwrap_or(0);
-    let since = u64::try_from(seconds).map_err(|_| wrong())?;
-    Ok(UNIX_EPOCH + Duration::new(since, nanos))
-}
-
-/// Parses `N` unsigned numbers between these signs.
-fn numbers<const N: usize>(text: &str, sign: char) -> Option<[i64; N]> {
-    let mut parts = text.split(sign);
-    let mut numbers = [0; N];
-    for number in &mut numbers {
-        let part = parts.next().filter(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))?;
-        *number = part.parse().ok()?;
-    }
-    parts.next().is_none().then_some(numbers)
-}
-
-const fn days(year: i64, month: i64) -> i64 {
-    match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Returns the days since 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap day is
-/// the last of its year.
-const fn day_number(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month > 2 { year } else { year - 1 };
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    year * 365 + year / 4 - year / 100 + year / 400 + of_year - 719_468
 }
 
 #[cfg(test)]
@@ -159,6 +110,7 @@ mod tests {
         let now = at(951_782_400);
         for (text, part) in [
             ("tomorrow", "2026-12-01T09:30:00Z"),
+            ("1969-12-31T23:59:59Z", "no moment"),
             ("2000-03-01", "no moment"),
             ("2000-03-01T00:00:00", "no zone"),
             ("2001-02-29T00:00:00Z", "no moment"),

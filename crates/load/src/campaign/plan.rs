@@ -3,8 +3,6 @@
 use super::documents::{self, Document};
 use super::target::Target;
 use crate::engine::pace::{Arrivals, Part};
-use crate::scenario::step::{Kind, Pause};
-use crate::scenario::{Distribution, Scenario};
 use crate::workload::{Mix, Workload};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,6 +10,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use strowger_core::Transport;
 use strowger_measure::Requirement;
+use strowger_scenario::step::{Kind, Pause};
+use strowger_scenario::{Distribution, Scenario};
 
 /// A user and its password.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -252,8 +252,8 @@ fn longest(pause: &Distribution) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Environment;
     use std::path::Path;
+    use strowger_scenario::Environment;
 
     fn plan() -> Plan {
         Plan::to("127.0.0.1".parse().expect("a target"))

@@ -4,11 +4,11 @@ use super::moment;
 use super::plan::{Connections, Plan};
 use super::side::{self, Bound, Facts, Side};
 use crate::engine::traffic::Order;
-use crate::scenario::Role;
 use crate::workload::Workload;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 use strowger_measure::{Clock, GeneratorRole, Heading};
+use strowger_scenario::Role;
 
 /// Limit of generators; each is a thread.
 const MOST: usize = 256;

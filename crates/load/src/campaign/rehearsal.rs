@@ -6,7 +6,6 @@ use super::side::{self, Facts, Part, Side};
 use crate::engine::pace::Part as Pace;
 use crate::engine::traffic::Event;
 use crate::engine::watch::{Passage, Watch};
-use crate::scenario::Distribution;
 use std::fmt::Arguments;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::mpsc::{Sender, channel};
@@ -15,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use strowger_core::Transport;
 use strowger_measure::{Clock, Collector};
 use strowger_net::clock;
+use strowger_scenario::Distribution;
 
 /// Message of the first call.
 #[derive(Clone, Debug, PartialEq, Eq)]

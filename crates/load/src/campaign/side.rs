@@ -2,16 +2,15 @@
 
 use super::plan::{Connections, Plan, User};
 use super::profile;
+use crate::engine::helper::Helper;
 use crate::engine::ledger::Ledger;
 use crate::engine::pace::Part as Pace;
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
 use crate::engine::script::Script;
-use crate::engine::sockets::{Each, Sockets};
+use crate::engine::socket_plan::{Each, Sockets};
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
-use crate::injection::{Injection, InjectionOptions};
 use crate::media::Plane;
-use crate::scenario::{Command, Environment, Scenario};
 use crate::workload::{Words, Workload, literal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -25,6 +24,8 @@ use strowger_net::tls::{Certificate, Client, Server};
 use strowger_net::{
     Bounds, DedicatedSockets, Listener, Net, NetSettings, Node, Scheduling, Shards, Snapshot, UdpSettings, descriptors,
 };
+use strowger_scenario::injection::{Injection, InjectionOptions};
+use strowger_scenario::{Command, Environment, Scenario};
 
 /// What is given to the thread of a shard, once.
 type Parts = (Books, Sender<Event>, Option<Box<dyn Watch>>);
@@ -408,7 +409,7 @@ impl Facts {
         run.pid = run.pid.wrapping_mul(256).wrapping_add(255);
         let rate = profile::peak(&plan.profile).max(100.0).max(2.0 * calls as f64 / plan.grace.as_secs_f64().max(0.1));
         run.load = Load { profile: vec![Pace::Hold { rate }], calls: Some(calls), limit: 256, ..Load::default() };
-        let script = Arc::new(Script::new(scenario, &run)?);
+        let script = Arc::new(Script::new(scenario, &run));
         Ok((Arc::new(run), script))
     }
 }
@@ -537,15 +538,12 @@ impl Side {
         watch: Option<Box<dyn Watch>>,
         waits: bool,
     ) -> Result<Self, String> {
-        let plane = Plane::of_run(&mut run).map_err(|error| error.to_string())?;
+        let plane = run.start_media().map_err(|error| error.to_string())?;
         let legs = Mutex::new(plane.as_ref().map(Plane::legs));
         let run = Arc::new(run);
         let scenario = run.scenario.clone();
-        let script = Arc::new(Script::new(scenario.clone(), &run)?);
-        let answers = match &run.out_of_call {
-            Some(scenario) => Some(Arc::new(Script::new(scenario.clone(), &run)?)),
-            None => None,
-        };
+        let script = Arc::new(Script::new(scenario.clone(), &run));
+        let answers = run.out_of_call.as_ref().map(|scenario| Arc::new(Script::new(scenario.clone(), &run)));
         let (events_out, events) = channel();
         let parts: Mutex<Option<Parts>> = Mutex::new(Some((books, events_out, watch)));
         let node = bound
@@ -554,7 +552,9 @@ impl Side {
                 let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).take();
                 let (books, events, watch) = parts.expect("one shard is started, once");
                 let legs = legs.lock().unwrap_or_else(|e| e.into_inner()).take();
-                let traffic = Traffic::new(run.clone(), script.clone(), answers.clone(), books, events);
+                let mailbox = handle.mailbox(shard);
+                let helper = Helper::new(move |answer| mailbox.send(Order::Helped(answer)));
+                let traffic = Traffic::new(run.clone(), script.clone(), answers.clone(), books, events, helper);
                 let sockets = DedicatedSockets::new(&handle, shard, run.sockets.most);
                 let traffic = traffic.watched(watch).with_media(legs).with_sockets(sockets);
                 if waits { traffic.waiting() } else { traffic }

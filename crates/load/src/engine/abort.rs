@@ -1,14 +1,13 @@
 //! Unexpected messages, and calls that are given up.
 
 use super::call_runner::{CallRunner, Progress, StepResult};
-use super::incoming::ReceivedMessage;
-use super::render::OF_REFUSAL;
-use super::script::Line;
-use crate::scenario::step::{Expected, Kind};
-use crate::scenario::{Role, ThirdPartyRole};
+use super::received::ReceivedMessage;
+use super::script::{Line, OF_REFUSAL};
 use strowger_measure::{Counter, Failure, Outcome};
 use strowger_message::index::Start;
 use strowger_message::{Index, Method};
+use strowger_scenario::step::{Expected, Kind};
+use strowger_scenario::{Role, ThirdPartyRole};
 
 impl CallRunner<'_> {
     /// Handles a message that no step waits for.
@@ -226,7 +225,7 @@ impl CallRunner<'_> {
         }
         // Only a response to the INVITE that was sent last.
         let index = &self.shard.index;
-        let (number, method) = super::incoming::cseq(&self.call.last, index);
+        let (number, method) = super::received::cseq(&self.call.last, index);
         let Start::Status { code, .. } = index.start() else { return };
         if method != b"INVITE" || !self.is_sent_last(number) {
             return;
@@ -250,7 +249,7 @@ impl CallRunner<'_> {
     pub(super) fn is_sent_last(&self, number: u32) -> bool {
         let mut index = Index::new();
         let read = index.parse(&self.call.sent, &self.shard.limits);
-        read.is_ok() && super::incoming::cseq(&self.call.sent, &index).0 == number
+        read.is_ok() && super::received::cseq(&self.call.sent, &index).0 == number
     }
 
     /// Sends a message beside the scenario.

@@ -1,57 +1,15 @@
 //! Actions of a step.
 
-use super::call::Value;
+use super::call::{Kind as CallKind, Value};
 use super::call_runner::{CallRunner, StepResult};
-use super::script::Script;
 use super::shard_context::Halt;
-use crate::expression::{Expression, Matcher, Options, Span};
-use crate::scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
-use crate::scenario::step::{Expected, Kind, Step};
-use crate::scenario::{Scenario, Scope, Slot, Template};
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use strowger_measure::{Failure, Outcome};
-
-/// Compiled expressions of a scenario, by their text.
-pub(super) type Expressions = HashMap<Box<[u8]>, Expression>;
-
-/// Compiles every expression of a scenario.
-///
-/// # Errors
-/// The first expression that cannot be compiled, and the reason.
-pub(super) fn expressions(scenario: &Scenario) -> Result<Expressions, String> {
-    let mut all = Expressions::new();
-    let mut add = |text: &[u8], step: &Step| {
-        if !all.contains_key(text) {
-            let compiled = Expression::new(text, Options::default()).map_err(|error| {
-                format!("line {}: the expression '{}': {error}", step.line, String::from_utf8_lossy(text))
-            })?;
-            all.insert(text.into(), compiled);
-        }
-        Ok::<(), String>(())
-    };
-    for step in scenario.steps.iter().chain(&scenario.init) {
-        for action in &step.actions {
-            if let Action::Expression(wanted) = action {
-                add(&wanted.expression.text, step)?;
-            }
-        }
-        if let Kind::Receive(receive) = &step.kind
-            && let Expected::RequestMatching(pattern) | Expected::ResponseMatching(pattern) = &receive.expected
-        {
-            add(&pattern.text, step)?;
-        }
-    }
-    Ok(all)
-}
-
-impl Script {
-    /// True if an expression of the scenario matches.
-    pub(super) fn is_match(&self, pattern: &[u8], text: &[u8], matcher: &mut Matcher) -> bool {
-        self.expressions.get(pattern).is_some_and(|e| e.is_match(text, matcher))
-    }
-}
+use strowger_scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
+use strowger_scenario::expression::Span;
+use strowger_scenario::step::Step;
+use strowger_scenario::{Scope, Slot, Template};
 
 /// Result of an action.
 enum Done {
@@ -353,8 +311,6 @@ impl CallRunner<'_> {
 
     /// Runs `ereg` on `message`, or on `value`, the text of a variable.
     fn match_in(&mut self, wanted: &Match, message: &[u8], value: &[u8]) -> Done {
-        let script = self.script;
-        let Some(expression) = script.expressions.get(&wanted.expression.text) else { return Done::Well };
         let text = match &wanted.source {
             Source::Message => message,
             Source::Header(search) => {
@@ -376,7 +332,7 @@ impl CallRunner<'_> {
             Source::Variable(_) => value,
         };
         let mut spans: [Option<Span>; 16] = [None; 16];
-        let matched = expression.captures(text, &mut self.shard.matcher, &mut spans);
+        let matched = wanted.expression.expression.captures(text, &mut self.shard.matcher, &mut spans);
         if matched {
             for (slot, span) in wanted.assign_to.iter().zip(spans) {
                 // A variable whose group did not match keeps its value.
@@ -439,16 +395,9 @@ impl CallRunner<'_> {
         if !self.shard.run.behaviour.commands {
             return self.shard.warn(format_args!("a dry run runs no command: {text}"));
         }
-        let mut shell = std::process::Command::new("/bin/sh");
-        shell.arg("-c").arg(&text).stdin(std::process::Stdio::null());
-        for (name, value) in self.exported() {
-            shell.env(name, value);
-        }
-        match shell.spawn() {
-            Ok(mut child) => {
-                std::thread::spawn(move || child.wait());
-            }
-            Err(error) => self.shard.warn(format_args!("system call error for {text}: {error}")),
+        let environment = self.exported();
+        if let Err(error) = self.shard.helper.shell(text.clone(), environment) {
+            self.shard.warn(format_args!("system call error for {text}: {error}"));
         }
     }
 
@@ -463,10 +412,13 @@ impl CallRunner<'_> {
             self.halt(format_args!("Can not switch protocols during setdest: {}", String::from_utf8_lossy(protocol)));
             return Done::Well;
         }
-        use std::net::ToSocketAddrs;
         let literal = host.parse().ok().map(|ip: std::net::IpAddr| std::net::SocketAddr::new(ip, port));
-        let address = literal.or_else(|| (host, port).to_socket_addrs().ok().and_then(|mut all| all.next()));
-        match address {
+        // `<init>` runs before the calls.
+        if literal.is_none() && self.call.kind != CallKind::Passing {
+            return if self.look_up_host(host, port) { Done::Well } else { Done::Over };
+        }
+        self.resume();
+        match literal.or_else(|| self.shard.helper.look_up_now(host, port)) {
             // A failed reconnection was reported.
             Some(address) if !self.redirect(address) => Done::Over,
             Some(_) => Done::Well,

@@ -37,7 +37,7 @@ impl BufferPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Environment, Scenario};
+    use strowger_scenario::{Environment, Scenario};
 
     #[test]
     fn buffers_come_back_empty_and_large_ones_go() {

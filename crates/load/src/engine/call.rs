@@ -1,11 +1,11 @@
 //! State of one call.
 
-use super::leaving::Leaving;
+use super::helper::File;
 use super::script::Script;
-use crate::scenario::{Scope, Slot};
 use strowger_core::{Flow, Target};
 use strowger_measure::CallBook;
 use strowger_message::Method;
+use strowger_scenario::{Scope, Slot};
 
 /// Value of a variable.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -135,6 +135,23 @@ pub(super) enum Kind {
     Passing,
 }
 
+/// Progress of the end of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Leaving {
+    #[default]
+    No,
+    /// The INVITE has had no response: until one comes, no CANCEL may be sent (RFC 3261 section 9.1).
+    Asked,
+    /// A CANCEL was sent; the final response to the INVITE has yet to come.
+    Cancelled,
+    /// This many BYEs were sent; a challenge asks for another.
+    Ended(u8),
+    /// A 2xx to the peer's INVITE was sent; no BYE before its ACK (RFC 3261 section 15).
+    Answered,
+    /// The peer's INVITE was refused; its ACK has yet to come.
+    Refused,
+}
+
 /// Actual and intended start of a timer of the scenario, µs; 0: with the call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Started {
@@ -159,52 +176,12 @@ pub(super) struct Extra {
     pub(super) nonce_count: u32,
     /// Line in each injection file.
     pub(super) lines: Vec<u32>,
-}
-
-/// Slots of calls. The table grows by segments, so that growth moves no call.
-#[derive(Debug, Default)]
-pub(super) struct Calls {
-    segments: Vec<Vec<Call>>,
-    len: usize,
-}
-
-/// Calls in a segment, a power of two.
-const SEGMENT: usize = 256;
-
-impl Calls {
-    pub(super) const fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(super) fn push(&mut self, call: Call) {
-        if self.len.is_multiple_of(SEGMENT) {
-            self.segments.push(Vec::with_capacity(SEGMENT));
-        }
-        if let Some(segment) = self.segments.last_mut() {
-            segment.push(call);
-            self.len += 1;
-        }
-    }
-
-    pub(super) fn get(&self, slot: usize) -> Option<&Call> {
-        self.segments.get(slot / SEGMENT)?.get(slot % SEGMENT)
-    }
-}
-
-impl std::ops::Index<usize> for Calls {
-    type Output = Call;
-
-    #[inline]
-    fn index(&self, slot: usize) -> &Call {
-        &self.segments[slot / SEGMENT][slot % SEGMENT]
-    }
-}
-
-impl std::ops::IndexMut<usize> for Calls {
-    #[inline]
-    fn index_mut(&mut self, slot: usize) -> &mut Call {
-        &mut self.segments[slot / SEGMENT][slot % SEGMENT]
-    }
+    /// Number of the helper's work that the call waits for; 0: none.
+    pub(super) awaited: u64,
+    /// Messages received while the next one to send waits for the helper.
+    pub(super) held: Vec<Vec<u8>>,
+    /// Files of the next message to send.
+    pub(super) files: Vec<File>,
 }
 
 /// Running call. Its buffers stay for the next call in the slot.
@@ -424,6 +401,9 @@ impl Call {
             extra.challenge_code = 0;
             extra.nonce_count = 0;
             extra.lines.clear();
+            extra.awaited = 0;
+            extra.held.clear();
+            extra.files.clear();
         }
     }
 

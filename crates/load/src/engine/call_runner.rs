@@ -1,14 +1,13 @@
 //! Runs a call through its scenario, step by step, until it has to wait.
 
-use super::call::{Call, Kind as CallKind, Started};
-use super::leaving::Leaving;
+use super::call::{Call, Kind as CallKind, Leaving, Started};
 use super::script::{Line, Script};
 use super::shard_context::{Halt, ShardContext};
 use super::watch::Passage;
-use crate::scenario::step::{Kind, Pause, Send, Start, Step};
 use strowger_core::Outbox;
 use strowger_measure::{Attempt, Failure, Outcome};
 use strowger_message::Method;
+use strowger_scenario::step::{Kind, Pause, Send, Start, Step};
 
 /// Running call with all that it reaches.
 pub(super) struct CallRunner<'a> {
@@ -73,7 +72,9 @@ impl CallRunner<'_> {
         let script = self.script;
         for _ in 0..STEPS {
             let index = self.call.step;
-            let Some(step) = script.scenario.steps.get(index as usize) else { return self.succeed() };
+            let Some(step) = script.scenario.steps.get(index as usize) else {
+                return if self.is_suspended() { Progress::Waits } else { self.succeed() };
+            };
             if let Some(condition) = step.condition
                 && self.call.value(condition.variable, &self.shard.shared).is_set() == condition.inverse
             {
@@ -399,14 +400,18 @@ impl CallRunner<'_> {
     }
 
     fn send(&mut self, step: &Step, send: &Send) -> StepResult {
-        // No new message before the last one is answered.
-        if self.call.retransmit_at != 0 {
+        // No new message before the last one is answered, and before the helper has done its work.
+        if self.call.retransmit_at != 0 || self.is_suspended() {
             return StepResult::Waits;
+        }
+        let script = self.script;
+        let line = &script.texts[self.call.step as usize];
+        if !line.files.is_empty() && !self.has_files(line) {
+            return if self.call.counted { StepResult::Over } else { StepResult::Waits };
         }
         if !self.retake_socket() {
             return StepResult::Over;
         }
-        let script = self.script;
         let index = self.call.step;
         self.keep_books(step);
         if let Start::Request(method) = &send.start
@@ -415,6 +420,9 @@ impl CallRunner<'_> {
             self.call.cseq = self.call.cseq.wrapping_add(1);
         }
         let range = self.write(&script.texts[index as usize], index as i32);
+        if let Some(extra) = &mut self.call.extra {
+            extra.files.clear();
+        }
         if self.shard.broken {
             self.shard.warn(format_args!("Returning EPIPE on invalid socket"));
             self.halt(format_args!("Broken pipe on TCP connection, remote peer probably closed the socket"));
@@ -447,10 +455,10 @@ impl CallRunner<'_> {
             Start::Request(method) if method.known == Method::Invite => {
                 let mut attempt = book.attempt(Method::Invite);
                 // Outside of a dialog there is no tag yet (RFC 3261 section 8.1.1.2): a second session.
-                if attempt == Attempt::InDialog && !super::incoming::has_tag(&self.call.sent, shard) {
+                if attempt == Attempt::InDialog && !super::received::has_tag(&self.call.sent, shard) {
                     attempt = Attempt::Initial;
                 }
-                let mark = super::incoming::hash(super::incoming::branch(&self.call.sent));
+                let mark = super::received::hash(super::received::branch(&self.call.sent));
                 shard.books.invite_sent(book, shard.now, attempt, mark, bytes);
             }
             Start::Request(method) => shard.books.request_sent(book, shard.now, method.known, bytes),
@@ -500,7 +508,7 @@ impl CallRunner<'_> {
     #[cold]
     fn remember_transaction(&mut self, send: &Send, index: u32) {
         let sent = std::mem::take(&mut self.call.sent);
-        let branch = super::incoming::branch(&sent);
+        let branch = super::received::branch(&sent);
         if let Some(t) = send.start_transaction
             && let Some(transaction) = self.call.extra().transactions.get_mut(usize::from(t))
         {

@@ -3,8 +3,8 @@
 use super::call_runner::{CallRunner, Progress, StepResult};
 use super::watch::Passage;
 use crate::command;
-use crate::scenario::step::{Kind, Optional, PeerIndex, Step};
 use strowger_measure::{Failure, Outcome};
+use strowger_scenario::step::{Kind, Optional, PeerIndex, Step};
 
 impl CallRunner<'_> {
     pub(super) fn send_command(&mut self, step: &Step, to: Option<PeerIndex>) -> StepResult {

@@ -3,9 +3,9 @@
 use super::call_runner::CallRunner;
 use crate::aka::AkaSecret;
 use crate::authentication::{self, Credentials, Request};
-use crate::scenario::Template;
-use crate::scenario::template::Authentication;
 use std::io::Write;
+use strowger_scenario::Template;
+use strowger_scenario::template::Authentication;
 
 /// Source of a credentials header.
 pub(super) enum Wanted<'a> {
@@ -109,7 +109,7 @@ impl CallRunner<'_> {
         let proxy = authentication::is_proxy(extra.challenge_code);
         let written = authentication::write_answer(&extra.challenge, proxy, &credentials, &request, &mut answer);
         match written {
-            Ok(()) => super::render::insert(out, at, &answer),
+            Ok(()) => super::text::insert(out, at, &answer),
             Err(error) => self.halt(format_args!("[authentication]: {error}")),
         }
         let pool = &mut self.shard.pool;

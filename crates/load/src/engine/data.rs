@@ -1,9 +1,9 @@
 //! Lines of injection files, as calls use them.
 
 use super::call_runner::CallRunner;
-use crate::injection::{Injection, InjectionError, Order};
-use crate::scenario::template::Field;
 use std::sync::Arc;
+use strowger_scenario::injection::{Injection, InjectionError, Order};
+use strowger_scenario::template::Field;
 
 /// Marks a file that gives this call no line.
 const NONE: u32 = u32::MAX;

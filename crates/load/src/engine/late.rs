@@ -2,7 +2,7 @@
 //! loopback: a correct message that comes late fails no call. Documents of the user behave as in SIPp.
 
 use super::call_runner::CallRunner;
-use super::incoming::{ReceivedMessage, cseq};
+use super::received::{ReceivedMessage, cseq};
 use strowger_message::Method;
 
 impl CallRunner<'_> {

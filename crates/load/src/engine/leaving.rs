@@ -1,33 +1,16 @@
 //! Calls that are open when the run ends. Each ends its dialog or transaction with the peer and stays until that is
 //! answered.
 
+use super::call::Leaving;
 use super::call_runner::{CallRunner, Progress};
-use super::incoming::{ReceivedMessage, cseq, tag};
-use super::render::OF_REFUSAL;
-use super::script::Line;
-use crate::scenario::Role;
-use crate::scenario::step::Kind;
+use super::received::{ReceivedMessage, cseq, tag};
+use super::script::{Line, OF_REFUSAL};
 use std::ops::Range;
 use strowger_measure::Outcome;
 use strowger_message::index::Start;
 use strowger_message::{Index, Message, Method, Name, respond};
-
-/// Progress of the end of a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Leaving {
-    #[default]
-    No,
-    /// The INVITE has had no response: until one comes, no CANCEL may be sent (RFC 3261 section 9.1).
-    Asked,
-    /// A CANCEL was sent; the final response to the INVITE has yet to come.
-    Cancelled,
-    /// This many BYEs were sent; a challenge asks for another.
-    Ended(u8),
-    /// A 2xx to the peer's INVITE was sent; no BYE before its ACK (RFC 3261 section 15).
-    Answered,
-    /// The peer's INVITE was refused; its ACK has yet to come.
-    Refused,
-}
+use strowger_scenario::Role;
+use strowger_scenario::step::Kind;
 
 /// T1 (RFC 3261 section 17.1.1.1), milliseconds.
 const T1: u32 = 500;

@@ -1,7 +1,7 @@
 //! Counts of each scenario step, for SIPp's first screen and `-trace_counts`.
 
-use crate::scenario::Scenario;
 use strowger_measure::Failure;
+use strowger_scenario::Scenario;
 
 /// Counts of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,15 +5,17 @@
 
 mod circuits;
 mod free_places;
+pub mod helper;
 pub mod ledger;
 pub mod pace;
 pub mod run;
 pub mod script;
-pub mod sockets;
+pub mod socket_plan;
+mod sockets;
 mod stall_detector;
+mod suspension;
 pub mod traffic;
 pub mod watch;
-pub mod wheel;
 
 mod abort;
 mod action;
@@ -21,6 +23,8 @@ mod bound;
 mod buffer_pool;
 mod call;
 mod call_runner;
+mod call_socket;
+mod call_table;
 mod chance;
 mod command;
 mod credentials;
@@ -31,10 +35,11 @@ mod late;
 mod leaving;
 mod message_pool;
 pub(crate) mod moment;
+mod received;
 mod render;
 mod routes;
 mod shard_context;
+mod text;
 
 pub use circuits::Circuits;
 pub use shard_context::Halt;
-pub(crate) use shard_context::Random;

@@ -2,12 +2,14 @@
 
 use super::call_runner::CallRunner;
 use super::credentials::Wanted;
-use super::moment::{Local, Rfc1123};
-use super::script::{Line as Text, Part, write_constant};
-use crate::scenario::template::LastHeader;
-use crate::scenario::{Piece, Template};
+use super::moment::Local;
+use super::script::{Line as Text, OF_REFUSAL, Part, write_constant};
+use super::text::{insert, number};
 use std::io::{Read, Write};
+use strowger_message::header::Date;
 use strowger_message::{Line, Name};
+use strowger_scenario::template::LastHeader;
+use strowger_scenario::{Piece, Template};
 
 /// Parts that are written once the rest is known.
 #[derive(Default)]
@@ -178,8 +180,18 @@ impl CallRunner<'_> {
             Piece::File(name) => {
                 let name = self.text(name);
                 let path = String::from_utf8_lossy(&name);
-                let read = std::fs::File::open(&*path).and_then(|mut file| file.read_to_end(out));
-                if let Err(error) = read {
+                let read =
+                    self.call.extra.as_ref().and_then(|extra| extra.files.iter().find(|file| file.path == *path));
+                // Texts of actions, and messages that are made again, have no files read before.
+                let error = match read.map(|file| &file.content) {
+                    Some(Ok(content)) => {
+                        out.extend_from_slice(content);
+                        None
+                    }
+                    Some(Err(error)) => Some(error.clone()),
+                    None => read_to(&path, out).err().map(|error| error.to_string()),
+                };
+                if let Some(error) = error {
                     self.halt(format_args!("Could not open '{path}': {error}"));
                 }
                 drop(path);
@@ -212,9 +224,7 @@ impl CallRunner<'_> {
             }
             Piece::RtpStreamAudioPort(n) => number(out, i64::from(self.shard.run.media_port) + i64::from(*n)),
             Piece::RtpStreamVideoPort(n) => number(out, i64::from(self.shard.run.media_port) + i64::from(*n)),
-            Piece::Date => {
-                let _ = write!(out, "{}", Rfc1123(self.shard.wall / 1_000));
-            }
+            Piece::Date => Date::new((self.shard.wall / 1_000).cast_signed()).write(out),
             Piece::Timestamp => {
                 let time = Local(self.shard.wall * 1_000);
                 let (seconds, ms) = (self.shard.wall / 1_000, self.shard.wall % 1_000);
@@ -325,7 +335,7 @@ impl CallRunner<'_> {
         if !self.parse_last() {
             return 0;
         }
-        super::incoming::cseq(&self.call.last, &self.shard.index).0
+        super::received::cseq(&self.call.last, &self.shard.index).0
     }
 
     /// Parses the last message of this call into the index, unless it is there; returns false without one.
@@ -348,9 +358,6 @@ const BESIDE: i32 = -1;
 /// Step index of texts of actions, as SIPp writes it; their branch is that of the step before.
 const IN_ACTION: i32 = -2;
 
-/// Step index of the ACK to an unexpected refusal: in no step, but of the transaction before.
-pub(super) const OF_REFUSAL: i32 = -3;
-
 /// Characters reserved for a length.
 const LENGTH: usize = 5;
 
@@ -359,10 +366,8 @@ const fn vanishes(piece: &Piece) -> bool {
     matches!(piece, Piece::Routes | Piece::LastHeader(_) | Piece::Field(_) | Piece::Variable(_))
 }
 
-/// Inserts bytes.
-pub(super) fn insert(out: &mut Vec<u8>, at: usize, bytes: &[u8]) {
-    out.extend_from_slice(bytes);
-    out[at..].rotate_right(bytes.len());
+fn read_to(path: &str, out: &mut Vec<u8>) -> std::io::Result<usize> {
+    std::fs::File::open(path)?.read_to_end(out)
 }
 
 /// Appends a header value; line ends of a folded one become spaces.
@@ -377,24 +382,4 @@ fn unfolded(value: &[u8], folded: bool, out: &mut Vec<u8>) {
         rest = &rest[end + 2..];
     }
     out.extend_from_slice(rest);
-}
-
-/// Appends a decimal number.
-#[inline]
-pub(super) fn number(out: &mut Vec<u8>, value: i64) {
-    let mut buffer = [0u8; 20];
-    let mut at = buffer.len();
-    let mut rest = value.unsigned_abs();
-    loop {
-        at -= 1;
-        buffer[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(&buffer[at..]);
 }

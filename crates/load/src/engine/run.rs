@@ -1,11 +1,12 @@
 //! Settings of a run: caller and target, schedule, and the behaviour where the scenario is silent.
 
 use super::pace::{Arrivals, Part};
-use crate::injection::Injection;
-use crate::scenario::{Distribution, Scenario};
+use crate::media::{self, Plane, PlaneError};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::{ListenerId, PeerName, Target, Transport};
+use strowger_scenario::injection::Injection;
+use strowger_scenario::{Distribution, Scenario};
 
 /// The constants of one run, shared by its shards.
 #[derive(Clone, Debug)]
@@ -22,7 +23,7 @@ pub struct Run {
     /// Name that the target must prove by TLS; also the host name of a WebSocket request.
     pub peer: Option<PeerName>,
     pub transport: Transport,
-    pub sockets: super::sockets::Sockets,
+    pub sockets: super::socket_plan::Sockets,
     /// Listener from which calls are made.
     pub listener: ListenerId,
     /// Address in Via and Contact, without brackets.
@@ -36,9 +37,9 @@ pub struct Run {
     pub auth_uri: Option<String>,
     /// True if credentials name the Request-URI (RFC 3261 section 22.4) and not, as SIPp's, `sip:` and the target.
     pub auth_request_uri: bool,
-    /// Keys of `-key`, in the order of [`crate::scenario::Environment::keys`].
+    /// Keys of `-key`, in the order of [`strowger_scenario::Environment::keys`].
     pub keys: Vec<(String, Vec<u8>)>,
-    /// Files of `-inf`, in the order of [`crate::scenario::Environment::injections`].
+    /// Files of `-inf`, in the order of [`strowger_scenario::Environment::injections`].
     pub injections: Arc<[Injection]>,
     /// Global variables of `-set`, with their values.
     pub globals: Vec<(String, String)>,
@@ -194,6 +195,25 @@ impl Default for Retransmission {
 }
 
 impl Run {
+    /// Starts the media that the scenarios need, from the media port on, and takes over the bound port. `None` if
+    /// nothing is played.
+    ///
+    /// # Errors
+    /// As [`Plane::start`].
+    pub fn start_media(&mut self) -> Result<Option<Plane>, PlaneError> {
+        let scenarios: Vec<&Scenario> =
+            [Some(&self.scenario), self.out_of_call.as_ref()].into_iter().flatten().map(|s| &**s).collect();
+        if !scenarios.iter().any(|scenario| media::plays(scenario)) {
+            return Ok(None);
+        }
+        let defaults = media::Settings::default();
+        let address = self.media_ip.trim_matches(['[', ']']).parse().unwrap_or(defaults.address);
+        let settings = media::Settings { address, port: self.media_port, seed: self.seed, ..defaults };
+        let plane = Plane::start(settings, scenarios)?;
+        self.media_port = plane.port();
+        Ok(Some(plane))
+    }
+
     /// Returns the target for messages to `address`.
     pub fn to(&self, address: SocketAddr) -> Target {
         Target { name: self.peer, ..Target::new(self.transport, self.listener, address) }
@@ -209,7 +229,7 @@ impl Run {
             sending_address: None,
             peer: None,
             transport: Transport::Udp,
-            sockets: super::sockets::Sockets::default(),
+            sockets: super::socket_plan::Sockets::default(),
             listener: ListenerId(0),
             local_ip: "127.0.0.1".into(),
             local_port: 5060,

@@ -1,14 +1,14 @@
 //! Templates prepared for one run: keywords that the run makes constant become text, so that a message is a few copies.
 
 use super::run::Run;
-use super::sockets::Each;
-use crate::scenario::Action;
-use crate::scenario::step::{Kind, Start};
-use crate::scenario::template::Text;
-use crate::scenario::{Piece, Scenario, Step, Template};
+use super::socket_plan::Each;
 use std::io::Write;
 use std::sync::Arc;
 use strowger_core::Transport;
+use strowger_scenario::Action;
+use strowger_scenario::step::{Kind, Start};
+use strowger_scenario::template::Text;
+use strowger_scenario::{Piece, Scenario, Step, Template};
 
 /// Scenario with its texts for this run.
 #[derive(Debug)]
@@ -28,9 +28,10 @@ pub struct Script {
     pub cancel: Line,
     pub ok: Line,
     pub three_party_abort: Line,
-    /// Compiled expressions of the scenario.
-    pub(super) expressions: super::action::Expressions,
 }
+
+/// Step index of the ACK to an unexpected refusal: in no step, but of the transaction before.
+pub(super) const OF_REFUSAL: i32 = -3;
 
 /// Template prepared for this run.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +39,8 @@ pub struct Line {
     pub parts: Box<[Part]>,
     pub has_length: bool,
     pub has_authentication: bool,
+    /// Names of the files whose content it has.
+    pub files: Box<[Template]>,
     /// Start line of the message.
     pub start: Option<Start>,
 }
@@ -56,11 +59,7 @@ pub enum Part {
 
 impl Script {
     /// Prepares a scenario.
-    ///
-    /// # Errors
-    /// An expression of the scenario cannot be compiled.
-    pub fn new(scenario: Arc<Scenario>, run: &Run) -> Result<Self, String> {
-        let expressions = super::action::expressions(&scenario)?;
+    pub fn new(scenario: Arc<Scenario>, run: &Run) -> Self {
         let texts: Box<[Line]> = scenario
             .steps
             .iter()
@@ -90,8 +89,7 @@ impl Script {
             })
         });
         let starts_timers = scenario.steps.iter().any(|step: &Step| step.start_timer.is_some());
-        Ok(Self {
-            expressions,
+        Self {
             starts_timers,
             plays,
             // The step's index is known only when the message is sent.
@@ -105,7 +103,7 @@ impl Script {
             three_party_abort: default(&defaults.three_party_abort),
             texts,
             scenario,
-        })
+        }
     }
 }
 
@@ -115,8 +113,16 @@ pub fn line(template: &Template, run: &Run, index: i32) -> Line {
     Line {
         has_length: parts.iter().any(|p| matches!(p, Part::Piece(Piece::Length(_)))),
         has_authentication: parts.iter().any(|p| matches!(p, Part::Piece(Piece::Authentication(_)))),
+        files: parts.iter().filter_map(file_name).cloned().collect(),
         parts,
         start: None,
+    }
+}
+
+const fn file_name(part: &Part) -> Option<&Template> {
+    match part {
+        Part::Piece(Piece::File(name)) => Some(name),
+        _ => None,
     }
 }
 
@@ -198,7 +204,7 @@ fn constant(piece: &Piece, run: &Run, index: Option<i32>) -> Option<Vec<u8>> {
 /// Appends the value of a keyword that the run makes constant; returns false for others.
 pub(super) fn write_constant(piece: &Piece, run: &Run, index: Option<i32>, out: &mut Vec<u8>) -> bool {
     let family = |ip: &str| if ip.contains(':') { b'6' } else { b'4' };
-    let mut number = |base: i64, n: i32| super::render::number(out, base + i64::from(n));
+    let mut number = |base: i64, n: i32| super::text::number(out, base + i64::from(n));
     match piece {
         Piece::RemotePort(n) => number(run.target.map_or(5060, |t| i64::from(t.port())), *n),
         // Otherwise each call has its own.

@@ -2,10 +2,12 @@
 
 use super::buffer_pool::BufferPool;
 use super::call::Shared;
+use super::helper::Helper;
 use super::ledger::Ledger;
 use super::message_pool::MessagePool;
 use super::run::Run;
 use super::watch::Watch;
+use crate::random::Random;
 use std::fmt::Arguments;
 use std::sync::Arc;
 use strowger_measure::{Books, Counter};
@@ -50,6 +52,8 @@ pub(super) struct ShardContext {
     pub(super) broken: bool,
     /// True if the run has ended at once: no call works any more.
     pub(super) frozen: bool,
+    /// Helper for work that may block.
+    pub(super) helper: Helper,
     /// Connection to the other controllers of third party call control.
     pub(super) link: Option<crate::command::Link>,
     /// Dedicated sockets, if calls have their own.
@@ -59,7 +63,7 @@ pub(super) struct ShardContext {
     /// True once the warning that no media is sent was logged.
     pub(super) warned_of_media: bool,
     /// States of the expressions matched so far.
-    pub(super) matcher: crate::expression::Matcher,
+    pub(super) matcher: strowger_scenario::expression::Matcher,
 }
 
 /// Ends of the run that an action may ask for.
@@ -127,24 +131,5 @@ impl ShardContext {
         if let Some(watch) = &mut self.watch {
             watch.warning(text);
         }
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): repeatable, not secret.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    pub(crate) fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Draws from [0, 1).
-    pub(super) fn unit(&mut self) -> f64 {
-        (self.word() >> 11) as f64 / (1u64 << 53) as f64
     }
 }

@@ -5,21 +5,23 @@ mod ending;
 mod service;
 
 use super::bound::Bound;
-use super::call::{Call, Calls, Kind, Shared, Value};
+use super::call::{Call, Kind, Shared, Value};
 use super::call_runner::{CallRunner, Progress};
+use super::call_table::Calls;
 use super::dead::DeadCalls;
-use super::incoming;
+use super::helper::{Answer, Helper};
 use super::ledger::Ledger;
 use super::pace::Pace;
+use super::received;
 use super::run::Run;
 use super::script::Script;
-use super::shard_context::{Halt, Random, ShardContext};
+use super::shard_context::{Halt, ShardContext};
 use super::sockets::{AcceptedCalls, CallSockets};
 use super::stall_detector::StallDetector;
 use super::watch::Watch;
-use super::wheel::{Alarm, Wheel};
 use crate::command::{self, LinkEvent};
-use crate::scenario::ThirdPartyRole;
+use crate::random::Random;
+use crate::wheel::{Alarm, Wheel};
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,6 +31,7 @@ use strowger_measure::{Books, CallBook, Counter};
 use strowger_message::{Index, Limits, Method};
 use strowger_net::clock;
 use strowger_net::dedicated::DedicatedSockets;
+use strowger_scenario::ThirdPartyRole;
 
 /// Events that a shard sends to the thread that started it.
 #[derive(Debug)]
@@ -68,6 +71,8 @@ pub enum Order {
     End { goodbye: bool },
     /// Delivers a command from another controller, or its departure (third party call control).
     LinkEvent(LinkEvent),
+    /// Delivers the result of work beside the shard.
+    Helped(Answer),
     /// Ends open calls without a message and begins other calls on the same sockets.
     Follow(Box<Following>),
     /// Sends the counts to this channel.
@@ -169,13 +174,15 @@ const WAKES: u64 = 8;
 const BEGUN: usize = 64;
 
 impl Traffic {
-    /// Creates the traffic, on the thread of its shard. Opens `books`.
+    /// Creates the traffic, on the thread of its shard. Opens `books`. The answers of `helper` come as
+    /// [`Order::Helped`].
     pub fn new(
         run: Arc<Run>,
         main: Arc<Script>,
         out_of_call: Option<Arc<Script>>,
         books: Books,
         events: Sender<Event>,
+        helper: Helper,
     ) -> Self {
         let now = clock::micros();
         let ms = now / 1_000;
@@ -220,7 +227,8 @@ impl Traffic {
             call_sockets: None,
             media: None,
             warned_of_media: false,
-            matcher: crate::expression::Matcher::new(),
+            helper,
+            matcher: strowger_scenario::expression::Matcher::new(),
             books,
             run: run.clone(),
         };
@@ -373,7 +381,7 @@ impl Traffic {
         };
         let keep_slashes = self.shard.run.behaviour.keep_slashes;
         let name = known(whole, keep_slashes);
-        let hash = incoming::hash(name);
+        let hash = received::hash(name);
         let calls = &self.calls;
         let found = self.table.find(hash, |&s| known(calls[s as usize].id(), keep_slashes) == name).copied();
         if let Some(slot) = found {
@@ -402,6 +410,29 @@ impl Traffic {
             out,
             |runner| if runner.take_socket() { runner.receive_command(&word) } else { Progress::Over },
         );
+    }
+
+    /// Takes the result of work beside the shard.
+    #[cold]
+    fn helped(&mut self, answer: Answer, out: &mut Outbox) {
+        if self.shard.frozen {
+            return;
+        }
+        match answer {
+            Answer::Address { host, address: None, .. } => {
+                self.shard.fatal(format_args!("Unknown host '{host}' for setdest"));
+                self.tell_halt();
+            }
+            Answer::Address { place, .. } | Answer::Files { place, .. } => {
+                let waits = |call: &Call| call.live && call.generation == place.generation;
+                if self.calls.get(place.slot as usize).is_some_and(waits) {
+                    self.drive(place.slot, out, |runner| runner.helped(place.number, answer));
+                }
+            }
+            Answer::NoShell { command, error } => {
+                self.shard.warn(format_args!("system call error for {command}: {error}"));
+            }
+        }
     }
 
     fn script(&self, kind: Kind) -> Arc<Script> {
@@ -454,6 +485,7 @@ impl Traffic {
     /// Reports a requested end of the run.
     fn tell_halt(&mut self) {
         if let Some(halt) = self.shard.halt.take() {
+            self.shard.helper.flush();
             self.quitting = true;
             self.shard.frozen |= halt != Halt::Gracefully;
             let _ = self.events.send(Event::Halt(halt));

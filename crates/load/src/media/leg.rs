@@ -6,11 +6,11 @@ use super::player::{Lane, Play, PlayerCommand};
 use super::remote::Remote;
 use super::tally::COUNTS;
 use super::track::Track;
-use crate::scenario::action::{Action, EchoCommand, Media, RtpStream};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use strowger_measure::Counter;
+use strowger_scenario::action::{Action, EchoCommand, Media, RtpStream};
 
 /// Reason why an action did nothing, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

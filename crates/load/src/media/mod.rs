@@ -24,9 +24,9 @@ pub use settings::{Echo, Settings};
 pub use tally::{Snapshot, Tally};
 pub use track::Track;
 
-use crate::scenario::action::Action;
-use crate::scenario::step::Kind;
-use crate::scenario::{Piece, Scenario};
+use strowger_scenario::action::Action;
+use strowger_scenario::step::Kind;
+use strowger_scenario::{Piece, Scenario};
 
 /// True if a scenario names a media port or has a media action: then it needs the sockets.
 pub fn concerns(scenario: &Scenario) -> bool {

@@ -6,10 +6,6 @@ use super::leg::Legs;
 use super::player::{CommandQueue, Player};
 use super::settings::{Echo, Settings};
 use super::tally::{Snapshot, Tally};
-use crate::engine::run::Run;
-use crate::scenario::Scenario;
-use crate::scenario::action::{Action, RtpStream};
-use crate::wave;
 use hashbrown::HashMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -19,6 +15,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use strowger_net::datagrams;
+use strowger_scenario::Scenario;
+use strowger_scenario::action::{Action, RtpStream};
+use strowger_scenario::wave;
 
 /// Error of starting the media.
 #[derive(Debug, thiserror::Error)]
@@ -100,24 +99,6 @@ impl Plane {
             start(["media-audio", "media-video"][place], Box::new(work))?;
         }
         Ok(plane)
-    }
-
-    /// Starts the media that the scenarios of a run need, from its media port on, and writes the bound port to the run.
-    /// `None` if nothing is played.
-    ///
-    /// # Errors
-    /// As [`Plane::start`].
-    pub fn of_run(run: &mut Run) -> Result<Option<Self>, PlaneError> {
-        let scenarios: Vec<&Scenario> =
-            [Some(&run.scenario), run.out_of_call.as_ref()].into_iter().flatten().map(|s| &**s).collect();
-        if !scenarios.iter().any(|scenario| super::plays(scenario)) {
-            return Ok(None);
-        }
-        let defaults = Settings::default();
-        let address = run.media_ip.trim_matches(['[', ']']).parse().unwrap_or(defaults.address);
-        let plane = Self::start(Settings { address, port: run.media_port, seed: run.seed, ..defaults }, scenarios)?;
-        run.media_port = plane.port();
-        Ok(Some(plane))
     }
 
     /// Returns the port of the audio socket; the video port is two above.

@@ -1,8 +1,8 @@
 //! Content of a stream.
 
 use super::capture::Capture;
-use crate::scenario::action::StreamFormat;
 use std::sync::Arc;
+use strowger_scenario::action::StreamFormat;
 
 /// Content of a stream; all streams share the files.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use super::keys::Key;
 use super::session::Session;
 use crate::engine::traffic::Order;
-use crate::scenario::Scope;
 use std::sync::atomic::Ordering;
+use strowger_scenario::Scope;
 
 /// Commands of the command mode.
 const COMMANDS: &str = "set rate|rate-scale|users|limit N, set display main|ooc, set hide true|false, trace \

@@ -3,10 +3,10 @@
 use super::statistics::length;
 use super::trace::Stamp;
 use crate::engine::ledger::{Ledger, StepCounts};
-use crate::scenario::Scenario;
-use crate::scenario::step::{Expected, Kind, Start, Step};
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use strowger_scenario::Scenario;
+use strowger_scenario::step::{Expected, Kind, Start, Step};
 
 /// Writer of the file.
 pub(super) struct Counts {

@@ -5,11 +5,11 @@ use super::options::{Options, Source};
 use super::session::Session;
 use super::trace::Stamp;
 use super::{background, third_party};
-use crate::injection::{Injection, InjectionOptions};
-use crate::scenario::{Cause, Environment, Scenario, builtin};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use strowger_scenario::injection::{Injection, InjectionOptions};
+use strowger_scenario::{Cause, Environment, Scenario, builtin};
 
 /// Exit codes of SIPp.
 pub mod code {

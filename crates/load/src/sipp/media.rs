@@ -2,11 +2,11 @@
 
 use super::options::Options;
 use crate::media::{self, Echo, Plane, Settings};
-use crate::scenario::Scenario;
 use std::cell::Cell;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
+use strowger_scenario::Scenario;
 
 /// Starts sockets and threads if a scenario names a media port, plays media, or an echo is requested.
 ///

@@ -3,12 +3,12 @@
 use super::options::Options;
 use crate::engine::pace::{Arrivals, Part};
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
-use crate::scenario::step::{Kind, Pause, Step};
-use crate::scenario::{Distribution, Scenario};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use strowger_core::{ListenerId, Transport};
 use strowger_net::clock;
+use strowger_scenario::step::{Kind, Pause, Step};
+use strowger_scenario::{Distribution, Scenario};
 
 /// Returns the milliseconds between two start times of calls: about six calls each, finer than SIPp's own bunches, at
 /// most 3 ms.

@@ -17,13 +17,13 @@ use crate::engine::Halt;
 use crate::engine::ledger::Ledger;
 use crate::engine::run::Run;
 use crate::engine::traffic::{Event, Order, Traffic};
-use crate::scenario::{Role, Scenario};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 use strowger_measure::Collector;
 use strowger_net::{Node, clock};
+use strowger_scenario::{Role, Scenario};
 
 /// Run in progress.
 pub(super) struct Session {

@@ -1,12 +1,12 @@
 //! Sockets of calls by the second letter of `-t`, `-max_socket`, `-ip_field`, `-max_reconnect` and so on.
 
 use super::options::{Options, Sockets as Wanted};
-use crate::engine::sockets::{Each, Reconnect, Sockets};
-use crate::injection::Injection;
-use crate::scenario::Role;
+use crate::engine::socket_plan::{Each, Reconnect, Sockets};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use strowger_core::Transport;
 use strowger_net::descriptors;
+use strowger_scenario::Role;
+use strowger_scenario::injection::Injection;
 
 /// Descriptors reserved for other uses than sockets of calls.
 const SPARE: usize = 64;

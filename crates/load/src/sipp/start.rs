@@ -12,12 +12,12 @@ use super::terminal::Terminal;
 use super::trace::{self, Listener, Stamp, Switches, Tracer};
 use super::{binding, host, keys, media, plan, sockets, third_party};
 use crate::command::Link;
+use crate::engine::helper::Helper;
 use crate::engine::ledger::Ledger;
 use crate::engine::script::Script;
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
 use crate::media::{Legs, Plane};
-use crate::scenario::{Role, Scenario};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -26,6 +26,7 @@ use std::time::{Duration, Instant, SystemTime};
 use strowger_measure::{Books, Clock, Collector};
 use strowger_net::tls::OnFailure;
 use strowger_net::{DedicatedSockets, clock};
+use strowger_scenario::{Role, Scenario};
 
 impl Session {
     pub(super) fn start(
@@ -72,12 +73,9 @@ impl Session {
         run.injections = injections;
         run.sockets = sockets::plan(&options, scenario.role, addresses[0]);
         let run = Arc::new(run);
-        let main = Arc::new(Script::new(scenario.clone(), &run).map_err(fatal)?);
+        let main = Arc::new(Script::new(scenario.clone(), &run));
         let aside = out_of_call.clone();
-        let out_of_call = match out_of_call {
-            Some(scenario) => Some(Arc::new(Script::new(scenario, &run).map_err(fatal)?)),
-            None => None,
-        };
+        let out_of_call = out_of_call.map(|scenario| Arc::new(Script::new(scenario, &run)));
         let base = format!("{}_{}", name_of(&options.scenario), run.pid);
         let now = clock::micros();
         let mut collector = Collector::new(Clock::new(now, SystemTime::now()), scenario.timed(), options.threads);
@@ -108,7 +106,9 @@ impl Session {
             .spawn_with_sockets(move |index, handle| {
                 let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).next();
                 let (books, events, watch, legs) = parts.expect("each shard is started once");
-                let traffic = Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events)
+                let mailbox = handle.mailbox(index);
+                let helper = Helper::new(move |answer| mailbox.send(Order::Helped(answer)));
+                let traffic = Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events, helper)
                     .watched(watch)
                     .with_link(link.clone())
                     .with_media(legs)

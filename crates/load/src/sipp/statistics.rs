@@ -2,10 +2,10 @@
 
 use super::trace::Stamp;
 use crate::engine::ledger::{Ledger, Lengths};
-use crate::scenario::Scenario;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use strowger_measure::Failure;
+use strowger_scenario::Scenario;
 
 /// Columns of failure causes, in SIPp's order. Some count causes of SIPp alone, and are always 0 here.
 const CAUSES: &[&str] = &[

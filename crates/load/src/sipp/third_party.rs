@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use crate::command::{self, Plan};
-use crate::scenario::{Scenario, ThirdParty, ThirdPartyRole};
+use strowger_scenario::{Scenario, ThirdParty, ThirdPartyRole};
 
 /// Checks for contradictions.
 ///

@@ -313,8 +313,8 @@ pub fn literal(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Environment, Role, Scenario};
     use std::path::Path;
+    use strowger_scenario::{Environment, Role, Scenario};
 
     fn words(credentials: bool) -> Words {
         Words {

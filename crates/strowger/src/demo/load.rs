@@ -9,8 +9,8 @@ use anyhow::{Context, anyhow, bail};
 use strowger_load::campaign::{Campaign, Ended, Live, Plan, Stage, User};
 use strowger_load::engine::pace::Part;
 use strowger_load::report::{self, Report, Tone};
-use strowger_load::scenario::Distribution;
 use strowger_measure::{Counter, Delay, Page, Rate, Thresholds};
+use strowger_scenario::Distribution;
 
 use super::phones::USERS;
 use super::server::DOMAIN;

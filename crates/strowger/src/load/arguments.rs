@@ -10,9 +10,9 @@ use clap::{Args, Subcommand, ValueHint};
 use strowger_core::Transport;
 use strowger_load::campaign::{Target, User, period, users};
 use strowger_load::engine::pace::Arrivals;
-use strowger_load::scenario::Distribution;
 use strowger_load::workload::{Mix, Workload};
 use strowger_measure::Thresholds;
+use strowger_scenario::Distribution;
 
 pub(crate) use self::values::Apart;
 use self::values::{apart, arrivals, domain, hold, key, listen, milliseconds, percent, start_at, transport};

@@ -4,13 +4,13 @@ use super::{BEGUN, Traffic, WAKES, known};
 use crate::engine::bound::Bound;
 use crate::engine::call::Kind;
 use crate::engine::call_runner::Progress;
-use crate::engine::incoming;
 use crate::engine::pace::Pace;
+use crate::engine::received;
 use crate::engine::run::Run;
-use crate::scenario::Role;
 use strowger_core::{Arrival, Outbox};
 use strowger_measure::CallBook;
 use strowger_net::dedicated;
+use strowger_scenario::Role;
 
 /// Part of the Call-ID format.
 pub(super) enum IdPart {
@@ -64,7 +64,7 @@ impl Traffic {
         let address = run.target.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
         let target = run.to(address);
         let book = CallBook::outside(self.shard.now);
-        let slot = self.place(incoming::hash(b"init"), Kind::Passing, target, book);
+        let slot = self.place(received::hash(b"init"), Kind::Passing, target, book);
         let call = &mut self.calls[slot as usize];
         call.name(b"init", self.number, 0);
         call.prepare(&self.main);
@@ -87,7 +87,7 @@ impl Traffic {
         for part in &self.id {
             match part {
                 IdPart::Bytes(bytes) => name.extend_from_slice(bytes),
-                IdPart::Number => crate::engine::render::number(&mut name, self.number as i64),
+                IdPart::Number => crate::engine::text::number(&mut name, self.number as i64),
             }
         }
         if self.owns.as_ref().is_some_and(|owns| !owns(&name)) {
@@ -99,7 +99,7 @@ impl Traffic {
         }
         let free = self.shard.places.take(self.limit.saturating_sub(self.shard.open));
         let book = self.shard.books.call_started(self.shard.now, intended, free);
-        let slot = self.place(incoming::hash(known(&name, keep_slashes)), Kind::Main, target, book);
+        let slot = self.place(received::hash(known(&name, keep_slashes)), Kind::Main, target, book);
         let number = self.number;
         let call = &mut self.calls[slot as usize];
         call.name(&name, number, user);

@@ -2,22 +2,21 @@
 
 use super::{BEGUN, Event, Following, Traffic, beginning};
 use crate::engine::bound::Bound;
-use crate::engine::call::{Call, Kind};
+use crate::engine::call::{Call, Kind, Leaving};
 use crate::engine::call_runner::Progress;
-use crate::engine::incoming;
-use crate::engine::leaving::Leaving;
 use crate::engine::ledger::Ledger;
 use crate::engine::pace::Pace;
+use crate::engine::received;
 use crate::engine::run::Run;
 use crate::engine::script::Script;
-use crate::engine::sockets::Each;
-use crate::scenario::Role;
+use crate::engine::socket_plan::Each;
 use std::sync::Arc;
 use strowger_core::{Arrival, Outbox};
 use strowger_measure::{CallBook, Outcome};
 use strowger_message::index::Start;
 use strowger_message::{Message, Method, Name, respond};
 use strowger_net::{Ending, clock};
+use strowger_scenario::Role;
 
 /// Time for which an ended call is known, milliseconds. A BYE is repeated 0.5, 1.5, 3.5, 7.5 and 11.5 s after the first
 /// (RFC 3261 section 17.1.2.2); to keep the calls themselves would take more memory.
@@ -84,7 +83,7 @@ impl Traffic {
     #[cold]
     pub(super) fn refuse(&mut self, hash: u64, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> bool {
         let Start::Request { method, .. } = self.shard.index.start() else { return false };
-        if matches!(method, Method::Ack | Method::Cancel) || incoming::has_tag(bytes, &mut self.shard) {
+        if matches!(method, Method::Ack | Method::Cancel) || received::has_tag(bytes, &mut self.shard) {
             return false;
         }
         let shard = &mut self.shard;
@@ -109,7 +108,7 @@ impl Traffic {
         }
         let shard = &mut self.shard;
         let to = shard.index.first(Name::To).map(|to| &bytes[to.value as usize..to.value_end as usize]);
-        let within = to.is_some_and(|to| incoming::tag(to).is_some());
+        let within = to.is_some_and(|to| received::tag(to).is_some());
         let method = match shard.index.start() {
             Start::Request { method, .. } => Some(method),
             Start::Status { .. } => None,
@@ -202,6 +201,7 @@ impl Traffic {
         };
         if over {
             self.parting = false;
+            self.shard.helper.flush();
             let _ = self.events.send(Event::Finished(Box::new(self.shard.ledger.clone())));
         }
     }

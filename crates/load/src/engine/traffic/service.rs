@@ -4,11 +4,11 @@ use super::{FLOOD, Order, PARTING, Traffic, known};
 use crate::engine::bound::Bound;
 use crate::engine::call::{Call, Kind};
 use crate::engine::call_runner::Progress;
-use crate::engine::incoming;
+use crate::engine::received;
 use crate::engine::run::Load;
 use crate::engine::sockets::Users;
 use crate::engine::watch::Passage;
-use crate::engine::wheel::{Alarm, Fate};
+use crate::wheel::{Alarm, Fate};
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_measure::{Failure, Outcome, SendFailure};
@@ -19,6 +19,7 @@ use strowger_net::{Ending, Service, ServiceWithSockets, Unsent, clock};
 impl Drop for Traffic {
     /// Closes the last interval at its actual end.
     fn drop(&mut self) {
+        self.shard.helper.flush();
         self.shard.count_media();
         self.shard.books.last(clock::micros());
     }
@@ -103,7 +104,7 @@ impl Traffic {
         if let Some(watch) = &mut self.shard.watch {
             watch.exchange(Passage::Received, arrival.transport, arrival.remote, name, bytes);
         }
-        let hash = incoming::hash(name);
+        let hash = received::hash(name);
         let calls = &self.calls;
         let keep = self.shard.run.behaviour.keep_slashes;
         if let Some(&slot) = self.table.find(hash, |&s| {
@@ -220,6 +221,7 @@ impl Service for Traffic {
                 self.idle_users.iter_mut().for_each(|(_, since)| *since = self.shard.now);
             }
             Order::LinkEvent(event) => self.on_link_event(event, out),
+            Order::Helped(answer) => self.helped(answer, out),
             Order::Quit => self.quitting = true,
             Order::Close => self.close(out),
             // A frozen run receives no answers.
@@ -268,11 +270,11 @@ impl Service for Traffic {
 
     /// Ends a client transaction as if a 503 had come (RFC 3261 section 18.4).
     fn unreachable(&mut self, _: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
-        let Some(name) = incoming::quoted_call_id(quoted) else { return };
+        let Some(name) = received::quoted_call_id(quoted) else { return };
         let keep = self.shard.run.behaviour.keep_slashes;
         let name = known(name, keep);
         let calls = &self.calls;
-        let found = self.table.find(incoming::hash(name), |&s| known(calls[s as usize].id(), keep) == name).copied();
+        let found = self.table.find(received::hash(name), |&s| known(calls[s as usize].id(), keep) == name).copied();
         let waits = |call: &Call| call.target.address == to && !call.counted && call.waits_for_answer_to(quoted);
         let Some(slot) = found.filter(|&slot| waits(&self.calls[slot as usize])) else { return };
         self.shard.books.send_failed(SendFailure::Remote);

@@ -1,10 +1,10 @@
 //! Screen 4: actions of each step.
 
 use super::{View, head};
-use crate::scenario::action::{Check, Match, Media, Number, Operator, RtpStream, Source, Stop, Text};
-use crate::scenario::step::Kind;
-use crate::scenario::{Action, Distribution, Piece, Slot, Template, Variables};
 use std::fmt::Write;
+use strowger_scenario::action::{Check, Match, Media, Number, Operator, RtpStream, Source, Stop, Text};
+use strowger_scenario::step::Kind;
+use strowger_scenario::{Action, Distribution, Piece, Slot, Template, Variables};
 
 impl View<'_> {
     pub(super) fn actions(&self) -> String {
@@ -205,8 +205,8 @@ fn keyword(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Environment, Scenario};
     use std::path::Path;
+    use strowger_scenario::{Environment, Scenario};
 
     #[test]
     fn keywords() {

@@ -10,9 +10,9 @@ mod statistics;
 use super::trace::Stamp;
 use crate::engine::Circuits;
 use crate::engine::ledger::Ledger;
-use crate::scenario::{Role, Scenario, ThirdPartyRole};
 use std::fmt::Write;
 use std::time::Duration;
+use strowger_scenario::{Role, Scenario, ThirdPartyRole};
 
 /// Source of calls.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,9 +2,9 @@
 
 use super::{Arrival, View, head};
 use crate::engine::ledger::StepCounts;
-use crate::scenario::step::{Expected, Kind, Pause, Start, Step};
-use crate::scenario::{Distribution, Role};
 use std::fmt::Write;
+use strowger_scenario::step::{Expected, Kind, Pause, Start, Step};
+use strowger_scenario::{Distribution, Role};
 
 impl View<'_> {
     pub(super) fn steps(&self) -> String {

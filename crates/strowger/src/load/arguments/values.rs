@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use strowger_core::Transport;
 use strowger_load::campaign::{moment, period};
 use strowger_load::engine::pace::Arrivals;
-use strowger_load::scenario::Distribution;
+use strowger_scenario::Distribution;
 
 pub(super) fn transport(text: &str) -> Result<Transport, String> {
     Transport::of(text.as_bytes()).ok_or_else(|| format!("'{text}' is none of udp, tcp, tls, ws and wss"))

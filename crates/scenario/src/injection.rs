@@ -182,6 +182,7 @@ impl Injection {
         self.name.rsplit('/').next().is_some_and(|base| base.as_bytes() == name)
     }
 
+    /// Returns the order in which calls get lines.
     pub fn order(&self) -> Order {
         self.order
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use strowger_allocations::of_thread;
-use strowger_load::injection::{Injection, InjectionOptions};
+use strowger_scenario::injection::{Injection, InjectionOptions};
 
 #[test]
 fn a_million_lines_load_at_once_and_render_without_allocation() {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::expression_oracle::corpus::{corpora, corpus_expressions, messages};
 use crate::expression_oracle::strings::Numbers;
 use crate::expression_oracle::{GENERATED, Library, SPANS, Tally, captures, code, compare, options};
-use strowger_load::expression::{ErrorKind, Expression, Matcher, Options};
+use strowger_scenario::expression::{ErrorKind, Expression, Matcher, Options};
 
 #[test]
 fn the_expressions_of_all_scenarios_match_as_in_the_c_library() {

@@ -389,8 +389,8 @@ fn constant(text: &str) -> Template {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::step::{Kind, Step};
-    use crate::scenario::{Piece, ThirdParty};
+    use crate::step::{Kind, Step};
+    use crate::{Piece, ThirdParty};
 
     fn environment(name: &str) -> Environment {
         let third_party = if name.starts_with("3pcc-C") { ThirdParty::Classic } else { ThirdParty::None };

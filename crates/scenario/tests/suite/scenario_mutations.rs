@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::scenario_oracle::Oracle;
 
 use strowger_core::entropy::Entropy;
-use strowger_load::scenario::{Environment, Scenario, builtin};
+use strowger_scenario::{Environment, Scenario, builtin};
 
 /// Returns the original documents: the built-in ones, the collection of oddities, the corpus if it exists.
 fn seeds() -> Vec<Vec<u8>> {

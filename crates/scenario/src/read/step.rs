@@ -1,15 +1,15 @@
 //! Compiles elements that are steps.
 
 use super::{Counting, Program, Reader, Timer, Transaction, literal_start};
-use crate::scenario::ThirdParty;
-use crate::scenario::action::Pattern;
-use crate::scenario::refusal::{Cause, Fault};
-use crate::scenario::step::{
+use crate::ThirdParty;
+use crate::action::Pattern;
+use crate::refusal::{Cause, Fault};
+use crate::step::{
     Condition, CounterIndex, Expected, Jump, Kind, Method, Optional, Pause, PeerIndex, Receive, Send, Start, Step,
     StepIndex, TimerIndex, TransactionIndex,
 };
-use crate::scenario::template::Template;
-use crate::scenario::xml::{Attribute, Element};
+use crate::template::Template;
+use crate::xml::{Attribute, Element};
 
 impl Reader<'_> {
     pub(super) fn step(&mut self, element: &Element, init: bool) -> Result<(), Fault> {

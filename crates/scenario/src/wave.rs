@@ -10,7 +10,7 @@ const A_LAW: u8 = 8;
 ///
 /// # Errors
 /// A WAV file whose sound has another coding than the payload type.
-pub(crate) fn samples(file: &[u8], payload_type: u8) -> Result<Range<usize>, String> {
+pub fn samples(file: &[u8], payload_type: u8) -> Result<Range<usize>, String> {
     if !file.starts_with(b"RIFF") || file.get(8..12) != Some(b"WAVE") {
         return Ok(0..file.len());
     }

@@ -5,10 +5,10 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use super::Reader;
-use crate::scenario::action::{RtpStream, StreamFormat};
-use crate::scenario::refusal::{Cause, Fault};
-use crate::scenario::xml::Attribute;
+use crate::action::{RtpStream, StreamFormat};
+use crate::refusal::{Cause, Fault};
 use crate::wave;
+use crate::xml::Attribute;
 
 impl Reader<'_> {
     /// Returns the path of a file: beside the document if it exists there, else relative to the working folder.

@@ -6,7 +6,7 @@ pub(crate) mod strings;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use strings::{Numbers, generate};
-use strowger_load::expression::{ErrorKind, Expression, Matcher, Options, Span};
+use strowger_scenario::expression::{ErrorKind, Expression, Matcher, Options, Span};
 
 pub(crate) const SPANS: usize = 10;
 pub(crate) const GENERATED: usize = 10_000;

@@ -9,7 +9,7 @@
 //! search is linear in the text and allocates nothing once its states are known. Only back-references can take longer.
 //!
 //! ```
-//! use strowger_load::expression::{Expression, Matcher, Options};
+//! use strowger_scenario::expression::{Expression, Matcher, Options};
 //!
 //! let tag = Expression::new(b"tag=([[:alnum:].\\-]*)", Options::default()).unwrap();
 //! let (mut matcher, mut spans) = (Matcher::new(), [None; 10]);
@@ -315,6 +315,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
+    /// Makes a memory without states; they are allocated by the first search of each expression.
     pub fn new() -> Self {
         Self::default()
     }

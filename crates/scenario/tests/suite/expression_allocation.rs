@@ -1,7 +1,7 @@
 //! A search with known states allocates nothing.
 
 use strowger_allocations::of_thread;
-use strowger_load::expression::{Expression, Matcher, Options};
+use strowger_scenario::expression::{Expression, Matcher, Options};
 
 #[test]
 fn a_warm_search_allocates_nothing() {

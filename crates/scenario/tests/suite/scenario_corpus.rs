@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::scenario_oracle::Oracle;
 
-use strowger_load::scenario::{Cause, Environment, Kind, Piece, Scenario};
+use strowger_scenario::{Cause, Environment, Kind, Piece, Scenario};
 
 /// Returns the folder of the documents, if it exists.
 fn corpus() -> Option<PathBuf> {

@@ -1,14 +1,73 @@
-//! SIPp document as a program: read once, checked, then shared unchanged by all shards.
+//! SIPp document as a program: read once, checked, then shared unchanged by all shards of a generator.
 //!
-//! Running calls look up nothing by name: labels are indices of steps, variables are slots, header names are split,
-//! texts are pieces.
+//! The one rule of use: names are for the reader alone. Running calls look up nothing by name: labels are indices of
+//! steps, variables are slots, header names are split, texts are pieces. The crate opens the files that a document
+//! names, and does no other I/O.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`step`], [`action`], [`template`], [`variable`] | parts of a program |
+//! | [`distribution`] | random values of pauses and `<sample>` |
+//! | [`builtin`] | documents of `-sn`, default messages |
+//! | [`expression`] | regular expressions of POSIX, as in the C library |
+//! | [`injection`] | data files of `-inf` |
+//! | [`wave`] | sound of WAV files for RTP streams |
+//!
+//! A program of three steps:
+//!
+//! ```
+//! use std::path::Path;
+//! use strowger_scenario::{Environment, Kind, Role, Scenario};
+//!
+//! let document = br#"<?xml version="1.0"?>
+//! <scenario name="options">
+//!   <send><![CDATA[
+//!     OPTIONS sip:[service]@[remote_ip]:[remote_port] SIP/2.0
+//!     Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+//!     From: <sip:probe@[local_ip]>;tag=[call_number]
+//!     To: <sip:[service]@[remote_ip]>
+//!     Call-ID: [call_id]
+//!     CSeq: 1 OPTIONS
+//!     Content-Length: 0
+//!   ]]></send>
+//!   <recv response="200" rtd="true"/>
+//!   <pause milliseconds="20"/>
+//! </scenario>"#;
+//! let program = Scenario::parse(document, Path::new("options.xml"), &Environment::default())?;
+//! assert_eq!((program.name.as_str(), program.role, program.steps.len()), ("options", Role::Client, 3));
+//! assert!(matches!(program.steps[2].kind, Kind::Pause(_)));
+//! # Ok::<(), strowger_scenario::Refusal>(())
+//! ```
+//!
+//! # Design
+//!
+//! * *Documents*: a tolerant reader accepts the documents of SIPp as SIPp does, one in ten of which is no well-formed
+//!   XML. A refusal has a place and a cure, and SIPp refuses the document too.
+//! * *Programs* are immutable: labels become places, variables slots, texts templates.
+//! * *Expressions* are those of POSIX, leftmost and longest, as in the C library, for which scenarios were written.
+//!
+//! # Where is ...?
+//!
+//! | behaviour | file |
+//! |---|---|
+//! | tolerant reading of XML, entities | `xml.rs` |
+//! | elements and attributes; their refusals | `read/`; `refusal.rs` |
+//! | checks before the first message | `read/check.rs` |
+//! | keywords of a message | `keyword.rs` |
+//! | order and index of lines of a data file | `injection.rs`, `pick`, `look_up` |
+//! | search, sub-matches, back-references | `expression/automaton.rs`; `submatch.rs`; `backreference.rs` |
+
+#![forbid(unsafe_code)]
 
 pub mod action;
 pub mod builtin;
 pub mod distribution;
+pub mod expression;
+pub mod injection;
 pub mod step;
 pub mod template;
 pub mod variable;
+pub mod wave;
 
 mod cleanup;
 mod keyword;

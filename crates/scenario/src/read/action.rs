@@ -1,12 +1,12 @@
 //! Parses the elements in `<action>`. Only the first child of a step can be `<action>`; SIPp ignores others.
 
 use super::{Counting, Reader};
-use crate::scenario::action::{
+use crate::action::{
     Action, Check, Comparison, EchoCommand, HeaderSearch, Match, Media, Number, Operator, RtpEcho, Source, Stop, Text,
 };
-use crate::scenario::refusal::Fault;
-use crate::scenario::template::Template;
-use crate::scenario::xml::{Attribute, Element};
+use crate::refusal::Fault;
+use crate::template::Template;
+use crate::xml::{Attribute, Element};
 use strowger_message::Name;
 
 impl Reader<'_> {
@@ -101,7 +101,7 @@ impl Reader<'_> {
         }))
     }
 
-    fn to(&mut self, element: &Element) -> Result<crate::scenario::Slot, Fault> {
+    fn to(&mut self, element: &Element) -> Result<crate::Slot, Fault> {
         self.required_variable(element, "assign_to")
     }
 
@@ -151,7 +151,7 @@ impl Reader<'_> {
     }
 
     /// Parses `assign_to`, which is optional in a step that checks.
-    fn assigned_unless_checked(&mut self, element: &Element) -> Result<Option<crate::scenario::Slot>, Fault> {
+    fn assigned_unless_checked(&mut self, element: &Element) -> Result<Option<crate::Slot>, Fault> {
         let checked = self.attribute(element, "check_it").or_else(|| self.attribute(element, "check_it_inverse"));
         if checked.is_some() { self.optional_variable(element, "assign_to") } else { self.to(element).map(Some) }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::scenario_oracle::Oracle;
 
-use strowger_load::scenario::{Environment, Scenario};
+use strowger_scenario::{Environment, Scenario};
 
 const HEAD: &str = "<?xml version=\"1.0\"?>\n<scenario name=\"x\">\n";
 const SEND: &str = "<send><![CDATA[\n OPTIONS sip:x SIP/2.0\n Call-ID: [call_id]\n CSeq: 1 OPTIONS\n \

@@ -1,9 +1,9 @@
 //! Distributions in attributes.
 
 use super::Reader;
-use crate::scenario::distribution::Distribution;
-use crate::scenario::refusal::Fault;
-use crate::scenario::xml::Element;
+use crate::distribution::Distribution;
+use crate::refusal::Fault;
+use crate::xml::Element;
 
 impl Reader<'_> {
     /// Returns the distribution of a `sample`, which requires `distribution`.

@@ -214,6 +214,7 @@ pub enum Text {
     Variable(Slot),
 }
 
+/// Operator of an arithmetic action: `<add>` and its sisters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     Add,
@@ -258,6 +259,7 @@ pub enum Stop {
     Now,
 }
 
+/// Media of a `play_pcap_*` action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Media {
     Audio,
@@ -310,6 +312,7 @@ pub struct RtpEcho {
     pub format: Option<StreamFormat>,
 }
 
+/// Command of `rtp_echo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EchoCommand {
     Start,

@@ -1,9 +1,9 @@
 //! Tests with whole small documents.
 
 use super::*;
-use crate::scenario::action::{Action, Check, Media, RtpStream, Source};
-use crate::scenario::step::{Expected, Optional, Pause, Start};
-use crate::scenario::{Distribution, Scope};
+use crate::action::{Action, Check, Media, RtpStream, Source};
+use crate::step::{Expected, Optional, Pause, Start};
+use crate::{Distribution, Scope};
 
 const SEND: &str = "<send><![CDATA[\n  OPTIONS sip:x SIP/2.0\n  A: b\n\n]]></send>\n";
 

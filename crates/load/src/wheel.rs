@@ -1,4 +1,4 @@
-//! Alarms of calls, to the millisecond: a wheel of 1,024 milliseconds, one of 1,024 such turns, and a heap for later.
+//! Alarms of calls and media streams, to the millisecond: a wheel of 1,024 milliseconds, one of 1,024 such turns, and a heap for later.
 //!
 //! An entry costs 24 bytes and is never removed early: its owner records its deadline and ignores an alarm that it no
 //! longer expects.
@@ -12,11 +12,11 @@ const WORDS: usize = PLACES / 64;
 
 /// Alarm time, with the slot of the call and the slot's generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Alarm {
+pub(crate) struct Alarm {
     /// Milliseconds of the wheel's clock.
-    pub due: u64,
-    pub slot: u32,
-    pub generation: u32,
+    pub(crate) due: u64,
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
 }
 
 /// Chained entries of both rings, free ones included, so that no place allocates.
@@ -97,7 +97,7 @@ impl Ring {
 }
 
 /// Alarms of one shard. Time is in milliseconds.
-pub struct Wheel {
+pub(crate) struct Wheel {
     /// No alarm waits before this time.
     at: u64,
     pool: Pool,
@@ -109,18 +109,13 @@ pub struct Wheel {
 
 impl Wheel {
     /// Creates a wheel. No alarm may be set for before `now`.
-    pub fn new(now: u64) -> Self {
+    pub(crate) fn new(now: u64) -> Self {
         let pool = Pool { nodes: Vec::new(), free: NONE };
         Self { at: now, pool, near: Ring::new(), far: Ring::new(), later: BinaryHeap::new(), waiting: 0 }
     }
 
-    /// Returns the number of waiting alarms, including those that no call expects any more.
-    pub const fn waiting(&self) -> usize {
-        self.waiting
-    }
-
     /// Sets an alarm; one in the past is due in the next round.
-    pub fn set(&mut self, alarm: Alarm) {
+    pub(crate) fn set(&mut self, alarm: Alarm) {
         self.waiting += 1;
         self.place(Alarm { due: alarm.due.max(self.at), ..alarm });
     }
@@ -137,7 +132,7 @@ impl Wheel {
     }
 
     /// Takes a due alarm; those of one millisecond come in no order.
-    pub fn ring(&mut self, now: u64) -> Option<Alarm> {
+    pub(crate) fn ring(&mut self, now: u64) -> Option<Alarm> {
         if self.waiting == 0 {
             self.at = self.at.max(now);
             // Memory that a flood needed is released.
@@ -187,12 +182,12 @@ impl Wheel {
     }
 
     /// Returns the latest time to ask again: the next alarm, or the start of its turn.
-    pub fn deadline(&mut self) -> Option<u64> {
+    pub(crate) fn deadline(&mut self) -> Option<u64> {
         self.expected(|_| Fate::Expected)
     }
 
     /// As [`Wheel::deadline`], but skips alarms that no call expects, by `fate`: no call is woken for those.
-    pub fn expected(&mut self, mut fate: impl FnMut(Alarm) -> Fate) -> Option<u64> {
+    pub(crate) fn expected(&mut self, mut fate: impl FnMut(Alarm) -> Fate) -> Option<u64> {
         loop {
             if self.waiting == 0 {
                 return None;
@@ -229,7 +224,7 @@ impl Wheel {
 
 /// State of a waiting alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(crate) enum Fate {
     Expected,
     /// No call waits for it any more.
     Forgotten,
@@ -269,7 +264,7 @@ mod tests {
         assert!(rung.is_sorted_by_key(|r| r.0));
         rung.sort_unstable();
         assert_eq!(rung, want);
-        assert_eq!(wheel.waiting(), 0);
+        assert_eq!(wheel.waiting, 0);
     }
 
     #[test]
@@ -283,7 +278,7 @@ mod tests {
             (1, 21) => Fate::Later(2_000),
             _ => Fate::Expected,
         };
-        assert_eq!((wheel.expected(fate), wheel.waiting()), (Some(22), 2));
+        assert_eq!((wheel.expected(fate), wheel.waiting), (Some(22), 2));
         assert_eq!(wheel.ring(22).map(|a| a.slot), Some(2));
         assert_eq!(wheel.expected(fate), Some(1_024));
         assert_eq!(wheel.ring(1_999), None);

@@ -1,9 +1,9 @@
 //! Values of attributes, as strict as SIPp is with each kind, and warnings about sloppy ones.
 
 use super::Reader;
-use crate::scenario::refusal::Fault;
-use crate::scenario::variable::Slot;
-use crate::scenario::xml::{Attribute, Element, entities};
+use crate::refusal::Fault;
+use crate::variable::Slot;
+use crate::xml::{Attribute, Element, entities};
 
 impl Reader<'_> {
     pub(super) fn attribute(&self, element: &Element, name: &str) -> Option<Attribute> {

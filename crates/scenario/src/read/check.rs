@@ -1,9 +1,9 @@
 //! Checks that need the whole document.
 
 use super::{Counting, Program, Reader, Table, classic_without_commands, commands, third_party_fault};
-use crate::scenario::ThirdParty;
-use crate::scenario::refusal::{Cause, Fault};
-use crate::scenario::step::{Kind, StepIndex};
+use crate::ThirdParty;
+use crate::refusal::{Cause, Fault};
+use crate::step::{Kind, StepIndex};
 
 impl Reader<'_> {
     pub(super) fn check(&mut self) -> Result<(), Fault> {

@@ -1,0 +1,20 @@
+//! Random numbers of calls and of media streams.
+
+/// SplitMix64 (Steele, Lea, Flood 2014): repeatable, not secret.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    pub(crate) fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Draws from [0, 1).
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.word() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
