@@ -199,7 +199,8 @@ fn a_disk_that_is_full_anywhere_costs_memory_and_loses_nothing() {
         // Each number waits once, however often it changes.
         (2..6).for_each(|version| (0..100).for_each(|n| store.put(n, state(n, version))));
         store.remove(7);
-        assert!(store.figures().pending <= 200, "{:?}", store.figures());
+        // A group that passes from the queue to the writer counts in both for a moment.
+        comes(|| store.figures().pending <= 200);
         let killed = copy(folder.path());
         assert_eq!(open(killed.path()).2.damage.len() / 2, 0, "at most the end of the last group is cut");
         disk.store(1 << 30, Relaxed);
