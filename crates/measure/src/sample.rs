@@ -117,6 +117,17 @@ mod tests {
         busy.join().unwrap();
     }
 
+    /// A report from the log is that of the run, to the last digit.
+    #[test]
+    fn shares_are_read_as_they_were_written() {
+        for whole in 1..200 {
+            let cores: Vec<f64> = (0..whole).map(|part| f64::from(part) / f64::from(whole)).collect();
+            let sample = Sample { cores, ..Sample::default() };
+            let text = serde_json::to_vec(&sample).unwrap();
+            assert_eq!(serde_json::from_slice::<Sample>(&text).unwrap(), sample);
+        }
+    }
+
     #[test]
     fn two_samples_are_one_of_a_longer_time() {
         let sample = |second, interval, cpu, share| Sample {
