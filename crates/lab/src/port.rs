@@ -56,39 +56,36 @@ fn next(ports: &Mutex<Ports>, wanted: u16) -> u16 {
     port.expect("a port of 127.0.0.1 is free")
 }
 
-/// Ports of a range that this process gives. It owns the blocks of which it holds a socket with their name: otherwise two processes that look
-/// for a port take the same one, or the look of one has the bind of the other refused.
+/// Ports of a range that this process gives. It owns a block while it holds a socket with the name of the block. Otherwise two processes could
+/// take the same port, or the probe of one could make the bind of the other fail.
 #[derive(Debug)]
 struct Ports {
     range: Range<u16>,
-    held: Vec<UnixDatagram>,
-    /// Ports of the blocks that it owns, in their order.
-    owned: Vec<Range<u16>>,
-    /// Number of the block from which it gives, and how many of it were given.
+    /// Owned blocks: the socket and the first port of each.
+    owned: Vec<(UnixDatagram, u16)>,
+    /// Index of the current block, and the number of its ports that were given.
     at: (usize, u16),
 }
 
 impl Ports {
     const fn new(range: Range<u16>) -> Self {
-        Self { range, held: Vec::new(), owned: Vec::new(), at: (0, 0) }
+        Self { range, owned: Vec::new(), at: (0, 0) }
     }
 
-    /// The first of `wanted` free ports that follow each other. None if there are none.
+    /// Returns the first of `wanted` free ports that follow each other. None if there are none.
     fn next(&mut self, wanted: u16) -> Option<u16> {
         // Enough for each block to be taken, given and left.
         for _ in 0..=2 * self.range.len() {
             let (block, given) = self.at;
-            match self.owned.get(block) {
-                None => {
-                    if !self.claim() {
-                        // All blocks are taken: those of this process serve once more.
-                        self.at = (0, 0);
-                    }
-                }
+            match self.owned.get(block).map(|(_, first)| *first) {
+                None if self.claim() => (),
+                None if self.owned.is_empty() => return None,
+                // All blocks are taken: those of this process serve once more.
+                None => self.at = (0, 0),
                 Some(_) if given + wanted > BLOCK => self.at = (block + 1, 0),
-                Some(range) => {
+                Some(first) => {
+                    let port = first + given;
                     self.at.1 += wanted;
-                    let port = range.start + given;
                     if (port..port + wanted).all(is_free) {
                         return Some(port);
                     }
@@ -98,8 +95,9 @@ impl Ports {
         None
     }
 
-    /// Takes a block that no process owns. False: there is none.
+    /// Takes a block that no process owns. Returns false if there is none.
     fn claim(&mut self) -> bool {
+        let before = self.owned.len();
         let starts: Vec<u16> = self.range.clone().step_by(BLOCK.into()).collect();
         // Processes that follow one another begin in different places: a server that was ended leaves connections behind for a minute.
         let begin = (std::process::id().wrapping_mul(97) % starts.len() as u32) as usize;
@@ -107,12 +105,8 @@ impl Ports {
             let address = LocalAddress::from_abstract_name(format!("strowger-ports-{first}")).ok()?;
             Some((UnixDatagram::bind_addr(&address).ok()?, first))
         };
-        let Some((socket, first)) = starts[begin..].iter().chain(&starts[..begin]).copied().find_map(claim) else {
-            return false;
-        };
-        self.held.push(socket);
-        self.owned.push(first..first + BLOCK);
-        true
+        self.owned.extend(starts[begin..].iter().chain(&starts[..begin]).copied().find_map(claim));
+        self.owned.len() > before
     }
 }
 
@@ -161,8 +155,9 @@ mod tests {
         }
         assert!(one.is_disjoint(&other), "{one:?} {other:?}");
         // One of them took the third block.
-        let blocks: Vec<usize> = both.iter().map(|ports| ports.held.len()).collect();
+        let blocks: Vec<usize> = both.iter().map(|ports| ports.owned.len()).collect();
         assert_eq!(blocks.iter().sum::<usize>(), 3);
+        assert_eq!(Ports::new(8_000..8_000 + 3 * BLOCK).next(1), None);
         drop(both);
         // A process that another test starts has the sockets until it is another program.
         let is_given = || Ports::new(8_000..8_000 + BLOCK).next(1).is_some();
