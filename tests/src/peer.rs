@@ -81,7 +81,7 @@ pub struct Connections {
     pub made: AtomicUsize,
     /// Open connections.
     pub open: AtomicUsize,
-    /// Most simultaneous connections.
+    /// Maximum number of simultaneous connections.
     pub most: AtomicUsize,
     /// Connections closed normally.
     pub ended: AtomicUsize,

@@ -19,7 +19,7 @@ use strowger_tests::wire::Transport;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Most bytes of a line.
+/// Maximum size of a line, in bytes.
 const LONGEST: usize = 2_048;
 
 /// Server with a given standard error.

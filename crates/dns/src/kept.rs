@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Kept<K> {
     answers: HashMap<K, Answer>,
-    /// Most answers.
+    /// Maximum number of answers.
     most: usize,
-    /// Names being asked for ahead now, and the most.
+    /// Names that are being refreshed ahead now, and their maximum number.
     asked: usize,
     most_asked: usize,
     /// Least time before its end at which an answer is refreshed: a resolution may take this long.

@@ -243,7 +243,7 @@ mod tests {
     fn both_transports_of_a_port_are_answered() {
         let echo = Echo::bind(SocketAddr::from(([127, 0, 0, 1], crate::port::free()))).expect("a port is free");
         let at = echo.datagrams.local_addr().expect("it is bound");
-        // It ends with the process of the tests.
+        // The thread ends with the process of the tests.
         std::thread::spawn(move || echo.run().expect("its sockets are good"));
         let limit = Some(Duration::from_secs(20));
         let own = UdpSocket::bind("127.0.0.1:0").expect("a port is free");

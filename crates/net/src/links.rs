@@ -104,7 +104,7 @@ pub(crate) struct Links<S: Service> {
     pub(crate) arrived: Vec<usize>,
     /// Shards to wake at the end of the round, one bit each.
     to_wake: u64,
-    /// Most messages that may wait for one full ring.
+    /// Maximum number of messages that may wait for one full ring.
     bound: usize,
     /// [`Now::mono`] of the next release of buffers; `None` without buffers.
     tidy_at: Option<u64>,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Most sockets reported at once.
+/// Maximum number of sockets reported at once.
 const EVENTS: usize = 256;
 
 /// An `epoll` instance, itself watched by the runtime of its shard.

@@ -63,7 +63,7 @@ pub(crate) enum Beginning {
 }
 
 impl Format {
-    /// Most bytes before the first record.
+    /// Maximum number of bytes before the first record.
     pub(crate) const LONGEST_BEGINNING: usize = 2 * COPY;
 
     /// Returns the number of bytes before the first record.

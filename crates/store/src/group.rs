@@ -21,7 +21,7 @@ use crate::ticket::Refused;
 pub struct GroupSettings {
     /// Time that the first row of a group waits for further rows.
     pub linger: Duration,
-    /// Most rows in a group; a group that reaches it does not wait longer.
+    /// Maximum number of rows in a group; a group that reaches it does not wait longer.
     pub group: usize,
     /// Largest weight of the queued rows; more are refused ([`Refused::Full`]). A group in progress is not included.
     pub queue: usize,

@@ -54,9 +54,9 @@ use crate::ticket::{Refused, SinkId, Sinks, Ticket};
 pub struct ReadThroughSettings {
     /// Subject of the look-ups, for names of threads and the log; at most 10 bytes.
     pub name: &'static str,
-    /// Most positive answers in the cache.
+    /// Maximum number of positive answers in the cache.
     pub found: usize,
-    /// Most negative answers in the cache.
+    /// Maximum number of negative answers in the cache.
     pub absent: usize,
     /// Longest name, in bytes, with a cached negative answer: made-up names may be long.
     pub absent_name: usize,
@@ -74,11 +74,11 @@ pub struct ReadThroughSettings {
     pub deadline: Duration,
     /// Deadlines missed in a row after which unknown questions are answered with [`StoreError::Unavailable`] at once.
     pub breaker_after: u32,
-    /// Most different questions in flight.
+    /// Maximum number of different questions in flight.
     pub queue: usize,
-    /// Most questions given to the engine at once.
+    /// Maximum number of questions given to the engine at once.
     pub batch: usize,
-    /// Most batches with the engine at a time: connections, each with its thread. One is opened at the start, others
+    /// Limit of batches with the engine at a time: connections, each with its thread. One is opened at the start, others
     /// when all are busy.
     pub connections: usize,
 }

@@ -34,7 +34,7 @@ use crate::error::StoreError;
 use crate::read_through::{Changes, Engine, Key, LocalEngine, Task};
 use crate::subscriber::{Answer, Asked, Removed, SubscriberWatch};
 
-/// Most keys with a known time of change. With more of them, all entries from before now are ignored.
+/// Maximum number of keys with a known time of change. With more of them, all entries from before now are ignored.
 const CHANGED: usize = 10_000;
 
 /// Lifetimes and timeouts of the cache.

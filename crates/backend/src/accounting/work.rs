@@ -72,7 +72,7 @@ struct Retrying {
 struct RefusalLog(Vec<(String, Instant)>);
 
 impl RefusalLog {
-    /// Most logged reasons in [`REMINDER`]: peers may write a part of their text.
+    /// Maximum number of logged reasons in [`REMINDER`]: peers may write a part of their text.
     const MOST: usize = 8;
 
     fn is_due(&mut self, reason: &str) -> bool {

@@ -17,10 +17,10 @@ const NAME: [u8; 7] = *b"STRQUAR";
 /// Kind of a record with an entry.
 const ENTRY: u8 = 1;
 
-/// Most bytes of a reason: longer error texts are cut.
+/// Maximum size of a reason, in bytes: longer error texts are cut.
 const REASON: usize = 1_000;
 
-/// Most rows in one attempt.
+/// Maximum number of rows in one attempt.
 const BATCH: usize = 256;
 
 /// Refused row.
@@ -37,7 +37,7 @@ pub struct Entry {
 /// Open file with the index of its rows.
 pub struct Quarantine {
     path: PathBuf,
-    /// Most bytes of the file.
+    /// Maximum size of the file, in bytes.
     most: u64,
     /// `None` while there is no file.
     writer: Option<Writer>,

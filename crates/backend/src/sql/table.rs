@@ -54,7 +54,7 @@ pub(crate) struct SubscriberTable {
 struct TextColumn {
     quoted: String,
     type_name: String,
-    /// Most characters.
+    /// Maximum number of characters.
     longest: usize,
     repertoire: Repertoire,
 }

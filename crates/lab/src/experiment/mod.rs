@@ -153,7 +153,7 @@ impl Experiment {
     /// Reads one of the shipped experiments. None where there is no such one.
     ///
     /// # Panics
-    /// Where a shipped file is wrong, which a test refuses.
+    /// A shipped file is faulty; a test excludes that.
     pub fn shipped(name: &str) -> Option<(Self, &'static str)> {
         let (_, text) = SHIPPED.iter().find(|(shipped, _)| *shipped == name)?;
         match Self::read(&format!("{name}.toml"), text) {

@@ -19,7 +19,7 @@ pub struct Steps {
     pub hold: Option<Duration>,
     /// Short trial of a search.
     pub trial: Duration,
-    /// Trial of a search that confirms its limit.
+    /// Long trial of a search, by which the search confirms its limit.
     pub confirm: Duration,
     /// Repetitions of each cell.
     pub repetitions: u32,

@@ -32,7 +32,7 @@ pub struct SystemSpec {
 /// Number of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workers {
-    /// This number.
+    /// Fixed number.
     Number(u32),
     /// The best of 2, 4 and 8.
     Best,

@@ -1,6 +1,6 @@
 //! Load on a system under test, made by processes of `strowger load`: callers, answering sides, registrations.
 //!
-//! It knows the address of a system and nothing else of it. A [`Generator`] is made once for a system; [`Generator::register`] registers its
+//! A generator knows only the address of a system. A [`Generator`] is made once for a system; [`Generator::register`] registers its
 //! users once; [`Generator::trial`] makes one trial of load after the other. Each trial has processes, logs and, over loopback by a stream
 //! transport, source addresses of its own, so that no trial meets sockets of an earlier one in TIME_WAIT.
 //!
@@ -41,13 +41,13 @@ pub struct Trial<'a> {
     pub load: Load,
     /// Load before the window.
     pub warm_up: Duration,
-    /// Window whose calls the figures are of.
+    /// Window: the figures are of the calls that fall due in it.
     pub window: Duration,
     /// Changes of the load: from a moment of the window on, another load.
     pub changes: Vec<(Duration, f64)>,
     /// Channel for the begin of the window, which is sent when the caller has started.
     pub begins: Option<Sender<SystemTime>>,
-    /// Folder of its logs, which is made if it is missing.
+    /// Folder of the trial's logs, which is made if it is missing.
     pub folder: &'a Path,
 }
 

@@ -27,7 +27,7 @@ impl Window {
         Span { from, until: from + self.length.as_secs() }
     }
 
-    /// Its first and its last third, of whole seconds; none of a window of less than two.
+    /// First and last third of the window, in whole seconds; none for a window shorter than two seconds.
     fn thirds(self) -> Option<[Span; 2]> {
         let Span { from, until } = self.span();
         let third = (until - from).div_ceil(3);

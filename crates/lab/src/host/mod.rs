@@ -286,7 +286,7 @@ impl Hosts {
         let party = |named: &Named| {
             let host = Arc::clone(&hosts[named.name.as_str()]);
             if let Some(address) = named.address {
-                // It is an address of the host.
+                // Fails unless the address is one of the host.
                 host.free_port(address)?;
             }
             let unknown = || host.fault(format!("ssh does not tell its address: write {}=ADDRESS", named.name));

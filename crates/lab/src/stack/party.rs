@@ -9,7 +9,7 @@ use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::dedicated::{DedicatedSockets, SocketRequest};
 use strowger_net::{Handle, Service, ServiceWithSockets};
 
-/// Most connections of a side that calls: both ends are in one process, which may have no more than 1,024 descriptors. The kernel gives
+/// Maximum number of connections of a calling side: both ends are in one process, which may have 1,024 descriptors. The kernel gives
 /// their other ends to any shard, so that several share them evenly.
 const CONNECTIONS: usize = 256;
 

@@ -25,7 +25,7 @@ struct Busy {
 struct Counts {
     /// Messages of connections.
     all: AtomicUsize,
-    /// Most of them between two rounds.
+    /// Maximum number of messages of connections between two rounds.
     most: AtomicUsize,
 }
 

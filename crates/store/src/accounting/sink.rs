@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::record::Row;
 
-/// Most rows in a group, the most that a sink gets at a time.
+/// Maximum number of rows in a group, the most that a sink gets at a time.
 pub const GROUP_ROWS: usize = 4_096;
 
 /// Sink of rows; may block, has a deadline of its own. Another database is another implementation.

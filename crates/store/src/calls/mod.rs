@@ -116,7 +116,7 @@ pub struct CallStore {
 }
 
 impl CallStore {
-    /// Most bytes of a state. A longer one is not stored, and logged.
+    /// Maximum size of a state, in bytes. A longer one is not stored, and logged.
     pub const LONGEST: usize = (1 << 20) - 1 - writing::BESIDE as usize;
 
     /// Passes all data of an earlier process to `take`, and starts the thread.

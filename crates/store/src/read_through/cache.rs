@@ -15,7 +15,7 @@ use super::{Key, ReadThroughSettings, since};
 /// Number of partitions.
 const PARTS: usize = 16;
 
-/// Most recent voided questions, compared with answers on their way. An answer requested before the oldest of them is
+/// Limit of recent voided questions, compared with answers on their way. An answer requested before the oldest of them is
 /// not cached.
 const VOIDED: usize = 1024;
 

@@ -32,7 +32,7 @@ pub struct FolderSettings {
 }
 
 impl FolderSettings {
-    /// Most bytes of [`FolderSettings::segment`].
+    /// Maximum size of [`FolderSettings::segment`], in bytes.
     pub const LARGEST_SEGMENT: u64 = 8 << 20;
 
     /// Returns the defaults for this folder.
