@@ -68,7 +68,7 @@ impl Baresip {
     /// Starts the phone, which begins to register.
     ///
     /// # Panics
-    /// It does not start.
+    /// The phone does not start.
     pub fn start(phone: &Phone<'_>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let control = port::free();
@@ -131,10 +131,10 @@ impl Baresip {
         write!(self.control, "{}:{json},", json.len()).expect("baresip takes orders");
     }
 
-    /// Waits until it is registered.
+    /// Waits until the phone is registered.
     ///
     /// # Panics
-    /// It is not registered at the limit.
+    /// The phone is not registered at the limit.
     pub fn registered(&mut self, limit: Duration) {
         assert!(self.registers(limit), "baresip is not registered:\n{}", self.process.tail());
     }

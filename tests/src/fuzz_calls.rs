@@ -135,7 +135,7 @@ impl World {
         };
         let mut bystanders = vec![connect(Transport::Tcp), connect(Transport::Ws)];
         for wire in &mut bystanders {
-            // They are in the server's tables.
+            // An OPTIONS puts the connection of the bystander into the server's tables.
             let options = Request::new("OPTIONS", &format!("sip:{at}"), wire.transport().name(), wire.local());
             wire.send(&options.bytes()).expect("the server takes messages");
             wire.final_response(SOON).expect("an answer");

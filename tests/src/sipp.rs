@@ -171,10 +171,10 @@ impl Sipp {
         &mut self.process
     }
 
-    /// Waits for its end and reads its figures.
+    /// Waits for the end of SIPp and reads its figures.
     ///
     /// # Panics
-    /// It does not end in time.
+    /// SIPp does not end in time.
     pub fn end(&mut self, limit: Duration) -> Counts {
         self.process.end(limit);
         self.counts()
@@ -276,7 +276,7 @@ impl CallsUnderWay {
     /// Waits until this many calls have begun.
     ///
     /// # Panics
-    /// They have not within 20 seconds.
+    /// So many calls have not begun within 20 seconds.
     pub fn reach(&self, calls: u64) {
         let are_so_many = wait::until(Duration::from_secs(20), || self.caller.counts().created >= calls);
         assert!(are_so_many, "{:?}\n{}", self.caller.counts(), self.caller.errors());

@@ -397,7 +397,7 @@ fn is_timeout(error: &io::Error) -> bool {
 /// Returns the TLS configuration of a client that trusts this authority alone.
 ///
 /// # Errors
-/// Its file cannot be read.
+/// The file of the authority cannot be read.
 pub fn trusting(authority: &Path) -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_file_iter(authority).map_err(|error| io::Error::other(error.to_string()))?;

@@ -472,7 +472,7 @@ fn nonces_from_before_the_start_are_stale() {
     let stale = Verdict::Stale(Staleness::BeforeStart);
     assert_eq!(judge(&again, 1_001, &header, Some(&ha1)), stale);
     assert_eq!(judge(&again, 1_001, &header, None), stale, "and says nothing of the password");
-    // Its own nonces are valid from the start.
+    // Nonces of the restarted server are valid from its start.
     phone.take(&challenge(&again, 1_000, 1));
     let header = phone.answer();
     assert_eq!(judge(&again, 1_000, &header, Some(&ha1)), Verdict::Ok);

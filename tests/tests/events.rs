@@ -330,7 +330,7 @@ fn lines_about_what_succeeds_are_bounded_and_can_be_left_out() {
         let mut phones = Phones::at(&server);
         let call = phones.call();
         phones.hang_up(&call);
-        // It would be called, too.
+        // Unregistered, because a registered callee would be called in the next round, too.
         register(&mut phones.callee, BOB, 0);
     }
     server.stop();

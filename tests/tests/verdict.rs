@@ -109,8 +109,8 @@ fn judged(condition: &Condition, privileged: bool, tally: &mut Tally) -> Result<
     Ok(())
 }
 
-/// Tries each condition `runs` times and prints the results. No verdict may be wrong, and of several runs at least one must have
-/// been undisturbed.
+/// Tries each condition `runs` times and prints the results. No verdict may be wrong, and of several runs at least one must give
+/// the right verdict.
 fn try_all(conditions: &[&Condition], runs: usize) {
     let (begun, privileged) = (Instant::now(), may_be_real_time());
     let mut wrong = Vec::new();

@@ -119,7 +119,7 @@ pub(crate) struct Opening {
 pub(crate) enum SendOutcome {
     /// The kernel has it, or it waits, or its token is among the failed ones.
     Done,
-    /// It is for the connection in this slot, if that still belongs to the dedicated socket.
+    /// The message is for the connection in this slot, if that still belongs to the dedicated socket.
     By(u32),
     Gone,
 }

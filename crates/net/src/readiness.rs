@@ -63,7 +63,7 @@ impl Readiness {
     /// Changes the watched events of a socket.
     ///
     /// # Errors
-    /// Those of the system call.
+    /// Errors of the system call.
     pub(crate) fn change(&self, socket: BorrowedFd<'_>, name: u64, wanted: Wanted) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, socket.as_raw_fd(), name, wanted)
     }

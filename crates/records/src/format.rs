@@ -9,7 +9,7 @@
 //! for the next record takes for a record.
 //!
 //! Earlier versions wrote plain files: name and version alone, heads of 9 bytes without their own checksum, no salt.
-//! They are read and continued in their format, and never searched.
+//! Plain files are read and continued in their format, and never searched.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

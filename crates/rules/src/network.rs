@@ -78,7 +78,7 @@ impl Network {
         self.address.is_ipv4()
     }
 
-    /// Its leading bits, at the top of the number, and their count.
+    /// Leading bits of the network, at the top of the number, and their count.
     pub(crate) fn key(&self) -> (u128, u8) {
         (to_bits(self.address), self.bits)
     }

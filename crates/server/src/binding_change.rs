@@ -125,7 +125,7 @@ impl<'m> BindingChange<'_, 'm> {
                 q: b.q(),
                 instance: b.instance(),
                 reg_id: b.reg_id(),
-                // It matters only then.
+                // Only a full AOR needs this value.
                 unreachable: is_full && is_unreachable(&b, policy.identity(), &shared.flows, &policy.router),
                 elsewhere: b.received().is_some_and(|from| from.address.ip() != request.arrival.remote.ip()),
             })

@@ -103,7 +103,7 @@ impl FailureDecision {
             to: Places::of(&action.to, claims_at(facts, &action.to, &action.call_limits)),
             answer: action.answer,
             try_next: action.try_next.as_ref().map(|statuses| statuses.to_vec()),
-            // It edits the joint result of all rules, which is known later.
+            // The user is taken from the joint result of all rules, which is known later.
             user: None,
             add: action.add.to_vec(),
             remove: action.remove.to_vec(),

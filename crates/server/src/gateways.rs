@@ -51,7 +51,7 @@ struct Gateway {
 pub struct GatewayCalls {
     /// Calls by outcome: a status code, [`OTHER`] or "none". Zeros are left out, except for "none".
     pub calls: Vec<(String, u64)>,
-    /// Its addresses to which calls were led.
+    /// Addresses of the gateway to which calls were sent.
     pub addresses: Vec<SocketAddr>,
 }
 

@@ -321,7 +321,7 @@ impl Decider<'_> {
             return true;
         }
         if matches!(status, 401 | 407) {
-            // It is useless without its challenges.
+            // The response is useless without its challenges.
             let end = out.len() - END.len();
             out.drain(end - self.policy.server_line.len()..end);
         } else {

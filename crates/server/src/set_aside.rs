@@ -195,7 +195,7 @@ impl SetAside {
         let key = Key::of(target);
         match self.part(&key).get(&key) {
             Some(record) if record.until > now => State::Aside,
-            // Its refusal has ended.
+            // The time of the refusal is over.
             Some(Record { failure: TargetFailure::Unavailable { .. }, .. }) | None => State::Free,
             Some(_) => State::Due,
         }

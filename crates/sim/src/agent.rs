@@ -370,7 +370,7 @@ impl Host for Agent {
     fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
         let before = out.sends().len();
         self.tx.cut_off(now, token, out, &mut self.events);
-        // It is sent once more, over another connection than the lost one.
+        // A REGISTER is sent once more, over a new connection.
         if out.sends()[before..].iter().any(|send| out.bytes[send.range()].starts_with(b"REGISTER ")) {
             self.presence.registers(now.mono);
         }

@@ -290,7 +290,7 @@ impl Work {
         }
         let mut rows = self.spool.chunk(CHUNK).to_vec();
         if rows.is_empty() && !self.spool.is_empty() {
-            // They cannot be read now.
+            // The spooled rows cannot be read now.
             self.next_try = Instant::now() + self.settings.retry;
             return false;
         }

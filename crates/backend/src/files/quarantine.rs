@@ -124,7 +124,7 @@ impl Quarantine {
     /// Error of the system, or the file would exceed its bound.
     pub fn add(&mut self, entries: &[Entry]) -> io::Result<()> {
         if self.writer.as_ref().is_some_and(|writer| !writer.has_its_name()) {
-            // Its rows are gone with it.
+            // The rows in the removed file are lost.
             tracing::warn!(quarantine = %self.path.display(), "the quarantine of accounting was removed by another program");
             (self.writer, self.held) = (None, Held::default());
         }

@@ -155,7 +155,7 @@ impl Spool {
             }
         });
         if let Err(error) = written {
-            // It may have read bytes that are now cut off.
+            // The reader may have read bytes that are now cut off.
             self.reader = None;
             return Err(error);
         }

@@ -87,7 +87,7 @@ impl WritingConnection {
         work: impl AsyncFnMut(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, Broken> {
         let lost = |error: std::io::Error| Broken { failure: Failure::Lost(error.to_string()), is_in_doubt: false };
-        // It is gone if the last work panicked.
+        // The runtime is gone if the last work panicked.
         let runtime = self.runtime.take().map_or_else(runtime, Ok).map_err(lost)?;
         let done = runtime.block_on(self.attempt(Instant::now() + limit, work));
         self.runtime = Some(runtime);

@@ -30,7 +30,7 @@ impl Qop {
 
 /// HA1: `H(user ":" realm ":" password)`, kept by a subscriber database in place of a password.
 ///
-/// It opens the account in this realm as the password does, so `Debug` hides it.
+/// An HA1 opens the account in this realm as the password does, so `Debug` hides it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ha1(HashValue);
 

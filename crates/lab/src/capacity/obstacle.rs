@@ -187,7 +187,7 @@ pub(super) fn recovered(order: &Order, answers_options: bool, load: f64, limit: 
                     limit.as_secs_f64()
                 )));
             }
-            // Its queues may still hold earlier requests.
+            // The queues of the server may still hold earlier requests.
             Ok(false) => std::thread::sleep(PROMPT),
         }
     }

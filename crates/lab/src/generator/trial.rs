@@ -243,7 +243,7 @@ fn answering(
     words.text(["load", "uas", "--quiet", "--transport", setting.transport.text()]);
     words.text(["--source", &side.ip().to_string(), "--port", &side.port().to_string()]);
     words.text(["--grace", "200ms", "--log"]).output(&log);
-    // It ends without its owner, too.
+    // The duration ends the process even if its owner is gone.
     words.text(["--duration", &written(longest + Duration::from_secs(60))]).clock(ahead);
     match (&setting.answer, &files.answering) {
         (Answer::Document(_), Some(file)) => drop(words.text(["--no-exec", "--scenario"]).input(file, "")),

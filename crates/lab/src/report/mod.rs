@@ -260,7 +260,7 @@ pub enum ReportError {
     /// The folder is no run, or was changed.
     #[error(transparent)]
     Folder(Box<FolderError>),
-    /// Its experiment is not one of this version.
+    /// The experiment of the run is not one of this version.
     #[error("the experiment of the run cannot be read by this version of strowger:\n{0}")]
     Experiment(String),
     /// A name of its experiment cannot be drawn.

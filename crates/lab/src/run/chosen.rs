@@ -15,9 +15,9 @@ use strowger_config::nearest;
 /// System of a run, opened.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// Its table in the experiment.
+    /// Table of the system in the experiment.
     pub spec: SystemSpec,
-    /// Its folder.
+    /// Folder of the system.
     pub folder: SystemFolder,
     /// Version that it states.
     pub version: String,

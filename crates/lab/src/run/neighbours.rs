@@ -17,7 +17,7 @@ pub(super) struct Neighbours(HashMap<(u32, u64), Times>);
 #[derive(Clone, Debug)]
 struct Times {
     name: String,
-    /// Its own time, in ticks.
+    /// Time of the process itself, in ticks.
     own: u64,
     /// Time of its descendants that have ended and were waited for, in ticks.
     ended: u64,

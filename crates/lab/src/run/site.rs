@@ -24,7 +24,7 @@ pub(super) struct Site {
     pub(super) credentials: Option<Credentials>,
     /// Files of the site.
     pub(super) folder: Folder,
-    /// Its configuration lies in the folder of a trial.
+    /// True if the configuration of the system is kept in the folder of a trial.
     pub(super) is_kept: bool,
 }
 

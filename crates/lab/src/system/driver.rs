@@ -36,13 +36,13 @@ pub struct DriverFile {
 /// Sign that a system is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// It has bound its UDP port.
+    /// The server has bound its UDP port.
     Udp,
-    /// It takes TCP connections on its port.
+    /// The server accepts TCP connections on its port.
     Tcp,
-    /// It answers OPTIONS by UDP with any response.
+    /// The server answers OPTIONS by UDP with any response.
     Options,
-    /// It has printed this text.
+    /// The server has printed this text.
     Prints(String),
 }
 
@@ -72,7 +72,7 @@ pub struct Scenario {
 pub struct Entries {
     /// Words of the command.
     pub command: Vec<String>,
-    /// Text of its output before the number.
+    /// Text of the output before the number.
     pub behind: String,
 }
 

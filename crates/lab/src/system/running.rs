@@ -318,7 +318,7 @@ impl Server {
 /// Command that makes the load of a trial.
 #[derive(Clone, Debug)]
 pub(crate) struct Measuring {
-    /// Its words, with the marks of a trial.
+    /// Arguments of the command, with the marks of a trial.
     pub(crate) words: Vec<String>,
     /// Folder in which it runs.
     pub(crate) folder: PathBuf,

@@ -346,7 +346,7 @@ impl Campaign {
             }
         }
         if stands {
-            // Its calls receive nothing any more: there is nothing to wait for.
+            // After such a halt calls receive nothing any more: there is nothing to wait for.
             self.leave();
         }
         let receives = self.plan.workload() == Some(Workload::RegisterThenReceive);

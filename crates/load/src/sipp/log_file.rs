@@ -61,7 +61,7 @@ impl LogFile {
     /// Opens the file, unless it is open.
     ///
     /// # Errors
-    /// It cannot be opened, as a sentence.
+    /// The file cannot be opened; the error is a sentence.
     pub(super) fn open(&mut self) -> Result<(), String> {
         if self.out.is_some() || self.over {
             return Ok(());

@@ -347,7 +347,7 @@ fn a_call_that_moves_to_another_shard_stays_kept() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());
     let (forwarded, _) = answered(&mut site, 1);
     let (bucket, mut moved) = (call::bucket(call::hash(CALL_SECRET, b"1")), Vec::new());
-    // Its state leaves first.
+    // The state of the call leaves first.
     site.work(|engine, now, _| moved = engine.export(now, bucket));
     disk.turn(&mut site);
     assert_eq!((disk.written, disk.forgotten), (1, 0));
@@ -402,7 +402,7 @@ fn calls_of_another_secret_are_known_as_such() {
     let state = disk.states.pop_first().expect("a call").1;
     let now = Now { mono: 1, wall: site.now.wall };
     let mut next = Site::start(now, &[&format!("udp:{SERVER}")], KEPT);
-    // Its Call-ID is changed, as if its keys were others.
+    // The Call-ID in the state is changed, as if the call had other keys.
     let mut other = state.to_vec();
     let at = other.windows(16).position(|part| part == b"sip:bob@example.").expect("the URI of its callee");
     let id = other[at..].iter().position(|byte| *byte == b'1').expect("its Call-ID") + at;

@@ -16,7 +16,7 @@ pub enum Outcome {
     Failed(u16),
     Timeout,
     TransportError,
-    /// Its agent restarted before it ended.
+    /// The agent restarted before the call ended.
     Forgotten,
 }
 

@@ -72,7 +72,7 @@ pub struct InDialog<'a> {
 }
 
 impl Agent {
-    /// Its calls and messages; a retry with credentials replaces the challenged request.
+    /// Returns the calls and messages of the agent. A retry with credentials replaces the challenged request.
     pub fn called(&self) -> impl Iterator<Item = Called<'_>> {
         let sent = self.sent.iter().filter(|sent| matches!(sent.kind, Kind::Call | Kind::Message) && !sent.challenged);
         sent.filter_map(|sent| {
@@ -82,7 +82,7 @@ impl Agent {
         })
     }
 
-    /// Its BYEs.
+    /// Returns the BYEs of the agent.
     pub fn hung_up(&self) -> impl Iterator<Item = InDialog<'_>> {
         self.sent.iter().filter_map(|sent| {
             let (Kind::Bye(leg), Some(outcome)) = (sent.kind, sent.outcome) else { return None };

@@ -26,9 +26,9 @@ pub(super) struct Manners {
 /// Reason of the end of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SessionEnd {
-    /// It received a BYE with this branch.
+    /// The agent received a BYE with this branch.
     Bye { branch: String, by_server: bool, astray: bool },
-    /// It sent a BYE.
+    /// The agent sent a BYE.
     Own,
 }
 

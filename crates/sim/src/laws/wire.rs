@@ -86,7 +86,7 @@ impl Wire {
                         return Err("a failure sent again after its ACK".to_owned());
                     }
                     if copied {
-                        // That ACK was for the response to the first.
+                        // The earlier ACK was for the response to the first copy.
                         self.acknowledged.remove(&key);
                     }
                 }

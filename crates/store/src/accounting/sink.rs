@@ -30,7 +30,7 @@ pub trait Sink: Send {
     /// would write again: a killed process may have written rows that its spool still has.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The rows cannot be read.
     fn written(&mut self, identities: &HashSet<String>) -> Result<HashSet<String>, SinkError> {
         let _ = identities;
         Ok(HashSet::new())
@@ -61,11 +61,11 @@ pub enum Trouble {
     Locked,
     /// The sink cannot be reached, or does not answer in time.
     Unreachable,
-    /// It refuses one of these rows because of its values: too long, or against a constraint. Others may be valid.
+    /// The database refuses one of these rows because of its values: too long, or against a constraint. Others may be valid.
     Row,
     /// There is no space left.
     Full,
-    /// It cannot be written: it belongs to another program, is damaged, or the rights are missing. At the start this is
+    /// The table cannot be written: it belongs to another program, is damaged, or the rights are missing. At the start this is
     /// an error of the settings.
     Unusable,
 }

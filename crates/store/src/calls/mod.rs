@@ -57,7 +57,7 @@ pub enum OpenError {
     /// Another process uses it.
     #[error("{path}: another process keeps its state here", path = .0.display())]
     InUse(PathBuf),
-    /// It cannot be created, read or written.
+    /// The folder or database cannot be created, read or written.
     #[error("{path}: {error}", path = .path.display())]
     Unusable {
         /// Folder, a file in it, or single file.
@@ -82,7 +82,7 @@ impl From<LockError> for OpenError {
 /// Figures of a call store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Numbers with a state or last words in storage.
+    /// Numbers in storage: those with a state, and closed ones with their last words.
     pub kept: u64,
     /// Bytes used in storage.
     pub bytes: u64,

@@ -157,7 +157,7 @@ impl Folder {
             }
         };
         if let Err(error) = self.copy(&copies) {
-            // It is read again from the beginning: records already copied are not valid there any more.
+            // The segment is read again from its beginning: records that are already copied are no longer valid in it.
             self.compaction = None;
             return Err(error);
         }

@@ -194,7 +194,7 @@ fn a_plan_that_is_passed_over_leaves_its_turn_to_the_next_for_this_failure() {
     assert!(rig.decide(&Decision::Pass).is_empty());
     assert_eq!(heard(&rig)[1..], ["failing 486: one", "failing 486: two"]);
     let mailbox = only(rig.decide(&Decision::CarryOut));
-    // It fails too: this is another failure, and the first plan is asked about again.
+    // The mailbox fails too: this is another failure, and the user is consulted about the first plan again.
     assert_eq!(words(&rig.answer(&mailbox, 503, "")), ["ACK"]);
     assert_eq!(heard(&rig).last(), Some(&"failing 486: one"));
     assert_eq!(to_alice(&rig.decide(&Decision::Pass)), [486], "no other is for it");
