@@ -88,7 +88,7 @@ impl<K: Hash + Eq> Kept<K> {
         }
     }
 
-    /// Notes the end of a question that was asked ahead, with any result.
+    /// Notes the end of a query that was sent ahead of the expiry, with any result.
     pub(super) fn is_asked(&mut self, key: &K) {
         self.asked = self.asked.saturating_sub(1);
         if let Some(answer) = self.answers.get_mut(key) {
@@ -222,7 +222,7 @@ mod tests {
         kept.put("b", servers(2), start, at(60));
         assert_eq!(seen(kept.look(&"b", at(60))), None);
         assert!(kept.stale(&"b", at(59)).is_none() && kept.stale(&"b", at(60)).is_some());
-        // While its first question is late, others use the expired answer at once.
+        // While the first query for the name is late, other requests use the expired answer at once.
         kept.is_late(&"b", at(61));
         assert_eq!(seen(kept.look(&"b", at(61))), Some((2, true, false)));
         assert_eq!(seen(kept.fails(&"b", at(64))), Some((2, true, false)));

@@ -26,7 +26,7 @@ pub(crate) enum PlaceTargets {
     User(Vec<UserContact>),
 }
 
-/// Contact of a user whom a rule or failure names.
+/// Contact of a user that a rule or failure names.
 #[derive(Debug, PartialEq)]
 pub(crate) struct UserContact {
     uri: Vec<u8>,
@@ -121,7 +121,7 @@ impl<'a> PlaceCandidates<'a> {
                 add: &changes.edits.add,
                 remove: &changes.edits.remove,
                 rerouting: Rerouting::NextHop,
-                // Places that are tried at once share one question.
+                // Of places that are tried at once, only the first asks for a decision before its trial.
                 asks: changes.asks.get(place).filter(|_| !(places.at_once && is_asked)).map_or(&[], |asks| asks),
                 ..Candidate::default()
             };
@@ -203,7 +203,7 @@ impl Decider<'_> {
                 return targets.map(PlaceTargets::NextHop);
             }
             self.lookup_contacts(handling.now, handling.request.method, &uri, &mut contacts);
-            // No more can be tried.
+            // Contacts beyond the limit are never tried.
             contacts.entries.truncate(room);
             let found = self.user_contacts(handling, &contacts, self.policy.router.account_of(&uri))?;
             room -= found.len();

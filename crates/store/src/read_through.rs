@@ -68,7 +68,7 @@ pub struct ReadThroughSettings {
     pub serve_stale: Duration,
     /// Time that the engine has to answer before a stale answer is used.
     pub stale_wait: Duration,
-    /// Interval of questions for changes, and of trial questions to an engine that has stopped answering.
+    /// Interval between two checks for changes, and between two trial look-ups at an engine that has stopped answering.
     pub poll: Duration,
     /// Time after which a request's ticket comes back with [`StoreError::TimedOut`]; kept within 50 ms.
     pub deadline: Duration,

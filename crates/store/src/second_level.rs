@@ -285,7 +285,7 @@ impl<'q> Batch<'q> {
             .collect();
     }
 
-    /// Returns the questions for the database, if there are any.
+    /// Returns the questions that the cache could not answer, for the database; none if it answered all.
     fn missing(&mut self) -> Option<Vec<Asked>> {
         let unknown = self.questions.iter().zip(&self.known).filter(|(_, known)| known.is_none());
         let missing: Vec<Asked> = unknown.map(|(asked, _)| asked.clone()).collect();

@@ -80,7 +80,7 @@ pub enum OpenError {
         path: PathBuf,
         /// Version of the file.
         found: usize,
-        /// Version of this program.
+        /// Newest version of the tables that this program knows.
         known: usize,
     },
     /// The database belongs to another program.
@@ -214,7 +214,7 @@ pub fn look(path: &Path) -> Result<(), OpenError> {
 pub struct Pending {
     /// Version of the file: number of its migrations; 0: no tables, or no file.
     pub found: usize,
-    /// Version of this program.
+    /// Newest version of the tables that this program knows.
     pub known: usize,
     /// Statements of the missing migrations.
     pub statements: &'static [&'static str],

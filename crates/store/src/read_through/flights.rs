@@ -1,4 +1,4 @@
-//! Questions in flight, and the tickets that wait for them.
+//! Look-ups in flight (questions that no engine has answered yet), and the tickets that wait for them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -56,20 +56,20 @@ struct State<K> {
     last: u64,
     /// Keys that no engine has been asked yet, with their hashes.
     waiting: VecDeque<(u64, K)>,
-    /// Idle askers.
+    /// Number of idle connections: threads or tasks that could query the engine.
     idle: usize,
     /// Set while the timekeeper sleeps, with nothing in flight.
     is_keeper_asleep: bool,
     /// Last question that missed its deadline: repeated while the engine does not answer.
     probe: Option<K>,
-    /// Time of its next repetition.
+    /// Time of the next repetition of `probe`.
     probe_at: u64,
     has_stopped: bool,
 }
 
 pub(super) struct Flights<K: Key> {
     state: Mutex<State<K>>,
-    /// Wakes askers.
+    /// Wakes the threads that query the engine.
     questions: Condvar,
     /// Wakes the timekeeper.
     time: Condvar,
