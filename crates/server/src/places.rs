@@ -1,4 +1,4 @@
-//! Places to which rules and failures lead a request: gateways, alone or in groups, and the limits of a call at each.
+//! Places to which rules and failures send a request: gateways, alone or in groups, and the limits of a call at each.
 
 use crate::call_limits::Claim;
 use crate::decider::Decider;
@@ -213,7 +213,7 @@ impl Decider<'_> {
         places.order(|number, count| self.policy.first_of_group(number, count, request))
     }
 
-    /// Tells whether a call has room at one of these places at least. `counts`: it counts under that limit already.
+    /// Tells whether a call has room at one of these places at least. `counts`: tells whether it counts under a limit already.
     /// `full`: limits that are assumed to be full.
     pub(crate) fn has_room_at_any(
         &self,

@@ -50,7 +50,7 @@ struct Connection {
 pub enum Break {
     /// One side closes it: its earlier messages still arrive.
     Closed { by: usize },
-    /// Both sides learn of it after the usual delay.
+    /// Both ends learn of the reset after the usual delay.
     Reset,
     /// A translator has forgotten it: each side learns of it when it sends a message, or after this time in ms.
     Silent(u64),

@@ -124,7 +124,7 @@ pub const PUBLIC_PORT: u16 = 20_000;
 /// Time in ms after which a connection attempt is given up if the target does not respond.
 const UNREACHED: u64 = 5_000;
 
-/// The same time for a message whose sender has an alternative.
+/// Time to connect for a message whose sender has an alternative.
 const FALLBACK_DELAY: u64 = 300;
 
 /// Start time of a world.

@@ -66,7 +66,7 @@ struct Doubts {
     changed: HashMap<Vec<u8>, u64>,
     /// Changed keys still to be removed.
     removals: HashSet<Vec<u8>>,
-    /// The same limit for all keys.
+    /// Answers for any key that the database gave before this time, in milliseconds since 1970, do not count.
     not_before: u64,
     /// Number of reported changes.
     changes: u64,

@@ -271,7 +271,7 @@ impl<'a> Story<'a> {
             }
             // After a BYE that passes before the 2xx of its dialog, the server asks both parties.
             Some((_, SessionEnd::Bye { .. })) if period.least == period.begin => period.end + SLACK,
-            // Both dialogs are one to their parties: the server asks after the other one.
+            // For the parties both dialogs are one: the server sends its OPTIONS in the other dialog.
             _ if self.is_mirrored(period) => period.end + SLACK,
             // The server asks every callee of such a call that may have taken the tag.
             _ if period.note.is_revived => period.end + SLACK,

@@ -312,7 +312,7 @@ mod tests {
         bob.plan_register(START.mono, 600);
         bob.will_answer(vec![Answer::Accept(0)]);
         alice.plan_call(START.mono + 1_000, "sip:bob@home.example", None);
-        // While the BYEs of the process before are in transit; the end of the call is not on disk yet.
+        // At this time the BYEs of the previous process are in transit, and the end of the call is not on disk yet.
         let server = server(START.mono + 3_210);
         let hosts: [(SocketAddr, Node); 3] =
             [(address(1), server.into()), (address(2), alice.into()), (address(3), bob.into())];

@@ -23,7 +23,7 @@ pub enum BoxLimit {
     Failure,
     /// The group to which the failure leads, both gateways together.
     Group,
-    /// The same group, each gateway separately.
+    /// The group to which the failure leads, each gateway separately.
     Gateway,
     /// The group to which a rule leads, each gateway separately.
     Rule,
