@@ -32,7 +32,7 @@ pub struct Phone<'a> {
     pub transport: &'a str,
     /// Certificate authorities that it trusts, for TLS.
     pub authority: Option<PathBuf>,
-    /// True: it answers each call at once.
+    /// True if the phone answers each call at once.
     pub answers: bool,
     /// Network namespace of the phone.
     pub namespace: Option<&'a Namespace>,
@@ -117,7 +117,7 @@ impl Baresip {
         Self { process, control, events: String::new(), _folder: folder }
     }
 
-    /// Returns its process.
+    /// Returns the phone's process.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
     }

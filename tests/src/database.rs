@@ -44,7 +44,7 @@ impl Database {
         Some((Self::PostgreSql(database), certificate, folder))
     }
 
-    /// Returns its URL.
+    /// Returns the database's URL.
     pub fn url(&self) -> String {
         match self {
             Self::MariaDb(database) => database.url(),
@@ -81,7 +81,7 @@ impl Database {
         self.execute(&self.execute(&connections));
     }
 
-    /// Returns its process.
+    /// Returns the database's process.
     pub const fn server(&self) -> &Backend {
         match self {
             Self::MariaDb(database) => database.server(),

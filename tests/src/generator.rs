@@ -141,7 +141,7 @@ impl Running {
         Self { process, folder }
     }
 
-    /// Returns its folder.
+    /// Returns the run's folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -154,7 +154,7 @@ impl Running {
         self.process.wait_for(text, 1, START);
     }
 
-    /// Sends it a signal.
+    /// Sends the program a signal.
     pub fn signal(&self, signal: i32) {
         self.process.signal(signal);
     }
@@ -185,7 +185,7 @@ impl Running {
         assert!(self.comes_to(second), "it ended before second {second}:\n{}", self.process.log());
     }
 
-    /// Returns its process id.
+    /// Returns the program's process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -237,12 +237,12 @@ pub fn answers_by(command: Command, address: SocketAddr, words: &[&str]) -> Answ
 }
 
 impl Answers {
-    /// Returns its process id.
+    /// Returns the program's process id.
     pub fn id(&self) -> u32 {
         self.running.id()
     }
 
-    /// Sends it a signal.
+    /// Sends the program a signal.
     pub fn signal(&self, signal: i32) {
         self.running.signal(signal);
     }

@@ -34,7 +34,7 @@ impl Kamailio {
         Self { process }
     }
 
-    /// Returns its process.
+    /// Returns the proxy's process.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
     }

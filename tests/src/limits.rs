@@ -34,7 +34,7 @@ impl SmallDisk {
         Some(Self(folder))
     }
 
-    /// Returns its mount point.
+    /// Returns the disk's mount point.
     pub fn folder(&self) -> &Path {
         self.0.path()
     }

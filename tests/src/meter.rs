@@ -69,9 +69,9 @@ const TRAFFIC: &[&str] = &[
 /// Observations of a metric by the meters of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// True: a counter grew, or a gauge was not 0.
+    /// True if a counter grew, or a gauge was not 0.
     pub moved: bool,
-    /// True: a gauge was 0.
+    /// True if a gauge was 0.
     pub zero: bool,
 }
 

@@ -33,12 +33,12 @@ impl Process {
         Self(process::Process::start(name, folder, command).unwrap_or_else(|error| panic!("{error}\n{command:?}")))
     }
 
-    /// Returns its process id.
+    /// Returns the program's process id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Returns its whole output so far.
+    /// Returns the program's whole output so far.
     pub fn log(&self) -> String {
         self.0.log()
     }
@@ -65,12 +65,12 @@ impl Process {
         self.0.listens(port, Duration::from_secs(10)).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Returns its exit status, if it has ended.
+    /// Returns the program's exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.0.ended()
     }
 
-    /// Tells whether it has ended; its id stays reserved.
+    /// Tells whether the program has ended; its id stays reserved.
     pub fn is_over(&self) -> bool {
         self.0.is_over()
     }
@@ -95,7 +95,7 @@ impl Process {
         }
     }
 
-    /// Stops it for this time (SIGSTOP), then continues it.
+    /// Stops the program for this time (SIGSTOP), then continues it.
     pub fn stop_for(&self, length: Duration) {
         self.signal(libc::SIGSTOP);
         // The length of the stop.
@@ -108,7 +108,7 @@ impl Process {
         self.0.kill();
     }
 
-    /// Returns its proportional share of memory in bytes, including its children.
+    /// Returns the program's proportional share of memory in bytes, including its children.
     pub fn pss(&self) -> u64 {
         Memory::of_tree(self.id()).pss
     }
@@ -119,7 +119,7 @@ impl Process {
         Usage::of_tree(self.id()).run_time
     }
 
-    /// Returns its processor time so far, in user and system mode, including its running children.
+    /// Returns the program's processor time so far, in user and system mode, including its running children.
     pub fn cpu(&self) -> Duration {
         let usage = Usage::of_tree(self.id());
         usage.user + usage.system

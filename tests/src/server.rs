@@ -27,7 +27,7 @@ const START: Duration = Duration::from_secs(20);
 pub struct Setup {
     listen: Vec<(Transport, SocketAddr)>,
     lines: Vec<String>,
-    /// True: the lines contain the listeners, as tables.
+    /// True if the lines contain the listeners, as tables.
     tables: bool,
     wrap: Vec<String>,
     environment: Vec<(String, String)>,
@@ -198,7 +198,7 @@ impl Server {
         self.process().wait_for("\nready", starts, START);
     }
 
-    /// Starts it without waiting: it may refuse.
+    /// Starts the server without waiting: it may refuse.
     ///
     /// # Panics
     /// There is no such program.
@@ -275,7 +275,7 @@ impl Server {
         self.folder.path().join("authority.pem")
     }
 
-    /// Returns its folder.
+    /// Returns the server's folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -295,7 +295,7 @@ impl Server {
         std::fs::write(self.config(), text.replace(from, to)).expect("the folder can be written");
     }
 
-    /// Returns its output since the first start.
+    /// Returns the server's output since the first start.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(self.folder.path().join("strowger.log")).unwrap_or_default())
             .into_owned()

@@ -74,7 +74,7 @@ impl Counts {
 }
 
 impl Sipp {
-    /// Starts it on 127.0.0.1.
+    /// Starts SIPp on 127.0.0.1.
     ///
     /// `transport` is SIPp's: `u1` UDP, `t1` TCP with one connection, `tn` with one for each call.
     ///
@@ -166,7 +166,7 @@ impl Sipp {
         Self::start("uac", folder, scenario, port, transport, &arguments)
     }
 
-    /// Returns its process.
+    /// Returns SIPp's process.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
     }
@@ -189,7 +189,7 @@ impl Sipp {
         self.counts()
     }
 
-    /// Returns its figures, at most [`STATISTICS`] old.
+    /// Returns SIPp's figures, at most [`STATISTICS`] old.
     pub fn counts(&self) -> Counts {
         Counts::of(&self.stat)
     }

@@ -29,7 +29,7 @@ impl Default for LocalSettings {
 pub struct LogSettings {
     /// Folder of the segments; created if missing. Only one cache of one process may use it.
     pub folder: PathBuf,
-    /// True: logged changes survive a power cut; otherwise they survive the end of the process.
+    /// True if logged changes survive a power cut; otherwise they survive the end of the process.
     pub sync: bool,
     /// Time that the first change of a group waits for further changes.
     pub linger: Duration,

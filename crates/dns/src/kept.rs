@@ -34,7 +34,7 @@ struct Answer {
     /// Time from which a use refreshes the answer.
     ahead: Instant,
     is_asked: bool,
-    /// True: the name servers did not answer the last time.
+    /// True if the name servers did not answer the last time.
     has_failed: bool,
 }
 
@@ -42,9 +42,9 @@ struct Answer {
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) servers: Arc<[Server]>,
-    /// True: the answer has expired.
+    /// True if the answer has expired.
     pub(super) is_stale: bool,
-    /// True: the caller must ask now, and call [`Kept::is_asked`] afterwards.
+    /// True if the caller must ask now, and call [`Kept::is_asked`] afterwards.
     pub(super) is_to_be_asked: bool,
 }
 

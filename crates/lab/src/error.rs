@@ -9,7 +9,7 @@ pub enum Error {
     /// A program by others is missing.
     #[error("{program} is not installed: apt-get install {package}")]
     NotInstalled {
-        /// Name of its file.
+        /// Name of the program's file.
         program: &'static str,
         /// Debian package that contains it.
         package: &'static str,

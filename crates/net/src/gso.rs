@@ -38,7 +38,7 @@ struct Run {
     first: u32,
     tail: u32,
     count: u32,
-    /// True: the run is full.
+    /// True if the run is full.
     closed: bool,
 }
 

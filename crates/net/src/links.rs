@@ -96,7 +96,7 @@ impl<S: Service> Link<S> {
 
 /// All links of one shard. The first index is that of the other shard.
 pub(crate) struct Links<S: Service> {
-    /// True: there are other shards.
+    /// True if there are other shards.
     any: bool,
     outgoing: Vec<Option<Link<S>>>,
     incoming: Vec<Option<Consumer<Transfer<S>>>>,

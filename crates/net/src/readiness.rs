@@ -28,7 +28,7 @@ pub(crate) enum Wanted {
 pub(crate) struct Ready {
     pub(crate) name: u64,
     pub(crate) writable: bool,
-    /// True: the socket has an error.
+    /// True if the socket has an error.
     pub(crate) failed: bool,
 }
 

@@ -53,7 +53,7 @@ impl Network {
         Ok(network)
     }
 
-    /// True if it consists of one address.
+    /// True if the network consists of one address.
     pub fn is_address(&self) -> bool {
         *self == Self::of(self.address)
     }

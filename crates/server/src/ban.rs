@@ -46,9 +46,9 @@ type AccountKey = u64;
 /// Result of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// True: this failure bans its source.
+    /// True if this failure bans its source.
     pub banned: bool,
-    /// True: with this failure the account begins to count as being guessed.
+    /// True if with this failure the account begins to count as being guessed.
     pub guessed: bool,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct BindingChange<'a, 'm> {
     pub(crate) request: &'a Request<'m>,
     /// Address of record.
     pub(crate) aor: &'a [u8],
-    /// Set if its credentials were used before.
+    /// Set if the request's credentials were used before.
     pub(crate) replayed: bool,
     /// Registrant whose credentials are to be stored.
     pub(crate) registrant: Option<&'a Registrant>,

@@ -86,7 +86,7 @@ pub(crate) enum Keeping {
     None,
     /// Store or removal in progress; the answers come under the ticket of the registration.
     Later {
-        /// True: it is a store.
+        /// True for a store, false for a removal.
         stores: bool,
         /// Number of answers: one for each name that is removed.
         answers: u8,

@@ -38,7 +38,7 @@ pub(crate) struct UserContact {
     /// Position in the order of trying; equal ones are tried together.
     rank: u16,
     account: AccountHash,
-    /// True: the device sends from another address than that of its Contact.
+    /// True if the device sends from another address than that of its Contact.
     translated: bool,
 }
 

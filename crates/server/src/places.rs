@@ -153,7 +153,7 @@ pub struct NamedUser {
     pub place: String,
     /// User part of the URI, escapes decoded.
     pub username: Vec<u8>,
-    /// Names of its domain, the canonical one first: the database has the user under any of them.
+    /// Names of the user's domain, the canonical one first: the database has the user under any of them.
     pub domains: Vec<Vec<u8>>,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct RequestFacts<'a, 'm> {
     routing: &'a Routing<'a>,
     /// User that has shown a password.
     pub(crate) user: Option<&'a User>,
-    /// True: it begins a call, which may count under limits.
+    /// True if the request begins a call, which may count under limits.
     pub(crate) begins_call: bool,
     from_host: Option<FactText<'a>>,
     to_host: Option<FactText<'a>>,

@@ -43,7 +43,7 @@ pub trait Host {
         Vec::new()
     }
 
-    /// True if its process has ended and started again since the last call, and has forgotten its past. The next
+    /// True if the host's process has ended and started again since the last call, and has forgotten its past. The next
     /// process does nothing before this call: all messages sent before it belong to the old process, and so do the
     /// connections that are ended now.
     fn has_restarted(&mut self) -> bool {

@@ -31,7 +31,7 @@ pub struct Case {
     pub arguments: Vec<String>,
     /// Address of program and peer.
     pub address: IpAddr,
-    /// True: the program waits for calls.
+    /// True if the program waits for calls.
     pub answers: bool,
     /// Names of header lines with times.
     pub times: Vec<String>,

@@ -46,7 +46,7 @@ impl Part {
         }
     }
 
-    /// Returns its tables.
+    /// Returns the part's tables.
     pub fn tables(&self) -> Vec<String> {
         match self {
             Self::Accounting => accounting::tables().iter().map(|table| table.name.to_owned()).collect(),

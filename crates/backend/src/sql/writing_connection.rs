@@ -18,7 +18,7 @@ use strowger_store::database_url::DatabaseKind;
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) failure: Failure,
-    /// True: it was sent, and the server may have done it nevertheless.
+    /// True if the work was sent, so that the server may have done it although no reply came.
     pub(crate) is_in_doubt: bool,
 }
 

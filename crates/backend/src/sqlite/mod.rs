@@ -73,7 +73,7 @@ pub enum OpenError {
         /// Text of SQLite's error.
         detail: String,
     },
-    /// A later version of this program wrote it.
+    /// A later version of this program wrote the file.
     #[error("{path}: schema version {found} is newer than this program knows ({known}); use the program that wrote it")]
     Newer {
         /// The file.

@@ -57,7 +57,7 @@ pub struct RemoteSettings {
     pub key: usize,
     /// Maximum size of a value, in bytes. Memcached by default refuses 1 MiB and more.
     pub value: usize,
-    /// True: early loss of an entry is harmful, so that a server that may evict it deserves a warning.
+    /// True if early loss of an entry is harmful, so that a server that may evict it deserves a warning.
     pub is_relied_upon: bool,
     /// Credentials for the servers.
     pub credentials: Option<Credentials>,

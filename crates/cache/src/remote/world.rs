@@ -37,7 +37,7 @@ const UNKNOWN: u16 = u16::MAX;
 /// Server with its connections.
 pub(super) struct Node {
     pub(super) server: Endpoint,
-    /// True: it was asked whether it evicts.
+    /// True once the server was asked whether it evicts entries.
     pub(super) is_asked: Cell<bool>,
     connections: Vec<Rc<Connection>>,
 }

@@ -143,7 +143,7 @@ impl Dialog {
         self.state
     }
 
-    /// Tells whether it was made over TLS, by a request to a SIPS URI (sections 12.1.1 and 12.1.2).
+    /// Tells whether the dialog was made over TLS, by a request to a SIPS URI (sections 12.1.1 and 12.1.2).
     pub fn is_secure(&self) -> bool {
         self.secure
     }

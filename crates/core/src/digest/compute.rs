@@ -55,7 +55,7 @@ impl Ha1 {
         &self.0
     }
 
-    /// Returns its hash; only algorithms of this hash can use it.
+    /// Returns the HA1's hash; only algorithms of this hash can use it.
     pub fn hash(&self) -> Hash {
         self.0.hash()
     }

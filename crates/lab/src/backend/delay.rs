@@ -45,7 +45,7 @@ impl Delay {
         Ok(Self { address, is_over })
     }
 
-    /// Address of its near end.
+    /// Address of the link's near end.
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
     }

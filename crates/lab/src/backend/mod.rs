@@ -34,7 +34,7 @@ pub const DATABASE: &str = "strowger";
 /// Time to end.
 const END: Duration = Duration::from_secs(60);
 
-/// Time for its processes to stop.
+/// Time for the backend's processes to stop.
 const STOP: Duration = Duration::from_secs(10);
 
 /// Running database or cache. It ends when it is dropped.
@@ -154,7 +154,7 @@ pub(crate) fn run(name: &str, command: &mut Command) -> Result<String, Error> {
     Err(Error::Failed { name: name.into(), status: output.status, output: output_text })
 }
 
-/// Whether this process runs as root, as whom database servers refuse to run.
+/// Tells whether this process runs as root, as whom database servers refuse to run.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -191,6 +191,6 @@ pub struct Call {
     pub transport: Transport,
     /// Owner of a socket or connection of callers.
     pub connections: Connections,
-    /// Whether the system is restarted before each trial, also before a repeated one.
+    /// True if the system is restarted before each trial, also before a repeated one.
     pub fresh: bool,
 }

@@ -23,7 +23,7 @@ pub struct Steps {
     pub confirm: Duration,
     /// Repetitions of each cell.
     pub repetitions: u32,
-    /// Whether the finder in `[load]` searches the limit.
+    /// True if the finder in `[load]` searches the limit.
     pub search: bool,
     /// Sessions of a trial of RFC 7502. They replace those in `[load]`.
     pub sessions: Option<u32>,

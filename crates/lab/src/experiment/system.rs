@@ -13,7 +13,7 @@ pub struct SystemSpec {
     pub name: String,
     /// Driver that starts it: a folder of the systems.
     pub driver: String,
-    /// Name of its configuration, with `{axis}` in place of the value of an axis.
+    /// Name of the system's configuration, with `{axis}` in place of the value of an axis.
     pub configuration: String,
     /// Workers: a number, an axis in braces, or `best` for the best of 2, 4 and 8.
     pub workers: Option<String>,

@@ -140,7 +140,7 @@ impl Search {
         })
     }
 
-    /// Whether the load is carried, once enough trials agree.
+    /// Tells whether the load is carried, once enough trials agree.
     fn decision(&self, load: f64) -> Option<bool> {
         let (met, missed) = self.history.votes(load);
         let agreement = self.settings.agreement.max(1);

@@ -109,7 +109,7 @@ pub(super) fn registered(logs: &[PathBuf], users: u32) -> Result<Registered, Err
 }
 
 impl Registered {
-    /// Whether users are missing, and none of them was refused for good.
+    /// Tells whether users are missing, and none of them was refused for good.
     pub(super) fn is_worth_another(&self) -> bool {
         self.registered != u64::from(self.users) && self.codes.keys().all(|code| (500..600).contains(code))
     }

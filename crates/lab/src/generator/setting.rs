@@ -91,7 +91,7 @@ impl Setting {
         self.answerers.get(number % self.answerers.len().max(1)).unwrap_or(&Place::Here)
     }
 
-    /// Whether the system under test is reached over loopback.
+    /// Tells whether the system under test is reached over loopback.
     pub(super) fn is_loopback(&self) -> bool {
         let target = self.target.parse::<strowger_load::campaign::Target>();
         let host = target.ok().and_then(|target| target.host.parse::<std::net::IpAddr>().ok());

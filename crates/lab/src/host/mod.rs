@@ -209,9 +209,9 @@ pub struct Roles {
 /// Party of a test bed: a place and its address.
 #[derive(Clone, Debug)]
 pub struct Party {
-    /// Place of its processes.
+    /// Place of the party's processes.
     pub place: Place,
-    /// Address of its traffic. None for the one that the kernel chooses.
+    /// Address of the party's traffic. None for the one that the kernel chooses.
     pub address: Option<IpAddr>,
 }
 

@@ -133,7 +133,7 @@ impl<'a> Report<'a> {
         html::unjudged(&self.gates.iter().filter(|gate| gate.is_met.is_none()).collect::<Vec<_>>())
     }
 
-    /// Whether the run has no valid trial.
+    /// Tells whether the run has no valid trial.
     pub fn is_void(&self) -> bool {
         !self.rows.iter().any(|row| row.validity.is_valid() && row.system.name != FLOOR)
     }

@@ -133,7 +133,7 @@ struct Names<'b> {
     experiment: &'b experiment::Experiment,
     /// Sources in which series differ, in the order of names.
     parts: Vec<Source>,
-    /// Whether a figure of several is named.
+    /// True if a figure of several is named.
     has_figures: bool,
 }
 

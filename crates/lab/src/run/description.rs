@@ -77,7 +77,7 @@ pub struct Machine {
     pub host: String,
     /// Model of the processor.
     pub processor: String,
-    /// Number of its cores.
+    /// Number of the machine's cores.
     pub cores: u32,
     /// Memory in bytes.
     pub memory: u64,

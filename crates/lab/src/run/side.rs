@@ -93,7 +93,7 @@ pub(super) struct Watched {
 
 /// Server's side of a site, on this machine or on a host. It ends when it is dropped.
 pub(super) trait ServerSide: Debug + Send {
-    /// Addresses of its servers: one, unless the system has several instances.
+    /// Addresses of the system's servers: one, unless the system has several instances.
     fn addresses(&self) -> &[SocketAddr];
 
     /// Begins to sample, so many times a second.

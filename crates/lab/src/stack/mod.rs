@@ -50,7 +50,7 @@ pub struct Setting {
     pub transport: Transport,
     /// Threads of each side.
     pub threads: usize,
-    /// Whether the same threads call and answer, as in the published test of scalability.
+    /// True if the same threads call and answer, as in the published test of scalability.
     pub is_itself: bool,
     /// Exchanges that are under way at a time.
     pub outstanding: u32,

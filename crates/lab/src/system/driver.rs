@@ -27,7 +27,7 @@ pub struct DriverFile {
     pub ready: Ready,
     /// Servers that make up the system.
     pub instances: u32,
-    /// Whether the system runs already, at an address.
+    /// True if the system runs already, at an address.
     pub external: bool,
     /// Scenarios, in the order of the file.
     pub scenarios: Vec<Scenario>,

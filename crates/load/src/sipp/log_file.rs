@@ -28,7 +28,7 @@ pub(super) struct LogFile {
     written: u64,
     began: u64,
     full: VecDeque<PathBuf>,
-    /// True if it failed or has reached its limit.
+    /// True if the file failed or has reached its limit.
     over: bool,
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) struct Terminal {
     /// Earlier settings, if keys are read from it.
     before: Option<Termios>,
-    /// True if it shows the screens.
+    /// True if the program shows the screens.
     shows: bool,
     /// True if a read without keys ends after a tenth of a second.
     polled: bool,
@@ -56,7 +56,7 @@ impl Terminal {
         Taken(self)
     }
 
-    /// True if it shows the screens.
+    /// True if the program shows the screens.
     pub(crate) const fn shows(&self) -> bool {
         self.shows
     }

@@ -18,7 +18,7 @@ pub(super) struct Registration {
     is_planned: bool,
     /// Failures in a row.
     failures: u32,
-    /// True if it retries after a failure.
+    /// True if the agent retries after a failure.
     pub(super) tries_again: bool,
     /// Interval of refreshes in ms; 0 for none.
     refresh: u64,

@@ -32,9 +32,9 @@ struct Leg {
     target: String,
     routes: Vec<String>,
     cseq: u32,
-    /// Number of its phone.
+    /// Number of the leg's phone.
     phone: usize,
-    /// True if it sent or received a BYE.
+    /// True if the leg sent or received a BYE.
     is_over: bool,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Choices {
     pub(super) lines: [Line; 3],
     /// Bob and carol have one name.
     pub(super) shared: bool,
-    /// Whether call records and call events are written.
+    /// True if call records and call events are written.
     pub(super) accounting: [bool; 2],
     /// True if calls outlive a process.
     pub(super) keeps: bool,

@@ -31,7 +31,7 @@ fn call_id(row: &Row) -> &str {
 pub(super) struct Written {
     pub(super) cdr: bool,
     pub(super) events: bool,
-    /// True if it stays in the path of each call.
+    /// True if the server stays in the path of each call.
     pub(super) stays: bool,
 }
 

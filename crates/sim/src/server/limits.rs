@@ -29,7 +29,7 @@ pub enum BoxLimit {
     Rule,
 }
 
-/// Name of its limit in configurations.
+/// Name of the mailbox's limit in configurations.
 const BOXES: &str = "boxes";
 
 /// INVITEs that were routed to a mailbox.

@@ -318,7 +318,7 @@ impl Asking {
         }
     }
 
-    /// Time of its next call, besides the ticks.
+    /// Returns the time of the next trial look-up, besides the ticks.
     pub(super) fn deadline(&self) -> Option<u64> {
         self.steps.deadline()
     }

@@ -10,7 +10,7 @@ pub const GROUP_ROWS: usize = 4_096;
 
 /// Sink of rows; may block, has a deadline of its own. Another database is another implementation.
 pub trait Sink: Send {
-    /// Returns its place for display: a format and a path, or a server without its password.
+    /// Returns the sink's place for display: a format and a path, or a server without its password.
     fn place(&self) -> String;
 
     /// Does the preparations of [`Sink::write`] early, so that errors appear at the start.

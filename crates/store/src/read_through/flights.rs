@@ -88,11 +88,11 @@ pub(super) struct Flights<K: Key> {
 /// Result of a check for overdue questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
-    /// True: a question has waited for `stale_wait`.
+    /// True if a question has waited for `stale_wait`.
     pub(super) is_overdue: bool,
     /// Questions that missed their deadline.
     pub(super) missed: u32,
-    /// True: questions wait, and every asker is busy.
+    /// True if questions wait, and every asker is busy.
     pub(super) lacks_askers: bool,
 }
 
