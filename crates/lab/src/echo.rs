@@ -99,7 +99,7 @@ impl Echo {
     }
 }
 
-/// The next connection that waits. One that was given up before is passed over.
+/// Accepts the next waiting connection, and skips connections that their peer has given up.
 fn accepted(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
     loop {
         match listener.accept() {

@@ -14,10 +14,10 @@ use strowger_core::{Flow, ListenerId, Now, PeerName, Target, Transport};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
-/// Bytes of a connection with its task; measured.
+/// Memory of a connection and its task in bytes, as measured.
 const PLAIN: usize = 2_048;
 
-/// Further bytes of its TLS session, which holds an incomplete record of up to 16 KB.
+/// Further memory of the connection's TLS session in bytes. It holds an incomplete record of up to 16 KB.
 const TLS: usize = 32_768;
 
 /// Bytes of a TLS session during the handshake, whose messages may have 64 KB.

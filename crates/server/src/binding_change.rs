@@ -92,7 +92,7 @@ impl<'m> BindingChange<'_, 'm> {
         location.update_and(self.aor, self.now.mono, most, self.ticket, decide, |changed| self.keep(changed))
     }
 
-    /// Has the credentials of the registrant stored. The cache hears of registrations in the order of the decisions.
+    /// Stores the credentials of the registrant in the cache. The cache gets registrations in the order of the decisions.
     fn keep(&self, changed: Changed) -> Changed {
         let Some(registrant) = self.registrant else { return changed };
         let bindings = (changed.end, self.request.message.has(Name::Contact));
@@ -100,7 +100,7 @@ impl<'m> BindingChange<'_, 'm> {
         Changed { keeping, ..changed }
     }
 
-    /// Asks the registrar and turns its plan into steps of the table.
+    /// Lets the registrar decide, and turns its plan into steps of the location table.
     fn decide<'c>(
         &self,
         registrar: &'c mut Registrar,

@@ -81,7 +81,7 @@ impl Party {
     }
 }
 
-/// Counter of a reply, apart from those of its transaction.
+/// Counter that a reply increments, besides the counters of its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     Not,

@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use strowger_measure::process::{Usage, is_stopped, tree};
 
-/// Time to start: MariaDB writes 20 MB first.
+/// Time limit of a start: MariaDB writes 20 MB first.
 const START: Duration = Duration::from_secs(60);
 
 /// The user of databases, and its password.
@@ -31,10 +31,10 @@ pub const USER: &str = "strowger";
 /// The database.
 pub const DATABASE: &str = "strowger";
 
-/// Time to end.
+/// Time limit of an end.
 const END: Duration = Duration::from_secs(60);
 
-/// Time for the backend's processes to stop.
+/// Time limit for the backend's processes to stop (SIGSTOP).
 const STOP: Duration = Duration::from_secs(10);
 
 /// Running database or cache. It ends when it is dropped.

@@ -1,7 +1,7 @@
 //! Comparison of two runs.
 //!
 //! Rows of equal cells are paired. A difference is claimed where the interval of the ratio, divided by the floors of both runs, excludes 1.
-//! The floor is the unread relay that each run measures at its start and end: it says how fast the machine was during that run.
+//! The floor is the unread relay that each run measures at its start and end: it shows how fast the machine was during that run.
 
 mod floor;
 mod ratio;

@@ -26,7 +26,7 @@ pub struct Planned {
     pub registers: u32,
     /// True if the trial's events kill the server.
     pub kills: bool,
-    /// Time that the plan reckons with.
+    /// Estimated time.
     pub time: Duration,
 }
 

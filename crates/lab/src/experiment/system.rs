@@ -23,9 +23,9 @@ pub struct SystemSpec {
     pub skip: BTreeMap<String, Vec<AxisValue>>,
     /// Measured only where the command line names it.
     pub is_optional: bool,
-    /// Step of a staircase. It replaces that of `[load]`.
+    /// Step of a staircase. It replaces the step of `[load]`.
     pub step: Option<f64>,
-    /// Limit that the plan reckons with. It replaces that of `[load]`.
+    /// Expected limit, by which the plan estimates its time. It replaces the limit of `[load]`.
     pub expected: Option<f64>,
 }
 

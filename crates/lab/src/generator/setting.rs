@@ -86,7 +86,7 @@ impl Setting {
         })
     }
 
-    /// Place of the answering side of this number, from 0.
+    /// Place (machine or host) of the answering side with this number, from 0.
     pub(super) fn answerer(&self, number: usize) -> &Place {
         self.answerers.get(number % self.answerers.len().max(1)).unwrap_or(&Place::Here)
     }

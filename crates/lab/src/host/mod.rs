@@ -2,7 +2,7 @@
 //!
 //! [`Hosts::connect`] opens a connection to each host. The program copies itself to `~/.cache/strowger` there, by its hash, and runs
 //! `strowger lab agent`, with which it speaks by standard input and output. The agent ends everything that it started when the connection
-//! closes, when it hears nothing for [`SILENCE`], and by its guard also when it is killed.
+//! closes, when nothing comes for [`SILENCE`], and by its guard also when it is killed.
 //!
 //! A connection that breaks ends the run: all programs end as by a signal, and [`Hosts::lost`] names the host.
 //!

@@ -156,7 +156,7 @@ fn of_floor(rows: &[Row], cell: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     gate.figures.iter().map(of_figure).sum()
 }
 
-/// Ratio or difference of two cells: the median over the repetitions that both have, or that of their medians where they have none.
+/// Ratio or difference of two cells: its median over the common repetitions, or the ratio or difference of their medians if there are none.
 fn compared(cells: &Cells<'_>, own: &CellRows<'_>, other: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     let [mine, others] = [own, other].map(|cell| by_repetition(cell, gate));
     let pair = |(repetition, own): (&u32, &f64)| gate.bound.compare(*own, *others.get(repetition)?);

@@ -19,9 +19,9 @@ pub struct Chosen {
     pub spec: SystemSpec,
     /// Folder of the system.
     pub folder: SystemFolder,
-    /// Version that it states.
+    /// Version that the system states.
     pub version: String,
-    /// Hash of its program. None where it runs already.
+    /// Hash of the system's program. None if the system runs already.
     pub program: Option<Digest>,
     /// Program, folder or address that the command line named.
     pub given: Option<String>,

@@ -37,7 +37,7 @@ pub struct Description {
     pub hosts: BTreeMap<String, HostUsed>,
     /// Begin of the run in seconds since 1970-01-01 UTC.
     pub started: u64,
-    /// Time that the plan reckoned with, in seconds.
+    /// Time that the plan estimated, in seconds.
     pub planned: u64,
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use strowger_measure::process::tree;
 
-/// Unit of processor times in `/proc`, which Linux has as 1/100 s on all of its architectures but Alpha, in seconds.
+/// Unit of processor times in `/proc`, in seconds. It is 1/100 s on all architectures of Linux but Alpha.
 const TICK: f64 = 0.01;
 
 /// Parent of all threads of the kernel.

@@ -105,7 +105,7 @@ impl Schedule {
         self.done
     }
 
-    /// Time that the plan reckons with for the rest.
+    /// Estimated time of the remaining trials.
     pub fn rest(&self) -> Duration {
         self.plan.trials[self.done..].iter().map(|trial| trial.time).sum()
     }

@@ -70,7 +70,7 @@ pub(super) struct SideMemory {
     pub(super) server: Option<Memory>,
     /// Memory of external caches. None without one.
     pub(super) cache: Option<Memory>,
-    /// Entries of external caches, or of the server's own. None without a cache, or where one does not say it.
+    /// Entries of external caches, or of the server's own. None without a cache, or if a cache does not report the number.
     pub(super) entries: Option<u64>,
 }
 

@@ -106,7 +106,7 @@ fn missing_samples(evidence: &Evidence) -> Option<String> {
     let away = |name: &str| match (name.starts_with(SERVER), &evidence.ended) {
         (false, _) => Duration::ZERO,
         (true, None) => evidence.away,
-        // That it ended is said by another check.
+        // Another check reports that the server has ended.
         (true, Some(_)) => evidence.window,
     };
     let short = evidence.sampled.iter().find(|(name, time)| *time + away(name) + lack < evidence.window);

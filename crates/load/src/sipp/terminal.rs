@@ -45,7 +45,8 @@ impl Terminal {
         Some(Arc::new(Self { before, shows: false, polled: true, taken: AtomicBool::new(false) }))
     }
 
-    /// True if the process is in the foreground of the terminal. Others may not use it, and would be stopped.
+    /// True if the process is in the foreground of the terminal. A background process may not use the terminal, and would be
+    /// stopped.
     pub(crate) fn is_ours() -> bool {
         termios::tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
     }

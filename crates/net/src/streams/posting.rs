@@ -1,4 +1,4 @@
-//! Choice of the connection of a message: that of its flow, one that leads to its target, or a new one.
+//! Choice of the connection of a message: the connection of its flow, another one to its target, or a new one.
 
 use super::dial::Dial;
 use super::{Piece, Streams};

@@ -274,7 +274,7 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
         ports.dedup();
         assert_eq!(ports.len(), 5, "{transport:?}");
         counted(&far, |t| t.accepted, 5 * (i as u64 + 1));
-        // Sent and ended in one round, and ended before any message.
+        // Some sockets end in the round of their last message, the others without one.
         for n in 0..5 {
             controller.order(&format!("{} {}{n}", if n % 2 == 0 { "END" } else { "CLOSE" }, transport.text()));
         }

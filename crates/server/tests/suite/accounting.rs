@@ -426,7 +426,7 @@ fn a_record_has_the_dialled_number_and_the_reason_of_a_refusal() {
     assert_eq!(cdr.fields[1], ("Refusal".to_owned(), "the user is not registered".to_owned()));
 }
 
-/// A connection is no password: its owner may call unknown users all day.
+/// A connection proves no account, and its owner may call unknown users all day: such rows are limited.
 #[test]
 fn refused_calls_without_a_password_have_so_many_rows_a_minute() {
     let mut site = Site::new("auth.calls = false\naccounting.cdr = true\n");

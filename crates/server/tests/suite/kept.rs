@@ -84,8 +84,8 @@ fn counts(site: &Site) -> (u64, u64, u32) {
     (counts.calls_tracked, counts.dialogs_confirmed, limited)
 }
 
-/// Answers the questions of a process about the calls of an earlier process: alice and bob with these statuses, "": not
-/// at all. Returns how often each was asked.
+/// Answers the OPTIONS by which a process asks about the calls of an earlier process: alice and bob with these statuses,
+/// "" for no answer. Returns the number of OPTIONS to each.
 fn answer_questions(site: &mut Site, alice: &str, bob: &str) -> (usize, usize) {
     let (mut asked, mut seen) = ((0, 0), BTreeSet::new());
     for _ in 0..15 {
@@ -148,7 +148,7 @@ fn calls_that_no_party_confirms_end_in_the_next_process() {
     }
 }
 
-/// Questions about many calls are sent in turn.
+/// The OPTIONS about many calls are sent one after the other.
 #[test]
 fn questions_are_spread_over_time() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());

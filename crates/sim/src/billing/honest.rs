@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 /// Behaviour of a party where RFC 3261 leaves a choice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Manners {
-    /// True if the agent takes an INVITE within an unknown dialog for a new call (RFC 3261 section 12.2.2).
+    /// True if the agent treats an INVITE within an unknown dialog as a new call (RFC 3261 section 12.2.2).
     pub(super) revives: bool,
     /// Requests within dialogs that it refuses with 503, or with 483 like a proxy before it, in thousandths.
     pub(super) overload: u64,

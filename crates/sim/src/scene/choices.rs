@@ -13,7 +13,7 @@ use strowger_core::Transport;
 
 /// Choices of a world.
 pub(super) struct Choices {
-    /// True if nothing happens to it but its weather.
+    /// True if nothing but network faults (the weather) happens to the world.
     pub(super) calm: bool,
     /// True if there is a second server.
     pub(super) two: bool,

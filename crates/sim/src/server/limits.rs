@@ -127,7 +127,7 @@ impl RoutedCalls {
         self.last.is_empty()
     }
 
-    /// Records the target of an INVITE; `None` for a copy, and within a dialog.
+    /// Records the target of an INVITE. Returns `None` for a copy, and for an INVITE within a dialog.
     fn lead(&mut self, address: SocketAddr, invite: &Message<'_>) -> Option<()> {
         let branch = invite.via().ok()?.branch?.to_vec();
         if invite.to().ok()?.tag.is_some() || !self.branches.insert(branch) {

@@ -48,7 +48,7 @@ pub trait Sink: Send {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct SinkError {
-    /// Kind of the trouble.
+    /// Kind of the error.
     pub kind: Trouble,
     /// Description, with the file.
     pub detail: String,

@@ -20,10 +20,10 @@ struct Flight<K> {
     number: u64,
     since: u64,
     tickets: Vec<Ticket>,
-    /// Tickets requested after a notice that arrived while the engine was asked. Its answer may be older than the
-    /// notice, so they wait for the next one.
+    /// Tickets requested after a notice that arrived while a query was at the engine. The answer to that query may be older
+    /// than the notice, so these tickets wait for the next answer.
     after_notice: Option<Waiting>,
-    /// Set while an engine has the question.
+    /// Set while a query is at the engine.
     is_asked: bool,
     /// Set once a stale answer was looked for.
     is_overdue: bool,

@@ -81,7 +81,7 @@ fn a_plan_answers_in_place_of_a_failure() {
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     assert_eq!(to_alice(&rig.answer(&phone, 302, "Contact: <sip:c@10.9.9.9>\n")), [404]);
     rig.end();
-    // Also if the target of another plan has failed so.
+    // The plan applies, too, if the target of another plan has failed with a 3xx.
     let mut rig = self::rig(&[plan(BUSY, mailbox()), redirects]);
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     let mailbox = only(invites(&rig.answer(&phone, 486, "")));
