@@ -1,8 +1,8 @@
 //! Targets of the places that rules and failures name: addresses of a next hop, or contacts of a user of this server.
 //!
 //! A place that names a user stands for the contacts that the user has when the request comes: all of them, by
-//! `proxy.fork`. No rule is asked about that user, so no chain of rules leads back. A user without a contact is passed
-//! over.
+//! `proxy.fork`. No rule is evaluated for that user, so no chain of rules leads back. A user without a contact is
+//! skipped.
 
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;

@@ -26,9 +26,9 @@ use strowger_measure::process::{Usage, is_stopped, tree};
 /// Time limit of a start: MariaDB writes 20 MB first.
 const START: Duration = Duration::from_secs(60);
 
-/// The user of databases, and its password.
+/// Name of the database user, and its password.
 pub const USER: &str = "strowger";
-/// The database.
+/// Name of the database.
 pub const DATABASE: &str = "strowger";
 
 /// Time limit of an end.

@@ -45,7 +45,7 @@ const RATE: f64 = 50.0;
 /// Time in which a server that carries its load answers a request.
 const PROMPT: Duration = Duration::from_millis(200);
 
-/// Pause after a load that was too high, where the server answers no OPTIONS.
+/// Pause after a load that was too high, if the server answers no OPTIONS.
 const PAUSE: Duration = Duration::from_secs(1);
 
 fn probing(order: &Order, probes: usize, patience: Duration) -> Probing<'_> {

@@ -65,13 +65,13 @@ impl Criteria {
     }
 }
 
-/// Difference of CPU that is none, in points of a per cent.
+/// Difference of CPU load that counts as none, in points of a per cent.
 const SAME_CPU: f64 = 2.0;
 
-/// Rise of a CPU that is seen for certain, in points of a per cent.
+/// Smallest rise of the CPU load that is beyond doubt, in points of a per cent.
 const VISIBLE_CPU: f64 = 2.0 * SAME_CPU;
 
-/// Share of all cores at which a CPU has no more to give, in per cent.
+/// Share of all cores at which the CPU counts as full, in per cent.
 const FULL_CPU: f64 = 98.0;
 
 /// Ratio to the almost constant trend from which on a rise of a delay is a leap.

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strowger_measure::process::Memory;
 use strowger_measure::{Counter, Observed, Run, Span};
 
-/// Step of a pause, after which a signal is looked for.
+/// Interval at which a pause checks for a signal.
 const STEP: Duration = Duration::from_millis(100);
 
 /// Samples a second: short windows need more.

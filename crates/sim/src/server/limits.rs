@@ -1,5 +1,5 @@
-//! Call limits of a routing rule or a failure rule: of that failure, of a group of gateways, or of each gateway. The
-//! count under a limit is the number of calls that were last routed there and still exist, and never exceeds the limit.
+//! Call limits of a routing rule or a failure rule, in one of three scopes: that failure, a group of gateways, or each
+//! gateway. The count under a limit is the number of open calls that were last routed there. It never exceeds the limit.
 
 use super::{LIMITED, ServerHost};
 use std::collections::{HashMap, HashSet};

@@ -17,7 +17,7 @@ const GRACE: u64 = 50;
 /// Time in ms between two ticks.
 pub(super) const STEP: u64 = 25;
 
-/// Number of ticks within which a question must get a connection, if one can be opened.
+/// Number of ticks within which a look-up must get a connection, if one can be opened.
 const PATIENCE: u32 = 3;
 
 /// A returned ticket: its shard and its result.
