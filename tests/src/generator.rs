@@ -168,7 +168,7 @@ impl Running {
     /// first one with a line depends on the wall clock. False if the run ended before.
     ///
     /// # Panics
-    /// Neither happens.
+    /// No such line comes, and the run does not end.
     pub fn comes_to(&self, second: u64) -> bool {
         let told = |line: &str| line.trim_start().split_once(" s  ")?.0.parse::<u64>().ok();
         let has_come = || self.process.log().lines().filter_map(told).any(|told| told >= second);

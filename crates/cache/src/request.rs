@@ -101,7 +101,7 @@ pub enum Request<'a> {
     Count {
         /// Key.
         key: &'a [u8],
-        /// Change.
+        /// Change of the counter.
         count: Count,
     },
     /// Removes a key: [`Answer::Removed`] or [`Answer::Absent`].

@@ -177,7 +177,7 @@ pub struct Capacity {
 /// Progress of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub enum News<'a> {
-    /// A load is offered for so long.
+    /// A load is offered for this time.
     Offered(f64, Duration),
     /// A trial was made.
     Made(&'a Step),

@@ -36,7 +36,7 @@ impl fmt::Display for Obstacle {
 /// Attempts a second of the rehearsal.
 pub(super) const REHEARSAL: f64 = 4.0;
 
-/// Requests of the pre-flight. Common limiters allow so many (pike: 16 messages in 2 s).
+/// Requests of the pre-flight: fewer than common limiters allow (pike: 16 messages in 2 s).
 const PROBES: usize = 8;
 
 /// Requests a second of the pre-flight.

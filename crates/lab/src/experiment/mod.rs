@@ -138,7 +138,7 @@ impl Experiment {
         })
     }
 
-    /// Leaves values of axes with `per_core` that are too many for so many cores out of all profiles.
+    /// Removes from all profiles the values of axes with `per_core` that are too high for this number of cores.
     pub fn fit(&mut self, cores: usize) {
         for axis in &self.axes {
             let Some(per_core) = axis.per_core else { continue };

@@ -98,8 +98,8 @@ pub fn criteria(points: &[Point]) -> Criteria {
     Criteria { limits: found.into_iter().filter_map(|(criterion, load)| Some((criterion, load?))).collect() }
 }
 
-/// First point with the maximum of the CPU, where the CPU is full or rises no more: over as many steps before it, it rose so much that a
-/// further rise would be seen.
+/// First point with the maximum of the CPU, if the CPU is full or no longer rises: over the same number of earlier steps it rose enough for
+/// a further rise to be visible.
 fn cpu(points: &[Point]) -> Option<usize> {
     let of = |point: &Point| {
         let part = |name| point.outcome.value(name);

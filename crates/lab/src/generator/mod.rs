@@ -36,8 +36,8 @@ pub struct Generator {
 /// Trial: a load, and for how long.
 #[derive(Clone, Debug)]
 pub struct Trial<'a> {
-    /// Offered load. Of calls or connections that exist at a time the generator offers as many a second as keep so many, so that the
-    /// warm-up has to be longer than a call.
+    /// Offered load. If it is a number of simultaneous calls or connections, the generator begins as many a second as keep that number, so
+    /// the warm-up has to be longer than a call.
     pub load: Load,
     /// Load before the window.
     pub warm_up: Duration,
@@ -103,7 +103,7 @@ impl Generator {
         if is_stream && self.setting.connections == Connections::PerUser { self.setting.users } else { 0 }
     }
 
-    /// Registers all users at the answering sides, in turn, at so many a second, and leaves its logs in this folder.
+    /// Registers all users at the answering sides, in turn, at this rate a second, and leaves its logs in this folder.
     ///
     /// A system that is too slow for this rate leaves requests without an answer or answers 5xx. All users are then registered again at the rate
     /// that it reached, at most half of the rate before, [`REGISTERED_AGAIN`] times at most.

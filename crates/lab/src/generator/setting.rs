@@ -56,7 +56,7 @@ pub enum Traffic {
 /// Behaviour of the answering sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Ring for so long, then answer. A 180 and a 200 at once overtake each other in servers of several processes.
+    /// Ring for this time, then answer. A 180 and a 200 at once may overtake each other in servers of several processes.
     Ring(Duration),
     /// Document: the name of a shipped one, or a path.
     Document(String),

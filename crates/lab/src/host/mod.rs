@@ -332,11 +332,11 @@ impl Hosts {
         Ok(self)
     }
 
-    /// Gives the server and what is beside it the first cores of its machine, and a generator on this machine the others, unless the server
-    /// is elsewhere.
+    /// Gives the first cores of its machine to the server and its databases and caches, and the other cores to a generator on the same
+    /// machine.
     ///
     /// # Errors
-    /// There are not so many cores, or none is left for the generator; a sentence.
+    /// The machine has fewer cores, or none is left for the generator; a sentence.
     pub fn pin(mut self, cores: usize) -> Result<Self, String> {
         let (all, is_shared) = match &self.server.place {
             Place::Here => (std::thread::available_parallelism().map_or(1, std::num::NonZero::get), true),

@@ -18,10 +18,10 @@ pub enum Place {
     There(Arc<Host>),
 }
 
-/// Word of a command.
+/// Argument of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Text.
+    /// Plain text.
     Text(String),
     /// File that the program reads, and text behind its path.
     Input(PathBuf, String),
@@ -29,10 +29,10 @@ pub enum Word {
     Output(PathBuf),
 }
 
-/// Start of a program.
+/// Parameters for the start of a program.
 #[derive(Clone, Debug)]
 pub struct Start<'a> {
-    /// Name for people, and of its log.
+    /// Name of the program for people, and of its log.
     pub name: &'a str,
     /// Folder of its log on this machine.
     pub folder: &'a Path,
@@ -40,7 +40,7 @@ pub struct Start<'a> {
     pub program: &'a Path,
     /// Cores. Empty for all.
     pub cores: &'a [usize],
-    /// Words.
+    /// Arguments of the command.
     pub words: &'a [Word],
 }
 

@@ -96,7 +96,7 @@ pub(super) trait ServerSide: Debug + Send {
     /// Addresses of the system's servers: one, unless the system has several instances.
     fn addresses(&self) -> &[SocketAddr];
 
-    /// Begins to sample, so many times a second.
+    /// Begins to sample, `rate` times a second.
     fn begin(&mut self, samples: &Path, rate: u32) -> Result<(), Error>;
 
     /// Ends the samples; the log is at the path that it began with.

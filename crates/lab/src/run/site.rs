@@ -40,7 +40,7 @@ impl Drop for Folder {
 }
 
 impl Site {
-    /// Gives callers credentials for so many calls: each user a use of its nonce in turn.
+    /// Gives callers credentials for this number of calls: the users in turn use their nonces once more.
     pub(super) fn prepare_credentials(&mut self, calls: f64) -> Result<(), Error> {
         if self.provers == 0 {
             return Ok(());

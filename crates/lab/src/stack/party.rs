@@ -16,7 +16,7 @@ const CONNECTIONS: usize = 256;
 /// Order to a shard.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
-    /// Begin so many exchanges, and another one for each that ends.
+    /// Begin this number of exchanges, and another one for each that ends.
     Begin(u32),
     /// Begin no more.
     Stop,
@@ -91,7 +91,7 @@ impl Party {
         }
     }
 
-    /// Finds the targets of so many exchanges: the listener of the peer, or a connection for each, as telephones have. Exchanges that share a
+    /// Finds the targets of the exchanges: the listener of the peer, or a connection for each, as telephones have. Exchanges that share a
     /// connection share its system calls: where one thread works on all of them at the same time, a call costs half. The figures would
     /// compare that, not threads.
     fn aim(&mut self, exchanges: u32) {
