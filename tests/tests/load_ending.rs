@@ -461,7 +461,7 @@ fn ctrl_c_waits_until_every_end_is_answered() {
         let of_all = ["INVITE", "CANCEL", "ACK"].map(|method| branch(&of(kind, method)));
         assert!(of_all.iter().all(|one| *one == of_all[0] && !one.is_empty()), "{of_all:?} {all}");
     }
-    // A dialog is ended within it, by a new request.
+    // The BYE of a dialog is a new request within the dialog, with its own branch and CSeq.
     for kind in [ANSWERED, CROSSING] {
         let (bye, invite) = (of(kind, "BYE"), of(kind, "INVITE"));
         assert!(bye.starts_with(&format!("BYE sip:{target} SIP/2.0")), "{bye}");

@@ -136,7 +136,7 @@ impl<'m> BindingChange<'_, 'm> {
         let mut changes = Changes::default();
         changes.note(now, request, registrar, &bindings, &shared.registration_lines);
         let arrival = request.arrival;
-        // If another proxy forwarded it, the Path or the Contact itself tells where its device is (RFC 3327 section 1).
+        // If another proxy forwarded the REGISTER, the Path or the Contact tells where the device is (RFC 3327 section 1).
         let direct = is_first_hop(&message);
         // This server is the first hop of a flow, and answers the keep-alives of streams (RFC 5626 sections 3.5.1 and 6).
         // It knows no STUN, so a datagram is no flow.

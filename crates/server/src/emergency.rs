@@ -152,8 +152,8 @@ impl Decider<'_> {
         Some(user)
     }
 
-    /// Writes a Route for each target of a request for an emergency service URN, always with `lr` (RFC 3261 section 16.6 steps 6 and 7). None:
-    /// the request is no such.
+    /// Writes a Route for each target of a request for an emergency service URN, always with `lr` (RFC 3261 section 16.6
+    /// steps 6 and 7). Returns `None` for a request that the server does not route as an emergency call.
     pub(crate) fn emergency_routes(&self, routing: &Routing<'_>, to: &[String]) -> Option<Vec<Vec<u8>>> {
         let Uri::Urn(urn) = &routing.uri else { return None };
         let is_set = !self.policy.config.decisions.emergency.uris.is_empty();

@@ -287,7 +287,7 @@ fn encode<'a>(counts: impl Iterator<Item = &'a (LimitScope, u32)>) -> Vec<Vec<u8
     parts
 }
 
-/// Adds the counts of a part, and returns the number of parts; `None`: it is no such value.
+/// Adds the counts of a part, and returns the number of parts; `None` if the value is not a part of counts.
 fn decode(value: &[u8], counts: &mut CallCounts) -> Option<u16> {
     fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
         let (front, back) = rest.split_at_checked(length)?;

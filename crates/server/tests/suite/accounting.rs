@@ -142,7 +142,7 @@ fn a_bye_to_a_party_that_is_lost_is_an_event_and_an_end() {
     let (_, ok) = answered(&mut site, 1);
     site.wait(900);
     site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    // Nor has the BYE of the server after that.
+    // The BYE that the server sends after that has no response either.
     (0..800).for_each(|_| drop(site.wait(100)));
     let (cdr, of_it) = one(&mut site);
     assert_eq!((cdr.end, of_it[1].clone()), (Some(cdr.setup + 32_900), ("bye".into(), "caller".into(), 408)));

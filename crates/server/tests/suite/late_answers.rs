@@ -121,7 +121,7 @@ fn refuse_bye(site: &mut Site, ok: &str, cseq: u32) {
     site.receive(BOB, &within(request(&bye, "BYE"), "302 Moved Temporarily"));
 }
 
-/// A party that confirmed the dialog may hang up then.
+/// The server asks both parties by OPTIONS; a party that confirmed the dialog may hang up before the other party confirms it.
 #[test]
 fn a_refused_bye_makes_the_server_ask_again() {
     let mut site = with_bob();
