@@ -19,7 +19,7 @@ pub struct Reached {
 /// Keeps this rate of calls per second on this core for this time.
 ///
 /// # Panics
-/// Its thread panics, or no call falls in that time.
+/// The timer's thread panics, or no call falls due in that time.
 pub fn keep_time(core: usize, rate: u64, length: Duration) -> Reached {
     let thread = std::thread::spawn(move || {
         place_thread(core, Scheduling::Ordinary);

@@ -49,7 +49,7 @@ pub fn engine(text: &str, folder: &Path) -> Result<Engine, String> {
 /// Parses an address that a bench has written.
 ///
 /// # Panics
-/// It is malformed.
+/// The address is malformed.
 pub fn address(text: &str) -> SocketAddr {
     text.parse().expect("those of the benches are addresses")
 }

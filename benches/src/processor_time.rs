@@ -18,11 +18,11 @@ pub fn of_process() -> Duration {
     usage(libc::RUSAGE_SELF)
 }
 
-/// Waits for a program started here, and returns the processor time of it and of its waited-for children, to the
+/// Waits for a program started here, and returns its processor time and that of its reaped children, to the
 /// microsecond. No other thread may wait for a program meanwhile.
 ///
 /// # Panics
-/// It is still running after `limit`.
+/// The program is still running after `limit`.
 pub fn until_end(program: &mut Process, limit: Duration) -> Duration {
     let before = usage(libc::RUSAGE_CHILDREN);
     program.end(limit);

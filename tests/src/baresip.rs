@@ -32,7 +32,7 @@ pub struct Phone<'a> {
     pub transport: &'a str,
     /// Certificate authorities that it trusts, for TLS.
     pub authority: Option<PathBuf>,
-    /// True: it answers each call at once.
+    /// True if the phone answers each call at once.
     pub answers: bool,
     /// Network namespace of the phone.
     pub namespace: Option<&'a Namespace>,
@@ -68,7 +68,7 @@ impl Baresip {
     /// Starts the phone, which begins to register.
     ///
     /// # Panics
-    /// It does not start.
+    /// The phone does not start.
     pub fn start(phone: &Phone<'_>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let control = port::free();
@@ -117,7 +117,7 @@ impl Baresip {
         Self { process, control, events: String::new(), _folder: folder }
     }
 
-    /// Returns its process.
+    /// Returns the phone's process.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
     }
@@ -131,10 +131,10 @@ impl Baresip {
         write!(self.control, "{}:{json},", json.len()).expect("baresip takes orders");
     }
 
-    /// Waits until it is registered.
+    /// Waits until the phone is registered.
     ///
     /// # Panics
-    /// It is not registered at the limit.
+    /// The phone is not registered at the limit.
     pub fn registered(&mut self, limit: Duration) {
         assert!(self.registers(limit), "baresip is not registered:\n{}", self.process.tail());
     }

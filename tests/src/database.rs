@@ -19,7 +19,7 @@ impl Database {
     /// Starts a MariaDB, and returns it with its folder; `None` if the program is missing.
     ///
     /// # Panics
-    /// It does not start.
+    /// The database server does not start.
     pub fn mariadb() -> Option<(Self, TempDir)> {
         if !have(&[MARIADBD, MARIADB]) {
             return None;
@@ -32,7 +32,7 @@ impl Database {
     /// missing.
     ///
     /// # Panics
-    /// It does not start.
+    /// The database server does not start.
     pub fn postgresql() -> Option<(Self, Certificate, TempDir)> {
         if !have(&[POSTGRESQL]) {
             return None;
@@ -44,7 +44,7 @@ impl Database {
         Some((Self::PostgreSql(database), certificate, folder))
     }
 
-    /// Returns its URL.
+    /// Returns the database's URL.
     pub fn url(&self) -> String {
         match self {
             Self::MariaDb(database) => database.url(),
@@ -81,7 +81,7 @@ impl Database {
         self.execute(&self.execute(&connections));
     }
 
-    /// Returns its process.
+    /// Returns the database's process.
     pub const fn server(&self) -> &Backend {
         match self {
             Self::MariaDb(database) => database.server(),
@@ -89,10 +89,10 @@ impl Database {
         }
     }
 
-    /// Shuts it down.
+    /// Shuts the database server down.
     ///
     /// # Panics
-    /// It does not end.
+    /// The database server does not end.
     pub fn stop(&mut self) {
         match self {
             Self::MariaDb(database) => database.stop(),
@@ -101,10 +101,10 @@ impl Database {
         .expect("it ends");
     }
 
-    /// Starts it again.
+    /// Starts the database server again.
     ///
     /// # Panics
-    /// It does not start.
+    /// The database server does not start.
     pub fn start_again(&mut self) {
         match self {
             Self::MariaDb(database) => database.server_mut().start_again(),

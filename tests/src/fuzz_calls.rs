@@ -23,7 +23,7 @@ use crate::wire::{Transport, Wire};
 
 /// More than one, so that messages and connections cross shards.
 const SHARDS: usize = 3;
-/// Most requests of one input: the sockets hold this many.
+/// Maximum number of requests of one input: the sockets hold this many.
 const AT_ONCE: usize = 100;
 /// Branch of the stored requests; each sent request gets its own.
 const BRANCH: &[u8] = b"z9hG4bK000000000000";
@@ -135,7 +135,7 @@ impl World {
         };
         let mut bystanders = vec![connect(Transport::Tcp), connect(Transport::Ws)];
         for wire in &mut bystanders {
-            // They are in the server's tables.
+            // An OPTIONS puts the connection of the bystander into the server's tables.
             let options = Request::new("OPTIONS", &format!("sip:{at}"), wire.transport().name(), wire.local());
             wire.send(&options.bytes()).expect("the server takes messages");
             wire.final_response(SOON).expect("an answer");

@@ -88,10 +88,10 @@ pub fn command(words: &[impl AsRef<OsStr>]) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs `strowger load` to its end.
 ///
 /// # Panics
-/// It does not start.
+/// The program does not start.
 pub fn output(words: &[impl AsRef<OsStr>]) -> Output {
     command(words).output().expect("the program starts")
 }
@@ -125,7 +125,7 @@ impl Running {
     /// Starts the run.
     ///
     /// # Panics
-    /// It does not start.
+    /// The program does not start.
     pub fn start(words: &[&str]) -> Self {
         Self::start_by(Command::new(binary::strowger()), words)
     }
@@ -133,7 +133,7 @@ impl Running {
     /// Starts the run by this command: the program, with some placement or scheduling (see [`crate::plant::program`]).
     ///
     /// # Panics
-    /// It does not start.
+    /// The program does not start.
     pub fn start_by(mut command: Command, words: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         command.arg("load").args(words).args(["--json", "report.json"]).stdin(Stdio::null());
@@ -141,20 +141,20 @@ impl Running {
         Self { process, folder }
     }
 
-    /// Returns its folder.
+    /// Returns the run's folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Waits until it has printed this text.
+    /// Waits until the program has printed this text.
     ///
     /// # Panics
-    /// It has not printed it within 20 seconds.
+    /// The program has not printed the text within 20 seconds.
     pub fn wait_for(&mut self, text: &str) {
         self.process.wait_for(text, 1, START);
     }
 
-    /// Sends it a signal.
+    /// Sends the program a signal.
     pub fn signal(&self, signal: i32) {
         self.process.signal(signal);
     }
@@ -168,7 +168,7 @@ impl Running {
     /// first one with a line depends on the wall clock. False if the run ended before.
     ///
     /// # Panics
-    /// Neither happens.
+    /// No such line comes, and the run does not end.
     pub fn comes_to(&self, second: u64) -> bool {
         let told = |line: &str| line.trim_start().split_once(" s  ")?.0.parse::<u64>().ok();
         let has_come = || self.process.log().lines().filter_map(told).any(|told| told >= second);
@@ -185,15 +185,15 @@ impl Running {
         assert!(self.comes_to(second), "it ended before second {second}:\n{}", self.process.log());
     }
 
-    /// Returns its process id.
+    /// Returns the program's process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Waits for its end, and reads its report.
+    /// Waits for the end of the run, and reads its report.
     ///
     /// # Panics
-    /// It is still running at the limit.
+    /// The program is still running at the limit.
     pub fn end(&mut self, limit: Duration) -> Ran {
         let code = self.process.end(limit).code().unwrap_or(-1);
         let json = std::fs::read(self.folder.path().join("report.json")).ok();
@@ -212,23 +212,23 @@ pub struct Answers {
 /// Starts `strowger load uas` on a free port of 127.0.0.1.
 ///
 /// # Panics
-/// It does not start.
+/// The program does not start.
 pub fn answers(words: &[&str]) -> Answers {
     answers_at(Ipv4Addr::LOCALHOST.into(), words)
 }
 
-/// Starts it on another IP address.
+/// Starts `strowger load uas` on another IP address.
 ///
 /// # Panics
-/// It does not start.
+/// The program does not start.
 pub fn answers_at(ip: IpAddr, words: &[&str]) -> Answers {
     answers_by(Command::new(binary::strowger()), SocketAddr::new(ip, port::free()), words)
 }
 
-/// Starts it by this command, at this address.
+/// Starts `strowger load uas` by this command, at this address.
 ///
 /// # Panics
-/// It does not start.
+/// The program does not start.
 pub fn answers_by(command: Command, address: SocketAddr, words: &[&str]) -> Answers {
     let (ip, port) = (address.ip().to_string(), address.port().to_string());
     let mut running = Running::start_by(command, &[&["uas", "--source", &ip, "--port", &port], words].concat());
@@ -237,12 +237,12 @@ pub fn answers_by(command: Command, address: SocketAddr, words: &[&str]) -> Answ
 }
 
 impl Answers {
-    /// Returns its process id.
+    /// Returns the program's process id.
     pub fn id(&self) -> u32 {
         self.running.id()
     }
 
-    /// Sends it a signal.
+    /// Sends the program a signal.
     pub fn signal(&self, signal: i32) {
         self.running.signal(signal);
     }
@@ -252,10 +252,10 @@ impl Answers {
         self.running.stop_for(length);
     }
 
-    /// Waits until it has printed this text.
+    /// Waits until the program has printed this text.
     ///
     /// # Panics
-    /// It has not printed it within 20 seconds.
+    /// The program has not printed the text within 20 seconds.
     pub fn wait_for(&mut self, text: &str) {
         self.running.wait_for(text);
     }
@@ -268,10 +268,10 @@ impl Answers {
         self.running.reach(second);
     }
 
-    /// Ends it by Ctrl-C once pending messages have arrived; returns its report.
+    /// Ends the answering side by Ctrl-C once pending messages have arrived; returns its report.
     ///
     /// # Panics
-    /// It does not end.
+    /// The program does not end.
     pub fn report(self) -> Ran {
         // The report contains the last messages.
         std::thread::sleep(Duration::from_millis(300));
@@ -279,10 +279,10 @@ impl Answers {
         self.end()
     }
 
-    /// Waits for its end; returns its report.
+    /// Waits for the end of the answering side; returns its report.
     ///
     /// # Panics
-    /// It does not end.
+    /// The program does not end.
     pub fn end(mut self) -> Ran {
         self.running.end(Duration::from_secs(10))
     }

@@ -13,10 +13,10 @@ pub struct Kamailio {
 }
 
 impl Kamailio {
-    /// Starts it with a configuration of `tests/kamailio` in which every `@NAME@` is replaced.
+    /// Starts Kamailio with a configuration of `tests/kamailio` in which every `@NAME@` is replaced.
     ///
     /// # Panics
-    /// It does not begin to listen, or a placeholder is left.
+    /// Kamailio does not begin to listen, or a placeholder is left.
     pub fn start(folder: &Path, config: &str, values: &[(&str, &str)]) -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("kamailio/{config}.cfg"));
         let mut text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -34,7 +34,7 @@ impl Kamailio {
         Self { process }
     }
 
-    /// Returns its process.
+    /// Returns the proxy's process.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
     }

@@ -34,7 +34,7 @@ impl SmallDisk {
         Some(Self(folder))
     }
 
-    /// Returns its mount point.
+    /// Returns the disk's mount point.
     pub fn folder(&self) -> &Path {
         self.0.path()
     }
@@ -51,7 +51,7 @@ impl SmallDisk {
     /// Frees the space taken by [`fill`](Self::fill).
     ///
     /// # Panics
-    /// It was not filled.
+    /// [`fill`](Self::fill) was not called before.
     pub fn free(&self) {
         std::fs::remove_file(self.filler()).expect("it is there");
     }

@@ -69,9 +69,9 @@ const TRAFFIC: &[&str] = &[
 /// Observations of a metric by the meters of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// True: a counter grew, or a gauge was not 0.
+    /// True if a counter grew, or a gauge was not 0.
     pub moved: bool,
-    /// True: a gauge was 0.
+    /// True if a gauge was 0.
     pub zero: bool,
 }
 
@@ -133,7 +133,7 @@ impl Meter {
     /// [traffic](TRAFFIC).
     ///
     /// # Panics
-    /// They do not within twenty seconds, a counter grows by more, or another one moves.
+    /// The metrics do not reach this state within twenty seconds, a counter grows by more, or another one moves.
     #[track_caller]
     pub fn shows(&mut self, all: &[(&str, Shows)]) {
         let mut found = BTreeMap::new();
@@ -170,7 +170,7 @@ impl Meter {
     /// Asserts that promtool accepts the metrics.
     ///
     /// # Panics
-    /// It does not.
+    /// promtool refuses the metrics.
     pub fn is_clean(&self) {
         scrape::assert_clean(&scrape::text_over((self.connect)().expect("the server listens")));
     }

@@ -74,7 +74,7 @@ pub struct NameServer {
     pub ip: IpAddr,
     asked: Arc<Mutex<BTreeMap<(String, u16), usize>>>,
     askers: Arc<Mutex<Vec<SocketAddr>>>,
-    /// Its thread ends with the last strong reference.
+    /// Behaviour of the server. The thread of the server ends with the last strong reference.
     manner: Arc<Manner>,
 }
 
@@ -160,7 +160,7 @@ impl NameServer {
     /// Returns the addresses of the clients, in order.
     ///
     /// # Panics
-    /// Its thread panicked.
+    /// The thread of the server panicked.
     pub fn askers(&self) -> Vec<SocketAddr> {
         self.askers.lock().expect("no thread panics while it holds it").clone()
     }
@@ -168,7 +168,7 @@ impl NameServer {
     /// Returns how often this question was asked.
     ///
     /// # Panics
-    /// Its thread panicked.
+    /// The thread of the server panicked.
     pub fn asked(&self, name: &str, kind: u16) -> usize {
         let asked = self.asked.lock().expect("no thread panics while it holds it");
         asked.get(&(name.to_lowercase(), kind)).copied().unwrap_or(0)

@@ -18,7 +18,7 @@ pub struct Namespace {
 /// Tells whether networks can be created here.
 ///
 /// # Panics
-/// They cannot and `STROWGER_ALLOW_MISSING` is not 1.
+/// Networks cannot be created, and `STROWGER_ALLOW_MISSING` is not 1.
 pub fn possible() -> bool {
     if !program::have(&[IP, IPTABLES]) {
         return false;
@@ -56,7 +56,7 @@ impl Namespace {
     /// Runs `ip` inside.
     ///
     /// # Panics
-    /// It fails.
+    /// The command fails.
     pub fn ip(&self, words: &[&str]) {
         let mut all = vec!["-n", self.name.as_str()];
         all.extend(words);

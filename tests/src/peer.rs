@@ -16,7 +16,7 @@ const READ: &[u8] = b"have you read all?";
 /// datagrams: an ended program may have sent some a moment ago.
 ///
 /// # Panics
-/// It does not within ten seconds.
+/// The peer has not read them within ten seconds.
 pub fn until_read(peer: SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("it can be set");
@@ -48,7 +48,7 @@ impl Seen {
     /// Returns the ports that the message names as its own: in its Via, and in its Contact if there is one.
     ///
     /// # Panics
-    /// It names no address of 127.0.0.0/24.
+    /// The message names no address of 127.0.0.0/24.
     pub fn named(&self) -> BTreeSet<u16> {
         let port = |value: &str| {
             let at = value.find("127.0.0.").expect("an address");
@@ -81,7 +81,7 @@ pub struct Connections {
     pub made: AtomicUsize,
     /// Open connections.
     pub open: AtomicUsize,
-    /// Most simultaneous connections.
+    /// Maximum number of simultaneous connections.
     pub most: AtomicUsize,
     /// Connections closed normally.
     pub ended: AtomicUsize,
@@ -138,7 +138,7 @@ impl Peer {
     /// Returns the messages so far.
     ///
     /// # Panics
-    /// Its thread panicked.
+    /// The thread of the peer panicked.
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().expect("nobody panics with it").clone()
     }

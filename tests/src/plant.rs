@@ -1,5 +1,5 @@
-//! Conditions planted around a generator: who has its core, how it is scheduled, what lies between it and its peer. And a witness,
-//! who says whether the machine would have let any program keep time.
+//! Conditions planted around a generator: other programs on its core, its scheduling, the link to its peer. A [`Witness`] measures
+//! whether the machine would have let any program keep time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,23 +15,23 @@ use std::time::{Duration, Instant};
 
 use crate::binary;
 
-/// How the kernel schedules a process or thread.
+/// Scheduling of a process or thread by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduling {
-    /// As all programs.
+    /// Default of all programs.
     Ordinary,
-    /// Nice, as far as one can be.
+    /// Lowest priority (nice 19).
     Nice,
-    /// Before every program that is not of this kind (SCHED_FIFO): only the privileged may, and then the machine's other work does
-    /// not matter.
+    /// Before every ordinary program (SCHED_FIFO), so that other work on the machine does not matter. Needs
+    /// privileges.
     RealTime,
-    /// Before those too: for who looks on and does next to nothing.
+    /// Before [`Self::RealTime`] too: for an observer that does next to nothing.
     Foremost,
 }
 
-/// Cores that this process may use: the generator's, and the peer's, which are the same where there is but one.
+/// Returns the core of the generator and the core of its peer. They are the same if this process may use only one.
 pub fn cores() -> [usize; 2] {
-    // SAFETY: the kernel writes to our own set, of the size that is said.
+    // SAFETY: the kernel writes to our own set, whose size is passed.
     let set = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
@@ -44,7 +44,7 @@ pub fn cores() -> [usize; 2] {
     [first, allowed.get(1).copied().unwrap_or(first)]
 }
 
-/// Binds this thread to a core and schedules it so; whether it may be scheduled so.
+/// Binds this thread to a core and sets its scheduling. False if the user may not set it.
 pub fn place_thread(core: usize, scheduling: Scheduling) -> bool {
     // SAFETY: a set and parameters of our own, which the kernel reads; 0 is this thread.
     unsafe {
@@ -65,12 +65,12 @@ pub fn place_thread(core: usize, scheduling: Scheduling) -> bool {
     }
 }
 
-/// Whether processes may be scheduled before all others here.
+/// Tells whether this user may schedule processes before all others.
 pub fn may_be_real_time() -> bool {
     std::thread::spawn(|| place_thread(cores()[0], Scheduling::RealTime)).join().unwrap_or(false)
 }
 
-/// The program under test on this core, scheduled so; arguments follow.
+/// Returns a command that runs the program under test on this core with this scheduling. The caller adds its arguments.
 pub fn program(core: usize, scheduling: Scheduling) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", &core.to_string()]);
@@ -96,7 +96,7 @@ impl Drop for Threads {
     }
 }
 
-/// So many threads that never sleep, on this core.
+/// Starts threads that never sleep, on this core.
 pub fn spinners(count: usize, core: usize, scheduling: Scheduling) -> Threads {
     let over = Arc::new(AtomicBool::new(false));
     let threads = (0..count).map(|_| {
@@ -111,7 +111,7 @@ pub fn spinners(count: usize, core: usize, scheduling: Scheduling) -> Threads {
     Threads { threads: threads.collect(), over }
 }
 
-/// So many threads on this core that work and sleep in turns, for so long each.
+/// Starts threads on this core that work for `work` and sleep for `rest` in turns.
 pub fn slices(count: usize, core: usize, scheduling: Scheduling, work: Duration, rest: Duration) -> Threads {
     let over = Arc::new(AtomicBool::new(false));
     let threads = (0..count).map(|_| {
@@ -131,52 +131,52 @@ pub fn slices(count: usize, core: usize, scheduling: Scheduling, work: Duration,
     Threads { threads: threads.collect(), over }
 }
 
-/// Looks on from a core: a thread with a timer and nothing else, scheduled before all others where this user may ask for that.
-/// Where it is late, the machine has stood still. And it reads what the kernel has counted of the programs that it is shown: how long their threads waited for a core.
+/// Observer of a core. One thread has only a timer, and is scheduled before all others if this user may ask for that: when it is
+/// late, the machine has stood still. Other threads read from the kernel how long the threads of observed programs waited for a core.
 pub struct Witness {
     over: Arc<AtomicBool>,
     late: JoinHandle<Vec<Duration>>,
     queued: [JoinHandle<Queued>; 2],
 }
 
-/// What the witness saw.
+/// Measurements of a witness.
 #[derive(Clone, Copy, Debug)]
 pub struct Testimony {
-    /// How late it was itself.
+    /// Lateness of its own timer: 99th percentile.
     pub late_p99: Duration,
     pub late_most: Duration,
-    /// Of the generators, and of their peers.
+    /// Waits of the generators for a core.
     pub queued: Queued,
     pub peers: Queued,
 }
 
-/// How long a thread that carries the load waited for a core, in programs that the witness was shown.
+/// Waits for a core, of the threads that carry the load in the observed programs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Queued {
-    /// Within a few milliseconds, at most.
+    /// Longest wait that was added between two readings, 5 ms apart.
     pub most: Duration,
-    /// The share of the time that went by in waits that were surely of 4 ms or more each, 0 to 1.
+    /// Share of the time spent in waits that certainly lasted 4 ms or more each, 0 to 1.
     pub long: f64,
 }
 
 impl Testimony {
-    /// No program had a reason to be late for longer than generators are always allowed. The two waits may follow each other.
+    /// True if the machine delayed no program by more than a generator may always be late. The two waits may follow each other.
     pub fn is_quiet(&self) -> bool {
         self.late_p99 < Duration::from_millis(1) && self.late_most + self.queued.most < Duration::from_millis(2)
     }
 
-    /// The generator waited for a core so long, so often, that it was more than 2 ms late for more than one in a hundred of the things
-    /// that it had to do, and its peer was quick, so that this spoilt the figures.
+    /// True if the generator waited for a core so long and so often that more than one in a hundred of its actions was more than 2 ms
+    /// late, while its peer was quick: the wait spoilt the figures.
     pub fn is_starved(&self) -> bool {
         self.queued.long > 0.05 && self.peers.long < 0.01
     }
 }
 
-/// The programs that a witness looks at, by process id.
+/// Process ids of the programs that a witness observes.
 pub type Shown = Arc<Mutex<Vec<u32>>>;
 
 impl Witness {
-    /// From now on; at these generators, and these peers of theirs.
+    /// Starts a witness of these generators and their peers.
     pub fn on(core: usize, generators: Shown, peers: Shown) -> Self {
         const STEP: Duration = Duration::from_millis(1);
         let over = Arc::new(AtomicBool::new(false));
@@ -185,10 +185,10 @@ impl Witness {
             place_thread(core, Scheduling::Foremost);
             let (mut late, mut due) = (Vec::new(), Instant::now() + STEP);
             while !watched.load(Ordering::Relaxed) {
-                // To the next moment at which it should wake.
+                // Sleeps until the next moment at which it should wake.
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 late.push(due.elapsed());
-                // What passed meanwhile passed for all.
+                // A delay of the machine hit all programs: the next moment counts from now.
                 due = (due + STEP).max(Instant::now());
             }
             late
@@ -200,10 +200,10 @@ impl Witness {
         Self { over, late, queued }
     }
 
-    /// What it saw.
+    /// Ends the witness and returns its measurements.
     ///
     /// # Panics
-    /// Its threads did.
+    /// A thread of the witness has panicked.
     pub fn says(self) -> Testimony {
         self.over.store(true, Ordering::Relaxed);
         let mut late = self.late.join().expect("the witness lives");
@@ -215,7 +215,7 @@ impl Witness {
     }
 }
 
-/// Reads what the kernel counts of these programs, until it is over.
+/// Reads the waits of these programs from the kernel until `over` is set.
 fn look(core: usize, shown: &Shown, over: &AtomicBool) -> Queued {
     const LOOK: Duration = Duration::from_millis(5);
     const LONG: Duration = Duration::from_millis(4);
@@ -224,7 +224,7 @@ fn look(core: usize, shown: &Shown, over: &AtomicBool) -> Queued {
     let (mut most, mut long, mut time) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     let mut last = Instant::now();
     while !over.load(Ordering::Relaxed) {
-        // Between two looks.
+        // The interval between two readings.
         std::thread::sleep(LOOK);
         let passed = last.elapsed();
         last += passed;
@@ -234,7 +234,7 @@ fn look(core: usize, shown: &Shown, over: &AtomicBool) -> Queued {
             *before = waited;
             most = most.max(more);
             time += passed;
-            // A wait is counted when it ends: what is more than has passed since the last look belongs to one that began before.
+            // The kernel counts a wait when it ends: a wait longer than the time since the last reading began before that.
             if more >= passed + LONG {
                 long += more;
             }
@@ -249,7 +249,7 @@ fn look(core: usize, shown: &Shown, over: &AtomicBool) -> Queued {
     Queued { most, long: long.as_secs_f64() / time.as_secs_f64().max(0.001) }
 }
 
-/// The `schedstat` of each thread of a process that carries the load.
+/// Opens the `schedstat` of each thread that carries the load of a process.
 fn carriers(process: u32) -> Vec<File> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
     let of = |task: std::fs::DirEntry| {
@@ -259,7 +259,7 @@ fn carriers(process: u32) -> Vec<File> {
     tasks.into_iter().flatten().flatten().filter_map(of).collect()
 }
 
-/// How long a thread has waited for a core by now: the second number of its `schedstat`.
+/// Returns how long a thread has waited for a core so far: the second number of its `schedstat`.
 fn waited(schedstat: &File) -> Option<Duration> {
     let mut bytes = [0; 128];
     let length = schedstat.read_at(&mut bytes, 0).ok()?;
@@ -267,14 +267,14 @@ fn waited(schedstat: &File) -> Option<Duration> {
     Some(Duration::from_nanos(text.split_ascii_whitespace().nth(1)?.parse().ok()?))
 }
 
-/// What becomes of a datagram between two peers: it comes so long after, once for each; none: it is lost. Told the number of the
-/// datagram.
+/// Fate of a datagram on a link, by its number: one copy arrives after each of these delays. Without a delay, the datagram
+/// is lost.
 pub type Fate = fn(u64) -> &'static [Duration];
 
-/// When a datagram is to come and its number, whether it goes to the peer, and what is in it.
+/// Datagram on its way: time of arrival and number, true if it goes to the peer, and its bytes.
 type InFlight = (Reverse<(Instant, u64)>, bool, Vec<u8>);
 
-/// A link between a caller and this peer that loses, delays and doubles; where the caller is to send to.
+/// Starts a link between a caller and this peer that loses, delays and duplicates datagrams. Returns the address for the caller.
 ///
 /// # Panics
 /// No port is free.
@@ -287,7 +287,7 @@ pub fn link(peer: SocketAddr, fate: Fate) -> (SocketAddr, Threads) {
     let over = Arc::new(AtomicBool::new(false));
     let watched = over.clone();
     let thread = std::thread::spawn(move || {
-        // The earliest is the greatest.
+        // `Reverse` makes the earliest datagram the greatest.
         let mut waiting: BinaryHeap<InFlight> = BinaryHeap::new();
         let (mut caller, mut number, mut bytes) = (None, 0, vec![0; 65_536]);
         while !watched.load(Ordering::Relaxed) {
@@ -314,7 +314,7 @@ pub fn link(peer: SocketAddr, fate: Fate) -> (SocketAddr, Threads) {
                 }
             }
             if idle {
-                // Between two looks.
+                // The interval between two readings.
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
@@ -325,7 +325,7 @@ pub fn link(peer: SocketAddr, fate: Fate) -> (SocketAddr, Threads) {
 /// Datagrams of [`flood`]: more than a socket of the kernel's usual size holds.
 pub const FLOOD: u64 = 40_000;
 
-/// Sends a program [`FLOOD`] answers that belong to no call of its, from this socket.
+/// Sends a program [`FLOOD`] responses from this socket that belong to none of its calls.
 pub fn flood(from: &UdpSocket, to: SocketAddr) {
     let junk = format!("SIP/2.0 200 OK\r\nCall-ID: nobody\r\nX-Long: {}\r\n\r\n", "x".repeat(900));
     for _ in 0..FLOOD {
@@ -333,7 +333,7 @@ pub fn flood(from: &UdpSocket, to: SocketAddr) {
     }
 }
 
-/// A document in this folder whose request is longer than a datagram can be (65,507 bytes).
+/// Writes a document to this folder whose request is longer than a datagram can be (65,507 bytes). Returns its path.
 ///
 /// # Panics
 /// The folder cannot be written.

@@ -26,19 +26,19 @@ pub struct Process(process::Process);
 impl Process {
     /// Starts a program in a process group of its own; appends its output to `NAME.log` in the folder.
     ///
-    /// It cannot be started.
-    /// It cannot be started.
+    /// # Panics
+    /// The program cannot be started.
     pub fn start(name: &str, folder: &Path, command: &mut Command) -> Self {
         waits_for_children();
         Self(process::Process::start(name, folder, command).unwrap_or_else(|error| panic!("{error}\n{command:?}")))
     }
 
-    /// Returns its process id.
+    /// Returns the program's process id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Returns its whole output so far.
+    /// Returns the program's whole output so far.
     pub fn log(&self) -> String {
         self.0.log()
     }
@@ -48,45 +48,45 @@ impl Process {
         self.0.tail()
     }
 
-    /// Waits until it has printed a text `times` times.
+    /// Waits until the program has printed a text `times` times.
     ///
     /// # Panics
-    /// It ended before, or the limit has passed.
+    /// The program ended before, or the limit has passed.
     pub fn wait_for(&mut self, text: &str, times: usize, limit: Duration) {
         let prints = |this: &process::Process| this.log().matches(text).count() >= times;
         self.0.comes_to(&format!("print {text:?}"), limit, prints).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Waits until it has bound this port: for datagrams or for connections.
+    /// Waits until the program has bound this port: for datagrams or for connections.
     ///
     /// # Panics
-    /// It ended before, or has not bound it within ten seconds.
+    /// The program ended before, or has not bound the port within ten seconds.
     pub fn listens(&mut self, port: u16) {
         self.0.listens(port, Duration::from_secs(10)).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Returns its exit status, if it has ended.
+    /// Returns the program's exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.0.ended()
     }
 
-    /// Tells whether it has ended; its id stays reserved.
+    /// Tells whether the program has ended; its id stays reserved.
     pub fn is_over(&self) -> bool {
         self.0.is_over()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the program.
     ///
     /// # Panics
-    /// It is still running at the limit.
+    /// The program is still running at the limit.
     pub fn end(&mut self, limit: Duration) -> ExitStatus {
         self.0.end(limit).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Sends it a signal. After SIGSTOP all its threads are stopped when this returns.
+    /// Sends the program a signal. After SIGSTOP all its threads are stopped when this returns.
     ///
     /// # Panics
-    /// It is still running ten seconds after SIGSTOP.
+    /// A thread is still running ten seconds after SIGSTOP.
     pub fn signal(&self, signal: i32) {
         // SAFETY: the process was started here and not yet waited for, so the id is still its own.
         unsafe { libc::kill(self.id() as i32, signal) };
@@ -95,7 +95,7 @@ impl Process {
         }
     }
 
-    /// Stops it for this time (SIGSTOP), then continues it.
+    /// Stops the program for this time (SIGSTOP), then continues it.
     pub fn stop_for(&self, length: Duration) {
         self.signal(libc::SIGSTOP);
         // The length of the stop.
@@ -108,7 +108,7 @@ impl Process {
         self.0.kill();
     }
 
-    /// Returns its proportional share of memory in bytes, including its children.
+    /// Returns the program's proportional share of memory in bytes, including its children.
     pub fn pss(&self) -> u64 {
         Memory::of_tree(self.id()).pss
     }
@@ -119,7 +119,7 @@ impl Process {
         Usage::of_tree(self.id()).run_time
     }
 
-    /// Returns its processor time so far, in user and system mode, including its running children.
+    /// Returns the program's processor time so far, in user and system mode, including its running children.
     pub fn cpu(&self) -> Duration {
         let usage = Usage::of_tree(self.id());
         usage.user + usage.system

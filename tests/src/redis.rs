@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Sends lines one by one, and returns the reply to each.
 ///
 /// # Panics
-/// It does not listen, or does not reply for ten seconds.
+/// The server does not listen, or does not reply for ten seconds.
 pub fn say(address: SocketAddr, lines: &[&str]) -> Vec<String> {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");

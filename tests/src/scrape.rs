@@ -29,7 +29,7 @@ fn get_over(mut stream: TcpStream, path: &str) -> String {
 /// Asserts that promtool accepts these metrics, if it is installed.
 ///
 /// # Panics
-/// It reports a problem, or it is missing and may not be.
+/// promtool reports a problem, or is missing although it is required.
 pub fn assert_clean(metrics: &str) {
     if !have(&[PROMTOOL]) {
         return;

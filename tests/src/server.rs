@@ -27,7 +27,7 @@ const START: Duration = Duration::from_secs(20);
 pub struct Setup {
     listen: Vec<(Transport, SocketAddr)>,
     lines: Vec<String>,
-    /// True: the lines contain the listeners, as tables.
+    /// True if the lines contain the listeners, as tables.
     tables: bool,
     wrap: Vec<String>,
     environment: Vec<(String, String)>,
@@ -156,10 +156,10 @@ impl Setup {
         Server { process: None, folder, listen, wrap, environment, words, starts: 0 }
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the server and waits until it is ready.
     ///
     /// # Panics
-    /// It does not become ready.
+    /// The server does not become ready.
     pub fn start(self) -> Server {
         let mut server = self.prepare();
         server.start();
@@ -168,10 +168,10 @@ impl Setup {
 }
 
 impl Server {
-    /// Starts it (again) and waits until it is ready.
+    /// Starts the server (again) and waits until it is ready.
     ///
     /// # Panics
-    /// It does not become ready.
+    /// The server does not become ready.
     pub fn start(&mut self) {
         self.starts += 1;
         let starts = self.starts;
@@ -191,14 +191,14 @@ impl Server {
     /// Waits until a server started by [`Server::try_start`] is ready.
     ///
     /// # Panics
-    /// It does not become ready.
+    /// The server does not become ready.
     pub fn await_start(&mut self) {
         self.starts += 1;
         let starts = self.starts;
         self.process().wait_for("\nready", starts, START);
     }
 
-    /// Starts it without waiting: it may refuse.
+    /// Starts the server without waiting: it may refuse.
     ///
     /// # Panics
     /// There is no such program.
@@ -220,15 +220,15 @@ impl Server {
     /// Returns the running process.
     ///
     /// # Panics
-    /// It was not started.
+    /// The server was not started.
     pub fn process(&mut self) -> &mut Process {
         self.process.as_mut().expect("the server was started")
     }
 
-    /// Ends it by SIGTERM and waits.
+    /// Ends the server by SIGTERM and waits.
     ///
     /// # Panics
-    /// It does not end in time.
+    /// The server does not end in time.
     pub fn stop(&mut self) {
         let process = self.process();
         process.signal(libc::SIGTERM);
@@ -275,7 +275,7 @@ impl Server {
         self.folder.path().join("authority.pem")
     }
 
-    /// Returns its folder.
+    /// Returns the server's folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -295,16 +295,16 @@ impl Server {
         std::fs::write(self.config(), text.replace(from, to)).expect("the folder can be written");
     }
 
-    /// Returns its output since the first start.
+    /// Returns the server's output since the first start.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(self.folder.path().join("strowger.log")).unwrap_or_default())
             .into_owned()
     }
 
-    /// Returns its output since the first start, once it contains this text: the log is written asynchronously.
+    /// Returns the output of the server since the first start, once it contains this text: the log is written asynchronously.
     ///
     /// # Panics
-    /// It has not printed the text within five seconds.
+    /// The server has not printed the text within five seconds.
     pub fn log_with(&self, text: &str) -> String {
         let whole = || Some(self.log()).filter(|log| log.contains(text));
         wait::look(Duration::from_secs(5), whole).unwrap_or_else(|| panic!("no {text:?} in\n{}", self.log()))
@@ -347,13 +347,13 @@ impl Server {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Asserts that it still answers: OPTIONS to the server itself by this transport gets a 200.
+    /// Asserts that the server still answers: OPTIONS to the server itself by this transport gets a 200.
     ///
     /// Reconnects if the server closes the connection: connections just closed from the same source may still count
     /// against it.
     ///
     /// # Panics
-    /// It does not answer within five seconds.
+    /// The server does not answer within five seconds.
     pub fn assert_answers(&mut self, transport: Transport) {
         let uri = format!("sip:{};transport={}", self.address(transport), transport.name());
         let mut open: Option<Wire> = None;

@@ -74,7 +74,7 @@ impl Counts {
 }
 
 impl Sipp {
-    /// Starts it on 127.0.0.1.
+    /// Starts SIPp on 127.0.0.1.
     ///
     /// `transport` is SIPp's: `u1` UDP, `t1` TCP with one connection, `tn` with one for each call.
     ///
@@ -166,15 +166,15 @@ impl Sipp {
         Self::start("uac", folder, scenario, port, transport, &arguments)
     }
 
-    /// Returns its process.
+    /// Returns SIPp's process.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Waits for its end and reads its figures.
+    /// Waits for the end of SIPp and reads its figures.
     ///
     /// # Panics
-    /// It does not end in time.
+    /// SIPp does not end in time.
     pub fn end(&mut self, limit: Duration) -> Counts {
         self.process.end(limit);
         self.counts()
@@ -189,7 +189,7 @@ impl Sipp {
         self.counts()
     }
 
-    /// Returns its figures, at most [`STATISTICS`] old.
+    /// Returns SIPp's figures, at most [`STATISTICS`] old.
     pub fn counts(&self) -> Counts {
         Counts::of(&self.stat)
     }
@@ -276,7 +276,7 @@ impl CallsUnderWay {
     /// Waits until this many calls have begun.
     ///
     /// # Panics
-    /// They have not within 20 seconds.
+    /// So many calls have not begun within 20 seconds.
     pub fn reach(&self, calls: u64) {
         let are_so_many = wait::until(Duration::from_secs(20), || self.caller.counts().created >= calls);
         assert!(are_so_many, "{:?}\n{}", self.caller.counts(), self.caller.errors());

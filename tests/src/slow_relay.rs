@@ -51,7 +51,7 @@ impl SlowRelay {
         Self { address, delay, sent, is_cut }
     }
 
-    /// Returns its address.
+    /// Returns the relay's address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }

@@ -27,7 +27,7 @@ pub struct Took {
 }
 
 impl Took {
-    /// Tells whether it took at least this long by the clock.
+    /// Tells whether the work took at least this long by the clock.
     pub fn is_at_least(self, bound: Duration) -> bool {
         self.elapsed >= bound
     }

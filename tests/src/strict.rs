@@ -91,7 +91,7 @@ impl Framer {
 /// Reads bytes that must be exactly one message.
 ///
 /// # Errors
-/// They are none, or more than one.
+/// The bytes are no message, or more than one.
 pub fn only(bytes: &[u8]) -> Result<Strict, Fault> {
     match read(bytes)? {
         Some((message, length)) if length == bytes.len() => Ok(message),

@@ -33,7 +33,7 @@ impl Terminal {
     /// Starts a program.
     ///
     /// # Panics
-    /// It does not start, or there is no terminal.
+    /// The program does not start, or there is no terminal.
     pub fn start(command: &mut Command) -> Self {
         let (mut own, mut line) = (-1, -1);
         let size = libc::winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
@@ -98,7 +98,7 @@ impl Terminal {
     /// Waits until the picture contains a text.
     ///
     /// # Panics
-    /// It does not in time.
+    /// The picture does not contain the text in time.
     pub fn shows(&self, what: &str) {
         let is_shown = wait::until(SOON, || self.picture().contains(what));
         assert!(is_shown, "{what:?} is not shown:\n{}", self.picture());
@@ -113,7 +113,7 @@ impl Terminal {
     /// Waits until the settings are these.
     ///
     /// # Panics
-    /// They are not in time.
+    /// The settings are others at the time limit.
     pub fn is_set(&self, wanted: Settings) {
         let is_set = wait::until(SOON, || settings(&self.line) == wanted);
         assert!(is_set, "the terminal is not set to {wanted:?}:\n{}", self.text());
@@ -122,7 +122,7 @@ impl Terminal {
     /// Waits for the end; asserts that the terminal is restored.
     ///
     /// # Panics
-    /// It does not end in time, or leaves the terminal changed.
+    /// The program does not end in time, or leaves the terminal changed.
     pub fn ends(&mut self) -> ExitStatus {
         let status = wait::look(SOON, || self.child.try_wait().expect("a child can be asked"));
         let status = status.unwrap_or_else(|| panic!("it does not end:\n{}", self.picture()));

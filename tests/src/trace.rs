@@ -64,7 +64,7 @@ impl Trace {
     /// process.
     ///
     /// # Panics
-    /// It does not within ten seconds.
+    /// The process does not end within ten seconds.
     pub fn whole(&self, process: u32) -> String {
         let process = process.to_string();
         // `PID +++ exited with 0 +++`

@@ -27,7 +27,7 @@ pub enum Transport {
 pub const TRANSPORTS: [Transport; 5] = [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws, Transport::Wss];
 
 impl Transport {
-    /// Returns its name in a configuration and in the transport parameter of a URI.
+    /// Returns the transport's name in a configuration and in the transport parameter of a URI.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -38,7 +38,7 @@ impl Transport {
         }
     }
 
-    /// Tells whether it uses certificates.
+    /// Tells whether the transport uses certificates.
     pub const fn is_secure(self) -> bool {
         matches!(self, Self::Tls | Self::Wss)
     }
@@ -164,7 +164,7 @@ impl Wire {
         self.local
     }
 
-    /// Returns its transport.
+    /// Returns the connection's transport.
     pub const fn transport(&self) -> Transport {
         self.transport
     }
@@ -397,7 +397,7 @@ fn is_timeout(error: &io::Error) -> bool {
 /// Returns the TLS configuration of a client that trusts this authority alone.
 ///
 /// # Errors
-/// Its file cannot be read.
+/// The file of the authority cannot be read.
 pub fn trusting(authority: &Path) -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_file_iter(authority).map_err(|error| io::Error::other(error.to_string()))?;

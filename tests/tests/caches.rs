@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 struct Asked {
     cache: WaitingCache,
     start: Instant,
-    /// True: its counters may be negative.
+    /// True if the cache's counters may be negative.
     counts_below_zero: bool,
 }
 

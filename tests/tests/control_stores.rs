@@ -128,7 +128,7 @@ fn what_is_kept_of_a_user_is_shown_without_secrets_and_dropped() {
     assert_eq!(said(&server, &["caches", "drop", "alice@example.org"])["dropped"].as_u64().map(|n| n > 0), Some(true));
     assert_eq!(of(&["user", "alice@example.org"]).0, Some(1));
     assert_eq!(of(&["get", second, "--key", key]).0, Some(1));
-    // It is read again, and then everything is dropped.
+    // The user is read into the caches again, and then all entries are dropped.
     account::register(&mut wire, "alice", "open sesame");
     assert_eq!(of_memory(&said(&server, &["caches", "user", "alice@example.org"])), 1);
     assert!(wait::until(SOON, || of(&["get", second, "--key", key]).0 == Some(0)));

@@ -76,7 +76,7 @@ fn credentials_live_as_long_as_the_registration_and_change_with_it() {
     assert_eq!((message(&server, "a new one"), message(&server, PASSWORD)), (VERIFIED, CHALLENGED));
     assert_eq!(register(&server, PASSWORD), 401);
     assert_eq!(message(&server, "a new one"), VERIFIED);
-    // It ends with the registration, without a request of the phone.
+    // The entry in the cache ends with the registration, without a request of the phone.
     assert_eq!(timed(&server, registers(1), "a new one").0, 200);
     assert!(wait::until(SOON, || message(&server, "a new one") == CHALLENGED));
     assert_eq!(left(redis.address()), -2);

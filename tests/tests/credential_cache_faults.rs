@@ -66,7 +66,7 @@ fn has_its_stated_answers(engine: &str, start: fn(&Path) -> Result<Backend, Erro
         let is_stated = || register(&server, PASSWORD) == registered && message(&server, PASSWORD) == 500;
         assert!(wait::until(SOON, is_stated), "{}", what("gone"));
         far.start_again().expect("it starts");
-        // It has lost its entries.
+        // The restarted cache has lost its entries.
         assert!(wait::until(SOON, || message(&server, PASSWORD) == CHALLENGED), "{}", what("empty"));
         assert!(wait::until(SOON, || is_well(&server)), "{}", what("there again"));
     }
@@ -86,7 +86,7 @@ fn a_memcached_that_is_frozen_slow_or_gone_has_its_stated_answers() {
     }
 }
 
-/// Its error is in the log once, and no user is challenged as unregistered.
+/// The error of the Redis is in the log once, and no user is challenged as unregistered.
 #[test]
 fn a_redis_that_refuses_has_its_stated_answers_and_its_words_are_logged() {
     if !have(&[REDIS]) {

@@ -33,7 +33,7 @@ fn call(caller: &mut Wire, callee: &mut Wire, user: &str, to: &str) -> (Option<u
     let start = Stopwatch::start();
     caller.send(&invite.bytes()).expect("the server takes messages");
     loop {
-        // It gets the ACKs, too.
+        // The callee receives the ACKs, too.
         if let Some(got) = callee.receive(Duration::from_millis(1))
             && method(&got).as_deref() == Some("INVITE")
         {

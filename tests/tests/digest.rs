@@ -472,11 +472,11 @@ fn nonces_from_before_the_start_are_stale() {
     let stale = Verdict::Stale(Staleness::BeforeStart);
     assert_eq!(judge(&again, 1_001, &header, Some(&ha1)), stale);
     assert_eq!(judge(&again, 1_001, &header, None), stale, "and says nothing of the password");
-    // Its own nonces are valid from the start.
+    // Nonces of the restarted server are valid from its start.
     phone.take(&challenge(&again, 1_000, 1));
     let header = phone.answer();
     assert_eq!(judge(&again, 1_000, &header, Some(&ha1)), Verdict::Ok);
-    // So are nonces of another server with the secret, once its clock cannot be behind the start any more.
+    // Nonces of another server with the secret are valid, too, once its clock cannot be behind the start any more.
     for (issued, verdict) in [(1_002, stale), (1_003, Verdict::Ok)] {
         phone.take(&challenge(&first, issued, 2));
         let header = phone.answer();

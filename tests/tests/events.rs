@@ -288,7 +288,7 @@ fn a_refusal_names_its_reason() {
     assert_eq!(count(&server, "challenged"), 0, "{}", server.log());
 }
 
-/// The list of calls has no open end, and the refusals do not count as overload.
+/// A shutdown logs the number of calls that are left open, and its refusals do not count as overload.
 #[test]
 fn what_a_shutdown_refuses_and_leaves_open_is_logged() {
     let mut server = start("");
@@ -330,7 +330,7 @@ fn lines_about_what_succeeds_are_bounded_and_can_be_left_out() {
         let mut phones = Phones::at(&server);
         let call = phones.call();
         phones.hang_up(&call);
-        // It would be called, too.
+        // Unregistered, because a registered callee would be called in the next round, too.
         register(&mut phones.callee, BOB, 0);
     }
     server.stop();

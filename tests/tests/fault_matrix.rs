@@ -250,7 +250,7 @@ struct Traffic {
 type Span = (Instant, Instant);
 
 impl Sample {
-    /// Tells whether it began and ended in this phase.
+    /// Tells whether the system call began and ended in this phase.
     fn is_within(&self, (from, to): &Span) -> bool {
         *from <= self.began && self.began + self.took <= *to
     }
@@ -476,7 +476,7 @@ impl Call<'_> {
         descriptor.starts_with("</") && !descriptor.starts_with("</dev/") && !descriptor.starts_with("</proc/")
     }
 
-    /// Tells whether its purpose is to wait.
+    /// Tells whether the system call's purpose is to wait.
     fn is_wait(&self) -> bool {
         self.name.starts_with("epoll_wait") || self.name.starts_with("epoll_pwait")
     }

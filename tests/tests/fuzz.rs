@@ -18,7 +18,7 @@ static ALLOCATOR: Counting<System> = Counting(System);
 
 /// Longest processor time of an input.
 const SLOW: Duration = Duration::from_secs(5);
-/// Most bytes held for an input: a constant, and a factor of its length.
+/// Maximum number of bytes held for an input: a constant, and a factor of its length.
 const HELD_ALWAYS: usize = 1 << 20;
 const HELD_EACH: usize = 1 << 10;
 /// Longest input.

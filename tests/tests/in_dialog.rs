@@ -224,7 +224,7 @@ fn a_device_that_sends_from_another_port_is_reached_where_it_listens() {
     let register = Request::register("bob", "example.org", &format!("sip:bob@{there}"), "udp", there);
     sends.send(plain(&register).as_bytes()).expect("loopback takes it");
     assert_eq!(listens.final_response(SOON).as_deref().and_then(status), Some(200), "by its Via");
-    // It is called, and answers from its sending port.
+    // The phone is called, and answers from its sending port.
     let call = invite("sip:bob@example.org", &caller);
     caller.send(&call.bytes()).expect("loopback takes it");
     let got = listens.request("INVITE", SOON).expect("the INVITE arrives where it listens");
@@ -236,7 +236,7 @@ fn a_device_that_sends_from_another_port_is_reached_where_it_listens() {
     let bye = listens.request("BYE", SOON).expect("the BYE arrives where it listens");
     sends.send(&respond(&bye, 200, "bob", &[])).expect("loopback takes it");
     assert_eq!(caller.final_response(SOON).as_deref().and_then(status), Some(200));
-    // It calls.
+    // The phone calls.
     let mut bob = server.connect(Transport::Udp);
     register_open(&mut bob, "carol");
     let call = Request::new("INVITE", "sip:carol@example.org", "udp", there).with(format!("Contact: <sip:gw@{there}>"));

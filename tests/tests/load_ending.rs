@@ -153,7 +153,7 @@ fn who_answers_waits_no_longer_than_it_may() {
     assert_eq!((ran.calls("incoming"), ran.calls("stopped")), (1, 1), "{}", ran.said);
 }
 
-/// Its caller must never wait for a missing BYE.
+/// The caller of an answering side must never wait for a missing BYE.
 fn who_answers_ends_the_calls_that_are_left() {
     let uas = answers(&["--grace", "500ms"]);
     let phone = Phone::of(uas.address);
@@ -167,7 +167,7 @@ fn who_answers_ends_the_calls_that_are_left() {
         line.unwrap_or_default().to_owned()
     };
     assert!(bye.starts_with(&format!("BYE sip:anna@{own} SIP/2.0\r\n")), "{bye}");
-    // It comes from the callee (RFC 3261 section 12.2.1.1).
+    // The BYE comes from the callee (RFC 3261 section 12.2.1.1).
     assert!(header("From").starts_with("<sip:bob@") && header("From").ends_with(&tag), "{bye}");
     assert_eq!(header("To"), format!("<sip:anna@{own}>;tag=1"), "{bye}");
     assert_eq!(header("Route"), format!("<sip:{own};lr>"), "{bye}");
@@ -461,7 +461,7 @@ fn ctrl_c_waits_until_every_end_is_answered() {
         let of_all = ["INVITE", "CANCEL", "ACK"].map(|method| branch(&of(kind, method)));
         assert!(of_all.iter().all(|one| *one == of_all[0] && !one.is_empty()), "{of_all:?} {all}");
     }
-    // A dialog is ended within it, by a new request.
+    // The BYE of a dialog is a new request within the dialog, with its own branch and CSeq.
     for kind in [ANSWERED, CROSSING] {
         let (bye, invite) = (of(kind, "BYE"), of(kind, "INVITE"));
         assert!(bye.starts_with(&format!("BYE sip:{target} SIP/2.0")), "{bye}");

@@ -37,7 +37,7 @@ fn generators_begin_at_the_same_moment() {
     for ran in [&one, &other] {
         ran.all_successful(50);
         assert_eq!(ran.json["run"]["started_us"], second * 1_000_000);
-        // Its first call fell due with that second, not before and not after the wait for the other.
+        // The first call of the run fell due with that second, not before, and not after the wait for the other generator.
         assert_eq!(ran.json["series"]["rows"][0][0], second, "{}", ran.said);
         let length = ran.json["run"]["duration_s"].as_f64().expect("it has a length");
         assert!((0.9..4.0).contains(&length), "{length}");

@@ -88,7 +88,7 @@ fn who_is_called_unregisters() {
     for target in [&udp, &tcp, &udp] {
         let ran = run(&words(target, &few));
         ran.all_successful(2);
-        // It is not part of the measurement.
+        // The registration of the callee is not part of the measurement.
         assert_eq!(ran.count("counters", "calls.outgoing"), 2, "{}", ran.said);
     }
     // After Ctrl-C, once and twice.
@@ -255,7 +255,7 @@ fn a_link_named_sipp_works_in_the_background() {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.code() == Some(99) && said.contains("Background mode - PID="), "{said}");
         let process = said.rsplit_once('=').and_then(|(_, rest)| rest.trim().strip_suffix(']')).expect("a number");
-        // It is no child of ours, whose end could be waited for.
+        // The process is no child of this test, so it cannot be waited for.
         wait::until(Duration::from_secs(15), || !Path::new("/proc").join(process).join("exe").exists());
         assert_eq!(uas.report().count("counters", "incoming.completed"), 40);
         let lines = std::fs::read_to_string(&statistics).expect("statistics were written");

@@ -19,7 +19,7 @@ use strowger_tests::wire::Transport;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Most bytes of a line.
+/// Maximum size of a line, in bytes.
 const LONGEST: usize = 2_048;
 
 /// Server with a given standard error.
@@ -285,7 +285,7 @@ fn a_line_is_short_whatever_a_peer_sends() {
             let request = Request::new("OPTIONS", "sip:example.org", "tcp", here)
                 .with(format!("User-Agent: friendly-scanner \u{1}{}", "\u{7f}".repeat(50_000)));
             stream.write_all(&request.bytes()).expect("loopback takes it");
-            // It has been read before the next one; there is no answer.
+            // The wait lets the server read this request before the next one. The server sends no answer.
             let _ = stream.set_read_timeout(Some(Duration::from_millis(20)));
             let _ = stream.read(&mut [0; 10]);
         }

@@ -206,7 +206,7 @@ impl Ringing {
     }
 }
 
-/// Calls this user, at whom so many phones ring.
+/// Calls this user, whose `phones` phones ring.
 fn call(server: &Server, user: &str, phones: usize) -> (Wire, Request, Vec<Ringing>) {
     let mut phones: Vec<_> = (0..phones).map(|_| phone(server, user)).collect();
     let mut caller = server.connect(Udp);

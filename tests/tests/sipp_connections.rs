@@ -169,7 +169,7 @@ fn sipp_to(target: SocketAddr, pause: u32, words: &[&str]) -> (i32, String) {
     (code, errors)
 }
 
-/// A peer that answers nothing, and resets its first connection after so many messages.
+/// Starts a peer that answers nothing, and resets its first connection after this number of messages.
 fn breaks_off(after: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");

@@ -119,7 +119,7 @@ fn takes_over(database: &Database) {
     let asked = Instant::now();
     fourth.await_start();
     assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
-    // So does one that is killed on this machine.
+    // The lease of a server that is killed on this machine is free at once, too.
     fourth.kill();
     let asked = Instant::now();
     fourth.start();

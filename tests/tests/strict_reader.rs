@@ -112,7 +112,7 @@ fn answer(request: &Strict) -> Vec<u8> {
     text
 }
 
-/// Sends so many mutated messages, to each phone in turn.
+/// Sends `count` mutated messages, to each phone in turn.
 fn smuggle(server: &Server, transport: Transport, count: usize, seed: u64, sent: &Sent, counts: &Counts) {
     let stream = matches!(transport, Tcp | Tls);
     let mut smuggler = Smuggler::new(seed, stream);

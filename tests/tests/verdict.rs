@@ -1,12 +1,12 @@
-//! Are the figures the server's? Conditions are planted, each with a truth that is known beforehand: the generator was kept from
-//! its work, or it was not, whatever the server did. No run may be called VALID that is not, none INVALID that is.
+//! Verdict of the generator on itself: do its figures describe the server? Each planted condition has a truth that is known
+//! beforehand: the machine kept the generator from its work, or did not. The verdict VALID or INVALID must match that truth.
 //!
-//! That a generator kept its times can only be demanded where the machine let it. A witness on its core says so: a thread with a timer
-//! and nothing else, which also reads what the kernel has counted of the generator's wait for a core. Where it was disturbed, an
-//! INVALID says nothing and the run is made again, at last before all other work (SCHED_FIFO), where this user may ask for that. In
-//! the same way a VALID beside programs that take the generator's core is wrong only where it did wait for it: a scheduler may be kind.
+//! A busy machine can make any generator late. So a witness on the generator's core has a timer of its own, and reads from the kernel
+//! how long the generator waited for the core. If the witness was disturbed, an INVALID proves nothing and the run is repeated, in the
+//! end before all other work (SCHED_FIFO) if this user may ask for that. Likewise a VALID beside programs on the generator's core is
+//! wrong only if the generator did wait for the core.
 //!
-//! `make test` tries a part of them once, `make test-verdict` all of them twenty times.
+//! `make test` tries a part of the conditions once, `make test-verdict` tries all of them twenty times.
 
 mod conditions;
 mod site;
@@ -21,12 +21,13 @@ use strowger_tests::plant::{Scheduling, Testimony, Witness, may_be_real_time};
 use conditions::{CONDITIONS, Condition, Truth};
 use site::Site;
 
-/// What became of one attempt.
+/// Result of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// The verdict is the truth.
     Right,
-    /// It is not, but what was planted did not grow: the machine kept the generator from its work, or from nothing.
+    /// The verdict is not the truth, but the machine spoilt the attempt: it delayed the generator by itself, or the planted condition
+    /// did not delay it.
     Disturbed,
     Wrong,
 }
@@ -36,7 +37,7 @@ fn thresholds(reasons: &serde_json::Value) -> Vec<String> {
     reasons.as_array().map(|all| all.iter().map(of).collect()).unwrap_or_default()
 }
 
-/// Holds a report against the truth.
+/// Compares a report with the truth.
 fn judge(truth: Truth, ran: &Ran, testimony: Testimony) -> (Outcome, String) {
     let valid = ran.json["verdict"]["valid"].as_bool();
     let generator = &ran.json["generators"][0];
@@ -54,7 +55,7 @@ fn judge(truth: Truth, ran: &Ran, testimony: Testimony) -> (Outcome, String) {
     let outcome = match truth {
         _ if right => Outcome::Right,
         _ if valid.is_none() || !code => Outcome::Wrong,
-        // A machine that disturbs makes nothing valid.
+        // A disturbance by the machine cannot explain any other wrong VALID.
         Truth::Starved(_) if valid == Some(true) && !testimony.is_starved() => Outcome::Disturbed,
         Truth::Valid | Truth::Spoilt(_) if valid == Some(false) && !testimony.is_quiet() => Outcome::Disturbed,
         Truth::Valid | Truth::Invalid(_) | Truth::Starved(_) | Truth::Spoilt(_) => Outcome::Wrong,
@@ -63,13 +64,13 @@ fn judge(truth: Truth, ran: &Ran, testimony: Testimony) -> (Outcome, String) {
     (outcome, if outcome == Outcome::Wrong { format!("{said}\n{}", ran.said) } else { said })
 }
 
-/// What a condition came to.
+/// Results of a condition.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
-    /// Verdicts that were the truth; of those, with the generator scheduled as everybody.
+    /// Number of right verdicts.
     right: usize,
     ordinary: usize,
-    /// Tries that say nothing.
+    /// Number of disturbed attempts.
     disturbed: usize,
     wrong: usize,
 }
@@ -77,7 +78,7 @@ struct Tally {
 /// Tries a condition until the machine lets it be judged.
 fn judged(condition: &Condition, privileged: bool, tally: &mut Tally) -> Result<(), String> {
     let first = match condition.truth {
-        // What is stopped is stopped, whatever else the machine does.
+        // A generator that was stopped is late, however busy the machine is.
         Truth::Invalid(_) if privileged => Scheduling::RealTime,
         _ => Scheduling::Ordinary,
     };
@@ -108,8 +109,8 @@ fn judged(condition: &Condition, privileged: bool, tally: &mut Tally) -> Result<
     Ok(())
 }
 
-/// Tries conditions so many times each, and prints what they came to. No verdict may be wrong, and of several runs the machine must
-/// have let one be judged.
+/// Tries each condition `runs` times and prints the results. No verdict may be wrong, and of several runs at least one must give
+/// the right verdict.
 fn try_all(conditions: &[&Condition], runs: usize) {
     let (begun, privileged) = (Instant::now(), may_be_real_time());
     let mut wrong = Vec::new();

@@ -49,7 +49,7 @@ pub trait RemoteEngine: Send + Sync {
         Err(CacheError::Refused)
     }
 
-    /// Returns its figures, as far as it has them.
+    /// Returns the engine's figures, as far as it has them.
     fn gauges(&self) -> Gauges;
 
     /// Returns the figures that only a cache in other processes has.

@@ -69,6 +69,6 @@ pub struct RemoteGauges {
     pub is_down: bool,
     /// Servers that are not reached now, or do not answer: all or some requests to them fail.
     pub silent: u64,
-    /// True: a server refused a request with a reason within the last minute.
+    /// True if a server refused a request with a reason within the last minute.
     pub is_denied: bool,
 }

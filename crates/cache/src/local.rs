@@ -37,7 +37,7 @@ const LEAST: usize = 64 << 10;
 pub struct LocalCache {
     shared: Arc<Shared>,
     log: Option<Arc<LogState>>,
-    /// Most bytes of changes that wait for the log.
+    /// Maximum number of bytes of changes that wait for the log.
     queue: usize,
     keeper: Option<JoinHandle<()>>,
     /// First partition of the next sweep.

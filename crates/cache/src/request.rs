@@ -59,7 +59,7 @@ pub struct Count {
     pub life: Life,
 }
 
-/// Guarantee of an answer to a change.
+/// Guarantee that the answer to a change gives: how far the change has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Promise {
     /// The engine has the change in memory.
@@ -101,7 +101,7 @@ pub enum Request<'a> {
     Count {
         /// Key.
         key: &'a [u8],
-        /// Change.
+        /// Change of the counter.
         count: Count,
     },
     /// Removes a key: [`Answer::Removed`] or [`Answer::Absent`].

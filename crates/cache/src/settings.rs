@@ -6,14 +6,14 @@ use std::time::Duration;
 /// Bounds of a local cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalSettings {
-    /// Most bytes of memory for entries with all their overhead; at least 64 KiB. A partition takes memory in steps of
+    /// Maximum memory in bytes for entries with all their overhead; at least 64 KiB. A partition takes memory in steps of
     /// a 64th of its share, and returns none before the cache is dropped.
     pub bytes: usize,
-    /// Most bytes of a key; up to 65,535.
+    /// Maximum size of a key, in bytes; up to 65,535.
     pub key: usize,
-    /// Most bytes of a value; up to 16 MiB less one.
+    /// Maximum size of a value, in bytes; up to 16 MiB less one.
     pub value: usize,
-    /// Most partitions, each with its own lock. A cache that is small for its largest entry has fewer: each has space
+    /// Limit of partitions, each with its own lock. A cache that is small for its largest entry has fewer: each has space
     /// for four such entries.
     pub partitions: usize,
 }
@@ -29,13 +29,13 @@ impl Default for LocalSettings {
 pub struct LogSettings {
     /// Folder of the segments; created if missing. Only one cache of one process may use it.
     pub folder: PathBuf,
-    /// True: logged changes survive a power cut; otherwise they survive the end of the process.
+    /// True if logged changes survive a power cut; otherwise they survive the end of the process.
     pub sync: bool,
     /// Time that the first change of a group waits for further changes.
     pub linger: Duration,
     /// Size of a segment in bytes, after which the next one begins.
     pub segment: u64,
-    /// Most bytes of changes that wait for the log thread. Further changes are in memory alone until the log has caught
+    /// Limit of bytes of changes that wait for the log thread. Further changes are in memory alone until the log has caught
     /// up.
     pub queue: usize,
     /// Time between a failure and the next attempt to write.

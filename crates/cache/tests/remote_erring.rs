@@ -87,7 +87,7 @@ fn serve(mut stream: TcpStream, service: &Service, every: &AtomicU64, mut random
 fn err(stream: &mut TcpStream, reply: &[u8], service: &Service, random: &mut Random) -> std::io::Result<()> {
     let end = || Err(ErrorKind::Other.into());
     match random.below(5) {
-        // It ends in the middle.
+        // The reply ends in the middle.
         0 => {
             stream.write_all(&reply[..reply.len() / 2])?;
             end()
@@ -96,7 +96,7 @@ fn err(stream: &mut TcpStream, reply: &[u8], service: &Service, random: &mut Ran
             stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")?;
             Ok(())
         }
-        // It is silent beyond the deadline.
+        // The server is silent beyond the deadline.
         2 => {
             std::thread::sleep(TIMEOUT * 3);
             stream.write_all(reply)
@@ -261,7 +261,7 @@ fn a_server_that_is_not_there_is_not_waited_for() {
 
 #[test]
 fn a_cache_that_ends_answers_all_that_it_was_asked() {
-    // It accepts connections, and sends nothing.
+    // A server that accepts connections and sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (remote, mut cache) = cache(Service::Redis { database: 0 }, listener.local_addr().unwrap());
     let keys: Vec<Vec<u8>> = (0..100).map(|n: u32| n.to_string().into_bytes()).collect();

@@ -1,4 +1,4 @@
-//! Questions to the name servers that locate the servers of a name (RFC 3263 section 4).
+//! DNS queries that locate the servers of a name (RFC 3263 section 4).
 
 use super::servers::{Server, order, random};
 use super::{Error, Inner, Key, ResolverSettings, Speaks};
@@ -17,7 +17,7 @@ pub(super) struct Found {
     pub(super) until: Instant,
 }
 
-/// Answers to one question, and the end of their validity; `None`: unknown.
+/// Records from one query, and the end of their validity; `None`: unknown.
 struct Records {
     all: Vec<RData>,
     until: Option<Instant>,
@@ -30,8 +30,8 @@ struct Addresses {
 }
 
 impl Inner {
-    /// Asks all questions of one step at the same time. Once some have succeeded, waits only a while for the others; failures count only if nothing
-    /// else is found. `past_cache`: the name servers are asked even if the cache of records has an answer.
+    /// Sends all queries of one step at the same time. Once some have succeeded, waits only a while for the others; failures count only if nothing
+    /// else is found. `past_cache`: queries the name servers even if the cache of records has an answer.
     pub(super) async fn ask(
         &self,
         (host, port, transport, secure): &Key,
@@ -53,7 +53,7 @@ impl Inner {
         };
         let all: Vec<Transport> = all.iter().copied().filter(|t| transport.is_some() || speaks.has(*t)).collect();
         let mut services: Vec<(Transport, String)> = all.iter().map(|t| (*t, service(*t, host))).collect();
-        // The first question is which services exist; the default ones are asked for meanwhile.
+        // NAPTR shows which services exist; SRV of the default services are queried at the same time.
         let mut questions: Vec<(&str, RecordType)> = services.iter().map(|(_, n)| (&**n, RecordType::SRV)).collect();
         if transport.is_none() {
             questions.push((host, RecordType::NAPTR));
@@ -127,7 +127,7 @@ impl Inner {
         Ok(Found { servers: vec![Server::alone(transport, addresses)], until })
     }
 
-    /// Returns the time to wait for slower answers after others have arrived: a part of the time for one question.
+    /// Returns the time to wait for slower answers after others have arrived: a part of the time limit of one query.
     fn grace(&self) -> Duration {
         self.settings.timeout / 4
     }
@@ -150,7 +150,7 @@ impl Inner {
         }
         let found = self.dns.lookup_ip(host).await.map_err(failed)?;
         let mut all: Vec<IpAddr> = found.iter().collect();
-        // A host with both is reachable by IPv4 from more places.
+        // A host with addresses of both families is reachable by IPv4 from more networks.
         all.sort_by_key(IpAddr::is_ipv6);
         if all.is_empty() { Err(Error::NotFound) } else { Ok(Addresses { all, until: found.valid_until() }) }
     }
@@ -214,8 +214,8 @@ impl Candidate {
     }
 }
 
-/// Runs them concurrently until all have ended, or `end` is reached, or `grace` has passed since one succeeded.
-/// Unfinished ones return `None`.
+/// Runs these queries concurrently until all have ended, or `end` is reached, or `grace` has passed since one succeeded.
+/// Unfinished queries return `None`.
 async fn answers_of<T>(
     work: Vec<impl Future<Output = T>>,
     grace: Duration,

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Kept<K> {
     answers: HashMap<K, Answer>,
-    /// Most answers.
+    /// Maximum number of answers.
     most: usize,
-    /// Names being asked for ahead now, and the most.
+    /// Names that are being refreshed ahead now, and their maximum number.
     asked: usize,
     most_asked: usize,
     /// Least time before its end at which an answer is refreshed: a resolution may take this long.
@@ -34,7 +34,7 @@ struct Answer {
     /// Time from which a use refreshes the answer.
     ahead: Instant,
     is_asked: bool,
-    /// True: the name servers did not answer the last time.
+    /// True if the name servers did not answer the last time.
     has_failed: bool,
 }
 
@@ -42,9 +42,9 @@ struct Answer {
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) servers: Arc<[Server]>,
-    /// True: the answer has expired.
+    /// True if the answer has expired.
     pub(super) is_stale: bool,
-    /// True: the caller must ask now, and call [`Kept::is_asked`] afterwards.
+    /// True if the caller must ask now, and call [`Kept::is_asked`] afterwards.
     pub(super) is_to_be_asked: bool,
 }
 
@@ -88,7 +88,7 @@ impl<K: Hash + Eq> Kept<K> {
         }
     }
 
-    /// Notes the end of a question that was asked ahead, with any result.
+    /// Notes the end of a query that was sent ahead of the expiry, with any result.
     pub(super) fn is_asked(&mut self, key: &K) {
         self.asked = self.asked.saturating_sub(1);
         if let Some(answer) = self.answers.get_mut(key) {
@@ -222,7 +222,7 @@ mod tests {
         kept.put("b", servers(2), start, at(60));
         assert_eq!(seen(kept.look(&"b", at(60))), None);
         assert!(kept.stale(&"b", at(59)).is_none() && kept.stale(&"b", at(60)).is_some());
-        // While its first question is late, others use the expired answer at once.
+        // While the first query for the name is late, other requests use the expired answer at once.
         kept.is_late(&"b", at(61));
         assert_eq!(seen(kept.look(&"b", at(61))), Some((2, true, false)));
         assert_eq!(seen(kept.fails(&"b", at(64))), Some((2, true, false)));

@@ -85,15 +85,15 @@ pub struct ResolverSettings {
     pub timeout: Duration,
     /// Attempts for one question, at least one.
     pub attempts: usize,
-    /// Most remembered answers, and most remembered failures.
+    /// Maximum number of remembered answers, and of remembered failures.
     pub entries: usize,
     /// Lifetime of a remembered failure.
     pub failure: Duration,
     /// Supported transports: services by others are not asked for (RFC 3263 section 4.1).
     pub speaks: Speaks,
-    /// Most addresses of one name; the best are kept.
+    /// Maximum number of addresses of one name; the best are kept.
     pub targets: usize,
-    /// Most names that are refreshed ahead at a time.
+    /// Maximum number of names that are refreshed ahead at a time.
     pub ahead: usize,
     /// Time for which an expired answer is used while the name servers fail or are silent (RFC 8767).
     pub stale: Duration,

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Writes the folder of a run with these rows.
 ///
 /// # Errors
-/// It exists, or cannot be written.
+/// The folder exists, or cannot be written.
 pub(crate) fn write(folder: &Path, experiment: &Experiment, text: &str, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     let profile = rows.first().map_or(Profile::Quick, |row| row.profile);
     let description = description(experiment, profile, rows);

@@ -1,7 +1,7 @@
 //! Bare echo: a server that answers each request with 200 and stores nothing. Its cost is the cost of the transport.
 //!
-//! Its answer copies Via, From, To, Call-ID and CSeq. Over TCP it also reads the length of the body. An idle connection has no buffer. There is one
-//! thread.
+//! The response copies Via, From, To, Call-ID and CSeq. Over TCP the echo also reads the length of the body. An idle connection has no buffer.
+//! There is one thread.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -99,7 +99,7 @@ impl Echo {
     }
 }
 
-/// The next connection that waits. One that was given up before is passed over.
+/// Accepts the next waiting connection, and skips connections that their peer has given up.
 fn accepted(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
     loop {
         match listener.accept() {
@@ -243,7 +243,7 @@ mod tests {
     fn both_transports_of_a_port_are_answered() {
         let echo = Echo::bind(SocketAddr::from(([127, 0, 0, 1], crate::port::free()))).expect("a port is free");
         let at = echo.datagrams.local_addr().expect("it is bound");
-        // It ends with the process of the tests.
+        // The thread ends with the process of the tests.
         std::thread::spawn(move || echo.run().expect("its sockets are good"));
         let limit = Some(Duration::from_secs(20));
         let own = UdpSocket::bind("127.0.0.1:0").expect("a port is free");

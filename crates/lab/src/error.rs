@@ -9,7 +9,7 @@ pub enum Error {
     /// A program by others is missing.
     #[error("{program} is not installed: apt-get install {package}")]
     NotInstalled {
-        /// Name of its file.
+        /// Name of the program's file.
         program: &'static str,
         /// Debian package that contains it.
         package: &'static str,
@@ -29,13 +29,13 @@ pub enum Error {
         name: String,
         /// State, as a verb: `listen on 5060`.
         what: String,
-        /// Time that it had.
+        /// Time limit.
         limit: Duration,
-        /// Whether it has ended.
+        /// True if the program has ended.
         ended: bool,
         /// Last lines of its output.
         tail: String,
-        /// Its threads with their states, and its sockets, a line for each; empty where it has ended.
+        /// Threads of the program with their states, and its sockets, a line for each; empty if the program has ended.
         threads: String,
     },
     /// A program ended with an error.
@@ -54,7 +54,7 @@ pub enum Error {
     /// A host cannot be used, or its connection is gone.
     #[error("{host}: {reason}")]
     Host {
-        /// Its name on the command line.
+        /// Name of the host on the command line.
         host: String,
         /// Fault, and the cure.
         reason: String,

@@ -14,18 +14,18 @@ static SHORT: Mutex<Ports> = Mutex::new(Ports::new(9_000..9_900));
 /// Ports in a block. A process owns whole blocks.
 const BLOCK: u16 = 20;
 
-/// A port of 127.0.0.1 that is free for UDP and TCP, and that this process was not given before.
+/// Returns a port of 127.0.0.1 that is free for UDP and TCP, and that this function has not returned before.
 ///
 /// # Panics
-/// There is none.
+/// No port is free.
 pub fn free() -> u16 {
     next(&LONG, 1)
 }
 
-/// The same of an address of this machine.
+/// Returns a free port, as [`free`], of an address of this machine.
 ///
 /// # Panics
-/// There is none.
+/// No port is free.
 pub fn free_at(ip: IpAddr) -> u16 {
     loop {
         let port = free();
@@ -35,18 +35,18 @@ pub fn free_at(ip: IpAddr) -> u16 {
     }
 }
 
-/// The first of two that follow each other, for programs that take the port behind their own.
+/// Returns the first of two adjacent free ports, for programs that also use the port after their own.
 ///
 /// # Panics
-/// There is none.
+/// No port is free.
 pub fn pair() -> u16 {
     next(&LONG, 2)
 }
 
-/// The same of four digits, 9000 to 9899, for programs that write no more.
+/// Returns a free port of four digits, 9000 to 9899, for programs that cannot write longer ones.
 ///
 /// # Panics
-/// There is none.
+/// No port is free.
 pub fn short() -> u16 {
     next(&SHORT, 1)
 }

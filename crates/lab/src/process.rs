@@ -15,13 +15,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Process groups of all programs that run.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
-/// Whether this process was asked to end: then it starts no more programs.
+/// True once a signal has asked this process to end: it then starts no more programs.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Time that this process then has for its own end, such as to remove its folders.
+/// Time that this process has for its own end after such a signal, for example to remove its folders.
 const OWN_END: Duration = Duration::from_secs(5);
 
-/// Has SIGINT, SIGTERM and SIGHUP end the running programs, and this process after them. Otherwise they run on when a signal ends this process.
+/// Makes SIGINT, SIGTERM and SIGHUP end the running programs, then this process. Without it, programs run on when a signal ends this process.
 ///
 /// # Errors
 /// No thread can be started.
@@ -43,7 +43,7 @@ pub fn end_by_signals() -> std::io::Result<()> {
     let work = move || {
         let kind = runtime.block_on(wait);
         end_all();
-        // Its main thread sees that a program is gone, and ends with an error.
+        // Meanwhile the main thread sees that a program is gone, and ends with an error.
         std::thread::sleep(OWN_END);
         std::process::exit(128 + kind.as_raw_value());
     };
@@ -58,9 +58,10 @@ pub(crate) fn end_all() {
     }
 }
 
-/// Starts a program in a process group of its own, which ends with this process, however that ends. [`forget`] has to follow its end.
+/// Starts a program in a process group of its own. The group ends with this process, even if that is killed. After the program has ended,
+/// call [`forget`].
 pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
-    // Held, so that none starts unseen while all are ended.
+    // The lock is held, so that no program starts unseen while all are ended.
     let mut groups = groups();
     if IS_ENDING.load(SeqCst) {
         return Err(std::io::ErrorKind::Interrupted.into());
@@ -71,16 +72,16 @@ pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
     Ok(child)
 }
 
-/// Ends what is left of the group of a program that has ended.
+/// Ends the remaining processes in the group of a program that has ended.
 pub(crate) fn forget(child: &Child) {
     let pid = Pid::from_child(child);
-    // The group is the one that was made for this child; its members were started by it.
+    // The group was made for this child, and its members were started by the child.
     let _ = kill_process_group(pid, Signal::KILL);
     groups().retain(|group| *group != pid);
     guard::tell(pid, false);
 }
 
-/// Tells whether a signal, see [`end_by_signals`], or the loss of a host has ended the programs.
+/// Tells whether a signal (see [`end_by_signals`]) or the loss of a host has ended the programs.
 pub fn is_ending() -> bool {
     IS_ENDING.load(SeqCst)
 }
@@ -133,10 +134,10 @@ impl Process {
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// Waits until it has bound this port: for datagrams, or to take connections.
+    /// Waits until the program has bound this port: for datagrams, or to accept connections.
     ///
     /// # Errors
-    /// It ended before, or has not in this time.
+    /// The program ended before, or has not bound the port in this time.
     pub fn listens(&mut self, port: u16, limit: Duration) -> Result<(), Error> {
         self.comes_to(&format!("listen on {port}"), limit, |this| has_bound(this.id(), port))
     }
@@ -148,19 +149,19 @@ impl Process {
     pub fn comes_to(&mut self, what: &str, limit: Duration, is_so: impl Fn(&Self) -> bool) -> Result<(), Error> {
         let (mut ended, mut has_come) = (false, false);
         wait::until(limit, || {
-            // In this order: what it did last counts.
+            // First the end, then the state: a program may reach the state and end at once.
             ended = self.ended().is_some();
-            // Asked once: what is so now may be missing in the next look at a table of the kernel.
+            // Asked once: a socket that is seen now may be missing in the next read of a table of the kernel.
             has_come = is_so(self);
             has_come || ended
         });
         if has_come { Ok(()) } else { Err(self.not_in_time(what, limit, ended)) }
     }
 
-    /// Checks that it has not ended.
+    /// Checks that the program has not ended.
     ///
     /// # Errors
-    /// It has; the error has the last lines that it printed.
+    /// The program has ended; the error has the last lines that it printed.
     pub fn runs(&mut self) -> Result<(), Error> {
         match self.ended() {
             None => Ok(()),
@@ -173,28 +174,28 @@ impl Process {
         Error::NotInTime { name: self.name.clone(), what: what.into(), limit, ended, tail: self.tail(), threads }
     }
 
-    /// How it ended, if it did.
+    /// Exit status of the program; `None` while it runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        // It fails where the child was waited for elsewhere alone, which nothing here does.
+        // Waiting fails only if other code has waited for the child, and none does.
         self.child.try_wait().ok().flatten()
     }
 
-    /// Whether it has ended; its id remains its own.
+    /// Tells whether the program has ended. Its process id stays reserved.
     pub fn is_over(&self) -> bool {
-        // As it is left, it can be asked again how it ended.
+        // NOWAIT leaves the exit status in the kernel, so that it can be read later.
         let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(self.pid()), how).is_ok_and(|status| status.is_some())
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the program.
     ///
     /// # Errors
-    /// It is still running after this time.
+    /// The program is still running after this time.
     pub fn end(&mut self, limit: Duration) -> Result<ExitStatus, Error> {
         wait::look(limit, || self.ended()).ok_or_else(|| self.not_in_time("end", limit, false))
     }
 
-    /// Asks it to end (SIGTERM), kills it where it does not in this time, and waits until it is gone.
+    /// Asks the program to end (SIGTERM), kills it if it has not ended in this time, and waits until it is gone.
     pub fn stop(&mut self, limit: Duration) -> Option<ExitStatus> {
         self.signal(Signal::TERM);
         let ended = wait::look(limit, || self.ended());
@@ -207,7 +208,7 @@ impl Process {
     /// Sends a signal, unless the program has ended.
     pub fn signal(&mut self, signal: Signal) {
         if self.ended().is_none() {
-            // It was started here and not yet waited for, so the id is still its own.
+            // This process started the program and has not yet waited for it, so the id is still reserved.
             let _ = kill_process(self.pid(), signal);
         }
     }
@@ -216,7 +217,7 @@ impl Process {
         Pid::from_child(&self.child)
     }
 
-    /// Waits until all its threads stand, after SIGSTOP: the kernel stops one after the other.
+    /// Waits after SIGSTOP until all threads of the program are stopped: the kernel stops one after the other.
     ///
     /// # Errors
     /// A thread still runs after ten seconds.
@@ -227,13 +228,13 @@ impl Process {
             if Instant::now() >= end {
                 return Err(self.not_in_time("stop", limit, false));
             }
-            // Often: what is stopped for a few milliseconds is to stand no longer.
+            // Short, because a test may stop a program for a few milliseconds only.
             std::thread::sleep(Duration::from_micros(200));
         }
         Ok(())
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Sends SIGKILL and waits until the program is gone.
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
         let _ = self.child.wait();
@@ -274,7 +275,7 @@ pub(crate) fn rows(table: &str) -> impl Iterator<Item = [&str; 3]> {
     })
 }
 
-/// Name, state and system call of each thread of a process, as far as this process may see them.
+/// Returns the name, state and system call of each thread of a process, as far as this process may read them.
 fn threads(id: u32) -> String {
     let line = |thread: PathBuf| {
         let read = |name| std::fs::read_to_string(thread.join(name)).unwrap_or_default();
@@ -291,7 +292,7 @@ fn threads(id: u32) -> String {
     tasks(id).map(line).collect::<String>() + &sockets(id)
 }
 
-/// Inodes of the sockets of a process. None where it has ended, or this process may not see them.
+/// Returns the inodes of the sockets of a process. None if the process has ended, or this process may not read them.
 pub(crate) fn sockets_of(id: u32) -> Option<HashSet<String>> {
     let open = std::fs::read_dir(format!("/proc/{id}/fd")).ok()?.flatten();
     let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -357,7 +358,7 @@ mod tests {
         assert!(error.lines().any(is_thread) && error.ends_with("\n0 sockets"), "{error}");
     }
 
-    /// The shell waits and its child works: the time is the tree's.
+    /// The shell waits and its child works: the time of the tree includes the child's.
     #[test]
     fn the_time_of_a_tree_is_that_of_all_its_processes() {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -409,11 +410,11 @@ mod tests {
     }
 
     fn is_gone(id: u32) -> bool {
-        // What has ended and was not waited for by its new parent has no command line.
+        // A zombie (ended, and its new parent has not waited for it) has no command line.
         std::fs::read(format!("/proc/{id}/cmdline")).map_or(true, |command_line| command_line.is_empty())
     }
 
-    /// Has this test run in a process of its own, which is then killed.
+    /// Variable that makes this test run in a process of its own, which is then killed.
     const IS_KILLED: &str = "STROWGER_LAB_IS_KILLED";
 
     #[test]
@@ -436,7 +437,7 @@ mod tests {
         own.comes_to("print", Duration::from_secs(20), prints).expect("it prints");
         let line = own.log().lines().find(|line| line.contains("started ")).map(str::to_owned).expect("it is there");
         let sleeper: u32 = line.rsplit(' ').next().and_then(|id| id.parse().ok()).expect("a number");
-        // It gets its command line a moment after it has started.
+        // The program has its command line only a moment after its start.
         assert!(wait::until(Duration::from_secs(20), || !is_gone(sleeper)));
         own.signal(Signal::TERM);
         let status = own.end(Duration::from_secs(20)).expect("it ends");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// A program by others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Program {
-    /// Name of its file.
+    /// Name of the program's file.
     pub name: &'static str,
     /// Debian package that contains it.
     pub package: &'static str,

@@ -46,10 +46,10 @@
 //! * *Pace*: calls start by the integral of the rate over time, whatever the state of earlier calls. A late start
 //!   counts from its scheduled moment.
 //! * *Calls* are slots: a place in the program, variables, the last message. A call allocates nothing once warm.
-//! * *Figures*: each shard writes its own books, a page a second; a collector adds the pages and writes the raw log.
-//!   All reports are made from pages, during the run or later from the log. Delays end at the time stamp of the kernel,
-//!   and the delay until the message was read is a measure of its own (`lag.receive`). The start delay of a call is
-//!   split into the wait for the limit of concurrent calls and the lag of the generator.
+//! * *Figures*: each shard has its own recorder (books), which makes a page a second; a collector adds the pages and
+//!   writes the raw log. All reports are made from pages, during the run or later from the log. Delays end at the time
+//!   stamp of the kernel, and the delay until the message was read is a measure of its own (`lag.receive`). The start
+//!   delay of a call is split into the wait for the limit of concurrent calls and the lag of the generator.
 //! * *Sockets*: calls share the socket of the listener by default; `strowger_net` opens dedicated ones for each call or
 //!   user.
 //! * *Sending on schedule*: a shard sleeps on a timer of the kernel to the microsecond, and sends datagrams of one size

@@ -228,7 +228,7 @@ pub(crate) enum Fate {
     Expected,
     /// No call waits for it any more.
     Forgotten,
-    /// Its call expects it at this later time.
+    /// The call expects the alarm at this later time.
     Later(u64),
 }
 

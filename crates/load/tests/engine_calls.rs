@@ -351,7 +351,7 @@ fn slow_names(address: SocketAddr) -> (Sender<()>, Names) {
     (go, Arc::new(names))
 }
 
-/// Waits until so many calls have succeeded.
+/// Waits until `successful` calls have succeeded.
 fn wait_for(caller: &Side, successful: u64) {
     loop {
         let (to, from) = sync_channel(1);

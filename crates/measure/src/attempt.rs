@@ -186,7 +186,7 @@ impl Books {
                 if stopped {
                     call.session.state = State::Done;
                 } else {
-                    // It rang without an answer in time: a failed setup, with the delay to the ringing.
+                    // The call rang without an answer in time: a failed setup, with the delay to the ringing.
                     if call.indicated != 0 && timeout {
                         self.set_up(call, now, Delay::SetupFailed, Delay::SetupFailedIntended);
                     }

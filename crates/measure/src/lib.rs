@@ -36,7 +36,7 @@
 //! | behaviour | file |
 //! |---|---|
 //! | measures and their definitions, from which `docs/measures.md` is made | `delay.rs`; `share.rs`; `counter.rs` |
-//! | books of a shard | `books.rs` |
+//! | books of a shard: its recorder of figures | `books.rs` |
 //! | verdict on the generator, window by window | `health/mod.rs`; `window.rs`; `judge.rs` |
 //! | requirement of a run; one that ends it | `requirement.rs`; `guard.rs` |
 //! | warm-up; figures of each document | `warm_up.rs`; `document.rs` |

@@ -49,7 +49,7 @@ impl Observer {
         Self::start_by(path, heading, rate, SystemTime::now())
     }
 
-    /// The same by another wall clock, which shows `wall` now.
+    /// Starts an observer, as [`Observer::start`], with another wall clock, which shows `wall` now.
     ///
     /// # Errors
     /// As [`Observer::start`].

@@ -98,7 +98,7 @@ pub struct Page {
     /// Due times of the first and the last call of the schedule, started or not, µs since 1970-01-01 UTC; 0: none.
     pub first_due: u64,
     pub last_due: u64,
-    /// Calls at its end that were due and waited for a place below the limit of concurrent calls.
+    /// Calls that were due at the end of the page and waited for a place below the limit of concurrent calls.
     pub waiting: u64,
     /// True for calls and seconds of a warm-up, which are in no sum of the run.
     pub warm_up: bool,

@@ -34,7 +34,7 @@ const ANSWERING: &str = "answering.";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requirement {
     text: String,
-    /// True if it concerns the answering side, in a run with callers and answerers.
+    /// True if the requirement concerns the answering side, in a run with callers and answerers.
     answering: bool,
     measure: Measure,
     comparison: Comparison,
@@ -111,7 +111,7 @@ impl Requirement {
         &self.measure
     }
 
-    /// True if it concerns the answering side, in a run with callers and answerers.
+    /// True if the requirement concerns the answering side, in a run with callers and answerers.
     pub const fn is_of_answerers(&self) -> bool {
         self.answering
     }

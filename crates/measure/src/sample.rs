@@ -110,7 +110,7 @@ mod tests {
         let sample = sampler.sample(begun.elapsed().as_micros() as u64, 2).unwrap();
         busy.thread().unpark();
         let thread = sample.threads.iter().find(|thread| thread.name == "spinner (1) x").expect("the thread is listed");
-        // Its share of the time depends on other programs.
+        // The thread's share of the time depends on other programs.
         assert!(thread.cpu > 20_000 && thread.cpu <= sample.interval + 20_000, "{thread:?}");
         assert!(sample.resident > 1 << 20 && !sample.cores.is_empty());
         assert!(sample.cores.iter().all(|share| (0.0..=1.0).contains(share)));

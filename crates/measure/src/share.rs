@@ -61,7 +61,7 @@ table! {
     BytesReceived = "rate.bytes.received", "Bytes received", "common practice", "Bytes of messages received, a second.";
 }
 
-/// Shortest time of a rate, µs; over less it is that of a burst and means nothing.
+/// Shortest time over which a rate is computed, µs. Over a shorter time a rate only describes a burst.
 const SHORTEST: u64 = 100_000;
 
 impl Share {

@@ -163,7 +163,7 @@ fn header_end(bytes: &[u8], from: usize) -> End {
     End::Open(end)
 }
 
-/// True if the bare line end at `end` is an LF and the start line ends so too. `plain` caches the latter.
+/// True if the line end at `end` is a bare LF, and the start line ends with a bare LF too. `plain` caches the result for the start line.
 #[cold]
 fn is_plain_lf(bytes: &[u8], end: usize, plain: &mut Option<bool>) -> bool {
     let of_start_line = || memchr::memchr2(b'\r', b'\n', bytes).is_some_and(|at| bytes[at] == b'\n');

@@ -46,7 +46,7 @@ pub(crate) fn whole<'a, T: Field<'a>>(text: &'a [u8]) -> Result<T, Error> {
     whole_at(text, 0)
 }
 
-/// The same of a text that stands at `start` in a message, from whose start an error counts.
+/// Reads a whole text that begins at `start` in a message. Positions in errors count from the start of the message.
 #[inline]
 pub(crate) fn whole_at<'a, T: Field<'a>>(text: &'a [u8], start: usize) -> Result<T, Error> {
     let mut scan = Reader::new(text);

@@ -12,7 +12,7 @@ impl<'a> Message<'a> {
     /// Request-URI.
     ///
     /// # Errors
-    /// It is malformed, or this is a response.
+    /// The Request-URI is malformed, or the message is a response.
     #[inline]
     pub fn uri(&self) -> Result<Uri<'a>, Error> {
         let text = self.request_uri();

@@ -111,7 +111,7 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// True if it requires TLS on every hop (RFC 3261 section 26.2.2).
+    /// True if the URI requires TLS on every hop (RFC 3261 section 26.2.2).
     pub const fn is_sips(&self) -> bool {
         matches!(self, Self::Sip(SipUri { secure: true, .. }))
     }

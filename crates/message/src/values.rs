@@ -12,7 +12,7 @@ pub struct Placed<T> {
     /// Offset of the first byte of the value, from the start of the message.
     start: u32,
     end: u32,
-    /// Number of its line in [`crate::Index::lines`].
+    /// Number of the value's line in [`crate::Index::lines`].
     line: u32,
     /// Range that [`Placed::cut`] returns.
     cut: (u32, u32),
@@ -30,7 +30,7 @@ impl<T> Placed<T> {
         self.cut.0 as usize..self.cut.1 as usize
     }
 
-    /// Number of its line in [`crate::Index::lines`].
+    /// Number of the value's line in [`crate::Index::lines`].
     pub const fn line(&self) -> usize {
         self.line as usize
     }

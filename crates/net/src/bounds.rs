@@ -10,14 +10,14 @@ use strowger_message::Limits;
 pub struct Bounds {
     /// Largest message of a stream and its parts.
     pub limits: Limits,
-    /// Most connections of all shards together. Default 500,000.
+    /// Maximum number of connections of all shards together. Default 500,000.
     pub connections: usize,
-    /// Most connections accepted from one source. Default 10,000.
+    /// Maximum number of connections accepted from one source. Default 10,000.
     pub connections_per_source: usize,
-    /// Most bytes held for the connections of all shards, without those of the kernel: see
+    /// Maximum number of bytes held for the connections of all shards, without those of the kernel: see
     /// [`connection_memory_per_source`](Self::connection_memory_per_source). Default 4 GiB.
     pub connection_memory: usize,
-    /// Most bytes held for the connections of one source: each connection itself, more during a TLS handshake; incomplete messages; data for a peer
+    /// Limit of bytes held for the connections of one source: each connection itself, more during a TLS handshake; incomplete messages; data for a peer
     /// that does not read. A connection that would exceed it is closed. Default 32 MiB.
     pub connection_memory_per_source: usize,
     /// Longest silence of a connection. Default 1 hour.
@@ -33,18 +33,18 @@ pub struct Bounds {
     pub answer_timeout: Duration,
     /// Longest wait for the peer to end a connection that this side has ended. Default 1 s.
     pub close_timeout: Duration,
-    /// Most bytes that may wait for a peer that does not read; more close the connection. Default 1 MB.
+    /// Maximum number of bytes that may wait for a peer that does not read; more close the connection. Default 1 MB.
     pub write_queue: usize,
-    /// Most messages, and pieces between them, taken from one connection in a turn. Default 64, at least 1.
+    /// Limit of messages, and pieces between them, taken from one connection in a turn. Default 64, at least 1.
     pub messages_per_turn: usize,
-    /// Most batches taken from one UDP socket in a turn. Default 8, at least 1.
+    /// Maximum number of batches taken from one UDP socket in a turn. Default 8, at least 1.
     pub batches: usize,
     /// Longest wait for several datagrams when they arrive faster than this, instead of a wake-up for each: saves CPU
     /// time and adds this delay. Default 0 (off); useful up to 1 ms.
     pub receive_delay: Duration,
-    /// Most datagrams that wait for a full UDP socket. Default 4,096.
+    /// Maximum number of datagrams that wait for a full UDP socket. Default 4,096.
     pub datagrams_waiting: usize,
-    /// Most names that secure peers must prove. Default 8,192.
+    /// Maximum number of names that secure peers must prove. Default 8,192.
     pub names: usize,
 }
 

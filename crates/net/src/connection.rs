@@ -14,10 +14,10 @@ use strowger_core::{Flow, ListenerId, Now, PeerName, Target, Transport};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
-/// Bytes of a connection with its task; measured.
+/// Memory of a connection and its task in bytes, as measured.
 const PLAIN: usize = 2_048;
 
-/// Further bytes of its TLS session, which holds an incomplete record of up to 16 KB.
+/// Further memory of the connection's TLS session in bytes. It holds an incomplete record of up to 16 KB.
 const TLS: usize = 32_768;
 
 /// Bytes of a TLS session during the handshake, whose messages may have 64 KB.
@@ -46,12 +46,12 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     pub(crate) listener: ListenerId,
     pub(crate) phase: Phase,
-    /// True: the peer connected to this side.
+    /// True if the peer connected to this side.
     pub(crate) accepted: bool,
     pub(crate) remote: SocketAddr,
     /// Server name of a connection made by this side.
     pub(crate) name: Option<PeerName>,
-    /// True: a certificate that the peer has shown was verified.
+    /// True if a certificate that the peer has shown was verified.
     pub(crate) verified: bool,
     /// Further address that the connection leads to, by the peer's request (RFC 5923).
     pub(crate) alias: Option<Box<Alias>>,
@@ -59,7 +59,7 @@ pub(crate) struct Connection {
     pub(crate) layer: Option<Box<Layer>>,
     /// Beginning of an incomplete message.
     pub(crate) partial: Vec<u8>,
-    /// True: `partial` may contain complete messages, since the connection's turn ended.
+    /// True if `partial` may contain complete messages, since the connection's turn ended.
     pub(crate) over_budget: bool,
     /// Length of `partial` that was searched for the end of the header.
     pub(crate) scanned: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Connection {
     pub(crate) task: Option<AbortHandle>,
     /// Last messages sent over the connection.
     pub(crate) sent: LastSent,
-    /// True: the peer has ended its side; its earlier requests are still answered.
+    /// True if the peer has ended its side; its earlier requests are still answered.
     pub(crate) half_closed: bool,
     /// Responses since then, each with another target: if the peer has closed the connection completely, none of them arrives.
     pub(crate) unacknowledged: Vec<(Target, Box<[u8]>)>,
@@ -86,7 +86,7 @@ pub(crate) struct Connection {
     pub(crate) unanswered: u32,
     /// Flow of a dedicated connection, as the service knows it.
     pub(crate) dedicated: Option<Flow>,
-    /// True: the service has closed it. It ends when everything is sent and the peer has ended it too.
+    /// True if the service has closed the connection. It ends when everything is sent and the peer has ended it too.
     pub(crate) closing: bool,
 }
 
@@ -182,7 +182,7 @@ impl Connection {
         }
     }
 
-    /// Returns its layer; before a connection opens there always is one.
+    /// Returns the connection's layer; before a connection opens there always is one.
     pub(crate) fn layer(&mut self) -> &mut Layer {
         self.layer.get_or_insert_default()
     }

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 /// Reading from it blocks.
 ///
 /// # Errors
-/// Those of the system calls; [`ErrorKind::AddrInUse`] if the port is taken.
+/// Errors of the system calls; [`ErrorKind::AddrInUse`] if the port is taken.
 pub fn bind(address: SocketAddr, receive_buffer: usize, send_buffer: usize) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     if address.is_ipv6() {

@@ -67,9 +67,9 @@ pub struct DedicatedSockets {
     counters: Arc<Counters>,
     send_buffer: usize,
     waiting_bound: usize,
-    /// True: the kernel reports unreachable datagrams.
+    /// True if the kernel reports unreachable datagrams.
     icmp_errors: bool,
-    /// True: received messages have time stamps.
+    /// True if received messages have time stamps.
     timestamps: bool,
     most: usize,
     /// Dedicated sockets with open descriptors, including those that only wait for the peer to end.
@@ -81,7 +81,7 @@ pub struct DedicatedSockets {
     /// Sockets that the service has closed in this round; their earlier messages are still to be sent.
     leaving: Vec<u32>,
     readiness: Option<Readiness>,
-    /// True: a socket was opened after this round asked for readiness.
+    /// True if a socket was opened after this round asked for readiness.
     unasked: bool,
 }
 
@@ -104,7 +104,7 @@ struct Datagrams {
     listener: ListenerId,
     /// Datagrams that the socket did not take.
     waiting: VecDeque<WaitingDatagram>,
-    /// True: the socket ends when nothing waits any more.
+    /// True if the socket ends when nothing waits any more.
     leaving: bool,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Opening {
 pub(crate) enum SendOutcome {
     /// The kernel has it, or it waits, or its token is among the failed ones.
     Done,
-    /// It is for the connection in this slot, if that still belongs to the dedicated socket.
+    /// The message is for the connection in this slot, if that still belongs to the dedicated socket.
     By(u32),
     Gone,
 }

@@ -9,9 +9,9 @@ use libc::{iovec, sockaddr_storage};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Most datagrams in one run: the limit of the oldest kernel with UDP_SEGMENT.
+/// Maximum number of datagrams in one run: the limit of the oldest kernel with UDP_SEGMENT.
 const RUN: usize = 64;
-/// Most bytes in one run: the payload of a UDP datagram over IPv6 and IPv4.
+/// Maximum number of bytes in one run: the payload of a UDP datagram over IPv6 and IPv4.
 const BYTES: usize = 65_000;
 /// Room for one control message of two or four bytes.
 const CONTROL: usize = 32;
@@ -38,7 +38,7 @@ struct Run {
     first: u32,
     tail: u32,
     count: u32,
-    /// True: the run is full.
+    /// True if the run is full.
     closed: bool,
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct ShardEntry<S: Service> {
     pub(crate) bell: Bell,
     pub(crate) counters: Arc<Counters>,
     pub(crate) turns: Turns,
-    /// True: `commands` is not empty.
+    /// True if `commands` is not empty.
     pub(crate) has_commands: AtomicBool,
     pub(crate) commands: Mutex<Vec<Command<S>>>,
     /// Number of peers whose rings the shard has taken.

@@ -69,7 +69,7 @@
 //!
 //! All datagrams of a socket leave by one `sendmmsg`, all bytes of a connection by one `writev`. Datagrams for which the kernel has no
 //! room wait in a bounded queue. A message that cannot be sent comes back by [`Service::failed`] with its token. A later ICMP error is
-//! read from the queue of the socket, and all shards hear it. When a connection ends, its unanswered requests are sent once more by
+//! read from the queue of the socket, and all shards get it. When a connection ends, its unanswered requests are sent once more by
 //! another connection; a response whose connection is closed goes to the listening address of the peer (RFC 3261 section 18.2.2). A
 //! socket bound to all addresses remembers by which address each peer came, and answers from it.
 //!

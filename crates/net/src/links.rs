@@ -96,7 +96,7 @@ impl<S: Service> Link<S> {
 
 /// All links of one shard. The first index is that of the other shard.
 pub(crate) struct Links<S: Service> {
-    /// True: there are other shards.
+    /// True if there are other shards.
     any: bool,
     outgoing: Vec<Option<Link<S>>>,
     incoming: Vec<Option<Consumer<Transfer<S>>>>,
@@ -104,7 +104,7 @@ pub(crate) struct Links<S: Service> {
     pub(crate) arrived: Vec<usize>,
     /// Shards to wake at the end of the round, one bit each.
     to_wake: u64,
-    /// Most messages that may wait for one full ring.
+    /// Maximum number of messages that may wait for one full ring.
     bound: usize,
     /// [`Now::mono`] of the next release of buffers; `None` without buffers.
     tidy_at: Option<u64>,

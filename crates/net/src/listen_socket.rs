@@ -59,7 +59,7 @@ impl ListenSocket {
     /// Returns the bound address.
     ///
     /// # Errors
-    /// Those of getsockname(2).
+    /// Errors of getsockname(2).
     pub fn address(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Udp(socket) => socket.local_addr(),

@@ -207,7 +207,7 @@ impl<S: Service + 'static> Node<S> {
     /// Waits until the shards have ended.
     ///
     /// # Errors
-    /// They ended because of a failure, not by request.
+    /// The shards ended because of a failure, not by request.
     pub fn join(mut self) -> Result<(), Failure> {
         self.wait();
         let failure = self.handle.process.failure.borrow().clone();

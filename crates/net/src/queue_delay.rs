@@ -10,7 +10,7 @@ const QUIET: u64 = 10_000;
 /// Measured wait in one socket.
 #[derive(Debug, Default)]
 pub(crate) struct QueueDelay {
-    /// True: the kernel makes time stamps, by request of this measurement or always.
+    /// True if the kernel makes time stamps, by request of this measurement or always.
     asked: bool,
     always: bool,
     clocks: Clocks,

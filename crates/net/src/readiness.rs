@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Most sockets reported at once.
+/// Maximum number of sockets reported at once.
 const EVENTS: usize = 256;
 
 /// An `epoll` instance, itself watched by the runtime of its shard.
@@ -28,7 +28,7 @@ pub(crate) enum Wanted {
 pub(crate) struct Ready {
     pub(crate) name: u64,
     pub(crate) writable: bool,
-    /// True: the socket has an error.
+    /// True if the socket has an error.
     pub(crate) failed: bool,
 }
 
@@ -63,7 +63,7 @@ impl Readiness {
     /// Changes the watched events of a socket.
     ///
     /// # Errors
-    /// Those of the system call.
+    /// Errors of the system call.
     pub(crate) fn change(&self, socket: BorrowedFd<'_>, name: u64, wanted: Wanted) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, socket.as_raw_fd(), name, wanted)
     }

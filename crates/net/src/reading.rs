@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use strowger_core::{Arrival, Now, Transport};
 use strowger_message::frame::{self, Frame};
 
-/// Most reads from one connection in a turn.
+/// Maximum number of reads from one connection in a turn.
 const READS: usize = 8;
 
 /// Result of reading.

@@ -14,7 +14,7 @@ struct Ring<T> {
     head: CachePadded,
     /// Number of filled slots; only the producer writes it.
     tail: CachePadded,
-    /// True: the producer found no room and must be woken when there is some.
+    /// True if the producer found no room and must be woken when there is some.
     starved: AtomicBool,
 }
 

@@ -81,7 +81,7 @@ pub struct NetSettings {
     pub secret: u32,
     /// Number of shards. Default: auto, up to the number of cores.
     pub shards: Shards,
-    /// Most messages between two shards, rounded up to a power of two. Default 4,096.
+    /// Maximum number of messages between two shards, rounded up to a power of two. Default 4,096.
     pub ring: usize,
     /// Prefix length of IPv6 networks that count as one source. Default 64.
     pub ipv6_prefix: u8,
@@ -91,7 +91,7 @@ pub struct NetSettings {
     pub scheduling: Scheduling,
     /// Local port of outbound connections: then at most one to each address. Default 0: any.
     pub dial_port: u16,
-    /// Most remembered messages that were sent over connections of a shard: if a connection ends before a response, the service of the sender learns
+    /// Limit of remembered messages that were sent over connections of a shard: if a connection ends before a response, the service of the sender learns
     /// it, see [`Service::cut_off`](crate::Service::cut_off). 32 bytes each. Default 16,384.
     pub remembered: usize,
     /// Verification of servers in outbound TLS connections, until [`Handle::set_identities`](crate::Handle::set_identities) replaces it.
@@ -107,7 +107,7 @@ pub struct NetSettings {
 /// Sockets for datagrams.
 #[derive(Clone, Debug)]
 pub struct UdpSettings {
-    /// Most datagrams of a system call. Default 64, 1 to 1,024.
+    /// Maximum number of datagrams of a system call. Default 64, 1 to 1,024.
     pub batch: usize,
     /// Receive buffer of a socket in the kernel, in bytes. Default 4 MB.
     pub receive_buffer: usize,
@@ -123,7 +123,7 @@ pub struct UdpSettings {
     pub gso: bool,
     /// Let the kernel coalesce received runs (`UDP_GRO`). Default off.
     pub gro: bool,
-    /// Most remembered peers of a socket bound to all addresses whose responses must leave from another address than the kernel would choose (RFC
+    /// Limit of remembered peers of a socket bound to all addresses whose responses must leave from another address than the kernel would choose (RFC
     /// 3581 section 4). Default 65,536.
     pub peers: usize,
     /// Let the kernel report unreachable datagrams (ICMP) ([`Service::unreachable`](crate::Service::unreachable)). Default off.

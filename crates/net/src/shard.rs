@@ -40,15 +40,15 @@ pub(crate) struct Shard<S: Service, X: Extension<S>> {
     ready: Vec<Ready>,
     /// Room for the quoted part of unreachable datagrams; empty until there is one.
     quoted: Vec<u8>,
-    /// True: the tasks that wait for ICMP errors were started.
+    /// True if the tasks that wait for ICMP errors were started.
     watches_errors: bool,
     clock: RoundClock,
     alarm: Alarm,
-    /// True: datagrams have arrived since the shard last slept.
+    /// True if datagrams have arrived since the shard last slept.
     received_any: bool,
     /// Their latest arrival: [`clock::micros`].
     received_at: u64,
-    /// True: the sockets are read after a delay, not because they are known to be ready.
+    /// True if the sockets are read after a delay, not because they are known to be ready.
     delayed: bool,
     routes: RouteCache,
     /// Deadline of the service at the end of the last round.

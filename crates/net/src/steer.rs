@@ -90,7 +90,7 @@ pub(crate) fn by_call(secret: u32, shards: usize) -> Vec<sock_filter> {
     p.push(op(ALU | NEG, 0));
     p.push(op(ALU | ADD | X, 0));
     p.push(op(MISC | TAX, 0));
-    // It is the name only if it is complete and at the start of a line.
+    // These bytes are the header name only if they are complete and at the start of a line.
     for (at, word) in [(0, *b"call"), (3, *b"l-id")] {
         p.push(op(LD | W | IND, at));
         p.push(op(ALU | OR, 0x2020_2020));

@@ -35,19 +35,19 @@ use strowger_core::{Flow, ListenerId, Now, Target, Transport};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Most connections accepted from one listener in a turn.
+/// Maximum number of connections accepted from one listener in a turn.
 const ACCEPTS: usize = 64;
 
 /// Interval of log lines about failures to accept, in milliseconds; attempts follow ten times a second.
 const WARNING_PERIOD: u64 = 10_000;
 
-/// Most parts of one `writev`.
+/// Maximum number of parts of one `writev`.
 const PARTS: usize = 64;
 
 /// Time-outs are rounded up to a multiple of this, in milliseconds, so that many share one wake-up.
 const STEP: u64 = 100;
 
-/// Most connections whose time-outs are computed again in one round, after the bounds have changed.
+/// Maximum number of connections whose time-outs are computed again in one round, after the bounds have changed.
 const RESCHEDULED_PER_ROUND: usize = 256;
 
 pub(crate) struct Streams {

@@ -56,7 +56,7 @@ pub struct Client {
     pub revoked: Option<PathBuf>,
     /// Versions of TLS.
     pub versions: Versions,
-    /// Most sessions of each server that are kept for resumption: each connection uses one. Default 1,024, at least 1.
+    /// Limit of sessions of each server that are kept for resumption: each connection uses one. Default 1,024, at least 1.
     pub sessions: usize,
 }
 

@@ -92,7 +92,7 @@ fn says_unreachable(error: &sock_extended_err) -> bool {
         // Destination unreachable, parameter problem (RFC 792).
         (libc::SO_EE_ORIGIN_ICMP, 3) => error.ee_code != TOO_LONG,
         (libc::SO_EE_ORIGIN_ICMP, 12) => true,
-        // The same for IPv6 (RFC 4443 sections 3.1 and 3.4).
+        // Destination unreachable and parameter problem of IPv6 (RFC 4443 sections 3.1 and 3.4).
         (libc::SO_EE_ORIGIN_ICMP6, 1 | 4) => true,
         _ => false,
     }

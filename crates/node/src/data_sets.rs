@@ -48,7 +48,7 @@ pub(crate) struct Reread {
     pub(crate) entries: usize,
     /// Number of earlier entries.
     pub(crate) before: usize,
-    /// True: the entries differ from the earlier ones.
+    /// True if the entries differ from the earlier ones.
     pub(crate) is_other: bool,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Connections {
 
 #[derive(Default)]
 struct State {
-    /// True: the head of its request is complete.
+    /// True if the head of the connection's request is complete.
     has_asked: AtomicBool,
     /// Notified when the connection must end.
     end: Notify,

@@ -83,7 +83,7 @@
 //! | readiness, watchdog and sockets of systemd | `supervisor.rs` |
 //! | addresses of the machine; routes of the kernel | `machine.rs`; `routes.rs` |
 //! | caches of the configuration | `caches.rs` |
-//! | calls of the process before | `kept.rs` |
+//! | calls of the previous process | `kept.rs` |
 //! | counts that servers share | `shared_counts.rs` |
 //! | leases of a shared database | `lease.rs`, `Leases` |
 //! | algorithms that a table lacks | `directory.rs`, `fit` |

@@ -11,7 +11,7 @@ use strowger_store::error::StoreError;
 use strowger_store::subscriber::{Answer, Question, Subscribers};
 use strowger_store::ticket::{SinkId, Ticket};
 
-/// Most questions at a time; it leaves room for the look-ups of calls.
+/// Maximum number of questions at a time; it leaves room for the look-ups of calls.
 const MOST: usize = 32;
 
 /// Queries the database for the users that a configuration names.

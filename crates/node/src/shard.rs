@@ -105,7 +105,7 @@ pub enum CallOrder {
     List {
         /// Begin of the page.
         from: u32,
-        /// Most calls on the page.
+        /// Maximum number of calls on the page.
         most: usize,
         /// Part of the caller's or the callee's URI.
         party: Option<Vec<u8>>,

@@ -27,7 +27,7 @@ pub(crate) struct Store {
     /// Writer of bindings; `None`: they are kept in memory.
     pub(crate) journal: Option<Journal>,
     pub(crate) subscribers: Option<Arc<dyn Subscribers>>,
-    /// The same subscribers, if a database server has them.
+    /// Subscribers in a table of a database server, if they are there.
     pub(crate) directory: Option<Directory>,
     /// Cache between memory and the database of subscribers.
     pub(crate) second: Option<SecondLevel>,

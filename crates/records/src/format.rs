@@ -9,7 +9,7 @@
 //! for the next record takes for a record.
 //!
 //! Earlier versions wrote plain files: name and version alone, heads of 9 bytes without their own checksum, no salt.
-//! They are read and continued in their format, and never searched.
+//! Plain files are read and continued in their format, and never searched.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -63,7 +63,7 @@ pub(crate) enum Beginning {
 }
 
 impl Format {
-    /// Most bytes before the first record.
+    /// Maximum number of bytes before the first record.
     pub(crate) const LONGEST_BEGINNING: usize = 2 * COPY;
 
     /// Returns the number of bytes before the first record.

@@ -25,7 +25,7 @@ pub enum OpenError {
         /// Error of the system.
         error: io::Error,
     },
-    /// Its first bytes are wrong.
+    /// The first bytes of the file are not those of records.
     #[error("{path} does not begin with {name}", path = .path.display(), name = String::from_utf8_lossy(.name))]
     NoRecords {
         /// The file.

@@ -46,7 +46,7 @@ pub struct Writer {
     format: Format,
     /// Length of the valid bytes, including the header; 0: no header either.
     length: u64,
-    /// True: the medium may have more than `length` bytes.
+    /// True if the medium may have more than `length` bytes.
     is_torn: bool,
     bytes: Vec<u8>,
     name: Option<Name>,

@@ -243,7 +243,7 @@ impl Area {
         (self.x + self.width / 2.0, self.y + self.height / 2.0)
     }
 
-    /// Point of its border in this direction from its center. `offset` moves the center.
+    /// Point of the rectangle's border in this direction from its center. `offset` moves the center.
     fn border(&self, (dx, dy): (f64, f64), offset: (f64, f64)) -> (f64, f64) {
         let (x, y) = self.center();
         let of = |half: f64, shift: f64, step: f64| {

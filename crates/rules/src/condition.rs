@@ -67,7 +67,7 @@ impl Condition {
         self.expression.holds(&Input { facts, sets })
     }
 
-    /// Sets that it queries, each once.
+    /// Sets that the condition queries, each once.
     pub fn sets(&self) -> Vec<SetId> {
         let mut sets = Vec::new();
         self.expression.each_set(&mut |set| {

@@ -1,4 +1,4 @@
-//! Constraints of a condition: questions about a request, and the answers without which the condition cannot hold. The
+//! Constraints of a condition: properties of a request, and the values without which the condition cannot hold. The
 //! index is built from them.
 
 use crate::expression::{AddressTest, Expression, Node, NumberTest, TextTest, in_set};
@@ -8,21 +8,21 @@ use crate::value::{Input, Text};
 use crate::{Network, SetId};
 use std::net::IpAddr;
 
-/// A question about a request that the index can ask.
+/// Property of a request that the index reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Question {
     Text(Text),
     Number(NumberField),
     Address(AddressField),
-    /// Answered 1 if it is true, else 0, like the next two.
+    /// The value is 1 if the flag is set, else 0. The next two properties have the same values.
     Flag(FlagField),
     TextIn(Text, SetId),
     AddressIn(AddressField, SetId),
-    /// The patterns that match a text.
+    /// Patterns that match a text.
     Matched(Text),
 }
 
-/// Value of a request for a question.
+/// Value of a property in a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestValue<'a> {
     Text(&'a [u8]),
@@ -30,19 +30,19 @@ pub(crate) enum RequestValue<'a> {
     Address(IpAddr),
 }
 
-/// Answer to a question with which a condition may hold. Case is ignored, so an answer may be admitted whose condition
-/// then fails.
+/// Value, or range of values, of a property with which a condition may hold. Case is ignored, so the condition may still
+/// fail for a value within it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Whole(Box<str>),
     Prefix(Box<[u8]>),
     Number(u64),
     Within(Network),
-    /// This pattern matches.
+    /// Texts that match this pattern.
     Pattern(Box<str>),
 }
 
-/// A question, and the answers of which one is necessary.
+/// Property, and the values of which it must have one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Constraint {
     pub(crate) question: Question,
@@ -68,7 +68,7 @@ impl Question {
         })
     }
 
-    /// True if the facts alone answer it, without a search in a message or a set.
+    /// True if the facts alone contain the value, so that no message or set is searched.
     pub(crate) const fn is_cheap(&self) -> bool {
         match self {
             Self::Text(text) => matches!(text, Text::Field(_)),
@@ -78,12 +78,12 @@ impl Question {
     }
 }
 
-/// Constraints of a condition, at most one per question.
+/// Returns the constraints of a condition, at most one per property.
 pub(crate) fn of(expression: &Expression) -> Vec<Constraint> {
     needed(expression, true)
 }
 
-/// Constraints under which the expression has the value `wanted`.
+/// Returns the constraints without which the expression cannot have the value `wanted`.
 fn needed(expression: &Expression, wanted: bool) -> Vec<Constraint> {
     let one = |question, answers| vec![Constraint { question, answers }];
     let truth = |question| vec![Constraint { question, answers: vec![Answer::Number(wanted.into())] }];
@@ -114,7 +114,7 @@ fn needed(expression: &Expression, wanted: bool) -> Vec<Constraint> {
     }
 }
 
-/// Answers with which a text passes a test, if they can be listed.
+/// Returns the values with which a text passes a test, if they can be listed.
 fn texts(test: &TextTest) -> Option<Vec<Answer>> {
     let whole = |text: &str| Answer::Whole(text.to_ascii_lowercase().into());
     let prefix = |text: &[u8]| Answer::Prefix(text.to_ascii_lowercase().into());
@@ -127,8 +127,8 @@ fn texts(test: &TextTest) -> Option<Vec<Answer>> {
     }
 }
 
-/// Constraints if all parts must have the value `wanted`: the constraints of each. Of two constraints on one question
-/// the one with fewer answers stays.
+/// Returns the constraints if all parts must have the value `wanted`: those of each part. Of two constraints on one
+/// property the one with fewer values stays.
 fn all_of(parts: &[Expression], wanted: bool) -> Vec<Constraint> {
     let mut found: Vec<Constraint> = Vec::new();
     for constraint in parts.iter().flat_map(|part| needed(part, wanted)) {
@@ -141,7 +141,7 @@ fn all_of(parts: &[Expression], wanted: bool) -> Vec<Constraint> {
     found
 }
 
-/// Constraints if one part must have the value `wanted`: the questions common to all parts, with the answers of each.
+/// Returns the constraints if one part must have the value `wanted`: the properties common to all parts, with all their values.
 fn one_of(parts: &[Expression], wanted: bool) -> Vec<Constraint> {
     let mut parts = parts.iter().map(|part| needed(part, wanted));
     let mut found = parts.next().unwrap_or_default();

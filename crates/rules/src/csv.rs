@@ -12,7 +12,7 @@ use std::io::{self, BufRead};
 pub(crate) enum Refusal {
     /// The source cannot be read.
     Unread(io::Error),
-    /// A line is wrong; the place is its line number, from 1.
+    /// A line is wrong; the place in the fault is the line number, from 1.
     Wrong(EntryFault),
 }
 

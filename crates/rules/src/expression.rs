@@ -110,7 +110,7 @@ impl Expression {
     /// True if the expression can have the value `wanted` only if a test holds for which `is_one` returns true.
     pub(crate) fn needs(&self, wanted: bool, is_one: &dyn Fn(Test) -> bool) -> bool {
         match &self.node {
-            // It never has that value.
+            // A constant never has the other value.
             Node::Constant(value) => *value != wanted,
             Node::Not(part) | Node::Opposite(part) => part.needs(!wanted, is_one),
             Node::And(parts) if wanted => parts.iter().any(|part| part.needs(wanted, is_one)),

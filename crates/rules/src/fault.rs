@@ -74,7 +74,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Question with the nearest name; `None` if no name is near.
+/// Cure for a misspelt name: asks for the nearest known name. `None` if no name is near.
 pub(crate) fn did_you_mean<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
     Some(format!("did you mean `{}`?", nearest(written, names.into_iter())?))
 }

@@ -1,8 +1,8 @@
-//! Index of a list of rules: finds the rules that can match a request. It has a column for each frequent question and a
-//! bit for each rule.
+//! Index of a list of rules: finds the rules that can match a request. It has a column for each property that many rules
+//! test (`Question`), and a bit for each rule.
 //!
-//! For each answer, a column stores the rules that need it; the other rules are open to any answer. The candidates are
-//! the rules that every column admits: the bitwise AND of one row per column. They must still be evaluated.
+//! For each value, a column stores the rules that need it; rules without a constraint on the property admit any value. The
+//! candidates are the rules that every column admits: the bitwise AND of one row per column. They must still be evaluated.
 
 use crate::constraint::{Answer, Constraint, Question, RequestValue};
 use crate::field::Facts;
@@ -15,13 +15,13 @@ use crate::{Case, Network};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
-/// Maximum number of columns: each costs a question per decision.
+/// Maximum number of columns. Each costs a look-up per decision.
 const MAX_COLUMNS: usize = 16;
 
 /// Shorter lists are evaluated rule by rule.
 const FEWEST_RULES: usize = 8;
 
-/// Number of rules that must ask a question to make it a column: a cheap question, another one.
+/// Number of rules that must test a property before it gets a column: a cheap property, any other.
 const FEWEST_ASKING: (usize, usize) = (4, 8);
 
 /// Index of a list of rules.
@@ -46,7 +46,7 @@ type Posting = Range<u32>;
 #[derive(Debug)]
 struct Column {
     question: Question,
-    /// Bits of the rules that do not ask this question, by views.
+    /// Bits of the rules without a constraint on this property, by views.
     open: Box<[[u64; VIEW]]>,
     answers: Answers,
 }
@@ -72,7 +72,7 @@ enum Admitted<'a> {
     Patterns(&'a [Posting], Found),
 }
 
-/// The rules that need an answer, by the answer.
+/// Rules of a column, grouped by the value that each needs.
 #[derive(Default)]
 struct Needs {
     whole: BTreeMap<Box<str>, Vec<usize>>,
@@ -110,7 +110,7 @@ impl Index {
         index
     }
 
-    /// The rules that can match, in order.
+    /// Returns the rules that can match, in order.
     pub(crate) fn candidates<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> Candidates<'_> {
         let mut admitted = [Admitted::One(&[]); MAX_COLUMNS];
         for (column, admitted) in self.columns.iter().zip(&mut admitted) {
@@ -119,7 +119,7 @@ impl Index {
         Candidates { index: self, admitted, bits: [0; VIEW], at: VIEW, end: 0 }
     }
 
-    /// The rules that need this value, without those that are open.
+    /// Returns the rules that need this value. Rules that admit any value are not among them.
     fn admitted<'a>(&'a self, column: &'a Column, value: Option<RequestValue<'_>>) -> Admitted<'a> {
         let posting = match (&column.answers, value) {
             (Answers::Texts { whole, of_whole, prefixes, of_prefixes }, Some(RequestValue::Text(text))) => {
@@ -221,13 +221,13 @@ impl Index {
         start..place(&self.postings)
     }
 
-    /// Number of questions asked before a rule is evaluated.
+    /// Returns the number of properties that are looked up before a rule is evaluated.
     pub(crate) const fn questions(&self) -> usize {
         self.columns.len()
     }
 }
 
-/// Sorts the rules by the answers that they need to a question.
+/// Groups the rules by the value of a property that they need.
 fn needs(rules: &[Vec<Constraint>], question: &Question) -> Needs {
     let mut needs = Needs::default();
     for (rule, constraints) in rules.iter().enumerate() {

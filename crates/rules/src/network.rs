@@ -53,7 +53,7 @@ impl Network {
         Ok(network)
     }
 
-    /// True if it consists of one address.
+    /// True if the network consists of one address.
     pub fn is_address(&self) -> bool {
         *self == Self::of(self.address)
     }
@@ -78,7 +78,7 @@ impl Network {
         self.address.is_ipv4()
     }
 
-    /// Its leading bits, at the top of the number, and their count.
+    /// Leading bits of the network, at the top of the number, and their count.
     pub(crate) fn key(&self) -> (u128, u8) {
         (to_bits(self.address), self.bits)
     }

@@ -38,7 +38,7 @@ impl Networks {
             rows.sort_unstable_by_key(|row| (row.start, row.bits));
             for at in 1..rows.len() {
                 let start = rows[at].start;
-                // The network around this one is the row before, or one of the networks around that row.
+                // The network around this one is the previous row, or one of the networks around the previous row.
                 let mut parent = u32::try_from(at - 1).expect("rows are few");
                 while let Some(row) = rows.get(parent as usize)
                     && start & mask(row.bits) != row.start

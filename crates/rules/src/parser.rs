@@ -208,7 +208,7 @@ impl<'t> Parser<'t> {
         Fault::new(span.clone(), format!("the condition goes on with `{}`", &self.text[span]), cure)
     }
 
-    /// Fault of a word that is not a field in the place of a field.
+    /// Returns the fault for a word in the position of a field that is not the name of a field.
     pub(crate) fn no_field(&self, word: &str, span: Range<usize>) -> Fault {
         if self.sets.id(word).is_some() {
             let cure = format!("write `FIELD in {word}`, or `{word}[FIELD] == 'text'`");
@@ -223,7 +223,7 @@ impl<'t> Parser<'t> {
         Fault::new(span, format!("there is no field `{word}`"), cure)
     }
 
-    /// Fault of a token that is not a word in the place of a field.
+    /// Returns the fault for a token in the position of a field that is not a word.
     fn no_value(&self, token: Token<'_>, span: Range<usize>) -> Fault {
         let cure = match token {
             Token::Text(_) => "write the field first: method == 'INVITE'",

@@ -96,7 +96,7 @@ impl<A> Rules<A> {
         self.rules.iter()
     }
 
-    /// Number of questions about a request that the index asks before rules are evaluated.
+    /// Number of properties of a request that the index looks up before rules are evaluated.
     pub const fn questions(&self) -> usize {
         self.index.questions()
     }

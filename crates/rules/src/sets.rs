@@ -97,7 +97,7 @@ impl Sets {
         Ok(Self(sets.into()))
     }
 
-    /// Contents of this set; `None` if the snapshot belongs to other names.
+    /// Returns the contents of this set; `None` if the snapshot was made for other names of sets.
     pub fn set(&self, id: SetId) -> Option<&Arc<Set>> {
         self.0.get(id.0 as usize)
     }

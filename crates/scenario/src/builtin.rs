@@ -24,8 +24,8 @@ pub const NAMES: &[&str] = &[
 
 /// Returns the document of a built-in scenario, assembled from the parts below.
 ///
-/// It sends the messages of SIPp's own scenario byte for byte: a test against SIPp's `uac` gives the same result with
-/// this one.
+/// The scenario sends the messages of SIPp's built-in one byte for byte, so that a test against SIPp's `uac` has the same
+/// result.
 pub fn document(name: &str) -> Option<String> {
     let mut out = Document::default();
     match name {

@@ -173,7 +173,7 @@ impl Scenario {
 /// Bounds of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Limit of a document's bytes: 16 MiB by default. (SIPp's own is 65,535; more is accepted with a warning.)
+    /// Maximum size of a document in bytes: 16 MiB by default. SIPp allows 65,535 bytes; a larger document gets a warning.
     pub document: usize,
 }
 
@@ -267,7 +267,7 @@ pub struct Environment {
     pub payload_type: Option<u8>,
     /// `-no_exec`: refuses a document that runs a command in a shell.
     pub no_exec: bool,
-    /// True for a ready document of this program, which may use `[value_NAME]`: the value of `[last_NAME]` without its
+    /// True for a built-in document of this program. It may use `[value_NAME]`: the value of `[last_NAME]` without the
     /// header name.
     pub ready: bool,
     /// Command whose options errors name.

@@ -376,7 +376,7 @@ impl Walk<'_> {
         let name = String::from_utf8_lossy(&tag[..length]).into_owned();
         let mut children = Vec::new();
         self.at = match self.markup {
-            // Its start tag is searched for elements like its content.
+            // SIPp searches the start tag for elements, too.
             Markup::AsSipp => start + 1,
             Markup::AsMeant => tag_end,
         };

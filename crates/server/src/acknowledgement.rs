@@ -20,7 +20,7 @@ impl Decider<'_> {
         contacts: &mut Contacts,
     ) -> Verdict {
         let request = handling.request;
-        // It acknowledges a response of this server, by any branch: it has arrived.
+        // By its To tag the ACK is for a response of this server, with any branch: this server is its destination.
         let is_ours = self.policy.router.own_tag().is(request.to_tag, request.call_id);
         if is_ours || request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
             return Verdict::Drop;

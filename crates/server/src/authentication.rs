@@ -22,9 +22,9 @@ use strowger_store::error::StoreError;
 use strowger_store::subscriber::{self, Answer, CredentialView, parts_of};
 
 impl Decider<'_> {
-    /// Verifies that the sender is a subscriber and, unless the configuration says otherwise, the one whom `party`
-    /// names. Returns the proof, and the registrant if its credentials are to be stored while it is registered. The
-    /// error is the next step without a proof.
+    /// Verifies that the sender is a subscriber and, unless the configuration says otherwise, the subscriber that `party`
+    /// names. Returns the proof, and the registrant if its credentials must be stored while it is registered. The
+    /// error is the next step for a request without proof.
     pub(crate) fn authenticate(
         &self,
         handling: &Handling<'_, '_>,
@@ -119,8 +119,8 @@ impl Decider<'_> {
         let subscriber = subscriber.filter(|_| !is_elsewhere);
         let secrets = subscriber.as_ref().map(ha1_set);
         let verdict = policy.authenticator.decide(handling.now, &checked, &attempt, &credentials, secrets.as_ref());
-        // A REGISTER has no transaction: this may be a copy of one that was served, which gets its response again. Only
-        // by UDP: a stream delivers no copies, and its nonce may be that of another source.
+        // A REGISTER has no transaction, so this may be a copy of an answered one, which gets the response again. Only
+        // by UDP: a stream delivers no copies, and a nonce that comes over it may have been issued to another source.
         let replayed = verdict == digest::Verdict::Replay
             && header == ChallengeHeader::WwwAuthenticate
             && !request.arrival.transport.is_reliable();

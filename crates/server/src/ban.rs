@@ -46,9 +46,9 @@ type AccountKey = u64;
 /// Result of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// True: this failure bans its source.
+    /// True if this failure bans its source.
     pub banned: bool,
-    /// True: with this failure the account begins to count as being guessed.
+    /// True if with this failure the account begins to count as being guessed.
     pub guessed: bool,
 }
 
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!((bans.list(60_000, None, 100).len(), bans.banned()), (0, 2));
         assert_eq!((bans.lift(Some(ip(1)), 5), bans.lift(Some(ip(1)), 5), bans.lift(Some(ip(9)), 5)), (1, 0, 0));
         assert!(!bans.is_banned(ip(1), 5) && bans.is_banned(ip(2), 5));
-        // Its failures are forgotten too.
+        // The failures of the unbanned source are forgotten too.
         assert!(!bans.failed(ip(1), BOB, 6).banned);
         assert_eq!((bans.lift(None, 7), bans.banned()), (1, 0));
     }

@@ -46,7 +46,7 @@ pub(crate) struct BindingChange<'a, 'm> {
     pub(crate) request: &'a Request<'m>,
     /// Address of record.
     pub(crate) aor: &'a [u8],
-    /// Set if its credentials were used before.
+    /// Set if the request's credentials were used before.
     pub(crate) replayed: bool,
     /// Registrant whose credentials are to be stored.
     pub(crate) registrant: Option<&'a Registrant>,
@@ -92,7 +92,7 @@ impl<'m> BindingChange<'_, 'm> {
         location.update_and(self.aor, self.now.mono, most, self.ticket, decide, |changed| self.keep(changed))
     }
 
-    /// Has the credentials of the registrant stored. The cache hears of registrations in the order of the decisions.
+    /// Stores the credentials of the registrant in the cache. The cache gets registrations in the order of the decisions.
     fn keep(&self, changed: Changed) -> Changed {
         let Some(registrant) = self.registrant else { return changed };
         let bindings = (changed.end, self.request.message.has(Name::Contact));
@@ -100,7 +100,7 @@ impl<'m> BindingChange<'_, 'm> {
         Changed { keeping, ..changed }
     }
 
-    /// Asks the registrar and turns its plan into steps of the table.
+    /// Lets the registrar decide, and turns its plan into steps of the location table.
     fn decide<'c>(
         &self,
         registrar: &'c mut Registrar,
@@ -125,7 +125,7 @@ impl<'m> BindingChange<'_, 'm> {
                 q: b.q(),
                 instance: b.instance(),
                 reg_id: b.reg_id(),
-                // It matters only then.
+                // Only a full AOR needs this value.
                 unreachable: is_full && is_unreachable(&b, policy.identity(), &shared.flows, &policy.router),
                 elsewhere: b.received().is_some_and(|from| from.address.ip() != request.arrival.remote.ip()),
             })
@@ -136,7 +136,7 @@ impl<'m> BindingChange<'_, 'm> {
         let mut changes = Changes::default();
         changes.note(now, request, registrar, &bindings, &shared.registration_lines);
         let arrival = request.arrival;
-        // If another proxy forwarded it, the Path or the Contact itself tells where its device is (RFC 3327 section 1).
+        // If another proxy forwarded the REGISTER, the Path or the Contact tells where the device is (RFC 3327 section 1).
         let direct = is_first_hop(&message);
         // This server is the first hop of a flow, and answers the keep-alives of streams (RFC 5626 sections 3.5.1 and 6).
         // It knows no STUN, so a datagram is no flow.

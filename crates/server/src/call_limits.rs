@@ -36,7 +36,7 @@ impl Claim {
         Self { counted, most: limit.most, status: limit.status }
     }
 
-    /// Encodes claims, to come back as a question; never empty.
+    /// Encodes claims as the bytes that the proxy hands back before it tries a place; never empty.
     pub(crate) fn write_all(claims: &[Self]) -> Vec<u8> {
         postcard::to_extend(claims, Vec::new()).expect("a vector takes all, and every sequence knows its length")
     }

@@ -1,4 +1,4 @@
-//! Stage of rules: it asks the rules of the configuration about a request outside a call.
+//! Stage of rules: evaluates the rules of the configuration for a request outside a call.
 
 use crate::call_limits::Claim;
 use crate::calls::Call;
@@ -24,8 +24,8 @@ use strowger_message::{Index, Message};
 use strowger_rules::Rule;
 
 impl Decider<'_> {
-    /// Decides about a request by the rules; the next stage if none answers it. If they lead it outside, its sender may
-    /// have to show a password first. Then they are asked again, about that user.
+    /// Decides about a request by the rules; the verdict is the next stage if no rule answers the request. If rules send the
+    /// request out of the domain, its sender may have to authenticate first; the rules are then evaluated again for that user.
     pub(crate) fn decide(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         match self.consult_rules(handling, routing) {
             Verdict::Decide(mut decision) if !decision.redirect => {
@@ -47,7 +47,7 @@ impl Decider<'_> {
         self.decide_with_reasons(&facts, routing, inquiry)
     }
 
-    /// Returns the same verdict, and records the rules that were asked: for the inquiry of a person, else for the log.
+    /// Returns the verdict of the rules, and records the evaluated ones: for `strowger explain`, else for the log.
     #[cold]
     fn decide_with_reasons(
         &self,
@@ -67,7 +67,7 @@ impl Decider<'_> {
         verdict
     }
 
-    /// Asks the rules in order until one decides. `full`: limits that are assumed to be full. `hear` is called for each
+    /// Evaluates the rules in order until one decides. `full`: limits that are assumed to be full. `hear` is called for each
     /// rule that holds.
     fn ask_rules(
         &self,
@@ -182,7 +182,7 @@ impl Decider<'_> {
         let is_full = |claim: &&Claim| !counts(claim) && self.is_full(claim, full);
         let of_places = || {
             let has_room = self.has_room_at_any(&places, full, counts);
-            // The first of them decides about the call.
+            // The first full limit decides about the call.
             places.first().filter(|_| !has_room)?.iter().find(is_full)
         };
         let limit = claims.iter().find(is_full).or_else(of_places);
@@ -192,7 +192,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Tells whether one more call would be too many now. `full`: limits that are assumed to be full.
+    /// Tells whether a limit has no room for one more call. `full`: limits that are assumed to be full.
     pub(crate) fn is_full(&self, claim: &Claim, full: &[String]) -> bool {
         full.iter().any(|name| **name == *claim.counted.name) || self.shared.call_limits.is_full(claim)
     }
@@ -208,7 +208,7 @@ impl Decider<'_> {
         self.after_failures(handling, handling.progress.decision.as_deref()?, status, 0)
     }
 
-    /// Returns the same, of the failures from this place on.
+    /// Returns the action for a failure with this status, among the failures of the decision from index `from` on.
     fn after_failures(
         &self,
         handling: &Handling<'_, '_>,
@@ -231,15 +231,15 @@ impl Decider<'_> {
         decision.after_failure(status, from, has_room)
     }
 
-    /// Returns the response to a request that a failure leads whose limits have no room any more, and the next action
-    /// of rules.
+    /// Returns the response to a request that was redirected by a failure whose limits have no more room, and the next
+    /// action of rules.
     pub(crate) fn after_full(&self, handling: &Handling<'_, '_>, led: &Led) -> (Reply, Option<AfterFailure>) {
         let reply = Reply::not_found(led.status).because("the failure that leads it on is at a limit of calls");
         (reply, self.after_failures(handling, &led.before, led.status, led.place + 1))
     }
 
-    /// Returns the place of the first filter that holds, and the status of its response; without a status it drops the
-    /// request.
+    /// Returns the index of the first filter that holds, and the status of its response. Without a status the filter drops
+    /// the request.
     pub(crate) fn filter(&self, handling: &Handling<'_, '_>) -> Option<(usize, Option<u16>)> {
         if self.policy.config.decisions.filters.is_empty() { None } else { self.filter_by_facts(handling) }
     }
@@ -258,7 +258,7 @@ impl Decider<'_> {
         found.break_value()
     }
 
-    /// Tells whether there are rules to ask.
+    /// Tells whether there are rules.
     pub(crate) fn has_rules(&self) -> bool {
         !self.policy.config.decisions.rules.is_empty()
     }
@@ -326,12 +326,12 @@ pub(crate) fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTab
 }
 
 impl InForce {
-    /// Returns the filter at this place.
+    /// Returns the filter with this index.
     pub(crate) fn filter(&self, place: usize) -> Option<&Rule<FilterAction>> {
         self.config.decisions.filters.iter().nth(place)
     }
 
-    /// Returns the rule at this place.
+    /// Returns the rule with this index.
     pub(crate) fn rule(&self, place: usize) -> Option<&Rule<Action>> {
         self.config.decisions.rules.iter().nth(place)
     }

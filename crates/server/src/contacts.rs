@@ -18,24 +18,24 @@ pub(crate) struct Contacts {
     pub(crate) text: Vec<u8>,
     /// Contacts in the order of trying.
     pub(crate) entries: Vec<Contact>,
-    /// Users to whom they belong.
+    /// AORs of the users whose contacts were added.
     users: Vec<Range<usize>>,
-    /// Set if the contacts led to the same user twice.
+    /// Set if a contact names a user whose contacts were already added.
     pub(crate) looped: bool,
-    /// Set if a contact was passed over because its device does not take the method.
+    /// Set if a contact was skipped because its device does not accept the method.
     pub(crate) unfit: bool,
 }
 
-/// Rank of a contact: equal ones are tried together, lower ones first. Each element tells by how much a q is below the
-/// best of its user: first those of the contacts that led here, then that of the contact itself. Zeros at the end are
-/// left out.
+/// Rank of a contact: contacts of equal rank are tried together, lower ranks first. Each element is the difference between
+/// a q and the best q of its user: first for each contact on the chain of users, then for the contact itself. Zeros at
+/// the end are left out.
 type Order = SmallVec<[u16; 4]>;
 
 #[derive(Debug)]
 pub(crate) struct Contact {
     pub(crate) uri: Range<usize>,
     pub(crate) path: Range<usize>,
-    /// Source of its REGISTER, if that is the way to it.
+    /// Source of its REGISTER, if requests to the contact go there.
     pub(crate) target: Option<Target>,
     /// Sources of older flows of the same device, each with its Contact (RFC 5626 section 7).
     pub(crate) older: SmallVec<[(Target, Range<usize>); 1]>,
@@ -47,9 +47,9 @@ pub(crate) struct Contact {
     /// Scope of the source address of its REGISTER.
     pub(crate) sender: Scope,
     order: Order,
-    /// True: it names another local user.
+    /// True if the contact names another local user.
     leads_on: bool,
-    /// True: a sips URI led to it.
+    /// True if a sips URI is on the chain to this contact.
     secure: bool,
 }
 
@@ -80,8 +80,8 @@ impl Contacts {
         }
     }
 
-    /// Takes out the next contact that leads to a local user. Returns its rank, whether a sips URI led there, and the
-    /// user unless another contact led there before.
+    /// Removes the next contact that names a local user. Returns its rank, whether a sips URI is on its chain, and the user
+    /// unless an earlier contact named the same user.
     fn take_leading(&mut self, identity: &Identity) -> Option<(Order, bool, Option<Range<usize>>)> {
         let at = self.entries.iter().position(|contact| contact.leads_on)?;
         let contact = self.entries.remove(at);
@@ -99,7 +99,7 @@ impl Contacts {
 }
 
 impl Decider<'_> {
-    /// Looks up the user's contacts, best first. For a sips URI only those count that are reached by TLS.
+    /// Looks up the user's contacts, best first. For a sips URI only contacts that are reached by TLS count.
     pub(crate) fn lookup_contacts(&self, now: Now, method: Method, uri: &Uri<'_>, contacts: &mut Contacts) {
         contacts.text.clear();
         contacts.entries.clear();
@@ -117,7 +117,7 @@ impl Decider<'_> {
             }
         }
         contacts.entries.sort_by(|a, b| a.order.cmp(&b.order));
-        // No more can be tried, so their names need no look-up.
+        // Contacts beyond the limit are never tried, so their names need no look-up.
         contacts.entries.truncate(self.policy.forwarding.settings.max_branches.into());
     }
 

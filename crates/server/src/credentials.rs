@@ -86,7 +86,7 @@ pub(crate) enum Keeping {
     None,
     /// Store or removal in progress; the answers come under the ticket of the registration.
     Later {
-        /// True: it is a store.
+        /// True for a store, false for a removal.
         stores: bool,
         /// Number of answers: one for each name that is removed.
         answers: u8,
@@ -152,7 +152,7 @@ impl Decider<'_> {
 
 /// Look-up of credentials.
 impl Engine {
-    /// Asks the cache, and suspends the request. If the cache takes no question, the stage has its answer at once.
+    /// Queries the cache, and suspends the request. If the cache accepts no query, the stage has its answer at once.
     pub(crate) fn ask_credentials(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -208,7 +208,7 @@ impl Engine {
 impl Decider<'_> {
     /// Has the cache store the credentials of a registrant until its last binding ends, and remove those by any of its
     /// names when a change of its own address of record leaves no binding. The caller holds the lock of the bindings,
-    /// so that the cache hears of registrations in order. `bindings`: end of the last one, and whether the request
+    /// so that the cache gets registrations in order. `bindings`: end of the last one, and whether the request
     /// names any.
     pub(crate) fn keep_credentials(
         &self,

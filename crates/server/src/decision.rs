@@ -14,26 +14,26 @@ use strowger_core::record::header_names;
 use strowger_core::routing::{Request, Routing};
 use strowger_message::{Edit, Name};
 
-/// Joint decision of the rules that hold. It stays with its request, even if the rules have changed since.
+/// Joint decision of all rules that hold for a request. The request keeps it, even if the rules have changed since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Decision {
-    /// Places to which it goes; empty: the rules name none.
+    /// Places to which the request goes; empty: the rules name none.
     pub(crate) to: Places,
-    /// Setting that tells who may go there, until that is judged.
+    /// Setting that says which callers may reach these places; `None` once it was checked.
     #[serde(skip)]
     pub(crate) relay_for: Option<RelayFor>,
     pub(crate) try_next: Option<Vec<u16>>,
     /// Actions after failures, in order.
     pub(crate) on_failure: Vec<FailureDecision>,
-    /// Limits under which its call counts, each once.
+    /// Limits under which the call counts, each once.
     pub(crate) claims: Vec<Claim>,
-    /// Failure that leads it to its places, if that has limits and nothing was tried before.
+    /// Failure whose places the request goes to, if the failure has limits and no target was tried before.
     pub(crate) led: Option<Box<Led>>,
-    /// True: the response names the places, and the request is not forwarded.
+    /// True if the response names the places, and the request is not forwarded.
     pub(crate) redirect: bool,
-    /// New user part of its Request-URI; `None`: it stays, or has been changed.
+    /// New user part of the Request-URI; `None`: unchanged, or already replaced.
     pub(crate) user: Option<Vec<u8>>,
-    /// True: the Request-URI was changed.
+    /// True if the Request-URI was changed.
     pub(crate) has_other_uri: bool,
     /// Request-URI before rules changed it. A request that moves to another process while it waits loses it.
     #[serde(skip)]
@@ -46,8 +46,7 @@ pub(crate) struct Decision {
     /// List of `rule.identity`, which adds to the identities of the account. A request that moves to another process while it waits loses it.
     #[serde(skip)]
     pub(crate) identity: Option<IdentitySource>,
-    /// Octets of `add` and number of names in `remove` that come from rules. The rest comes from the failure that leads
-    /// the request.
+    /// Octets of `add` and number of names in `remove` that come from rules. The rest comes from the failure in use.
     pub(crate) own_edits: (usize, usize),
     record_route: Option<bool>,
     pub(crate) track: Option<bool>,
@@ -62,15 +61,15 @@ pub(crate) struct Decision {
 /// Action after some failures of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FailureDecision {
-    /// First and last status code of each range that it is for.
+    /// First and last status code of each range to which the action applies.
     pub(crate) statuses: Vec<(u16, u16)>,
-    /// Places to which the request goes then; empty: it is answered.
+    /// Places to which the request goes after the failure; empty: it is answered.
     pub(crate) to: Places,
     /// Status of the response in place of the failure.
     pub(crate) answer: Option<u16>,
     /// Statuses at which the next place is tried; `None`: any but 6xx.
     pub(crate) try_next: Option<Vec<u16>>,
-    /// New user part of its Request-URI then; `None`: it stays.
+    /// New user part of the Request-URI after the failure; `None`: unchanged.
     pub(crate) user: Option<Vec<u8>>,
     /// Header lines to be added.
     pub(crate) add: Vec<u8>,
@@ -81,16 +80,16 @@ pub(crate) struct FailureDecision {
     pub(crate) ring_timeout: Option<u64>,
     /// Time in milliseconds.
     pub(crate) answer_timeout: Option<u64>,
-    /// Limits under which its call counts then, each once. If one is full, this action is passed over.
+    /// Limits under which the call counts after the failure, each once. If one is full, this action is skipped.
     pub(crate) claims: Vec<Claim>,
 }
 
-/// Failure with limits that leads a request which was forwarded nowhere yet.
+/// Failure with limits that is in use for a request which was not forwarded yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Led {
-    /// Status of the failure that it is used for.
+    /// Status for which the failure is used.
     pub(crate) status: u16,
-    /// Its place among the failures of the decision before.
+    /// Index of the failure among the failures of the previous decision.
     pub(crate) place: usize,
     pub(crate) claims: Vec<Claim>,
     pub(crate) before: Decision,
@@ -103,7 +102,7 @@ impl FailureDecision {
             to: Places::of(&action.to, claims_at(facts, &action.to, &action.call_limits)),
             answer: action.answer,
             try_next: action.try_next.as_ref().map(|statuses| statuses.to_vec()),
-            // It edits the joint result of all rules, which is known later.
+            // The user is taken from the joint result of all rules, which is known later.
             user: None,
             add: action.add.to_vec(),
             remove: action.remove.to_vec(),
@@ -117,13 +116,13 @@ impl FailureDecision {
         self.statuses.iter().any(|(first, last)| (*first..=*last).contains(&status))
     }
 
-    /// Tells whether its call counts under limits if it is used.
+    /// Tells whether the call counts under limits if this failure is used.
     fn may_count(&self) -> bool {
         !self.claims.is_empty() || self.to.may_count()
     }
 
-    /// Encodes its limits for [`Engine::consider`](crate::engine::Engine::consider), which is asked before it is used;
-    /// empty: it has none.
+    /// Encodes the limits of the failure for [`Engine::consider`](crate::engine::Engine::consider), which checks them before the
+    /// failure is used. Empty: no limits.
     pub(crate) fn question(&self) -> Vec<u8> {
         if !self.may_count() {
             return Vec::new();
@@ -133,7 +132,7 @@ impl FailureDecision {
     }
 }
 
-/// Limits of a failure whose turn has come.
+/// Limits of a failure that may be used next.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Question {
     /// Limits under which the call counts to its end.
@@ -167,8 +166,8 @@ impl Decision {
         Self { to, track: Some(true), account: Some(true), account_as, answer_timeout, ..Self::default() }
     }
 
-    /// Makes the decision for a call that began in an earlier process: these rules count and record it, and lead it
-    /// nowhere.
+    /// Makes the decision for a call that began in an earlier process: these rules count and record it, but do not route
+    /// it.
     pub(crate) fn resumed(self) -> Self {
         let Self { claims, track, account, account_as, .. } = self;
         Self { claims, track, account, account_as, record_route: Some(true), ..Self::default() }
@@ -181,8 +180,8 @@ impl Decision {
         self.own_edits = (self.add.len(), self.remove.len());
     }
 
-    /// Returns the next step if its target fails with this status before the request is forwarded, by the failures from
-    /// this place on; `None`: there is none.
+    /// Returns the next step if the target fails with this status before the request is forwarded. `from`: index of the
+    /// first failure to consider. `None`: no failure applies.
     pub(crate) fn after_failure(
         &self,
         status: u16,
@@ -191,7 +190,7 @@ impl Decision {
     ) -> Option<AfterFailure> {
         let is_used = |failure: &FailureDecision| failure.is_for(status) && has_room(failure);
         let place = (from..self.on_failure.len()).find(|place| is_used(&self.on_failure[*place]))?;
-        // The failure that led here found no address: its limits are not taken.
+        // The targets of the earlier failure had no address: its limits are not taken.
         let mut next = Self { led: None, ..self.clone() };
         let failure = next.on_failure.remove(place);
         if let Some(status) = failure.answer {
@@ -211,12 +210,12 @@ impl Decision {
         Some(AfterFailure::Try(Box::new(next)))
     }
 
-    /// Returns the limits of the failure that leads it.
+    /// Returns the limits of the failure in use.
     pub(crate) fn led_claims(&self) -> &[Claim] {
         self.led.as_ref().map_or(&[][..], |led| &led.claims)
     }
 
-    /// Returns all limits under which its call counts: those of its rules, and of the failure that leads it.
+    /// Returns all limits under which the call counts: the limits of its rules, and of the failure in use.
     pub(crate) fn all_claims(&self) -> Cow<'_, [Claim]> {
         let Some(led) = &self.led else { return Cow::Borrowed(&self.claims) };
         let mut all = self.claims.clone();
@@ -224,7 +223,7 @@ impl Decision {
         Cow::Owned(all)
     }
 
-    /// Tells whether its call counts under limits, or may do so later. Then it is tracked.
+    /// Tells whether the call counts under limits, or may count later. Then it is tracked.
     pub(crate) fn may_count(&self) -> bool {
         !self.claims.is_empty()
             || self.to.may_count()
@@ -232,23 +231,23 @@ impl Decision {
             || self.on_failure.iter().any(FailureDecision::may_count)
     }
 
-    /// Tells whether its call may count under limits only while it is led to a place.
+    /// Tells whether a place has limits, under which the call counts only while it is sent to that place.
     pub(crate) fn may_count_at_places(&self) -> bool {
         self.to.may_count() || self.on_failure.iter().any(|failure| failure.to.may_count())
     }
 
-    /// Tells whether later requests of its call pass here, if rules say so. A call that counts is followed to its end.
+    /// Tells whether later requests of the call pass this server; `None`: no rule decides. A call that counts under limits is
+    /// followed to its end.
     pub(crate) fn stays(&self) -> Option<bool> {
         if self.may_count() { Some(true) } else { self.record_route }
     }
 
-    /// Returns how many octets of its header lines, and how many of the removed names, come from the failure that leads
-    /// it.
+    /// Returns how many octets of the added header lines, and how many of the removed names, come from the failure in use.
     pub(crate) fn of_failure(&self) -> (usize, usize) {
         (self.add.len() - self.own_edits.0, self.remove.len() - self.own_edits.1)
     }
 
-    /// Adds one more rule. Its actions count where no rule before it has set them.
+    /// Adds the actions of one more rule, except those that an earlier rule has set.
     pub(crate) fn hear(&mut self, action: &Action, facts: &RequestFacts<'_, '_>, places: Vec<Vec<Claim>>) {
         if self.to.is_empty() {
             self.to = Places::of(&action.to, places);

@@ -1,8 +1,8 @@
 //! Emergency calls (RFC 5031).
 //!
-//! An emergency call passes before authentication, rules and filters, counts under no limit, and passes from a banned source. It has places of its
-//! own where a table is full. It needs no password, so a sender may forge many: they take no more than those places and the share that an
-//! ordinary party has, and sources that may be forged half of them.
+//! An emergency call passes before authentication, rules and filters, counts under no limit, and passes from a banned source. Where a table is
+//! full, entries are reserved for emergency calls. The calls need no password, so a sender may forge many: each source has at most its ordinary
+//! share and the reserve, and sources that may be forged have at most half of the reserve.
 
 use crate::decider::Decider;
 use crate::decision::Decision;
@@ -152,8 +152,8 @@ impl Decider<'_> {
         Some(user)
     }
 
-    /// Writes a Route for each target of a request for an emergency service URN, always with `lr` (RFC 3261 section 16.6 steps 6 and 7). None:
-    /// the request is no such.
+    /// Writes a Route for each target of a request for an emergency service URN, always with `lr` (RFC 3261 section 16.6
+    /// steps 6 and 7). Returns `None` for a request that the server does not route as an emergency call.
     pub(crate) fn emergency_routes(&self, routing: &Routing<'_>, to: &[String]) -> Option<Vec<Vec<u8>>> {
         let Uri::Urn(urn) = &routing.uri else { return None };
         let is_set = !self.policy.config.decisions.emergency.uris.is_empty();
@@ -188,7 +188,7 @@ impl Decider<'_> {
 }
 
 impl Engine {
-    /// Takes a place for the transaction of an emergency call among those that emergency calls may have. False: there is none.
+    /// Takes a reserved entry for the transaction of an emergency call. False if none is left.
     pub(crate) fn holds_emergency(&mut self, now: Now, request: &Request<'_>, server: ServerId) -> bool {
         let is_known = self.decider().is_known_source(now, request);
         self.stack.transactions.hold_emergency(server, request.arrival, is_known, request.message.bytes().len())

@@ -10,7 +10,7 @@ use strowger_store::subscriber::{self, Answer};
 
 impl Decider<'_> {
     /// Returns the answer of the subscribers about the user of a URI, under the canonical name of the domain first and
-    /// then under its others, or the next question if an answer is missing. `unasked`: answer where the database is not
+    /// then under its other names, or the next question if an answer is missing. `unasked`: answer where the database is not
     /// asked.
     pub(crate) fn exists(
         &self,

@@ -1,4 +1,4 @@
-//! Explanation of a request: it passes the same stages as any other, and nothing is carried out.
+//! Explanation of a request: it passes the same stages as any other request, but has no effect.
 //!
 //! The load of limits is not known in advance. So a request that counts under limits is followed again for each of
 //! them, as if it were full.
@@ -29,18 +29,18 @@ pub use crate::plan_view::{FailureView, GroupView, LimitView, PlaceView, PlanVie
 /// Explanation of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explained {
-    /// Filters that were asked, in order, up to the one that ends it.
+    /// Filters that were evaluated, in order, up to the one that ends the request.
     pub filters: Vec<Judgement>,
-    /// Course while the limits that it meets have room.
+    /// Course if all limits that the request meets have room.
     #[serde(flatten)]
     pub course: Course,
-    /// Courses where limits are full.
+    /// Courses if limits are full.
     pub if_full: Vec<IfFull>,
-    /// True: there are more such cases.
+    /// True if there are more such cases.
     pub more: bool,
 }
 
-/// Course of a request where these limits are full, and others that it meets have room.
+/// Course of a request if these limits are full, and the others that it meets have room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IfFull {
     /// Names of the limits.
@@ -53,7 +53,7 @@ pub struct IfFull {
 /// The course of a request through the stages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Course {
-    /// Rules that were asked, up to the last that counts.
+    /// Rules that were evaluated, up to the last that counts.
     pub rules: Vec<Judgement>,
     /// Request-URI that rules have made of the original one.
     pub uri: Option<String>,
@@ -61,7 +61,7 @@ pub struct Course {
     pub failed: Vec<FailedView>,
     /// Names that were not looked up.
     pub names: Vec<String>,
-    /// Users about whom the database was not asked. They are assumed to exist; the server answers 404 if one does not.
+    /// Users who were not looked up in the database. They are assumed to exist; the server answers 404 if one does not.
     pub users: Vec<String>,
     /// Outcome of the request.
     pub outcome: Outcome,
@@ -70,7 +70,7 @@ pub struct Course {
 /// Failure of a request before it is forwarded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FailedView {
-    /// Status that its sender would get.
+    /// Status of the response that the sender of the request would get.
     pub status: u16,
     /// Reason of the failure.
     pub because: String,
@@ -84,7 +84,7 @@ pub enum Outcome {
     Answer {
         /// Status code.
         status: u16,
-        /// Rule or filter that answers so, or another reason.
+        /// Rule or filter that gives this response, or another reason.
         because: String,
     },
     /// End without a response.
@@ -103,7 +103,7 @@ pub enum Outcome {
 /// Maximum number of cases of full limits that are followed.
 const CASES: usize = 32;
 
-/// Request that a person asks about.
+/// Request to explain.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     now: Now,
@@ -117,8 +117,8 @@ struct Asked<'a> {
 pub type Users<'a> = &'a dyn Fn(&[u8], &[u8]) -> Option<bool>;
 
 impl Engine {
-    /// Explains the treatment of a request that comes in here. `proven`: its sender has shown the password of the user
-    /// whom its credentials name. `users`: asked in place of the subscribers.
+    /// Explains the treatment of a request that arrives here. `proven`: its sender has proved the password of the user
+    /// named by its credentials. `users`: used in place of the database of subscribers.
     ///
     /// # Errors
     /// The request cannot be read, or begins nothing. The text has the reason.
@@ -224,7 +224,7 @@ impl Decider<'_> {
             }
             verdict => verdict,
         };
-        // The action after a failure comes before its stage is asked again.
+        // The action after a failure is applied before its stage runs again.
         let mut decided = None;
         loop {
             let verdict = if let Some(verdict) = decided.take() {
@@ -365,7 +365,7 @@ impl Decider<'_> {
         Some(Outcome::Answer { status: 403, because })
     }
 
-    /// Asks the filters. Returns the outcome if one ends the request.
+    /// Evaluates the filters. Returns the outcome if one ends the request.
     fn explain_filters(
         &self,
         filters: &mut Vec<Judgement>,
@@ -415,7 +415,7 @@ impl Decider<'_> {
 fn limits_of(course: &Course, free: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let of_rules = course.rules.iter().flat_map(|rule| &rule.limits);
-    // The limits of a failure that leads it count too.
+    // The limits of the failure in use count too.
     let plan = if let Outcome::Forward(plan) = &course.outcome { &plan.limits[..] } else { &[] };
     for name in of_rules.chain(plan.iter().map(|limit| &limit.name)) {
         if !names.contains(name) && !free.contains(name) {

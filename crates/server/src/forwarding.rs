@@ -86,8 +86,8 @@ impl Edits {
         Self { add, remove }
     }
 
-    /// Returns these changes with those of a failure, which replace the last `added` octets and `removed` names: those
-    /// of the failure that leads the request now ([`Decision::of_failure`]).
+    /// Returns these changes with the changes of a failure. They replace the last `added` octets and `removed` names, which
+    /// come from the failure in use ([`Decision::of_failure`]).
     pub(crate) fn with(&self, (added, removed): (usize, usize), failure: &FailureDecision) -> Self {
         let add = &self.add[..self.add.len() - added];
         let remove = &self.remove[..self.remove.len() - removed];
@@ -357,8 +357,8 @@ impl Engine {
         }
     }
 
-    /// Passes over the failure that leads a request on, since it has no room for the call. The next one for the same
-    /// status has its turn.
+    /// Skips the failure in use, because its limits have no room for the call. The next failure for the same status is
+    /// used.
     fn pass_over(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
         let Some(led) = handling.progress.decision.take().and_then(|decision| decision.led) else { return };
         let (reply, after) = self.decider().after_full(handling, &led);

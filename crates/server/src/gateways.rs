@@ -1,8 +1,8 @@
 //! Gateways of rules in the metrics: their calls by outcome, and their addresses that are set aside.
 //!
 //! A gateway is the host and port of a URI in `to` of a rule, a failure or a `[[gateway_group]]`, unless the host is a
-//! local domain. Its addresses are those that its name had when a call was led there. An address of two gateways counts
-//! for the first of them.
+//! local domain. Its addresses are those that its name had when a call was sent there. An address of two gateways counts
+//! for the first gateway.
 
 use crate::counters::{CODES, OTHER, place_of};
 use crate::decider::Decider;
@@ -25,7 +25,7 @@ const MOST_ADDRESSES: usize = 4_096;
 /// Label value of a call without a response of its gateway.
 const NONE: &str = "none";
 
-/// Places of [`Calls`]: known status codes, others, no response.
+/// Length of [`Calls`]: one element for each known status code, one for other codes, one for calls without a response.
 const OUTCOMES: usize = CODES + 2;
 
 /// Calls of one gateway by outcome. Shards share them: each adds atomically.
@@ -34,7 +34,7 @@ type Calls = [AtomicU64; OUTCOMES];
 /// Gateways of a process.
 #[derive(Debug, Default)]
 pub struct Gateways {
-    /// Calls by address. Read for each outcome of a call, written when a call is led to an address for the first time.
+    /// Calls by address. Read for each outcome of a call, written when a call is sent to an address for the first time.
     addresses: RwLock<HashMap<SocketAddr, Gateway>>,
     /// Number of addresses. Without any, an outcome costs one load.
     count: AtomicU64,
@@ -51,12 +51,12 @@ struct Gateway {
 pub struct GatewayCalls {
     /// Calls by outcome: a status code, [`OTHER`] or "none". Zeros are left out, except for "none".
     pub calls: Vec<(String, u64)>,
-    /// Its addresses to which calls were led.
+    /// Addresses of the gateway to which calls were sent.
     pub addresses: Vec<SocketAddr>,
 }
 
 impl Gateways {
-    /// Notes the addresses of a gateway to which a call is led.
+    /// Notes the addresses of a gateway to which a call is sent.
     fn note(&self, uri: &str, targets: &Targets, config: &Config) {
         let is_known = {
             let known = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
@@ -143,7 +143,7 @@ fn names(config: &Config) -> impl Iterator<Item = String> + '_ {
 }
 
 impl Decider<'_> {
-    /// Notes the gateways to which a call may be led, each with its targets.
+    /// Notes the gateways to which a call may be sent, each with its targets.
     pub(crate) fn note_gateways(&self, uris: &[String], targets: &[PlaceTargets]) {
         for (uri, targets) in uris.iter().zip(targets) {
             if let PlaceTargets::NextHop(targets) = targets {

@@ -1,7 +1,7 @@
-//! Explanations of rules for people: each rule that was asked about a request, with the values that decided.
+//! Explanations of rules for people: each rule that was evaluated for a request, with the values that decided.
 //!
-//! The log at level debug and [`explain`](crate::explain) use these. They come from the same walk through the rules
-//! that decides.
+//! The log at level debug and [`explain`](crate::explain) use these. They come from the same evaluation of the rules
+//! that makes the decision.
 
 use crate::request_facts::RequestFacts;
 use crate::stage::Verdict;
@@ -16,11 +16,11 @@ use strowger_rules::{Rules, Sets};
 pub struct Judgement {
     /// Name of the rule.
     pub name: String,
-    /// True: the rule holds.
+    /// True if the rule holds.
     pub holds: bool,
     /// Part of its condition that decided.
     pub part: String,
-    /// True: that part holds.
+    /// True if that part holds.
     pub part_holds: bool,
     /// Names in that part, each with its quoted value or `absent`.
     pub values: Vec<(String, String)>,
@@ -39,12 +39,12 @@ impl fmt::Display for Judgement {
     }
 }
 
-/// Assumptions about a request that is explained, and the rules that were asked.
+/// Assumptions about a request that is explained, and the rules that were evaluated.
 #[derive(Debug, Default)]
 pub(crate) struct Inquiry {
     /// Limits of calls that are assumed to be full.
     pub(crate) full: Vec<String>,
-    /// Rules that were asked, up to the one that decided.
+    /// Rules that were evaluated, up to the one that decided.
     pub(crate) path: RefCell<Vec<Judgement>>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn judgements<A>(
 #[derive(Debug)]
 pub(crate) struct Heard {
     pub(crate) place: usize,
-    /// True: no further rule is asked.
+    /// True if no further rule is evaluated.
     pub(crate) is_last: bool,
     /// Limits as in [`Judgement::limits`].
     pub(crate) limits: Vec<String>,
@@ -85,7 +85,7 @@ impl Heard {
     }
 }
 
-/// Returns the rules that were asked about a request, up to the last. `heard`: those that hold.
+/// Returns the rules that were evaluated for a request, up to the last. `heard`: the rules that hold.
 pub(crate) fn path<A>(
     rules: &Rules<A>,
     facts: &RequestFacts<'_, '_>,
@@ -104,7 +104,7 @@ pub(crate) fn path<A>(
     path
 }
 
-/// Logs the rules that were asked about a request, in order up to the one that decided, and a verdict that ends the
+/// Logs the rules that were evaluated for a request, in order up to the one that decided, and a verdict that ends the
 /// request.
 #[cold]
 pub(crate) fn log_path(path: &[Judgement], verdict: &Verdict, call_id: &[u8]) {

@@ -110,7 +110,7 @@
 //! or session timer, and by order of an operator, the server sends a BYE to both parties; the dialog remains until both have ended it.
 //! In doubt (refused BYE, missing ACK, call of an earlier process) it asks both parties by an OPTIONS within the dialog.
 //!
-//! * *Accounting*: the account of a call hears the same notices. When the call leaves the table its rows become effects, which a writer
+//! * *Accounting*: the account of a call gets the same notices. When the call leaves the table its rows become effects, which a writer
 //!   thread takes.
 //! * *Kept calls* (`dialogs.folder`, `dialogs.database`): changed state leaves at the end of a round as bytes, with ages in place of
 //!   moments. The next process reads all before its shards begin; the first shard takes them over. Call-IDs hash by keys that follow

@@ -13,8 +13,8 @@ use strowger_core::proxy::{Candidate, FailurePlan, Plan, Remedy, TryNext};
 use strowger_core::routing::Routing;
 use strowger_core::transaction::ServerId;
 
-/// Returns the questions of the proxy before each of these places is tried. `counts`: a call may count under limits at
-/// one of them, or did so before.
+/// Returns for each of these places the bytes that the proxy hands back before it tries the place: the limits there.
+/// `counts`: a call may count under limits at one of the places, or counted under such limits before.
 fn questions(to: &Places, counts: bool) -> Vec<Vec<u8>> {
     if !counts {
         return Vec::new();
@@ -51,7 +51,7 @@ fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>], asks: &'a
 }
 
 impl Engine {
-    /// Kept out of line: most requests are not led by rules, and run less code.
+    /// Kept out of line: most requests are not routed by rules, and run less code.
     #[inline(never)]
     pub(crate) fn forward_to_places(
         &mut self,

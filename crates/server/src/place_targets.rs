@@ -1,8 +1,8 @@
 //! Targets of the places that rules and failures name: addresses of a next hop, or contacts of a user of this server.
 //!
 //! A place that names a user stands for the contacts that the user has when the request comes: all of them, by
-//! `proxy.fork`. No rule is asked about that user, so no chain of rules leads back. A user without a contact is passed
-//! over.
+//! `proxy.fork`. No rule is evaluated for that user, so no chain of rules leads back. A user without a contact is
+//! skipped.
 
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
@@ -26,7 +26,7 @@ pub(crate) enum PlaceTargets {
     User(Vec<UserContact>),
 }
 
-/// Contact of a user whom a rule or failure names.
+/// Contact of a user that a rule or failure names.
 #[derive(Debug, PartialEq)]
 pub(crate) struct UserContact {
     uri: Vec<u8>,
@@ -38,7 +38,7 @@ pub(crate) struct UserContact {
     /// Position in the order of trying; equal ones are tried together.
     rank: u16,
     account: AccountHash,
-    /// True: the device sends from another address than that of its Contact.
+    /// True if the device sends from another address than that of its Contact.
     translated: bool,
 }
 
@@ -121,7 +121,7 @@ impl<'a> PlaceCandidates<'a> {
                 add: &changes.edits.add,
                 remove: &changes.edits.remove,
                 rerouting: Rerouting::NextHop,
-                // Places that are tried at once share one question.
+                // Of places that are tried at once, only the first asks for a decision before its trial.
                 asks: changes.asks.get(place).filter(|_| !(places.at_once && is_asked)).map_or(&[], |asks| asks),
                 ..Candidate::default()
             };
@@ -203,7 +203,7 @@ impl Decider<'_> {
                 return targets.map(PlaceTargets::NextHop);
             }
             self.lookup_contacts(handling.now, handling.request.method, &uri, &mut contacts);
-            // No more can be tried.
+            // Contacts beyond the limit are never tried.
             contacts.entries.truncate(room);
             let found = self.user_contacts(handling, &contacts, self.policy.router.account_of(&uri))?;
             room -= found.len();

@@ -1,4 +1,4 @@
-//! Places to which rules and failures lead a request: gateways, alone or in groups, and the limits of a call at each.
+//! Places to which rules and failures send a request: gateways, alone or in groups, and the limits of a call at each.
 
 use crate::call_limits::Claim;
 use crate::decider::Decider;
@@ -15,25 +15,25 @@ use strowger_core::routing::Request;
 use strowger_message::uri::sip::unescaped;
 use strowger_message::{SipUri, Uri};
 
-/// Numbers of places in the order of trying.
+/// Indexes of places in the order of trial.
 pub(crate) type Order = SmallVec<[usize; 4]>;
 
-/// Places of a rule or a failure.
+/// Places of a rule or a failure: targets that it names, tried in order or at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Places {
-    /// URIs of the places, those of each group in its order.
+    /// URIs of the places. The URIs of a group are adjacent and in the order of the group.
     pub(crate) uris: Vec<String>,
     groups: SmallVec<[GroupPart; 1]>,
-    /// Limits of a call while it is led to each of them; empty: no place has any.
+    /// Limits under which a call counts while it is sent to a place, by index of the place. Empty: no place has limits.
     claims: Vec<Vec<Claim>>,
-    /// True: they are tried at once, not in order.
+    /// True if the places are tried at once, not in order.
     pub(crate) at_once: bool,
 }
 
-/// Places that belong to a group.
+/// Range of places that belong to one gateway group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct GroupPart {
-    /// Its index among the groups of the configuration under which the request goes.
+    /// Index of the group in the configuration by which the request is routed.
     number: u16,
     first: u16,
     behind: u16,
@@ -66,12 +66,12 @@ impl Places {
         self.uris.is_empty()
     }
 
-    /// Returns the limits of a call while it is led to this place.
+    /// Returns the limits under which a call counts while it is sent to this place.
     pub(crate) fn claims(&self, place: usize) -> &[Claim] {
         self.claims.get(place).map_or(&[], |claims| claims)
     }
 
-    /// Returns the limits of each place; empty: no place has any.
+    /// Returns the limits of each place. Empty: no place has limits.
     pub(crate) fn all_claims(&self) -> &[Vec<Claim>] {
         &self.claims
     }
@@ -87,13 +87,13 @@ impl Places {
         Some(usize::from(part.number))
     }
 
-    /// Returns the numbers of their groups, in order.
+    /// Returns the numbers of the groups, in order.
     pub(crate) fn groups(&self) -> impl Iterator<Item = usize> {
         self.groups.iter().map(|part| usize::from(part.number))
     }
 
-    /// Returns the order of trying. `first` chooses the first place of a group, from its number and its count of
-    /// places. A group that occurs twice takes one turn.
+    /// Returns the order in which places are tried. `first` chooses the first place of a group, from the number of the
+    /// group and its count of places. A group that occurs twice takes one turn.
     pub(crate) fn order(&self, first: impl Fn(usize, usize) -> usize) -> Order {
         let mut order: Order = (0..self.uris.len()).collect();
         for (n, part) in self.groups.iter().enumerate() {
@@ -131,8 +131,8 @@ impl Policy {
         self.picks(number, count, request, |turn| turn.of_rules.fetch_add(1, Relaxed))
     }
 
-    /// Returns the same for a request that goes to the group after a failure. Few requests come so far, and the group
-    /// cannot know which ones, so in turn one is drawn for each.
+    /// Returns the index of the first target for a request that goes to the group after a failure. Few requests come so
+    /// far, and a fixed turn could follow their pattern, so the turn is mixed into a pseudo-random index.
     pub(crate) fn first_after_failure(&self, number: usize, count: usize, request: &Request<'_>) -> usize {
         self.picks(number, count, request, |turn| mixed(turn.of_failures.fetch_add(1, Relaxed) as u64) as usize)
     }
@@ -153,7 +153,7 @@ pub struct NamedUser {
     pub place: String,
     /// User part of the URI, escapes decoded.
     pub username: Vec<u8>,
-    /// Names of its domain, the canonical one first: the database has the user under any of them.
+    /// Names of the user's domain, the canonical one first: the database has the user under any of them.
     pub domains: Vec<Vec<u8>>,
 }
 
@@ -213,7 +213,7 @@ impl Decider<'_> {
         places.order(|number, count| self.policy.first_of_group(number, count, request))
     }
 
-    /// Tells whether a call has room at one of these places at least. `counts`: it counts under that limit already.
+    /// Tells whether a call has room at one of these places at least. `counts`: tells whether it counts under a limit already.
     /// `full`: limits that are assumed to be full.
     pub(crate) fn has_room_at_any(
         &self,

@@ -22,7 +22,7 @@ use strowger_core::shown::shown;
 pub struct PlanView {
     /// Places in the order of trying.
     pub to: Vec<PlaceView>,
-    /// True: they are tried at once.
+    /// True if the places are tried at once.
     pub at_once: bool,
     /// Groups of some of these places, in order.
     pub groups: Vec<GroupView>,
@@ -30,14 +30,14 @@ pub struct PlanView {
     pub try_next: Option<Vec<u16>>,
     /// Limits under which its call counts.
     pub limits: Vec<LimitView>,
-    /// True: the server stays in the path of later requests, by a Record-Route. Only a request that can make a dialog
-    /// has any.
+    /// True if the server stays in the path of later requests by a Record-Route. Only a request that can create a dialog
+    /// has one.
     pub record_route: bool,
-    /// True: the call is tracked.
+    /// True if the call is tracked.
     pub track: bool,
-    /// True: the call is accounted.
+    /// True if the call is accounted.
     pub account: bool,
-    /// Account that a rule names.
+    /// Account to charge, if a rule names one.
     pub account_as: Option<String>,
     /// Milliseconds that a place may ring, if a rule sets them.
     pub ring_timeout: Option<u64>,
@@ -47,7 +47,7 @@ pub struct PlanView {
     pub add: Vec<String>,
     /// Header fields that are removed.
     pub remove: Vec<String>,
-    /// Actions after failures. The first that is for a failure is used, each once.
+    /// Actions after failures. For each failure the first matching action is used; each action is used once.
     pub on_failure: Vec<FailureView>,
 }
 
@@ -58,9 +58,9 @@ pub struct PlaceView {
     pub uri: String,
     /// Addresses with their transports, in the order of trying; none if a name was not looked up.
     pub at: Vec<String>,
-    /// Group that led there.
+    /// Group to which the place belongs.
     pub group: Option<String>,
-    /// True: it is a user of this server, whose contacts are called.
+    /// True if the place is a user of this server, whose contacts are called.
     pub is_user: bool,
 }
 
@@ -82,11 +82,11 @@ pub struct LimitView {
     pub of: String,
     /// Maximum number of calls at a time.
     pub most: u32,
-    /// Status of the response to a call beyond them; `None`: its rule, its failure, or the place is passed over.
+    /// Status of the response to a call beyond the limit. `None`: the rule, failure or place with the limit is skipped.
     pub answer: Option<u16>,
-    /// True: it is a limit of a failure.
+    /// True if the limit belongs to a failure.
     pub of_failure: bool,
-    /// True: the call counts under it while it is led to a place, or to a group of them.
+    /// True if the limit belongs to a place or group: the call counts while it is sent there.
     pub of_place: bool,
 }
 
@@ -95,27 +95,27 @@ pub struct LimitView {
 pub struct FailureView {
     /// First and last status code of each range.
     pub statuses: Vec<(u16, u16)>,
-    /// Places then, in the order of trying.
+    /// Places that are tried after the failure, in this order.
     pub to: Vec<String>,
-    /// True: they are tried at once.
+    /// True if the places are tried at once.
     pub at_once: bool,
     /// Groups of some of these places, in order.
     pub groups: Vec<GroupView>,
     /// Status of the response in place of the failure.
     pub answer: Option<u16>,
-    /// Status codes after which the next place is tried then; `None`: any but 6xx.
+    /// Status codes after which the next of these places is tried; `None`: any but 6xx.
     pub try_next: Option<Vec<u16>>,
-    /// New user part of its Request-URI then; `None`: it stays.
+    /// New user part of the Request-URI after the failure; `None`: unchanged.
     pub user: Option<String>,
-    /// Milliseconds that a place may ring then; `None`: as before.
+    /// Milliseconds that a place may ring after the failure; `None`: as before.
     pub ring_timeout: Option<u64>,
-    /// Milliseconds that a place may be silent then; `None`: as before.
+    /// Milliseconds that a place may be silent after the failure; `None`: as before.
     pub answer_timeout: Option<u64>,
-    /// Header lines that are added then.
+    /// Header lines that are added after the failure.
     pub add: Vec<String>,
-    /// Header fields that are removed then.
+    /// Header fields that are removed after the failure.
     pub remove: Vec<String>,
-    /// Limits under which its call counts then.
+    /// Limits under which the call counts after the failure.
     pub limits: Vec<LimitView>,
 }
 
@@ -213,13 +213,13 @@ impl Decider<'_> {
         views
     }
 
-    /// Returns the view of the place of a decision with this number.
+    /// Returns the view of the place with this index in a decision.
     pub(crate) fn place_view(&self, decision: &Decision, place: usize, uri: &[u8], targets: &[Target]) -> PlaceView {
         let group = decision.to.group_of(place).and_then(|number| self.policy.config.gateway_groups.get(number));
         PlaceView { group: group.map(|group| group.name.to_string()), ..PlaceView::new(uri, targets) }
     }
 
-    /// Returns the places of its rules that have room for the call of a request, with their targets.
+    /// Returns the places of a request's rules that have room for its call, with their targets.
     pub(crate) fn open_places(&self, handling: &Handling<'_, '_>, targets: &[PlaceTargets]) -> Vec<PlaceView> {
         let Some(decision) = &handling.progress.decision else { return Vec::new() };
         let uris = decision.to.uris.iter().zip(targets).enumerate();
@@ -237,8 +237,8 @@ impl Decider<'_> {
         !decision.to.claims(place).iter().any(is_full)
     }
 
-    /// Logs the plan of a request that goes to these candidates. `places`: their numbers as places of its rules, if
-    /// they are such.
+    /// Logs the plan of a request that goes to these candidates. `places`: indexes of the candidates among the places of
+    /// the rules, if they are such places.
     #[cold]
     pub(crate) fn log_plan(
         &self,

@@ -1,4 +1,4 @@
-//! Questions of stages that need a look-up: names and subscribers.
+//! Look-ups that a stage needs before it can decide (questions): names and subscribers.
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -16,14 +16,14 @@ pub type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Resolved {
     /// Addresses with their transports, in the order in which they are tried (RFC 3263 section 4); empty: the name
-    /// leads nowhere.
+    /// has no address.
     pub targets: Vec<(Transport, SocketAddr)>,
-    /// Name that peers of secure transports must prove: the name that was asked for, not one that it led to (RFC 5922
+    /// Name that peers of secure transports must prove: the name that was looked up, not one found by the look-up (RFC 5922
     /// section 7.2).
     pub name: Option<PeerName>,
 }
 
-/// Part of a message that a question quotes.
+/// Part of a message that a question contains.
 pub(crate) type Text = SmallVec<[u8; 32]>;
 
 /// Look-up for a request.
@@ -61,16 +61,16 @@ impl Question {
     }
 }
 
-/// Answers to the questions of one request so far. Answers of subscribers are not part of the bytes, since they verify
-/// passwords: after a move the stage asks again.
+/// Answers to the questions of one request so far. Answers about subscribers are not serialized, because they verify
+/// passwords: after a move to another shard the stage asks again.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answers {
     #[serde(skip)]
     pub(crate) credential: Option<Result<subscriber::Answer, StoreError>>,
-    /// Value of the cache, if it has one.
+    /// Answer of the cache of registered users; the inner `None`: no entry.
     #[serde(skip)]
     pub(crate) registered: Option<Result<Option<Box<[u8]>>, CacheError>>,
-    /// Answer for the name of the domain that was asked last.
+    /// Answer about the user under the last queried name of the domain, with the number of that name.
     #[serde(skip)]
     pub(crate) user: Option<(u8, Result<subscriber::Answer, StoreError>)>,
     pub(crate) names: Vec<(HostKey, Resolved)>,

@@ -3,8 +3,8 @@
 //!
 //! A target of a peer's choice reaches at least as far as the source address of the peer ([`Scope`]), or lies in a
 //! network of `proxy.reachable`. On this machine it is the port of a listener, unless the peer is on this machine too.
-//! It is never a service that this server uses: a database, a cache, an address for control or metrics. The rule judges
-//! addresses: it holds for each address of a name, as resolved for this request.
+//! The target is never a service that this server uses: a database, a cache, an address for control or metrics. The check
+//! judges addresses: it applies to each address of a name, as resolved for this request.
 //!
 //! Targets of the configuration pass, and so do connections and source addresses of devices: traffic proves them.
 

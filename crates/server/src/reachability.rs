@@ -48,7 +48,7 @@ pub(crate) fn may_listen(own: &Target, from: &Target) -> bool {
     is_there && !is_web(from.transport) && (own.transport.is_secure() || !from.transport.is_secure())
 }
 
-/// Tells whether the transport is that of a browser, which takes no connections.
+/// Tells whether the transport is WebSocket: a browser accepts no connections.
 pub(crate) const fn is_web(transport: Transport) -> bool {
     matches!(transport, Transport::Ws | Transport::Wss)
 }

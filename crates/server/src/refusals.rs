@@ -16,7 +16,7 @@ use strowger_core::{Arrival, Now};
 use strowger_message::{Error, Host, Index, Message, Method, Name};
 
 impl Engine {
-    /// Logs that a forwarded request failed at one target. The caller hears of it only if there was no other.
+    /// Logs that a forwarded request failed at one target. The caller gets this failure only if there was no other target.
     #[cold]
     pub(crate) fn log_lost(&self, now: Now, event: &Event, reason: &str) {
         let (id, reason) = match event {

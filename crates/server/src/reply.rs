@@ -52,11 +52,11 @@ pub(crate) enum Why {
     Text(&'static str),
     /// Domain of this party that is not local, most often by mistake.
     Domain(Party),
-    /// Rule at this place of the configuration, which answers so.
+    /// Rule with this index in the configuration, which gives this response.
     Rule(usize),
-    /// Filter at this place of the configuration, which answers so.
+    /// Filter with this index in the configuration, which gives this response.
     Filter(usize),
-    /// Limit of calls at this place of the configuration, which is full.
+    /// Limit of calls with this index in the configuration, which is full.
     Limit(usize),
     /// Earlier log line with more than a text.
     Logged,
@@ -81,7 +81,7 @@ impl Party {
     }
 }
 
-/// Counter of a reply, apart from those of its transaction.
+/// Counter that a reply increments, besides the counters of its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     Not,
@@ -313,15 +313,15 @@ impl Decider<'_> {
         builder.finish(b"");
     }
 
-    /// Drops the optional lines of the response at `from`, to a request that proved nothing, if it is too long. False:
-    /// it is still too long.
+    /// Shortens the response that begins at `from` in `out`, if it is too long for a request without proof of its source: drops
+    /// its optional lines. False if the response is still too long.
     fn fit(&self, request: &Request<'_>, status: u16, from: usize, out: &mut Vec<u8>) -> bool {
         let size = length_as_sent(&request.message, &request.mandatory.via);
         if is_in_bounds(out.len() - from, size) {
             return true;
         }
         if matches!(status, 401 | 407) {
-            // It is useless without its challenges.
+            // The response is useless without its challenges.
             let end = out.len() - END.len();
             out.drain(end - self.policy.server_line.len()..end);
         } else {

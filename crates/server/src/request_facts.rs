@@ -1,4 +1,4 @@
-//! Facts of a request that rules may ask for.
+//! Facts of a request that conditions of rules may use.
 
 use crate::decider::Decider;
 use crate::handling::{Handling, User};
@@ -15,7 +15,7 @@ use strowger_message::uri::tel::dialled;
 use strowger_message::{Host, Method, Name, SipUri, Uri};
 use strowger_rules::{AddressField, Facts, FlagField, NumberField, TextField};
 
-/// Facts of a request that rules may ask for. Neither their making nor their use allocates memory.
+/// Facts of a request that conditions of rules may use. Neither their creation nor their use allocates memory.
 pub(crate) struct RequestFacts<'a, 'm> {
     decider: Decider<'a>,
     now: Now,
@@ -23,7 +23,7 @@ pub(crate) struct RequestFacts<'a, 'm> {
     routing: &'a Routing<'a>,
     /// User that has shown a password.
     pub(crate) user: Option<&'a User>,
-    /// True: it begins a call, which may count under limits.
+    /// True if the request begins a call, which may count under limits.
     pub(crate) begins_call: bool,
     from_host: Option<FactText<'a>>,
     to_host: Option<FactText<'a>>,
@@ -34,7 +34,7 @@ pub(crate) struct RequestFacts<'a, 'm> {
 /// Text with room for most user parts and numbers.
 type ShortText = SmallVec<[u8; 64]>;
 
-/// Texts that rules see in another form than the request has, made when a rule asks.
+/// Texts that rules see in another form than the request has, computed when a rule needs them.
 #[derive(Default)]
 struct Undone {
     from: OnceCell<ShortText>,

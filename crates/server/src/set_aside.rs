@@ -2,14 +2,14 @@
 //!
 //! A target is a next hop by one transport and, if that is secure, by the name that it proves. The server sets it aside
 //! in four cases: a request to it had no response at all, no connection to it could be made, an ICMP error that quotes
-//! such a request says so, or the target itself refuses requests by a 503 with Retry-After. A response of another host
-//! does not count, and neither does a failure of this machine to send for a reason of its own. Contacts of users are no
+//! such a request reports it unreachable, or the target itself refuses requests by a 503 with Retry-After. A response of
+//! another host does not count. A failure to send that this machine has caused does not count either. Contacts of users are no
 //! such targets: a silent phone is away, which the expiry of its registration and the end of its flow show (RFC 5626),
 //! and no other address replaces it.
 //!
-//! When its time is over, one request may try a target again. For the others it stays aside until a response came, or
-//! the time has passed once more. Any response takes it off the table, unless it has said itself for how long it
-//! refuses.
+//! When its time is over, one request may try a target again. For other requests the target stays aside until a response
+//! has come, or the same time has passed once more. Any response takes the target off the table, unless the target itself
+//! has set the time by Retry-After.
 
 use hashbrown::HashMap;
 use std::hash::BuildHasher;
@@ -47,11 +47,11 @@ impl Key {
 #[derive(Clone, Copy, Debug)]
 struct Record {
     failure: TargetFailure,
-    /// Time for which it was set aside last.
+    /// Time for which the target was set aside last.
     time: u64,
     /// End of that time.
     until: u64,
-    /// Set while one request tries it again.
+    /// Set while one request tries the target again.
     is_tried: bool,
 }
 
@@ -195,7 +195,7 @@ impl SetAside {
         let key = Key::of(target);
         match self.part(&key).get(&key) {
             Some(record) if record.until > now => State::Aside,
-            // Its refusal has ended.
+            // The time of the refusal is over.
             Some(Record { failure: TargetFailure::Unavailable { .. }, .. }) | None => State::Free,
             Some(_) => State::Due,
         }

@@ -9,7 +9,7 @@ use strowger_store::ticket::SinkId;
 /// State of the process around an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
-    /// True: the process is about to end. Calls in progress continue, nothing new begins.
+    /// True if the process is about to end. Calls in progress continue, nothing new begins.
     pub draining: bool,
     /// Shards among which calls are divided.
     pub shards: usize,

@@ -5,7 +5,7 @@
 //! The count of another server is what it had at some moment of a recent interval: twice the longest pause between two
 //! complete exchanges of either server, which is `dialogs.count_interval` plus the response time of a healthy cache. A
 //! call is admitted only if the calls here plus the smallest counts of the others in that interval are below the limit.
-//! It is refused only if the calls here plus their largest counts reach the limit. A server that has just started
+//! A call is refused only if the calls here plus their largest counts reach the limit. A server that has just started
 //! counts alone until its first exchange.
 //!
 //! This module makes the requests and interprets the answers; a thread of the process sends them.
@@ -287,7 +287,7 @@ fn encode<'a>(counts: impl Iterator<Item = &'a (LimitScope, u32)>) -> Vec<Vec<u8
     parts
 }
 
-/// Adds the counts of a part, and returns the number of parts; `None`: it is no such value.
+/// Adds the counts of a part, and returns the number of parts; `None` if the value is not a part of counts.
 fn decode(value: &[u8], counts: &mut CallCounts) -> Option<u16> {
     fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
         let (front, back) = rest.split_at_checked(length)?;

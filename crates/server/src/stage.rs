@@ -125,7 +125,7 @@ impl Engine {
                     if proof.is_any() {
                         self.confirm(request);
                     }
-                    // A request within an admitted call follows that call: rules are not asked.
+                    // A request within an admitted call follows that call: rules are not evaluated.
                     let is_asked = !proof.in_dialog && self.decider().has_rules();
                     handling.progress.proof = proof;
                     handling.progress.stage = if is_asked { Stage::Decide } else { Stage::Route };

@@ -24,7 +24,7 @@ struct Record {
     /// Start of the counted failures.
     since: u64,
     failures: u32,
-    /// End of the hold after too many failures; 0: it is not held.
+    /// End of the hold after too many failures; 0: the key is not held.
     until: u64,
 }
 

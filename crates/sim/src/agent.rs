@@ -33,11 +33,11 @@ use strowger_message::{Index, Limits, Message, Method, Uri};
 pub struct Line {
     pub address: SocketAddr,
     pub transport: Transport,
-    /// True if it accepts connections.
+    /// True if the phone accepts connections.
     pub listens: bool,
-    /// True if it asks to be reached over the connections that it makes (RFC 5923).
+    /// True if the phone asks to be reached over the connections that it makes (RFC 5923).
     pub alias: bool,
-    /// True if it may be behind a translator and asks for responses to the source of its requests (RFC 3581).
+    /// True if the phone may be behind a translator and asks for responses to the source of its requests (RFC 3581).
     pub translated: bool,
     /// Name that its certificate proves, besides its address.
     pub proves: Option<PeerName>,
@@ -50,7 +50,7 @@ impl Line {
         Self { address, transport, listens: true, alias: false, translated: false, proves: None, claims: None }
     }
 
-    /// True if it is reached only over a connection that it made itself.
+    /// True if the agent is reached only over a connection that it made itself.
     pub const fn is_one_way(&self) -> bool {
         self.transport.is_reliable() && !self.listens
     }
@@ -84,7 +84,7 @@ pub struct Agent {
     process: u16,
     has_restarted: bool,
     restarts: bool,
-    /// True if it calls a callee that it did not reach once more, as the same call.
+    /// True if the agent calls a callee that it did not reach once more, as the same call.
     redials: bool,
     /// True if no message is addressed to it: one that arrives was meant for another host.
     is_impostor: bool,
@@ -149,7 +149,7 @@ impl Agent {
         self.registration.tries_again = false;
     }
 
-    /// True if its password is not that of the user whose name it gives.
+    /// True if the agent's password is not that of the user whose name it gives.
     pub fn guesses(&self) -> bool {
         self.password.ends_with('?')
     }
@@ -222,7 +222,7 @@ impl Agent {
         &self.presence
     }
 
-    /// True if its process restarts at some moment.
+    /// True if the agent's process restarts at some moment.
     pub const fn restarts(&self) -> bool {
         self.restarts
     }
@@ -370,7 +370,7 @@ impl Host for Agent {
     fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
         let before = out.sends().len();
         self.tx.cut_off(now, token, out, &mut self.events);
-        // It is sent once more, over another connection than the lost one.
+        // A REGISTER is sent once more, over a new connection.
         if out.sends()[before..].iter().any(|send| out.bytes[send.range()].starts_with(b"REGISTER ")) {
             self.presence.registers(now.mono);
         }

@@ -50,7 +50,7 @@ struct Connection {
 pub enum Break {
     /// One side closes it: its earlier messages still arrive.
     Closed { by: usize },
-    /// Both sides learn of it after the usual delay.
+    /// Both ends learn of the reset after the usual delay.
     Reset,
     /// A translator has forgotten it: each side learns of it when it sends a message, or after this time in ms.
     Silent(u64),
@@ -81,7 +81,7 @@ pub enum Way {
     Over(EndId),
     /// A connection to this address must be made first.
     Dial(Target),
-    /// Its connection has ended, and its peer accepts none.
+    /// The connection of the message has ended, and the peer accepts no new one.
     Gone,
 }
 
@@ -162,7 +162,7 @@ impl Connections {
             end.sent.push(token);
         }
         if connection.is_dead {
-            // Its own system, or that of the peer, reports it.
+            // The kernel of the sender or of the peer reports the end.
             return network.put(due, Arriving::End(at));
         }
         end.last = due.max(end.last);

@@ -23,7 +23,7 @@ pub struct Conditions {
 impl Conditions {
     pub const PERFECT: Self = Self { loss: 0, doubling: 0, reordering: 0, delay: (1, 1), outage: (0, 0) };
 
-    /// One of many kinds of weather, up to 30 % of each fault.
+    /// Random network conditions (weather): up to 30 % of each fault.
     pub fn random(random: &mut Random) -> Self {
         if random.chance(200) {
             return Self::PERFECT;

@@ -72,7 +72,7 @@ pub struct ServerHost {
     policy: u32,
     /// Time of the first kill of the process.
     first_kill: Option<u64>,
-    /// Whether it has restarted since the last query, and whether it ever has.
+    /// True if the server has restarted since the last query.
     has_restarted: bool,
     has_ended: bool,
     /// True if buckets have moved.
@@ -218,7 +218,7 @@ impl ServerHost {
         banned.into_iter().map(|(source, _)| source).collect()
     }
 
-    /// True if it believes this connection of its process open.
+    /// True if the server believes this connection of its process open.
     pub(crate) fn has_open_flow(&self, flow: Flow) -> bool {
         flow.process == self.process.number && self.process.shared.is_open(flow)
     }

@@ -43,7 +43,7 @@ pub trait Host {
         Vec::new()
     }
 
-    /// True if its process has ended and started again since the last call, and has forgotten its past. The next
+    /// True if the host's process has ended and started again since the last call, and has forgotten its past. The next
     /// process does nothing before this call: all messages sent before it belong to the old process, and so do the
     /// connections that are ended now.
     fn has_restarted(&mut self) -> bool {
@@ -124,7 +124,7 @@ pub const PUBLIC_PORT: u16 = 20_000;
 /// Time in ms after which a connection attempt is given up if the target does not respond.
 const UNREACHED: u64 = 5_000;
 
-/// The same time for a message whose sender has an alternative.
+/// Time to connect for a message whose sender has an alternative.
 const FALLBACK_DELAY: u64 = 300;
 
 /// Start time of a world.

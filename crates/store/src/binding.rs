@@ -316,7 +316,7 @@ impl<'a> BindingView<'a> {
         Self { record, agents }
     }
 
-    /// Returns its id.
+    /// Returns the binding's id.
     pub fn id(&self) -> BindingId {
         self.record.id()
     }
@@ -365,7 +365,7 @@ impl<'a> BindingView<'a> {
         Some(self.record.u16(at::Q)).filter(|q| *q != NO_Q)
     }
 
-    /// Returns its end, milliseconds on the clock of the table.
+    /// Returns the binding's end, milliseconds on the clock of the table.
     pub fn expires_at(&self) -> u64 {
         self.record.expires_at()
     }

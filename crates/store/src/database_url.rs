@@ -124,7 +124,7 @@ impl FromStr for DatabaseUrl {
             None => (rest, None),
             Some((rest, option)) => match option.split_once('=') {
                 Some(("socket", path)) if !path.contains('&') && !path.is_empty() => (rest, Some(decoded(path)?)),
-                // It may be a password with a question mark, which must not be shown.
+                // The text may be a password with a question mark, which must not be shown.
                 _ => return Err("has something behind \"?\" that is not socket=PATH".into()),
             },
         };

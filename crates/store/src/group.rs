@@ -21,7 +21,7 @@ use crate::ticket::Refused;
 pub struct GroupSettings {
     /// Time that the first row of a group waits for further rows.
     pub linger: Duration,
-    /// Most rows in a group; a group that reaches it does not wait longer.
+    /// Maximum number of rows in a group; a group that reaches it does not wait longer.
     pub group: usize,
     /// Largest weight of the queued rows; more are refused ([`Refused::Full`]). A group in progress is not included.
     pub queue: usize,
@@ -29,12 +29,12 @@ pub struct GroupSettings {
 
 /// Row of a writer.
 pub trait Row: Send + 'static {
-    /// Returns its weight against the bound of the queue: more than one for a large row.
+    /// Returns the row's weight against the bound of the queue: more than one for a large row.
     fn weight(&self) -> usize {
         1
     }
 
-    /// Returns its key: a new row replaces a queued one with the same key. `None`: no key.
+    /// Returns the row's key: a new row replaces a queued one with the same key. `None`: no key.
     fn key(&self) -> Option<u64> {
         None
     }
@@ -51,7 +51,7 @@ pub struct Numbered<R> {
 
 /// Writer of groups, on a thread of its own; may block.
 pub trait Commit: Send + 'static {
-    /// Type of its rows.
+    /// Type of the commit's rows.
     type Row: Row;
 
     /// Writes a group and removes the rows that are finished, stored or not. The remaining rows are given again, before

@@ -63,9 +63,9 @@ impl<F: Fn(&[(u64, Result<(), StoreError>)]) + Send + Sync> WriteSink for F {
 pub struct JournalSettings {
     /// Time that the first change of a group waits for further changes.
     pub linger: Duration,
-    /// Most changes in a group; a group that reaches it does not wait longer.
+    /// Maximum number of changes in a group; a group that reaches it does not wait longer.
     pub group: usize,
-    /// Most changes queued; a change with more than 4 KiB of bindings counts several times. More are refused
+    /// Limit of changes queued; a change with more than 4 KiB of bindings counts several times. More are refused
     /// ([`Refused::Full`](crate::ticket::Refused::Full)).
     pub queue: usize,
     /// Longest remaining life of a loaded binding: not longer than the registrar grants, even after a step of the

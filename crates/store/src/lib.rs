@@ -12,7 +12,7 @@
 //!   bindings end.
 //! * [`group`]: group writer for rows of any kind; [`lasting_failure`]: log lines about a failure that lasts.
 //! * [`subscriber`]: users and their HA1s; [`cached_subscribers`]: users of any database; [`read_through`]: the cache in
-//!   front of it, for any kind of question; [`second_level`]: a cache that several servers share; [`credential_cache`]:
+//!   front of it, for look-ups of any kind (questions); [`second_level`]: a cache that several servers share; [`credential_cache`]:
 //!   credentials of registered users in a cache alone.
 //! * [`calls`]: the call store, which preserves the state of calls beyond the process; [`accounting`]: rows of calls.
 //!
@@ -80,7 +80,7 @@
 //! | commit with unknown outcome; failed commit | `journal/writer.rs`, `Repair` |
 //! | domain that becomes an alias | `location/rename.rs` |
 //! | writing in groups | `group.rs` |
-//! | kept calls: groups, failures, last words | `calls/writing.rs` |
+//! | kept calls: groups, failures, final rows (last words) | `calls/writing.rs` |
 //! | rows and columns of accounting; masks | `accounting/record.rs`; `mask.rs` |
 //! | URL of a database server | `database_url.rs` |
 

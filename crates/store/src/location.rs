@@ -38,11 +38,11 @@ pub struct LocationSettings {
     pub node: u16,
     /// Partitions; rounded up to a power of two, 1 to 65,536.
     pub partitions: usize,
-    /// Most bindings in all.
+    /// Maximum number of bindings in all.
     pub bindings: usize,
-    /// Most bytes of one packed binding (its texts and about 60 bytes more).
+    /// Maximum size of one packed binding (its texts and about 60 bytes more), in bytes.
     pub binding_bytes: usize,
-    /// Most different User-Agent texts that bindings share (at most 65,535).
+    /// Maximum number of different User-Agent texts that bindings share (at most 65,535).
     pub user_agents: usize,
 }
 
@@ -59,7 +59,7 @@ pub struct LocationGauges {
     pub bindings: usize,
     /// Addresses-of-record with at least one binding.
     pub aors: usize,
-    /// Most bindings in all.
+    /// Maximum number of bindings in all.
     pub bound: usize,
     /// Different User-Agent texts.
     pub user_agents: usize,

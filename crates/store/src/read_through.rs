@@ -54,9 +54,9 @@ use crate::ticket::{Refused, SinkId, Sinks, Ticket};
 pub struct ReadThroughSettings {
     /// Subject of the look-ups, for names of threads and the log; at most 10 bytes.
     pub name: &'static str,
-    /// Most positive answers in the cache.
+    /// Maximum number of positive answers in the cache.
     pub found: usize,
-    /// Most negative answers in the cache.
+    /// Maximum number of negative answers in the cache.
     pub absent: usize,
     /// Longest name, in bytes, with a cached negative answer: made-up names may be long.
     pub absent_name: usize,
@@ -68,17 +68,17 @@ pub struct ReadThroughSettings {
     pub serve_stale: Duration,
     /// Time that the engine has to answer before a stale answer is used.
     pub stale_wait: Duration,
-    /// Interval of questions for changes, and of trial questions to an engine that has stopped answering.
+    /// Interval between two checks for changes, and between two trial look-ups at an engine that has stopped answering.
     pub poll: Duration,
     /// Time after which a request's ticket comes back with [`StoreError::TimedOut`]; kept within 50 ms.
     pub deadline: Duration,
     /// Deadlines missed in a row after which unknown questions are answered with [`StoreError::Unavailable`] at once.
     pub breaker_after: u32,
-    /// Most different questions in flight.
+    /// Maximum number of different questions in flight.
     pub queue: usize,
-    /// Most questions given to the engine at once.
+    /// Maximum number of questions given to the engine at once.
     pub batch: usize,
-    /// Most batches with the engine at a time: connections, each with its thread. One is opened at the start, others
+    /// Limit of batches with the engine at a time: connections, each with its thread. One is opened at the start, others
     /// when all are busy.
     pub connections: usize,
 }

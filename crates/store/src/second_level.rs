@@ -34,7 +34,7 @@ use crate::error::StoreError;
 use crate::read_through::{Changes, Engine, Key, LocalEngine, Task};
 use crate::subscriber::{Answer, Asked, Removed, SubscriberWatch};
 
-/// Most keys with a known time of change. With more of them, all entries from before now are ignored.
+/// Maximum number of keys with a known time of change. With more of them, all entries from before now are ignored.
 const CHANGED: usize = 10_000;
 
 /// Lifetimes and timeouts of the cache.
@@ -66,7 +66,7 @@ struct Doubts {
     changed: HashMap<Vec<u8>, u64>,
     /// Changed keys still to be removed.
     removals: HashSet<Vec<u8>>,
-    /// The same limit for all keys.
+    /// Answers for any key that the database gave before this time, in milliseconds since 1970, do not count.
     not_before: u64,
     /// Number of reported changes.
     changes: u64,
@@ -285,7 +285,7 @@ impl<'q> Batch<'q> {
             .collect();
     }
 
-    /// Returns the questions for the database, if there are any.
+    /// Returns the questions that the cache could not answer, for the database; none if it answered all.
     fn missing(&mut self) -> Option<Vec<Asked>> {
         let unknown = self.questions.iter().zip(&self.known).filter(|(_, known)| known.is_none());
         let missing: Vec<Asked> = unknown.map(|(asked, _)| asked.clone()).collect();

@@ -11,7 +11,7 @@ pub(crate) const NAME: &str = "strowger.toml";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Choice {
     file: Option<PathBuf>,
-    /// True if it was not given but found in this folder.
+    /// True if the file was not given but found in this folder.
     found: bool,
 }
 

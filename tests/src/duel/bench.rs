@@ -96,7 +96,7 @@ impl Bench {
     /// Starts a side in the background and checks it after a second.
     ///
     /// # Panics
-    /// It has ended with an error by then.
+    /// The side has ended with an error by then.
     pub fn background(&mut self, side: Side, words: &str) -> Process {
         let mut command = self.command(side, words);
         let mut process = self.start(command.arg("-nostdin"));

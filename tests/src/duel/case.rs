@@ -31,7 +31,7 @@ pub struct Case {
     pub arguments: Vec<String>,
     /// Address of program and peer.
     pub address: IpAddr,
-    /// True: the program waits for calls.
+    /// True if the program waits for calls.
     pub answers: bool,
     /// Names of header lines with times.
     pub times: Vec<String>,
@@ -72,7 +72,7 @@ impl Case {
     /// Reads a case: `NAME.xml`, or `NAME.case`, which is the comment alone.
     ///
     /// # Panics
-    /// It cannot be read, or contains an unknown line.
+    /// The case cannot be read, or contains an unknown line.
     pub fn read(path: &Path) -> Self {
         let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -63,13 +63,13 @@ impl Ports {
 /// Behaviour of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Played {
-    /// Its messages, with process id and times replaced.
+    /// Messages that the program sent and received, with process id and times replaced.
     pub messages: Vec<String>,
     /// Messages that the peer expected in vain.
     pub missed: Vec<String>,
-    /// Its exit code; `None` if it had to be killed.
+    /// Exit code of the program; `None` if it had to be killed.
     pub exit: Option<i32>,
-    /// Its counts, see [`books::of`].
+    /// Counts of the program, see [`books::of`].
     pub books: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ impl Played {
 /// behaviour. Files are written to the folder.
 ///
 /// # Panics
-/// It does not start.
+/// The program does not start.
 pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> (u32, Played) {
     let address = |port: u16| SocketAddr::new(case.address, port);
     for (name, text) in &case.files {

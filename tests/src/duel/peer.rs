@@ -87,7 +87,7 @@ impl Peer {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Ok(stream) = TcpStream::connect(remote) {
-                // Its real port differs; the address in its messages must not change from run to run.
+                // The real port of the connection differs; the address in messages must not change from run to run.
                 return Self::new(Link::Stream(stream), local, remote);
             }
             assert!(Instant::now() < end, "nobody listens at {remote}");

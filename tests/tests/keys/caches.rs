@@ -82,8 +82,8 @@ fn what_a_server_learns_is_in_its_cache() {
     let server = start(&format!("{}, database = 5", redis(&cache)), "store.cache_lifetime = \"20m\"");
     learns(&server, cache.address(), &["SELECT 5"], true);
     assert!(!has(cache.address(), &["SELECT 0"]));
-    // It has the configured lifetime, and contains no password. Both are checked at once, and again if the server has
-    // just forgotten her: the notice of the new user may come late.
+    // The entry has the configured lifetime, and contains no password. Both are checked in one look. The look is repeated if
+    // the server has just dropped the entry: the notice of the new user may come late.
     let kept = wait::look(Duration::from_secs(10), || {
         assert_eq!(register(&server, PASSWORD), 200);
         let said = say(cache.address(), &["SELECT 5", &format!("TTL {ALICE}"), &format!("GET {ALICE}")]);

@@ -1,4 +1,4 @@
-//! The conditions, each with its truth.
+//! Planted conditions, each with its truth.
 
 use std::io::Read;
 use std::net::UdpSocket;
@@ -14,16 +14,16 @@ use super::site::{
     relay, sound,
 };
 
-/// What is so, whatever a report says.
+/// Truth about a run, independent of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Truth {
-    /// The generator could do what it was asked to.
+    /// The generator could keep its schedule.
     Valid,
-    /// It could not; one of these settings has to say so.
+    /// The generator could not keep its schedule. The verdict must name one of these thresholds.
     Invalid(&'static [&'static str]),
-    /// The same, if the kernel says that it waited for its core.
+    /// As [`Self::Invalid`], if the generator did wait for its core according to the kernel.
     Starved(&'static [&'static str]),
-    /// It could but for a part of the run, which one of these has to name.
+    /// The generator kept its schedule except in a part of the run. That part must name one of these thresholds.
     Spoilt(&'static [&'static str]),
 }
 
@@ -31,9 +31,9 @@ pub(super) struct Condition {
     pub(super) name: &'static str,
     pub(super) truth: Truth,
     pub(super) plant: fn(&Site) -> Ran,
-    /// Part of `make test`.
+    /// True if the condition is part of `make test`.
     pub(super) often: bool,
-    /// Only the privileged can plant it.
+    /// True if planting the condition needs privileges.
     pub(super) privileged: bool,
 }
 
@@ -274,7 +274,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
         site.under_way(&generator);
         uas.stop_for(ms(400));
         generator.end(LONGEST);
-        // The report of the side that answers.
+        // The report of the answering side.
         uas.report()
     }),
     invalid("sound that was not sent", &["media_losses", "stall"], |site| {
@@ -284,7 +284,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
         generator.stop_for(ms(600));
         generator.end(LONGEST)
     }),
-    // ---- others have its core
+    // ---- other programs use the generator's core
     starved("six others on its core, and a limit of concurrent calls", &["lag_p99", "receive_lag"], |site| {
         beside_spinners(site, 6, &["-r", "6000", "-l", "20", "-m", "1000"])
     })
@@ -342,7 +342,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
         ran
     })
     .privileged(),
-    // ---- it cannot
+    // ---- the load is too high for the generator
     invalid("more calls than it can begin", &["lag_p99", "rate_error"], |site| {
         site.calls(&["-r", "400000", "-m", "25000", "-l", "25000"])
     })

@@ -1,4 +1,4 @@
-//! Where a generator runs, its peer, and what is put in their way.
+//! Site of a generator: its core, its peer, and the obstacles between them.
 
 use std::cell::Cell;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,7 +12,7 @@ use strowger_tests::port;
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::wire::Transport;
 
-/// Where a generator runs and its peer.
+/// Site of a generator and its peer.
 pub(super) struct Site {
     pub(super) scheduling: Scheduling,
     /// The generator's core, and the peer's.
@@ -22,7 +22,7 @@ pub(super) struct Site {
     /// The generators and their peers, for the witness.
     pub(super) shown: Shown,
     pub(super) peers: Shown,
-    /// A generator was over before anything was done to it.
+    /// True if a generator ended before the condition was planted.
     pub(super) missed: Cell<bool>,
 }
 
@@ -42,7 +42,7 @@ impl Site {
     }
 
     pub(super) fn start_as(&self, scheduling: Scheduling, words: &[&str]) -> Running {
-        // Calls end at once where nothing else is said.
+        // Calls end at once unless the arguments give a hold.
         let hold: &[&str] =
             if words.iter().any(|word| ["--hold", "--scenario", "-w"].contains(word)) { &[] } else { &["--hold", "0"] };
         let generator = Running::start_by(program(self.own, scheduling), &[words, hold, &["--no-preflight"]].concat());
@@ -66,7 +66,7 @@ impl Site {
         answers_by(program(self.other, self.scheduling), address.parse().expect("an address"), words)
     }
 
-    /// A peer that is quick whatever else the machine does, if this user may ask for that.
+    /// Starts an answering side that is quick on a busy machine too, if this user may schedule it before other programs.
     pub(super) fn quick_answers(&self, words: &[&str]) -> Answers {
         let scheduling = if may_be_real_time() { Scheduling::RealTime } else { Scheduling::Ordinary };
         let uas = answers_by(program(self.other, scheduling), local(port::free()), words);
@@ -74,18 +74,18 @@ impl Site {
         uas
     }
 
-    /// Calls to an answerer of ours.
+    /// Runs calls to an answering side of the site.
     pub(super) fn calls(&self, words: &[&str]) -> Ran {
         let uas = self.answers(&[]);
         self.run(&[&[uas.address.to_string().as_str()], words].concat())
     }
 
-    /// Waits for its first second. On a machine that is busy with something else it may be over before it has told of it.
+    /// Waits for the first second of a generator. On a busy machine the generator may end before it has reported that second.
     pub(super) fn under_way(&self, generator: &Running) {
         self.missed.set(!generator.comes_to(1));
     }
 
-    /// Those that are held up once they are under way.
+    /// Runs calls, and disturbs the generator with `hold_up` once calls are under way.
     pub(super) fn held_up(&self, words: &[&str], hold_up: impl FnOnce(&Running)) -> Ran {
         let uas = self.answers(&[]);
         let mut generator = self.start(&[&[uas.address.to_string().as_str()], words].concat());
@@ -101,7 +101,7 @@ pub(super) fn ms(length: u64) -> Duration {
     Duration::from_millis(length)
 }
 
-/// Calls beside threads that never sleep on their core.
+/// Runs calls beside threads that never sleep on the generator's core.
 pub(super) fn beside_spinners(site: &Site, count: usize, words: &[&str]) -> Ran {
     let uas = site.quick_answers(&[]);
     let _spinners = spinners(count, site.own, Scheduling::Ordinary);
@@ -121,7 +121,7 @@ pub(super) fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// A peer that reads requests and answers them all at multiples of this time.
+/// Starts a peer that reads requests and answers them all at multiples of this time.
 pub(super) fn in_batches(step: Duration) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     socket.set_nonblocking(true).expect("it can be");
@@ -129,7 +129,7 @@ pub(super) fn in_batches(step: Duration) -> SocketAddr {
     std::thread::spawn(move || {
         let (end, mut bytes) = (Instant::now() + LONGEST, vec![0; 65_536]);
         while Instant::now() < end {
-            // It answers in batches, one each step.
+            // The peer answers in batches, one each step.
             std::thread::sleep(step);
             while let Ok((length, from)) = socket.recv_from(&mut bytes) {
                 let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
@@ -140,12 +140,12 @@ pub(super) fn in_batches(step: Duration) -> SocketAddr {
     address
 }
 
-/// Requests to a peer by hand.
+/// Sends OPTIONS to a peer that the test itself runs.
 pub(super) fn asks(site: &Site, peer: SocketAddr, words: &[&str]) -> Ran {
     site.run(&[&[peer.to_string().as_str(), "-w", "options", "--timeout", "1s"], words].concat())
 }
 
-/// Calls over a link like this.
+/// Runs calls over a link with this fate of datagrams.
 pub(super) fn over(site: &Site, fate: Fate, words: &[&str]) -> Ran {
     let uas = site.answers(&[]);
     let (address, _link) = link(uas.address, fate);
@@ -156,12 +156,12 @@ pub(super) const NOW: &[Duration] = &[Duration::ZERO];
 pub(super) const LATER: &[Duration] = &[Duration::from_millis(60)];
 pub(super) const TWICE: &[Duration] = &[Duration::ZERO, Duration::from_millis(3)];
 
-/// A server that passes calls on to where they are aimed.
+/// Starts a server that relays calls to their Request-URI.
 pub(super) fn relay() -> Server {
     Setup::on(&[Transport::Udp]).relay().with("ban.enabled = false").start()
 }
 
-/// Calls over TLS.
+/// Starts calls over TLS.
 pub(super) fn by_tls(site: &Site, words: &[&str]) -> (Answers, Running) {
     let files = certificates(site.folder.path());
     let own: Vec<&str> = files[2..].iter().map(String::as_str).collect();
@@ -171,7 +171,7 @@ pub(super) fn by_tls(site: &Site, words: &[&str]) -> (Answers, Running) {
     (uas, generator)
 }
 
-/// A document whose calls send sound for half a second.
+/// Writes a document whose calls send sound for half a second. Returns its path.
 pub(super) fn sound(site: &Site) -> String {
     let document = site.folder.path().join("sound.xml");
     std::fs::write(site.folder.path().join("sound.raw"), vec![0u8; 8_000]).expect("the folder can be written");
@@ -181,7 +181,7 @@ pub(super) fn sound(site: &Site) -> String {
     document.display().to_string()
 }
 
-/// A group of the kernel's (cgroup) that gives its processes so much of a core; none where there are no such groups.
+/// Control group (cgroup) that gives its processes a share of a core. None if the kernel has no such groups.
 pub(super) struct Share(std::path::PathBuf);
 
 impl Share {
@@ -210,7 +210,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        // Once those that were in it are gone.
+        // The kernel removes the group once its processes are gone.
         wait::until(ms(1_000), || std::fs::remove_dir(&self.0).is_ok());
     }
 }

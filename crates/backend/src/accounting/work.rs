@@ -72,7 +72,7 @@ struct Retrying {
 struct RefusalLog(Vec<(String, Instant)>);
 
 impl RefusalLog {
-    /// Most logged reasons in [`REMINDER`]: peers may write a part of their text.
+    /// Maximum number of logged reasons in [`REMINDER`]: peers may write a part of their text.
     const MOST: usize = 8;
 
     fn is_due(&mut self, reason: &str) -> bool {
@@ -290,7 +290,7 @@ impl Work {
         }
         let mut rows = self.spool.chunk(CHUNK).to_vec();
         if rows.is_empty() && !self.spool.is_empty() {
-            // They cannot be read now.
+            // The spooled rows cannot be read now.
             self.next_try = Instant::now() + self.settings.retry;
             return false;
         }

@@ -21,9 +21,9 @@ pub use crate::accounting::counts::{Attempt, LastError};
 pub struct Settings {
     /// Spool file, for rows that cannot be written.
     pub spool: PathBuf,
-    /// Most bytes of the spool.
+    /// Maximum size of the spool, in bytes.
     pub spool_bytes: u64,
-    /// Most bytes of the quarantine file.
+    /// Maximum size of the quarantine file, in bytes.
     pub quarantine_bytes: u64,
     /// Longest wait for another process that has the spool and may be just ending.
     pub patience: Duration,
@@ -84,7 +84,7 @@ pub struct Accounting {
 pub struct Figures {
     /// Rows that wait for the thread.
     pub queued: u64,
-    /// Most waiting rows.
+    /// Maximum number of waiting rows.
     pub bound: u64,
     /// Rows written.
     pub written: u64,

@@ -36,7 +36,7 @@ struct Open {
     length: u64,
     /// Value of `length` before the current group.
     before: u64,
-    /// True: the file may be longer than `length`.
+    /// True if the file may be longer than `length`.
     is_torn: bool,
 }
 

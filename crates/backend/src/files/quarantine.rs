@@ -17,10 +17,10 @@ const NAME: [u8; 7] = *b"STRQUAR";
 /// Kind of a record with an entry.
 const ENTRY: u8 = 1;
 
-/// Most bytes of a reason: longer error texts are cut.
+/// Maximum size of a reason, in bytes: longer error texts are cut.
 const REASON: usize = 1_000;
 
-/// Most rows in one attempt.
+/// Maximum number of rows in one attempt.
 const BATCH: usize = 256;
 
 /// Refused row.
@@ -37,7 +37,7 @@ pub struct Entry {
 /// Open file with the index of its rows.
 pub struct Quarantine {
     path: PathBuf,
-    /// Most bytes of the file.
+    /// Maximum size of the file, in bytes.
     most: u64,
     /// `None` while there is no file.
     writer: Option<Writer>,
@@ -124,7 +124,7 @@ impl Quarantine {
     /// Error of the system, or the file would exceed its bound.
     pub fn add(&mut self, entries: &[Entry]) -> io::Result<()> {
         if self.writer.as_ref().is_some_and(|writer| !writer.has_its_name()) {
-            // Its rows are gone with it.
+            // The rows in the removed file are lost.
             tracing::warn!(quarantine = %self.path.display(), "the quarantine of accounting was removed by another program");
             (self.writer, self.held) = (None, Held::default());
         }

@@ -49,7 +49,7 @@ impl From<LockError> for OpenError {
 pub struct Spool {
     path: PathBuf,
     _lock: FileLock,
-    /// Most bytes of the file.
+    /// Maximum size of the file, in bytes.
     most: u64,
     /// `None` while the file cannot be opened.
     writer: Option<Writer>,
@@ -155,7 +155,7 @@ impl Spool {
             }
         });
         if let Err(error) = written {
-            // It may have read bytes that are now cut off.
+            // The reader may have read bytes that are now cut off.
             self.reader = None;
             return Err(error);
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use strowger_store::database_url::DatabaseKind;
 
-/// Most names in one statement.
+/// Maximum number of names in one statement.
 pub(crate) const LONGEST_LIST: usize = 256;
 
 /// Lengths of lists in which each item has its own placeholder: few, so that few statements are prepared.

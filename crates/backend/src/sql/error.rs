@@ -64,7 +64,7 @@ pub enum OpenError {
         table: String,
         /// Column.
         column: String,
-        /// Its type.
+        /// Type of the column.
         type_name: String,
     },
     /// A table that `strowger db init` creates does not exist, or not for this user.
@@ -97,7 +97,7 @@ pub enum OpenError {
         server: String,
         /// Table.
         table: String,
-        /// Its missing columns.
+        /// Missing columns of the table.
         missing: String,
     },
     /// The tables were created by an older version of this program.

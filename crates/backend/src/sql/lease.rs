@@ -328,7 +328,7 @@ fn take_all(candidates: &mut [Candidate], holder: &Holder) -> Result<Option<Vec<
 /// State of a wanted lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It can be taken.
+    /// The lease can be taken.
     Free,
     /// The holder has renewed it while this process watched.
     Living,

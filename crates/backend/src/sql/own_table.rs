@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// True: it may be NULL.
+    /// True if the column may be NULL.
     pub(crate) is_optional: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    /// Returns its name in a GRANT.
+    /// Returns the right's name in a GRANT.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Select => "SELECT",
@@ -66,7 +66,7 @@ pub(crate) struct OwnTable {
     pub(crate) columns: Vec<Column>,
     /// Number of leading columns that are the key: one, or two numbers.
     pub(crate) key: usize,
-    /// True: the server assigns each row a number, `id`, in order of arrival.
+    /// True if the server assigns each row a number, `id`, in order of arrival.
     pub(crate) is_numbered: bool,
     /// Column with an index.
     pub(crate) index: Option<&'static str>,

@@ -22,7 +22,7 @@ pub(crate) fn farewell(runtime: Runtime, connection: Option<Connection>) {
     {
         let _late = runtime.block_on(async { tokio::time::timeout(FAREWELL, connection.close()).await });
     }
-    // It may be resolving a name, which is not waited for.
+    // A thread of the runtime may be resolving a name; that is not waited for.
     runtime.shutdown_background();
 }
 

@@ -46,7 +46,7 @@ impl Part {
         }
     }
 
-    /// Returns its tables.
+    /// Returns the part's tables.
     pub fn tables(&self) -> Vec<String> {
         match self {
             Self::Accounting => accounting::tables().iter().map(|table| table.name.to_owned()).collect(),
@@ -136,7 +136,7 @@ impl Step {
         match self.found {
             _ if !self.statements.is_empty() => true,
             Found::Version(version) => version == self.part.version(),
-            // They are read in place.
+            // Tables of other programs are read as they are.
             Found::Others => matches!(self.part, Part::Subscribers(_)),
             Found::Nothing => false,
         }
@@ -194,7 +194,7 @@ async fn plan(
         }
         let found = match version(connection, dialect, part).await? {
             Some(version) if all => Found::Version(version),
-            // They were created, and some of them are gone.
+            // The tables were created, and some of them are gone.
             Some(_) => Found::Version(0),
             None if some => Found::Others,
             None => Found::Nothing,

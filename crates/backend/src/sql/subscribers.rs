@@ -196,7 +196,7 @@ impl SqlSubscribers {
         let (connection, columns) = match looked {
             Ok(looked) => looked,
             Err(failure) => {
-                // It may still be resolving a name.
+                // A thread of the runtime may still be resolving a name.
                 runtime.shutdown_background();
                 return Err(failure.at_start(shown, CONNECT));
             }
@@ -402,7 +402,7 @@ impl Engine for SqlSubscribers {
     type Key = Asked;
 
     fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
-        // It is gone if the last question panicked.
+        // The runtime is gone if the last look-up panicked.
         let runtime = self.runtime.take().map_or_else(runtime, Ok).map_err(|error| {
             self.reader.shared.say(&Failure::Lost(error.to_string()));
             StoreError::Unavailable

@@ -54,7 +54,7 @@ pub(crate) struct SubscriberTable {
 struct TextColumn {
     quoted: String,
     type_name: String,
-    /// Most characters.
+    /// Maximum number of characters.
     longest: usize,
     repertoire: Repertoire,
 }
@@ -156,7 +156,7 @@ impl SubscriberTable {
         })
     }
 
-    /// Tells whether it can have a user with this name.
+    /// Tells whether the table can have a user with this name.
     pub(crate) fn can_hold(&self, username: &str) -> bool {
         self.username.repertoire.has(username) && username.chars().nth(self.username.longest).is_none()
     }

@@ -18,7 +18,7 @@ use strowger_store::database_url::DatabaseKind;
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) failure: Failure,
-    /// True: it was sent, and the server may have done it nevertheless.
+    /// True if the work was sent, so that the server may have done it although no reply came.
     pub(crate) is_in_doubt: bool,
 }
 
@@ -87,7 +87,7 @@ impl WritingConnection {
         work: impl AsyncFnMut(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, Broken> {
         let lost = |error: std::io::Error| Broken { failure: Failure::Lost(error.to_string()), is_in_doubt: false };
-        // It is gone if the last work panicked.
+        // The runtime is gone if the last work panicked.
         let runtime = self.runtime.take().map_or_else(runtime, Ok).map_err(lost)?;
         let done = runtime.block_on(self.attempt(Instant::now() + limit, work));
         self.runtime = Some(runtime);

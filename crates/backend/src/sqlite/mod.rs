@@ -73,14 +73,14 @@ pub enum OpenError {
         /// Text of SQLite's error.
         detail: String,
     },
-    /// A later version of this program wrote it.
+    /// A later version of this program wrote the file.
     #[error("{path}: schema version {found} is newer than this program knows ({known}); use the program that wrote it")]
     Newer {
         /// The file.
         path: PathBuf,
         /// Version of the file.
         found: usize,
-        /// Version of this program.
+        /// Newest version of the tables that this program knows.
         known: usize,
     },
     /// The database belongs to another program.
@@ -214,7 +214,7 @@ pub fn look(path: &Path) -> Result<(), OpenError> {
 pub struct Pending {
     /// Version of the file: number of its migrations; 0: no tables, or no file.
     pub found: usize,
-    /// Version of this program.
+    /// Newest version of the tables that this program knows.
     pub known: usize,
     /// Statements of the missing migrations.
     pub statements: &'static [&'static str],

@@ -20,7 +20,7 @@ pub enum RowsError {
 /// SQLite instructions between two time checks: well under a millisecond.
 const INSTRUCTIONS: i32 = 10_000;
 
-/// Reads these columns of all rows of a query as text; NULL becomes an empty one. The query becomes a subquery, and the
+/// Reads these columns of all rows of a query as text; NULL becomes an empty text. The query becomes a subquery, and the
 /// file is opened read-only. `limit` covers everything, including waits for locks of other processes.
 ///
 /// # Errors

@@ -152,7 +152,7 @@ ALTER TABLE binding DROP COLUMN listener;
 ALTER TABLE binding ADD COLUMN listener TEXT NOT NULL DEFAULT '';
 ";
 
-/// Most notices in a file.
+/// Maximum number of notices in a file.
 pub(crate) const NOTICES: i64 = 10_000;
 
 /// Result of a migration.

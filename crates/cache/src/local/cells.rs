@@ -6,7 +6,7 @@
 
 /// Bytes of a cell.
 pub(super) const CELL: usize = 64;
-/// Most cells of a chunk, plus one: few chunks, so that their list stays in the processor's cache.
+/// Maximum number of cells of a chunk, plus one: few chunks, so that their list stays in the processor's cache.
 const LARGEST: usize = 4096;
 /// No cell.
 pub(super) const NIL: u32 = !FIRST;

@@ -26,7 +26,7 @@ const WORTHY: u8 = 2;
 const MAIN: u8 = 8;
 /// Mark of a promised entry, which is in the promised queue.
 const PROMISED: u8 = 16;
-/// Most entries that go round before one is evicted nevertheless: a lock is held meanwhile.
+/// Maximum number of entries that go round before one is evicted nevertheless: a lock is held meanwhile.
 const ROUNDS: usize = 64;
 
 /// Counters of a partition.

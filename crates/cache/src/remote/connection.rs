@@ -160,7 +160,7 @@ impl Output {
         self.written == self.bytes.len() && self.is_flushed
     }
 
-    /// Completes when all is written; never with nothing to write.
+    /// Writes the output, and completes when all is written. Never completes if there is nothing to write.
     async fn write(&mut self) -> io::Result<()> {
         if self.is_written() {
             return std::future::pending().await;

@@ -42,7 +42,7 @@ pub(super) enum DialError {
     NoSentinel(String, String),
 }
 
-/// Most bytes of a reply during the opening of a connection.
+/// Maximum size of a reply during the opening of a connection, in bytes.
 const MOST: usize = 8 << 20;
 
 /// Connects to the server or, in a group with Sentinels, to its master.

@@ -43,14 +43,14 @@ pub(super) struct Flight {
     pub(super) key: KeyBytes,
     /// Copy of the value, if it may have to be sent again.
     pub(super) value: Option<Box<[u8]>>,
-    /// Bytes of its key and value.
+    /// Bytes of the request's key and value.
     pub(super) size: u32,
     /// `None`: it was answered at its deadline, and the reply of the server is ignored.
     pub(super) ticket: Option<Ticket>,
     pub(super) due: Instant,
     /// Number of redirections within a cluster.
     pub(super) hops: u8,
-    /// True: sent with ASKING, while the slot migrates to the server.
+    /// True if sent with ASKING, while the slot migrates to the server.
     pub(super) is_asking: bool,
     /// Claim of a change, which ends with this.
     pub(super) _claim: Option<Claim>,

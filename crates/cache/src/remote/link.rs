@@ -11,7 +11,7 @@ use crate::error::CacheError;
 use crate::request::Answer;
 use crate::ticket::Ticket;
 
-/// Most bytes of a server's text in the log.
+/// Maximum size of a server's text in the log, in bytes.
 const WORDS: usize = 200;
 
 /// Result of a request.
@@ -49,7 +49,7 @@ pub(super) enum State {
 /// Bounds of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Most bytes of a value.
+    /// Maximum size of a value, in bytes.
     pub(super) value: usize,
     /// Deadline of a request.
     pub(super) timeout: Duration,

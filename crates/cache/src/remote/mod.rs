@@ -181,7 +181,7 @@ fn run(shared: Arc<Shared>, number: usize, queue: Arc<Queue>) {
         Ok(runtime) => {
             // The end of the service logs a panic.
             let _ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(served.serve())));
-            // It may be resolving a name, which is not waited for.
+            // A thread of the runtime may be resolving a name; that is not waited for.
             runtime.shutdown_background();
         }
         Err(error) => tracing::error!(cache = shared.settings.name, %error, "the thread of a cache cannot work"),

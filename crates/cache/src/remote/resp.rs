@@ -6,7 +6,7 @@ use std::ops::Range;
 const LINE: usize = 8192;
 /// Largest depth of nested arrays.
 const DEPTH: usize = 8;
-/// Most items of an array: a cluster has at most 16,384 slots, each with a few servers.
+/// Maximum number of items of an array: a cluster has at most 16,384 slots, each with a few servers.
 const ITEMS: usize = 1 << 20;
 
 /// Reply. Ranges are positions in the bytes read.

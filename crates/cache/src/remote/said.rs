@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::servers::Endpoint;
 
-/// Most remembered texts of a server.
+/// Maximum number of remembered texts of a server.
 const WORDS: usize = 8;
 
 /// Messages about the servers of a cache.

@@ -12,7 +12,7 @@ use rustls::ClientConfig;
 pub struct Peers(Mutex<Vec<SocketAddr>>);
 
 impl Peers {
-    /// Most addresses in the list, more than any cluster has.
+    /// Maximum number of addresses in the list, more than any cluster has.
     const MOST: usize = 1_024;
 
     pub(super) fn add(&self, address: SocketAddr) {
@@ -47,17 +47,17 @@ pub struct RemoteSettings {
     /// Connections of the engine's thread to each server; a shard with its own connections has one each. Requests for
     /// one key use one connection, in order.
     pub connections: usize,
-    /// Most requests waiting or in flight.
+    /// Maximum number of requests waiting or in flight.
     pub queue: usize,
     /// Number of missed deadlines in a row after which a connection is closed, and further requests fail at once.
     pub misses: u32,
     /// Longest pause between two attempts to reach a server; the first pauses are shorter.
     pub pause: Duration,
-    /// Most bytes of a key.
+    /// Maximum size of a key, in bytes.
     pub key: usize,
-    /// Most bytes of a value. Memcached by default refuses 1 MiB and more.
+    /// Maximum size of a value, in bytes. Memcached by default refuses 1 MiB and more.
     pub value: usize,
-    /// True: early loss of an entry is harmful, so that a server that may evict it deserves a warning.
+    /// True if early loss of an entry is harmful, so that a server that may evict it deserves a warning.
     pub is_relied_upon: bool,
     /// Credentials for the servers.
     pub credentials: Option<Credentials>,

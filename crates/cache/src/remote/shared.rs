@@ -17,7 +17,7 @@ use crate::request::{Answer, Request};
 use crate::servers::Service;
 use crate::ticket::{Receivers, Ticket};
 
-/// Most bytes of keys and values in flight.
+/// Maximum size of all keys and values in flight, in bytes.
 const BYTES: usize = 64 << 20;
 /// Interval of log lines about one reason of refusals; the server counts as refusing for this time.
 pub(super) const DENIED: Duration = Duration::from_secs(60);

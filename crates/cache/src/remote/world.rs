@@ -29,7 +29,7 @@ use crate::ticket::{Answered, ReceiverId, Ticket};
 const LEARN: Duration = Duration::from_secs(15);
 /// Shortest pause between two such questions.
 const LEARN_PAUSE: Duration = Duration::from_millis(200);
-/// Most redirections of a request.
+/// Maximum number of redirections of a request.
 const HOPS: u8 = 4;
 /// Mark of a slot without a known server.
 const UNKNOWN: u16 = u16::MAX;
@@ -37,7 +37,7 @@ const UNKNOWN: u16 = u16::MAX;
 /// Server with its connections.
 pub(super) struct Node {
     pub(super) server: Endpoint,
-    /// True: it was asked whether it evicts.
+    /// True once the server was asked whether it evicts entries.
     pub(super) is_asked: Cell<bool>,
     connections: Vec<Rc<Connection>>,
 }

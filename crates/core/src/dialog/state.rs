@@ -55,7 +55,7 @@ impl std::error::Error for Invalid {}
 pub enum Fault {
     /// The dialog has ended: 481.
     Ended,
-    /// Its CSeq is not above that of an earlier request: 500 (section 12.2.2).
+    /// The CSeq of the request is not above the CSeq of an earlier one: 500 (section 12.2.2).
     OutOfOrder,
     /// CSeq is missing or malformed: 400.
     Malformed,
@@ -143,7 +143,7 @@ impl Dialog {
         self.state
     }
 
-    /// Tells whether it was made over TLS, by a request to a SIPS URI (sections 12.1.1 and 12.1.2).
+    /// Tells whether the dialog was made over TLS, by a request to a SIPS URI (sections 12.1.1 and 12.1.2).
     pub fn is_secure(&self) -> bool {
         self.secure
     }

@@ -47,9 +47,9 @@ pub struct ChallengeAnswer<'a> {
 /// Reason why a challenge cannot be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChallengeAnswerError {
-    /// Its algorithm is unknown.
+    /// The algorithm of the challenge is unknown.
     Algorithm,
-    /// It offers only unknown qualities of protection.
+    /// The challenge offers only unknown qualities of protection.
     Qop,
     /// No HA1 of its algorithm is available.
     NoHa1,

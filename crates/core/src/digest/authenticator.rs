@@ -136,15 +136,15 @@ impl Verdict {
 /// Reason why a nonce is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staleness {
-    /// Its lifetime is over; the response is right.
+    /// The lifetime of the nonce is over; the response is right.
     Expired,
     /// The table of used nonces is full, or the share of this user is; the response is right.
     TableFull,
-    /// It was used by UDP, but issued to another source. A peer that guesses passwords could use the nonces of one source and send from
+    /// The nonce came by UDP, but was issued to another source. A peer that guesses passwords could use the nonces of one source and send from
     /// another, so that no failure would count. The response was not verified. A phone that changed its network tries again by itself; one
     /// whose address changes with each datagram never gets in by UDP.
     OtherSource,
-    /// It was issued before this process began, which does not know its uses. The response was not verified.
+    /// The nonce was issued before this process began, so its uses are unknown. The response was not verified.
     BeforeStart,
 }
 

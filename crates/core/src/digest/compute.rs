@@ -30,7 +30,7 @@ impl Qop {
 
 /// HA1: `H(user ":" realm ":" password)`, kept by a subscriber database in place of a password.
 ///
-/// It opens the account in this realm as the password does, so `Debug` hides it.
+/// An HA1 opens the account in this realm as the password does, so `Debug` hides it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ha1(HashValue);
 
@@ -55,7 +55,7 @@ impl Ha1 {
         &self.0
     }
 
-    /// Returns its hash; only algorithms of this hash can use it.
+    /// Returns the HA1's hash; only algorithms of this hash can use it.
     pub fn hash(&self) -> Hash {
         self.0.hash()
     }

@@ -50,7 +50,7 @@ impl Nonce {
         (now as u32).wrapping_sub(self.issued).cast_signed().into()
     }
 
-    /// Returns its identity: process and salt, and the second of issue.
+    /// Returns the nonce's identity: process and salt, and the second of issue.
     pub(super) fn identity(&self) -> (u64, u32) {
         let [a, b, c] = self.process;
         let [d, e, f, g, h] = self.salt;

@@ -69,17 +69,17 @@ pub enum NoticeEvent {
         server: ServerId,
         /// Status of the best response (section 16.7 step 6), 300 to 699.
         status: u16,
-        /// Question of the plan for failures that is due: [`FailurePlan::asks`](super::FailurePlan::asks).
+        /// [`FailurePlan::asks`](super::FailurePlan::asks) of the failure plan that is due.
         plan: Option<Box<[u8]>>,
     },
-    /// The candidates before have failed, and the next one has a question ([`Candidate::asks`](super::Candidate::asks)).
+    /// The earlier candidates have failed, and the next one needs a decision of the user ([`Candidate::asks`](super::Candidate::asks)).
     /// [`Proxy::carry_out`] tries it, [`Proxy::pass`] passes over it. After a move to another shard the notice is repeated there.
     Choosing {
         /// Server transaction of the request, for the decision of the user.
         server: ServerId,
-        /// Question of the last candidate tried; empty if it had none.
+        /// [`Candidate::asks`](super::Candidate::asks) of the last candidate tried; empty if it had none.
         before: Box<[u8]>,
-        /// Question of this candidate.
+        /// [`Candidate::asks`](super::Candidate::asks) of the next candidate.
         next: Box<[u8]>,
     },
     /// Every target was tried: the best response goes upstream.

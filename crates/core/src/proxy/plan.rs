@@ -58,8 +58,8 @@ pub struct FailurePlan<'a> {
     pub answer_timeout: Option<u64>,
     /// Failures that lead to the next of its targets.
     pub try_next: TryNext<'a>,
-    /// Question to the user before the remedy: bytes that come back in [`NoticeEvent::Failing`]. The request must have a [`Plan::context`]
-    /// then. Empty: no question.
+    /// Bytes that come back in [`NoticeEvent::Failing`] before the remedy, so that the proxy user decides about it. The request must then
+    /// have a [`Plan::context`]. Empty: no notice.
     pub asks: &'a [u8],
 }
 
@@ -196,7 +196,7 @@ pub(super) struct OwnedFailurePlan {
     answer_timeout: Option<u64>,
     try_next: Statuses,
     pub(super) candidates: Vec<OwnedCandidate>,
-    /// Question to the user. Empty: the remedy needs no question.
+    /// [`FailurePlan::asks`]. Empty: no notice before the remedy.
     pub(super) asks: Box<[u8]>,
 }
 
@@ -258,7 +258,7 @@ impl OwnedPlan {
         (self.passed..self.on_failure.len()).find(|place| self.on_failure[*place].is_for(status))
     }
 
-    /// Returns the question of the plan for a failure with this status, if it has one.
+    /// Returns [`FailurePlan::asks`] of the plan for a failure with this status, if it has any.
     pub(super) fn question(&self, status: u16) -> Option<Box<[u8]>> {
         let plan = &self.on_failure[self.due(status)?];
         Some(plan.asks.clone()).filter(|asks| !asks.is_empty())
@@ -332,14 +332,14 @@ impl Proxy {
         self.notice(id, question);
     }
 
-    /// Repeats the question to the user after a move from another shard.
+    /// Repeats the notice to the proxy user after a move from another shard.
     pub(super) fn ask_again(&mut self, id: Id) {
         if let Some(question) = self.contexts.get(id).and_then(ResponseContext::question) {
             self.notice(id, question);
         }
     }
 
-    /// Returns the response context of this request and the open question, and closes it. None: no question is open.
+    /// Returns the response context of this request and its pending decision, which is no longer pending then. None: no decision is pending.
     fn asked(&mut self, server: ServerId, tx: &Transactions) -> Option<(Id, Asking)> {
         let id = tx.user(server).id(Role::Proxy)?;
         let pending = self.contexts.get_mut(id).filter(|c| c.server == server)?.pending.as_mut()?;
@@ -393,7 +393,7 @@ impl Proxy {
         });
     }
 
-    /// Tries the candidate of the question.
+    /// Tries the candidate that the proxy user has accepted.
     fn choose(&mut self, round: &mut Round<'_>, id: Id) {
         if let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut())
             && let Some(candidate) = pending.candidates.get_mut(pending.next)
@@ -403,7 +403,7 @@ impl Proxy {
         self.try_on(round, id);
     }
 
-    /// Passes over the candidate of the question: all its addresses, and the candidates after it that have no question of their own.
+    /// Passes over the candidate that the proxy user has declined: all its addresses, and the candidates after it that have no notice.
     fn pass_over(&mut self, round: &mut Round<'_>, id: Id) {
         if let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut())
             && let Some((asked, behind)) = pending.candidates.get_mut(pending.next..).and_then(<[_]>::split_first_mut)

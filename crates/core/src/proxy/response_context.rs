@@ -97,7 +97,7 @@ pub(super) struct Pending {
     /// Moment at which silent targets are given up.
     pub(super) silent_until: Option<u64>,
     pub(super) plan: OwnedPlan,
-    /// Open question to the user.
+    /// Decision that the proxy user still owes.
     pub(super) asking: Asking,
     /// [`Candidate::asks`] of the last candidate tried.
     pub(super) chosen: Box<[u8]>,
@@ -106,10 +106,10 @@ pub(super) struct Pending {
     pub(super) share: Share,
 }
 
-/// Question to the user of the proxy about a request.
+/// Decision about a request that the proxy requests from its user (the code that uses this library).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Asking {
-    /// No question.
+    /// No decision is pending.
     #[default]
     No,
     /// All targets have failed: the user decides about the failure.
@@ -154,9 +154,9 @@ pub struct Candidate<'a> {
     pub targets: &'a [Target],
     /// Preference, 0 to 1000. Candidates of equal q are tried together, higher ones first.
     pub q: u16,
-    /// Added header lines, each with its line end.
+    /// Header lines to add, each with its line end.
     pub add: &'a [u8],
-    /// Removed header fields. Those for routing, identity of the request or its body stay all the same ([`may_be_removed`]).
+    /// Header fields to remove. Fields for routing, for the identity of the request or for its body always stay ([`may_be_removed`]).
     pub remove: &'a [Name],
     /// Set if large requests stay off TCP: the device is reached by these targets only.
     pub fixed: bool,
@@ -166,9 +166,9 @@ pub struct Candidate<'a> {
     pub watched: bool,
     /// Choice of this target by the proxy in place of the sender.
     pub rerouting: Rerouting,
-    /// Question to the user before the trial: bytes that come back in [`NoticeEvent::Choosing`]. Empty: no question. The very first
-    /// candidate tried needs no question. Candidates without a question after one with a question belong to it, and are passed over
-    /// together with it.
+    /// Bytes that come back in [`NoticeEvent::Choosing`] before the candidate is tried, so that the proxy user decides about it. Empty: no
+    /// notice. The first candidate tried gets no notice. Candidates without a notice belong to the candidate before them that has one, and
+    /// are passed over together with it.
     pub asks: &'a [u8],
 }
 
@@ -209,7 +209,7 @@ pub(super) struct OwnedCandidate {
     #[serde(skip)]
     enlarged: bool,
     rerouting: Rerouting,
-    /// Question to the user. Empty: none.
+    /// [`Candidate::asks`]. Empty: no notice before the trial.
     pub(super) asks: Box<[u8]>,
     /// Number of targets tried.
     pub(super) tried: usize,
@@ -303,7 +303,7 @@ impl OwnedCandidate {
         self.targets.iter_mut().chain(self.uris.iter_mut().map(|(target, _)| target))
     }
 
-    /// Returns the bytes of URIs, Path, lines and question.
+    /// Returns the size in bytes of the candidate's texts: URIs, Path, added lines and [`Candidate::asks`].
     pub(super) fn texts(&self) -> usize {
         let uris: usize = self.uris.iter().map(|(_, uri)| uri.len()).sum();
         self.uri.as_ref().map_or(0, Vec::len) + uris + self.path.len() + self.add.len() + self.asks.len()
@@ -379,7 +379,7 @@ impl ResponseContext {
         self.pending.as_ref().is_some_and(|pending| pending.asking == Asking::Candidate)
     }
 
-    /// Returns the open question to the user.
+    /// Returns the notice of the decision that the proxy user still owes.
     pub(super) fn question(&self) -> Option<NoticeEvent> {
         let pending = self.pending.as_ref()?;
         match pending.asking {

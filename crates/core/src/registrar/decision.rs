@@ -27,9 +27,9 @@ pub struct ExistingBinding<'a> {
     pub instance: &'a [u8],
     /// Flow number. 0: none.
     pub reg_id: u32,
-    /// Set if its connection is gone, and it has no other address: it gives way to reachable contacts.
+    /// Set if the binding's connection is gone, and it has no other address: it gives way to reachable contacts.
     pub unreachable: bool,
-    /// Set if its REGISTER came from another host than the current one.
+    /// Set if the binding's REGISTER came from another host than the current one.
     pub elsewhere: bool,
 }
 

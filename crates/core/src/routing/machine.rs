@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 /// Addresses of a machine and of the services of its server, which a peer may not name freely.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Addresses of its interfaces, sorted.
+    /// Addresses of the machine's interfaces, sorted.
     own: Vec<IpAddr>,
     /// Advertised addresses of listeners behind an address translator; sorted.
     advertised: Vec<IpAddr>,

@@ -7,7 +7,7 @@ use strowger_message::{Edit, Error, Form, Index, Limits, Line, MandatoryHeaders,
 
 /// Parsed request with the views that every later step needs, made once.
 ///
-/// It is canonical ([`strowger_message::canonical`]), and so are the copies of a proxy. Its top Via is complete: `received` and `rport`
+/// The message is canonical ([`strowger_message::canonical`]), as are its copies in a proxy. Its top Via is complete: `received` and `rport`
 /// were added on arrival (RFC 3261 section 18.2.1, RFC 3581).
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {

@@ -152,7 +152,7 @@ impl Router {
             Judgement::OtherContact(grant) | Judgement::Stale(grant) if routing.route.is_some() => {
                 of_seal.map(|_| grant)
             }
-            // The seal is the party's own, and no other element is on the route.
+            // The seal belongs to the party, and no other element is on the route.
             Judgement::OtherContact(grant) | Judgement::Stale(grant) => {
                 of_seal.map(|seal| Grant { scope: seal.scope, ..grant })
             }

@@ -62,7 +62,7 @@ fn bytes_that_were_changed_are_read_or_refused() {
     assert_eq!(read(&[&bytes[..], b"more"].concat()), Err(Unreadable::Malformed));
     let another = record::VERSION + 1;
     assert_eq!(read(&[&[another], &bytes[1..]].concat()), Err(Unreadable::Version(another)));
-    // Its table has one listener and no name of a peer: higher numbers are invalid.
+    // The table of this record has one listener and no name of a peer: higher numbers are invalid.
     let one = record::write(targets()[..1].to_vec(), &Process(0));
     let listener = one.windows(10).position(|part| part == b"listener 0").expect("its name") + 10 + 3;
     assert_eq!(one[listener], 0);

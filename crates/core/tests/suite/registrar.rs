@@ -208,7 +208,7 @@ fn a_star_removes_all_and_stands_alone() {
     assert_eq!(office.serve("c", 7, "Contact: *\nExpires: 0"), Err(Refusal::OutOfOrder));
     let ok = office.serve("c", 8, "Contact: *\nExpires: 0").unwrap();
     assert!(contacts(&ok).is_empty() && office.kept.is_empty());
-    // Its retransmission finds nothing and gets the same answer.
+    // A retransmission of the REGISTER finds no binding and gets the same response.
     assert_eq!(office.serve("c", 8, "Contact: *\nExpires: 0").unwrap(), ok);
 }
 

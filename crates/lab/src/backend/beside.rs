@@ -41,9 +41,9 @@ enum Program {
 /// Kind of a backend, for figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BesideKind {
-    /// Its figures are `database.*`.
+    /// Database. Its figures are `database.*`.
     Database,
-    /// Its figures are `cache.*`.
+    /// Cache. Its figures are `cache.*`.
     Cache,
 }
 
@@ -139,7 +139,7 @@ impl Beside {
         }
     }
 
-    /// Number of entries of a cache. None where it does not say it, and of a database.
+    /// Number of entries of a cache. None for a database, and for a cache that does not report the number.
     pub fn entries(&self) -> Option<u64> {
         let redis = |server: &Backend| {
             let said = cluster::say(server.address(), "DBSIZE").ok()?;
@@ -170,7 +170,7 @@ impl Beside {
     /// Empties a table of accounting.
     ///
     /// # Errors
-    /// It is no database, or has no such table.
+    /// The backend is no database, or the database has no such table.
     pub fn truncate(&self, table: &str) -> Result<(), Error> {
         self.database()?.execute(&format!("TRUNCATE TABLE {table}")).map(drop)
     }

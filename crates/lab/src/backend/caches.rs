@@ -11,30 +11,30 @@ use std::process::Command;
 /// Starts a Redis that keeps nothing on disk. Its output goes to this folder.
 ///
 /// # Errors
-/// It is not installed, or does not start.
+/// The program is not installed, or does not start.
 pub fn redis(folder: &Path) -> Result<Backend, Error> {
     redis_with(folder, &[])
 }
 
-/// The same with further arguments, such as `--requirepass`.
+/// Starts a Redis as [`redis`] does, with further arguments, such as `--requirepass`.
 ///
 /// # Errors
-/// It is not installed, or does not start.
+/// The program is not installed, or does not start.
 pub fn redis_with(folder: &Path, arguments: &[&str]) -> Result<Backend, Error> {
     let port = port::free();
     let mut command = Command::new(REDIS.find()?);
-    // Without a first argument that names a file it reads none.
+    // Without a first argument that names a file, Redis reads no configuration file.
     command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &port.to_string()]);
     command.args(arguments);
     Backend::start("redis", folder, port, command)
 }
 
-/// Starts a Redis of a cluster, which has no slots yet and knows no other. The folder is its own.
+/// Starts a Redis of a cluster. It has no slots yet and knows no other server. It needs a folder of its own.
 ///
 /// # Errors
-/// It is not installed, or does not start.
+/// The program is not installed, or does not start.
 pub fn redis_of_cluster(folder: &Path) -> Result<Backend, Error> {
-    // By default the port of the cluster is ten thousand above the other, which may be none.
+    // By default the port of the cluster is ten thousand above the port of clients, which may be above 65,535.
     let cluster = port::free().to_string();
     redis_with(folder, &["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", &cluster])
 }
@@ -42,7 +42,7 @@ pub fn redis_of_cluster(folder: &Path) -> Result<Backend, Error> {
 /// Starts a Sentinel that watches this master as the group `group`, alone: it decides by itself, two seconds after the master fell silent.
 ///
 /// # Errors
-/// It is not installed, or does not start.
+/// The program is not installed, or does not start.
 pub fn sentinel(folder: &Path, group: &str, master: SocketAddr) -> Result<Backend, Error> {
     let port = port::free();
     let file = folder.join("sentinel.conf");
@@ -60,15 +60,15 @@ pub fn sentinel(folder: &Path, group: &str, master: SocketAddr) -> Result<Backen
 /// Starts a Memcached of 1 GB. Its output goes to this folder.
 ///
 /// # Errors
-/// It is not installed, or does not start.
+/// The program is not installed, or does not start.
 pub fn memcached(folder: &Path) -> Result<Backend, Error> {
     memcached_with(folder, &[])
 }
 
-/// The same with further arguments, such as `--auth-file=FILE`.
+/// Starts a Memcached as [`memcached`] does, with further arguments, such as `--auth-file=FILE`.
 ///
 /// # Errors
-/// It is not installed, or does not start.
+/// The program is not installed, or does not start.
 pub fn memcached_with(folder: &Path, arguments: &[&str]) -> Result<Backend, Error> {
     let port = port::free();
     let mut command = Command::new(MEMCACHED.find()?);
@@ -80,10 +80,10 @@ pub fn memcached_with(folder: &Path, arguments: &[&str]) -> Result<Backend, Erro
     Backend::start("memcached", folder, port, command)
 }
 
-/// Ends it at once; it can be [started again](Backend::start_again).
+/// Ends a cache at once; it can be [started again](Backend::start_again).
 ///
 /// # Errors
-/// It is still running after twenty seconds.
+/// The cache is still running after twenty seconds.
 pub fn stop(cache: &mut Backend) -> Result<(), Error> {
     cache.end(Signal::KILL)
 }

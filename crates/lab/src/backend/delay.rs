@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Most bytes that are read at once.
+/// Maximum number of bytes that are read at once.
 const PIECE: usize = 65_536;
 
 /// Link that delays all bytes by a fixed time, in each direction. Once it is dropped it takes no more connections; open ones end when
@@ -45,7 +45,7 @@ impl Delay {
         Ok(Self { address, is_over })
     }
 
-    /// Address of its near end.
+    /// Address of the link's near end.
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
     }

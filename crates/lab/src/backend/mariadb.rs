@@ -19,7 +19,7 @@ impl MariaDb {
     /// Starts a server with its files in this folder.
     ///
     /// # Errors
-    /// It is not installed, or does not start.
+    /// The program is not installed, or does not start.
     pub fn start(folder: &Path) -> Result<Self, Error> {
         Self::start_with(folder, &[])
     }
@@ -27,7 +27,7 @@ impl MariaDb {
     /// Starts a server with further options of `mariadbd`.
     ///
     /// # Errors
-    /// It is not installed, or does not start.
+    /// The program is not installed, or does not start.
     pub fn start_with(folder: &Path, options: &[String]) -> Result<Self, Error> {
         let [program, install] = [MARIADBD.find()?, MARIADB_INSTALL_DB.find()?];
         MARIADB.find()?;
@@ -88,10 +88,10 @@ impl MariaDb {
         &mut self.server
     }
 
-    /// Shuts it down.
+    /// Shuts the server down.
     ///
     /// # Errors
-    /// It is still running after twenty seconds.
+    /// The server is still running after twenty seconds.
     pub fn stop(&mut self) -> Result<(), Error> {
         self.server.end(Signal::TERM)
     }
@@ -104,7 +104,7 @@ impl MariaDb {
     /// Runs statements in the database; the rows that they return, a line each, with tabs between columns.
     ///
     /// # Errors
-    /// It refuses one.
+    /// The database refuses a statement.
     pub fn execute(&self, statements: &str) -> Result<String, Error> {
         self.as_root(DATABASE, statements)
     }
@@ -121,9 +121,9 @@ impl MariaDb {
     /// Runs the statements of a file.
     ///
     /// # Errors
-    /// It cannot be read, or the database refuses a statement.
+    /// The file cannot be read, or the database refuses a statement.
     pub fn execute_file(&self, file: &Path) -> Result<(), Error> {
-        // The client reads it itself: it may be too long for a command line.
+        // The client reads the file itself: its text may be too long for a command line.
         std::fs::metadata(file).map_err(Error::file(file))?;
         self.execute(&format!("source {}", file.display())).map(drop)
     }

@@ -23,18 +23,18 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use strowger_measure::process::{Usage, is_stopped, tree};
 
-/// Time to start: MariaDB writes 20 MB first.
+/// Time limit of a start: MariaDB writes 20 MB first.
 const START: Duration = Duration::from_secs(60);
 
-/// The user of databases, and its password.
+/// Name of the database user, and its password.
 pub const USER: &str = "strowger";
-/// The database.
+/// Name of the database.
 pub const DATABASE: &str = "strowger";
 
-/// Time to end.
+/// Time limit of an end.
 const END: Duration = Duration::from_secs(60);
 
-/// Time for its processes to stop.
+/// Time limit for the backend's processes to stop (SIGSTOP).
 const STOP: Duration = Duration::from_secs(10);
 
 /// Running database or cache. It ends when it is dropped.
@@ -48,46 +48,46 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Starts it and waits until it listens on this port of 127.0.0.1. Its output goes to `NAME.log` in the folder.
+    /// Starts a backend and waits until it listens on this port of 127.0.0.1. Its output goes to `NAME.log` in the folder.
     fn start(name: &str, folder: &Path, port: u16, mut command: Command) -> Result<Self, Error> {
         let process = listening(name, folder, port, command.current_dir(folder))?;
         Ok(Self { name: name.into(), folder: folder.into(), command, process, port })
     }
 
-    /// Ends it by this signal and waits for its end.
+    /// Ends the backend by this signal and waits for its end.
     ///
     /// # Errors
-    /// It is still running after twenty seconds.
+    /// The backend is still running after twenty seconds.
     fn end(&mut self, signal: Signal) -> Result<(), Error> {
         self.thaw();
         self.process.signal(signal);
         self.process.end(END).map(drop)
     }
 
-    /// Starts it once more with its files, on the same port.
+    /// Starts the backend once more with its files, on the same port.
     ///
     /// # Errors
-    /// It does not start.
+    /// The backend does not start.
     pub fn start_again(&mut self) -> Result<(), Error> {
         self.process = listening(&self.name, &self.folder, self.port, &mut self.command)?;
         Ok(())
     }
 
-    /// Stops all its processes (SIGSTOP), and returns when they have: the kernel takes connections and bytes for them, and they answer nothing.
+    /// Stops all processes of the backend (SIGSTOP), and returns when they stand: the kernel still takes connections and bytes, and none is answered.
     ///
     /// # Panics
-    /// One of them still runs after ten seconds.
+    /// A process still runs after ten seconds.
     pub fn freeze(&self) {
         self.signal_all(Signal::STOP);
         let end = Instant::now() + STOP;
         while !tree(self.process.id()).into_iter().all(is_stopped) {
             assert!(Instant::now() < end, "{} does not stop", self.name);
-            // It needs the processor for that.
+            // A process needs the processor to stop.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Lets its stopped processes continue.
+    /// Continues the stopped processes of the backend.
     pub fn thaw(&self) {
         self.signal_all(Signal::CONT);
     }
@@ -117,13 +117,13 @@ impl Backend {
     }
 }
 
-/// Starts a program, and waits until it listens on this port. One that hangs at its start, as a Memcached was seen to, is started a second time, and
-/// the states of its threads are printed.
+/// Starts a program, and waits until it listens on this port. If the program hangs at its start, as a Memcached has done, the states of
+/// its threads are printed and it is started a second time.
 fn listening(name: &str, folder: &Path, port: u16, command: &mut Command) -> Result<Process, Error> {
     let mut first = Process::start(name, folder, command)?;
     match first.listens(port, START) {
         Err(error @ Error::NotInTime { ended: false, .. }) => {
-            // Past what keeps the output of a test that passes to itself: it is to be seen in any case.
+            // Written to standard error itself: the test harness hides captured output of tests that pass.
             let _closed = writeln!(std::io::stderr(), "{error}\n{name} is started a second time");
         }
         other => return other.map(|()| first),
@@ -154,7 +154,7 @@ pub(crate) fn run(name: &str, command: &mut Command) -> Result<String, Error> {
     Err(Error::Failed { name: name.into(), status: output.status, output: output_text })
 }
 
-/// Whether this process runs as root, as whom database servers refuse to run.
+/// Tells whether this process runs as root, as whom database servers refuse to run.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -24,7 +24,7 @@ impl PostgreSql {
     /// Starts a server with its files in this folder.
     ///
     /// # Errors
-    /// It is not installed, or does not start.
+    /// The program is not installed, or does not start.
     pub fn start(folder: &Path) -> Result<Self, Error> {
         Self::start_with(folder, None)
     }
@@ -32,7 +32,7 @@ impl PostgreSql {
     /// Starts a server with TLS, by the files of a certificate and its key.
     ///
     /// # Errors
-    /// It is not installed, or does not start.
+    /// The program is not installed, or does not start.
     pub fn start_with(folder: &Path, certificate: Option<(&Path, &Path)>) -> Result<Self, Error> {
         let programs =
             newest_version().ok_or(Error::NotInstalled { program: "postgres", package: POSTGRESQL.package })?;
@@ -65,7 +65,7 @@ impl PostgreSql {
         if let Some((certificate, key)) = certificate {
             command.args(["-c", "ssl=on"]);
             for (name, file) in [("ssl_cert_file", certificate), ("ssl_key_file", key)] {
-                // It takes a key that only its own user can read.
+                // PostgreSQL accepts a key only if no other user can read it.
                 let own = home.join(name);
                 std::fs::copy(file, &own).map_err(Error::file(file))?;
                 std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o600)).map_err(Error::file(&own))?;
@@ -87,16 +87,16 @@ impl PostgreSql {
         &self.server
     }
 
-    /// Starts it once more with its files, on the same port.
+    /// Starts the server once more with its files, on the same port.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub fn start_again(&mut self) -> Result<(), Error> {
         self.server.start_again()?;
         self.takes_statements()
     }
 
-    /// It listens before it does.
+    /// Waits until the server takes statements: it listens before.
     fn takes_statements(&self) -> Result<(), Error> {
         match crate::wait::look(START, || self.in_database("postgres", "SELECT 1").ok()) {
             Some(_) => Ok(()),
@@ -107,7 +107,7 @@ impl PostgreSql {
     /// Shuts it down, also while clients are connected.
     ///
     /// # Errors
-    /// It is still running after twenty seconds.
+    /// The server is still running after twenty seconds.
     pub fn stop(&mut self) -> Result<(), Error> {
         self.server.end(Signal::INT)
     }
@@ -120,7 +120,7 @@ impl PostgreSql {
     /// Runs statements in the database; the rows that they return, a line each, with tabs between columns.
     ///
     /// # Errors
-    /// It refuses one.
+    /// The database refuses a statement.
     pub fn execute(&self, statements: &str) -> Result<String, Error> {
         self.in_database(DATABASE, statements)
     }

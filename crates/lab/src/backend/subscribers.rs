@@ -14,7 +14,7 @@ pub const USERS: u32 = 10_000;
 /// Users of experiments that need very many.
 pub const MANY: u32 = 1_000_000;
 
-/// Makes the tables of Kamailio, with so many users.
+/// Makes the tables of Kamailio, with this number of users.
 ///
 /// # Errors
 /// `kamailio-mysql-modules` is not installed, or the database refuses something.

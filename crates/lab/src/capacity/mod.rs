@@ -82,7 +82,7 @@ impl Work {
         }
     }
 
-    /// Name of its attempts.
+    /// Name of the work's attempts.
     pub const fn attempts(&self) -> &'static str {
         match self {
             Self::Options => "OPTIONS",
@@ -151,11 +151,11 @@ impl Order {
 pub struct Step {
     /// Offered load.
     pub load: f64,
-    /// Length of its window.
+    /// Length of the trial's window.
     pub length: Duration,
     /// Figures and verdict.
     pub outcome: Outcome,
-    /// Whether it met the goal.
+    /// True if the trial met the goal.
     pub is_met: bool,
 }
 
@@ -164,9 +164,9 @@ pub struct Step {
 pub struct Capacity {
     /// Limit and its cause.
     pub limit: Limit,
-    /// Whether a long trial at 0.9 of the limit met the goal.
+    /// True if a long trial at 0.9 of the limit met the goal.
     pub is_confirmed: bool,
-    /// Whether a signal ended the search.
+    /// True if a signal ended the search.
     pub is_interrupted: bool,
     /// All trials in their order.
     pub steps: Vec<Step>,
@@ -177,7 +177,7 @@ pub struct Capacity {
 /// Progress of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub enum News<'a> {
-    /// A load is offered for so long.
+    /// A load is offered for this time.
     Offered(f64, Duration),
     /// A trial was made.
     Made(&'a Step),

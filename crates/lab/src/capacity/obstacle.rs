@@ -36,7 +36,7 @@ impl fmt::Display for Obstacle {
 /// Attempts a second of the rehearsal.
 pub(super) const REHEARSAL: f64 = 4.0;
 
-/// Requests of the pre-flight. Common limiters allow so many (pike: 16 messages in 2 s).
+/// Requests of the pre-flight: fewer than common limiters allow (pike: 16 messages in 2 s).
 const PROBES: usize = 8;
 
 /// Requests a second of the pre-flight.
@@ -45,7 +45,7 @@ const RATE: f64 = 50.0;
 /// Time in which a server that carries its load answers a request.
 const PROMPT: Duration = Duration::from_millis(200);
 
-/// Pause after a load that was too high, where the server answers no OPTIONS.
+/// Pause after a load that was too high, if the server answers no OPTIONS.
 const PAUSE: Duration = Duration::from_secs(1);
 
 fn probing(order: &Order, probes: usize, patience: Duration) -> Probing<'_> {
@@ -187,7 +187,7 @@ pub(super) fn recovered(order: &Order, answers_options: bool, load: f64, limit: 
                     limit.as_secs_f64()
                 )));
             }
-            // Its queues may still hold earlier requests.
+            // The queues of the server may still hold earlier requests.
             Ok(false) => std::thread::sleep(PROMPT),
         }
     }

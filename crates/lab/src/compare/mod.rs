@@ -1,7 +1,7 @@
 //! Comparison of two runs.
 //!
 //! Rows of equal cells are paired. A difference is claimed where the interval of the ratio, divided by the floors of both runs, excludes 1.
-//! The floor is the unread relay that each run measures at its start and end: it says how fast the machine was during that run.
+//! The floor is the unread relay that each run measures at its start and end: it shows how fast the machine was during that run.
 
 mod floor;
 mod ratio;
@@ -73,7 +73,7 @@ pub fn compare(before: Run<'_>, after: Run<'_>) -> Comparison {
         let differs = |floor: RatioInterval| floor.middle.max(1.0 / floor.middle) > 1.0 + FLOORS_DIFFER;
         let raw = RatioInterval::of(old, new, confidence);
         let ratio = raw.map(|raw| floor.map_or(raw, |floor| raw.over(floor)));
-        // Zeros have no ratio. Their order is judged: one more than each value keeps it.
+        // Zeros have no ratio. Adding one to each value keeps the order, which is judged.
         let plus_one = |values: &[f64]| -> Vec<f64> { values.iter().map(|value| value + 1.0).collect() };
         let judged = ratio.or_else(|| RatioInterval::of(&plus_one(old), &plus_one(new), confidence));
         let withheld = if machines_differ {

@@ -13,7 +13,7 @@ pub struct RatioInterval {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Confidence from 0 to 1: that asked for where the groups are large enough.
+    /// Confidence from 0 to 1: the requested one where the groups are large enough.
     pub confidence: f64,
 }
 
@@ -60,7 +60,7 @@ impl RatioInterval {
     }
 }
 
-/// How many ratios may be left out at each end with this confidence, and the confidence that is reached then.
+/// Returns how many ratios may be left out at each end with this confidence, and the confidence that is then reached.
 ///
 /// With `n` and `m` values of one distribution, each order of all is equally likely. The number of pairs in which the second value is the
 /// smaller one has the distribution of Mann and Whitney's U.

@@ -19,8 +19,8 @@ const SECONDS: u32 = 1;
 /// Time in which a program ends.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Finds the highest of [`RATES`] at which the generator keeps up with its schedule while both ends of the calls are on this machine. It
-/// ends at the first rate that it does not keep.
+/// Finds the highest of [`RATES`] at which the generator keeps up with its schedule while both ends of the calls are on this machine. The
+/// search stops at the first rate at which the generator falls behind.
 ///
 /// # Errors
 /// The generator does not start, or ends without a report.

@@ -10,7 +10,7 @@ use crate::row::definition;
 pub struct Entry {
     /// Label.
     pub label: String,
-    /// Its value.
+    /// Value of the entry.
     pub value: EntryValue,
 }
 

@@ -56,7 +56,7 @@ pub struct Figure {
     pub rows: Vec<PublishedRow>,
     /// Erratum of its published values, for the legend.
     pub erratum: String,
-    /// Whether it was published as a picture without values.
+    /// True if the figure was published as a picture without values.
     pub is_picture: bool,
 }
 

@@ -28,12 +28,12 @@ pub enum Bound {
     AtMost(f64),
     /// The value must be this much.
     AtLeast(f64),
-    /// The value may be this much above the other one.
+    /// The value may exceed the value it is compared with by this much.
     AddsAtMost(f64),
 }
 
 impl Bound {
-    /// Tells whether a value is within the bound. No number is within any.
+    /// Tells whether a value is within the bound. NaN is within no bound.
     pub fn is_met(self, value: f64) -> bool {
         match self {
             Self::AtMost(most) | Self::AddsAtMost(most) => value <= most,

@@ -34,7 +34,7 @@ pub struct LoadPlan {
     pub step: f64,
     /// Highest load of a finder.
     pub most: f64,
-    /// Limit that the plan reckons with.
+    /// Expected limit, by which the plan estimates its time.
     pub expected: f64,
     /// Sessions of a trial of RFC 7502.
     pub sessions: u32,

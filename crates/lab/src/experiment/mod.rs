@@ -138,7 +138,7 @@ impl Experiment {
         })
     }
 
-    /// Leaves values of axes with `per_core` that are too many for so many cores out of all profiles.
+    /// Removes from all profiles the values of axes with `per_core` that are too high for this number of cores.
     pub fn fit(&mut self, cores: usize) {
         for axis in &self.axes {
             let Some(per_core) = axis.per_core else { continue };
@@ -153,7 +153,7 @@ impl Experiment {
     /// Reads one of the shipped experiments. None where there is no such one.
     ///
     /// # Panics
-    /// Where a shipped file is wrong, which a test refuses.
+    /// A shipped file is faulty; a test excludes that.
     pub fn shipped(name: &str) -> Option<(Self, &'static str)> {
         let (_, text) = SHIPPED.iter().find(|(shipped, _)| *shipped == name)?;
         match Self::read(&format!("{name}.toml"), text) {
@@ -191,6 +191,6 @@ pub struct Call {
     pub transport: Transport,
     /// Owner of a socket or connection of callers.
     pub connections: Connections,
-    /// Whether the system is restarted before each trial, also before a repeated one.
+    /// True if the system is restarted before each trial, also before a repeated one.
     pub fresh: bool,
 }

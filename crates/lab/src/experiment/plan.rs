@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Planned {
     /// Name of the system.
     pub system: String,
-    /// Name of its configuration, with the values of axes filled in.
+    /// Name of the system's configuration, with the values of axes filled in.
     pub configuration: String,
     /// Values of the axes.
     pub axes: Axes,
@@ -24,9 +24,9 @@ pub struct Planned {
     pub place: Place,
     /// Users that register before it, because the system starts with it.
     pub registers: u32,
-    /// Whether its events kill the server.
+    /// True if the trial's events kill the server.
     pub kills: bool,
-    /// Time that the plan reckons with.
+    /// Estimated time.
     pub time: Duration,
 }
 

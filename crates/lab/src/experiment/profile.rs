@@ -19,11 +19,11 @@ pub struct Steps {
     pub hold: Option<Duration>,
     /// Short trial of a search.
     pub trial: Duration,
-    /// Trial of a search that confirms its limit.
+    /// Long trial of a search, by which the search confirms its limit.
     pub confirm: Duration,
     /// Repetitions of each cell.
     pub repetitions: u32,
-    /// Whether the finder in `[load]` searches the limit.
+    /// True if the finder in `[load]` searches the limit.
     pub search: bool,
     /// Sessions of a trial of RFC 7502. They replace those in `[load]`.
     pub sessions: Option<u32>,

@@ -13,7 +13,7 @@ pub struct SystemSpec {
     pub name: String,
     /// Driver that starts it: a folder of the systems.
     pub driver: String,
-    /// Name of its configuration, with `{axis}` in place of the value of an axis.
+    /// Name of the system's configuration, with `{axis}` in place of the value of an axis.
     pub configuration: String,
     /// Workers: a number, an axis in braces, or `best` for the best of 2, 4 and 8.
     pub workers: Option<String>,
@@ -23,16 +23,16 @@ pub struct SystemSpec {
     pub skip: BTreeMap<String, Vec<AxisValue>>,
     /// Measured only where the command line names it.
     pub is_optional: bool,
-    /// Step of a staircase. It replaces that of `[load]`.
+    /// Step of a staircase. It replaces the step of `[load]`.
     pub step: Option<f64>,
-    /// Limit that the plan reckons with. It replaces that of `[load]`.
+    /// Expected limit, by which the plan estimates its time. It replaces the limit of `[load]`.
     pub expected: Option<f64>,
 }
 
 /// Number of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workers {
-    /// This number.
+    /// Fixed number.
     Number(u32),
     /// The best of 2, 4 and 8.
     Best,

@@ -27,7 +27,7 @@ words! {
 pub struct Cause {
     /// Part that is the limit.
     pub part: Part,
-    /// Its busiest thread, where one thread had nothing left.
+    /// Busiest thread of the part, if one thread used up its core.
     pub thread: Option<String>,
     /// Sign by which it was recognised, for people.
     pub sign: String,

@@ -7,9 +7,9 @@ use std::time::Duration;
 /// Goal of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
-    /// Figures and the most that each may be, in the units of their definitions.
+    /// Figures with the maximum of each, in the units of their definitions.
     pub at_most: Vec<(String, f64)>,
-    /// The most that delays may be at the end of [`Goal::HORIZON`].
+    /// Longest delay allowed at the end of [`Goal::HORIZON`].
     pub delay: Duration,
 }
 

@@ -82,7 +82,7 @@ impl History {
         above.reduce(f64::min)
     }
 
-    /// Whether any trial missed the goal.
+    /// Tells whether any trial missed the goal.
     pub(super) fn has_missed(&self) -> bool {
         self.made.iter().any(|made| !made.judgement.is_met())
     }
@@ -92,7 +92,7 @@ impl History {
         self.made.iter().filter(move |made| made.load == load && !made.judgement.is_met())
     }
 
-    /// Whether a trial at one of these loads is doubtful.
+    /// Tells whether a trial at one of these loads is doubtful.
     pub(super) fn is_doubtful(&self, loads: &[f64]) -> bool {
         self.made.iter().any(|made| loads.contains(&made.load) && made.outcome.is_doubtful())
     }

@@ -140,7 +140,7 @@ impl Search {
         })
     }
 
-    /// Whether the load is carried, once enough trials agree.
+    /// Tells whether the load is carried, once enough trials agree.
     fn decision(&self, load: f64) -> Option<bool> {
         let (met, missed) = self.history.votes(load);
         let agreement = self.settings.agreement.max(1);
@@ -315,7 +315,7 @@ impl Finder for Search {
     }
 }
 
-/// A load that people can read: whole, or in tenths where it is small.
+/// Rounds a load to a whole number, or to tenths if it is small.
 fn round(load: f64) -> f64 {
     if load >= 50.0 { load.round() } else { ((load * 10.0).round() / 10.0).max(0.1) }
 }

@@ -65,13 +65,13 @@ impl Criteria {
     }
 }
 
-/// Difference of CPU that is none, in points of a per cent.
+/// Difference of CPU load that counts as none, in points of a per cent.
 const SAME_CPU: f64 = 2.0;
 
-/// Rise of a CPU that is seen for certain, in points of a per cent.
+/// Smallest rise of the CPU load that is beyond doubt, in points of a per cent.
 const VISIBLE_CPU: f64 = 2.0 * SAME_CPU;
 
-/// Share of all cores at which a CPU has no more to give, in per cent.
+/// Share of all cores at which the CPU counts as full, in per cent.
 const FULL_CPU: f64 = 98.0;
 
 /// Ratio to the almost constant trend from which on a rise of a delay is a leap.
@@ -98,8 +98,8 @@ pub fn criteria(points: &[Point]) -> Criteria {
     Criteria { limits: found.into_iter().filter_map(|(criterion, load)| Some((criterion, load?))).collect() }
 }
 
-/// First point with the maximum of the CPU, where the CPU is full or rises no more: over as many steps before it, it rose so much that a
-/// further rise would be seen.
+/// First point with the maximum of the CPU, if the CPU is full or no longer rises: over the same number of earlier steps it rose enough for
+/// a further rise to be visible.
 fn cpu(points: &[Point]) -> Option<usize> {
     let of = |point: &Point| {
         let part = |name| point.outcome.value(name);

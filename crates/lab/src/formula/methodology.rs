@@ -13,7 +13,7 @@ pub const PACKET_DELAY_LIMIT: Duration = Duration::from_millis(90);
 /// Limit of IRA and ISA in per cent.
 pub const INEFFECTIVE_LIMIT: f64 = 1.0;
 
-/// Computes the call rate in calls a second that keeps so many calls at a time, equation (1): calls over the duration of a call.
+/// Computes the calls a second that keep this number of simultaneous calls, equation (1): calls over the duration of a call.
 ///
 /// None where calls have no duration.
 pub fn call_rate(simultaneous: f64, duration: Duration) -> Option<f64> {

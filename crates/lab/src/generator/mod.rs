@@ -1,6 +1,6 @@
 //! Load on a system under test, made by processes of `strowger load`: callers, answering sides, registrations.
 //!
-//! It knows the address of a system and nothing else of it. A [`Generator`] is made once for a system; [`Generator::register`] registers its
+//! A generator knows only the address of a system. A [`Generator`] is made once for a system; [`Generator::register`] registers its
 //! users once; [`Generator::trial`] makes one trial of load after the other. Each trial has processes, logs and, over loopback by a stream
 //! transport, source addresses of its own, so that no trial meets sockets of an earlier one in TIME_WAIT.
 //!
@@ -36,18 +36,18 @@ pub struct Generator {
 /// Trial: a load, and for how long.
 #[derive(Clone, Debug)]
 pub struct Trial<'a> {
-    /// Offered load. Of calls or connections that exist at a time the generator offers as many a second as keep so many, so that the
-    /// warm-up has to be longer than a call.
+    /// Offered load. If it is a number of simultaneous calls or connections, the generator begins as many a second as keep that number, so
+    /// the warm-up has to be longer than a call.
     pub load: Load,
     /// Load before the window.
     pub warm_up: Duration,
-    /// Window whose calls the figures are of.
+    /// Window: the figures are of the calls that fall due in it.
     pub window: Duration,
     /// Changes of the load: from a moment of the window on, another load.
     pub changes: Vec<(Duration, f64)>,
     /// Channel for the begin of the window, which is sent when the caller has started.
     pub begins: Option<Sender<SystemTime>>,
-    /// Folder of its logs, which is made if it is missing.
+    /// Folder of the trial's logs, which is made if it is missing.
     pub folder: &'a Path,
 }
 
@@ -103,7 +103,7 @@ impl Generator {
         if is_stream && self.setting.connections == Connections::PerUser { self.setting.users } else { 0 }
     }
 
-    /// Registers all users at the answering sides, in turn, at so many a second, and leaves its logs in this folder.
+    /// Registers all users at the answering sides, in turn, at this rate a second, and leaves its logs in this folder.
     ///
     /// A system that is too slow for this rate leaves requests without an answer or answers 5xx. All users are then registered again at the rate
     /// that it reached, at most half of the rate before, [`REGISTERED_AGAIN`] times at most.

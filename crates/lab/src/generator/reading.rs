@@ -27,7 +27,7 @@ impl Window {
         Span { from, until: from + self.length.as_secs() }
     }
 
-    /// Its first and its last third, of whole seconds; none of a window of less than two.
+    /// First and last third of the window, in whole seconds; none for a window shorter than two seconds.
     fn thirds(self) -> Option<[Span; 2]> {
         let Span { from, until } = self.span();
         let third = (until - from).div_ceil(3);
@@ -109,7 +109,7 @@ pub(super) fn registered(logs: &[PathBuf], users: u32) -> Result<Registered, Err
 }
 
 impl Registered {
-    /// Whether users are missing, and none of them was refused for good.
+    /// Tells whether users are missing, and none of them was refused for good.
     pub(super) fn is_worth_another(&self) -> bool {
         self.registered != u64::from(self.users) && self.codes.keys().all(|code| (500..600).contains(code))
     }

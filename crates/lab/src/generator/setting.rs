@@ -56,7 +56,7 @@ pub enum Traffic {
 /// Behaviour of the answering sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Ring for so long, then answer. A 180 and a 200 at once overtake each other in servers of several processes.
+    /// Ring for this time, then answer. A 180 and a 200 at once may overtake each other in servers of several processes.
     Ring(Duration),
     /// Document: the name of a shipped one, or a path.
     Document(String),
@@ -86,12 +86,12 @@ impl Setting {
         })
     }
 
-    /// Place of the answering side of this number, from 0.
+    /// Place (machine or host) of the answering side with this number, from 0.
     pub(super) fn answerer(&self, number: usize) -> &Place {
         self.answerers.get(number % self.answerers.len().max(1)).unwrap_or(&Place::Here)
     }
 
-    /// Whether the system under test is reached over loopback.
+    /// Tells whether the system under test is reached over loopback.
     pub(super) fn is_loopback(&self) -> bool {
         let target = self.target.parse::<strowger_load::campaign::Target>();
         let host = target.ok().and_then(|target| target.host.parse::<std::net::IpAddr>().ok());

@@ -20,16 +20,16 @@ use strowger_report::rfc3339;
 /// Time for a process to read its documents and open its sockets before its first call.
 const PREPARATION: Duration = Duration::from_millis(400);
 
-/// The same for processes on other machines.
+/// Preparation time of processes on other machines.
 const FAR_PREPARATION: Duration = Duration::from_millis(1_200);
 
-/// Time between two looks at the processes of a trial.
+/// Time between two checks of the processes of a trial.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Time after the last patience in which a caller writes its log.
+/// Time for a caller to write its log after its last time-out.
 const WRITING: Duration = Duration::from_secs(5);
 
-/// Time in which calls that are cut off say so to their peers.
+/// Time in which calls that are cut off send their BYE or CANCEL.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Starts the answering sides and the callers, waits for the end of the calls, and reads the logs.
@@ -65,7 +65,7 @@ pub(super) fn make(setting: &Setting, files: &Files, trial: &Trial<'_>) -> Resul
         logs.push(log);
     }
     if let Some(begins) = &trial.begins {
-        // Who asked may have given up.
+        // The receiver may be gone.
         let _ = begins.send(begin);
     }
     wait_for(&mut callers, &mut sides, preparation + Duration::from_secs(1) + longest)?;
@@ -194,7 +194,7 @@ fn mean(steps: &[Step], warm_up: Duration) -> f64 {
     if time > 0.0 { calls / time } else { 0.0 }
 }
 
-/// Calls a second that make the load.
+/// Returns the calls a second that produce the load.
 fn rate(setting: &Setting, load: Load) -> Result<f64, Error> {
     if load.unit.is_rate() {
         return Ok(load.value);
@@ -205,7 +205,7 @@ fn rate(setting: &Setting, load: Load) -> Result<f64, Error> {
     })
 }
 
-/// The options that make calls.
+/// Appends the options of the traffic.
 fn traffic(words: &mut Words, setting: &Setting, files: &Files, data: &Path) {
     match setting.connections {
         Connections::One => {}
@@ -243,7 +243,7 @@ fn answering(
     words.text(["load", "uas", "--quiet", "--transport", setting.transport.text()]);
     words.text(["--source", &side.ip().to_string(), "--port", &side.port().to_string()]);
     words.text(["--grace", "200ms", "--log"]).output(&log);
-    // It ends without its owner, too.
+    // The duration ends the process even if its owner is gone.
     words.text(["--duration", &written(longest + Duration::from_secs(60))]).clock(ahead);
     match (&setting.answer, &files.answering) {
         (Answer::Document(_), Some(file)) => drop(words.text(["--no-exec", "--scenario"]).input(file, "")),

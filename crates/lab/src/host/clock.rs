@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// Most that the clock of a host may be ahead or behind. Beyond it something else is wrong, such as a time server.
+/// Maximum difference between the clock of a host and ours. A larger one has a cause to repair, such as a time server.
 const MOST: Duration = Duration::from_secs(1);
 
-/// Most that the difference may be unsure.
+/// Maximum uncertainty of the difference.
 const UNSURE: Duration = Duration::from_millis(100);
 
-/// Most that it may change within a trial.
+/// Maximum change of the difference within a trial.
 const CHANGE: Duration = Duration::from_millis(20);
 
 /// Difference between the clock of a host and that of this machine.
@@ -16,7 +16,7 @@ const CHANGE: Duration = Duration::from_millis(20);
 pub struct Ahead {
     /// Microseconds by which the host is ahead; negative: behind.
     pub micros: i64,
-    /// Most by which `micros` is wrong.
+    /// Maximum error of `micros`.
     pub within: Duration,
 }
 

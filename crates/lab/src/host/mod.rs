@@ -2,7 +2,7 @@
 //!
 //! [`Hosts::connect`] opens a connection to each host. The program copies itself to `~/.cache/strowger` there, by its hash, and runs
 //! `strowger lab agent`, with which it speaks by standard input and output. The agent ends everything that it started when the connection
-//! closes, when it hears nothing for [`SILENCE`], and by its guard also when it is killed.
+//! closes, when nothing comes for [`SILENCE`], and by its guard also when it is killed.
 //!
 //! A connection that breaks ends the run: all programs end as by a signal, and [`Hosts::lost`] names the host.
 //!
@@ -209,9 +209,9 @@ pub struct Roles {
 /// Party of a test bed: a place and its address.
 #[derive(Clone, Debug)]
 pub struct Party {
-    /// Place of its processes.
+    /// Place of the party's processes.
     pub place: Place,
-    /// Address of its traffic. None for the one that the kernel chooses.
+    /// Address of the party's traffic. None for the one that the kernel chooses.
     pub address: Option<IpAddr>,
 }
 
@@ -286,7 +286,7 @@ impl Hosts {
         let party = |named: &Named| {
             let host = Arc::clone(&hosts[named.name.as_str()]);
             if let Some(address) = named.address {
-                // It is an address of the host.
+                // Fails unless the address is one of the host.
                 host.free_port(address)?;
             }
             let unknown = || host.fault(format!("ssh does not tell its address: write {}=ADDRESS", named.name));
@@ -332,11 +332,11 @@ impl Hosts {
         Ok(self)
     }
 
-    /// Gives the server and what is beside it the first cores of its machine, and a generator on this machine the others, unless the server
-    /// is elsewhere.
+    /// Gives the first cores of its machine to the server and its databases and caches, and the other cores to a generator on the same
+    /// machine.
     ///
     /// # Errors
-    /// There are not so many cores, or none is left for the generator; a sentence.
+    /// The machine has fewer cores, or none is left for the generator; a sentence.
     pub fn pin(mut self, cores: usize) -> Result<Self, String> {
         let (all, is_shared) = match &self.server.place {
             Place::Here => (std::thread::available_parallelism().map_or(1, std::num::NonZero::get), true),

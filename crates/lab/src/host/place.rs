@@ -18,10 +18,10 @@ pub enum Place {
     There(Arc<Host>),
 }
 
-/// Word of a command.
+/// Argument of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Text.
+    /// Plain text.
     Text(String),
     /// File that the program reads, and text behind its path.
     Input(PathBuf, String),
@@ -29,10 +29,10 @@ pub enum Word {
     Output(PathBuf),
 }
 
-/// Start of a program.
+/// Parameters for the start of a program.
 #[derive(Clone, Debug)]
 pub struct Start<'a> {
-    /// Name for people, and of its log.
+    /// Name of the program for people, and of its log.
     pub name: &'a str,
     /// Folder of its log on this machine.
     pub folder: &'a Path,
@@ -40,7 +40,7 @@ pub struct Start<'a> {
     pub program: &'a Path,
     /// Cores. Empty for all.
     pub cores: &'a [usize],
-    /// Words.
+    /// Arguments of the command.
     pub words: &'a [Word],
 }
 
@@ -64,7 +64,7 @@ pub struct Remote {
     outputs: Vec<PathBuf>,
 }
 
-/// Time between two questions whether a program has ended.
+/// Time between two checks whether a program has ended.
 const STEP: Duration = Duration::from_millis(50);
 
 impl Place {
@@ -86,7 +86,7 @@ impl Place {
     /// Starts a program.
     ///
     /// # Errors
-    /// It does not start, or the connection is gone.
+    /// The program does not start, or the connection is gone.
     pub fn start(&self, start: &Start<'_>) -> Result<Started, Error> {
         match self {
             Self::Here => {
@@ -133,7 +133,7 @@ fn there(host: &Host, folder: &Path, word: &Word) -> Result<String, Error> {
 }
 
 impl Started {
-    /// Waits until it has bound this port.
+    /// Waits until the program has bound this port.
     ///
     /// # Errors
     /// As [`Process::listens`], and the connection is gone.
@@ -147,7 +147,7 @@ impl Started {
         }
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the program.
     ///
     /// # Errors
     /// The connection is gone.
@@ -161,7 +161,7 @@ impl Started {
         }
     }
 
-    /// Tells whether it has ended.
+    /// Tells whether the program has ended.
     ///
     /// # Errors
     /// The connection is gone.
@@ -175,10 +175,10 @@ impl Started {
         }
     }
 
-    /// Waits for its end, so that its files are whole. Files of a host are copied to this machine.
+    /// Waits for the end of the program, so that its files are whole. Files of a host are copied to this machine.
     ///
     /// # Errors
-    /// It still runs after this time, or the connection is gone.
+    /// The program still runs after this time, or the connection is gone.
     pub fn end(&mut self, limit: Duration) -> Result<(), Error> {
         match self {
             Self::Here(process) => process.end(limit).map(drop),
@@ -219,7 +219,7 @@ impl Remote {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             let there = folder_of(Path::new(""), self.number).join(&*name);
             match self.host.fetch(&there.display().to_string(), file) {
-                // It wrote none, and its log says why.
+                // The program wrote no such file; its log has the reason.
                 Err(Error::Host { reason, .. }) if reason.contains("No such file") => {}
                 other => other?,
             }
@@ -230,7 +230,7 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // Where the connection is gone, the agent ends it.
+        // If the connection is gone, the agent ends the program by itself.
         let _ = self.host.ask::<()>(&super::Request::End(self.number));
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Request {
-    /// Sign of life. An agent that hears nothing ends.
+    /// Sign of life. An agent that receives none for a while ends.
     Alive,
     /// Wall clock, in microseconds since 1970-01-01 UTC.
     Clock,

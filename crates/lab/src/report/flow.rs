@@ -146,7 +146,7 @@ impl Flow {
         }
     }
 
-    /// Whether the answering side waits for this message, after those that need not come.
+    /// Tells whether the answering side waits for this message, after those that need not come.
     fn is_expected(&mut self, wanted: &str) -> bool {
         while let Some(Action::Receive { text, is_optional: true }) = self.answerer.front() {
             if text == wanted {
@@ -174,7 +174,7 @@ impl Flow {
     }
 }
 
-/// Whether the next answer that must come is a challenge.
+/// Tells whether the next answer that must come is a challenge.
 fn is_challenged(rest: &[Action]) -> bool {
     let next = rest.iter().find(|action| !matches!(action, Action::Receive { is_optional: true, .. }));
     matches!(next, Some(Action::Receive { text, .. }) if text == "401" || text == "407")

@@ -20,9 +20,9 @@ pub struct Verdict {
     pub gate: String,
     /// Measured value or ratio. None where a trial is missing or not valid.
     pub value: Option<f64>,
-    /// Whether the bound is met. None where nothing could be judged.
+    /// True if the bound is met. None where nothing could be judged.
     pub is_met: Option<bool>,
-    /// Whether the aim is met. None without an aim.
+    /// True if the aim is met. None without an aim.
     pub is_aim_met: Option<bool>,
     /// Result in words.
     pub sentence: String,
@@ -156,7 +156,7 @@ fn of_floor(rows: &[Row], cell: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     gate.figures.iter().map(of_figure).sum()
 }
 
-/// Ratio or difference of two cells: the median over the repetitions that both have, or that of their medians where they have none.
+/// Ratio or difference of two cells: its median over the common repetitions, or the ratio or difference of their medians if there are none.
 fn compared(cells: &Cells<'_>, own: &CellRows<'_>, other: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     let [mine, others] = [own, other].map(|cell| by_repetition(cell, gate));
     let pair = |(repetition, own): (&u32, &f64)| gate.bound.compare(*own, *others.get(repetition)?);
@@ -174,7 +174,7 @@ fn by_repetition(cell: &CellRows<'_>, gate: &Gate) -> BTreeMap<u32, f64> {
     valid.filter_map(|row| Some((row.repetition, sum(row)?))).collect()
 }
 
-/// Whether two cells differ in the axes of the gate only.
+/// Tells whether two cells differ in the axes of the gate only.
 fn is_alike(gate: &Gate, own: &CellRows<'_>, other: &CellRows<'_>) -> bool {
     let is_named = |name: &str| gate.only.contains_key(name) || gate.against_only.contains_key(name);
     own.axes.iter().all(|(name, value)| is_named(name) || other.axes.get(name) == Some(value))

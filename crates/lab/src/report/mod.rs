@@ -133,7 +133,7 @@ impl<'a> Report<'a> {
         html::unjudged(&self.gates.iter().filter(|gate| gate.is_met.is_none()).collect::<Vec<_>>())
     }
 
-    /// Whether the run has no valid trial.
+    /// Tells whether the run has no valid trial.
     pub fn is_void(&self) -> bool {
         !self.rows.iter().any(|row| row.validity.is_valid() && row.system.name != FLOOR)
     }
@@ -260,7 +260,7 @@ pub enum ReportError {
     /// The folder is no run, or was changed.
     #[error(transparent)]
     Folder(Box<FolderError>),
-    /// Its experiment is not one of this version.
+    /// The experiment of the run is not one of this version.
     #[error("the experiment of the run cannot be read by this version of strowger:\n{0}")]
     Experiment(String),
     /// A name of its experiment cannot be drawn.

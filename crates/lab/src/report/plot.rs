@@ -133,7 +133,7 @@ struct Names<'b> {
     experiment: &'b experiment::Experiment,
     /// Sources in which series differ, in the order of names.
     parts: Vec<Source>,
-    /// Whether a figure of several is named.
+    /// True if a figure of several is named.
     has_figures: bool,
 }
 
@@ -222,7 +222,7 @@ impl Places {
         }
     }
 
-    /// Place of a cell. None where it has none.
+    /// Position of a cell on the horizontal axis. None if the cell has no value for it.
     fn of_cell(&self, cell: &CellRows<'_>) -> Option<f64> {
         match self {
             Self::Numbers(Source::Load) => cell.offered.load(),

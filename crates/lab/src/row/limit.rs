@@ -13,7 +13,7 @@ pub struct FoundLimit {
     pub finding: Finding,
     /// Part of the test bed that is the limit.
     pub part: Part,
-    /// Its busiest thread, where one thread had nothing left.
+    /// Busiest thread of the part, if one thread used up its core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
     /// Sign by which the cause was recognised, for people.

@@ -56,7 +56,7 @@ const CHANGED: &str = "the line was changed: remove it, and `lab run --resume` m
 fn fault(error: &serde_json::Error, line: &str, start: usize) -> Fault {
     let at = start + error.column().saturating_sub(1).min(line.len().saturating_sub(1));
     let text = error.to_string();
-    // The place is said by the report.
+    // The report names the place.
     let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message).to_owned();
     let is_unknown = ["unknown field", "unknown variant", "there is no figure"];
     let cure = match error.classify() {

@@ -15,13 +15,13 @@ use strowger_config::nearest;
 /// System of a run, opened.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// Its table in the experiment.
+    /// Table of the system in the experiment.
     pub spec: SystemSpec,
-    /// Its folder.
+    /// Folder of the system.
     pub folder: SystemFolder,
-    /// Version that it states.
+    /// Version that the system states.
     pub version: String,
-    /// Hash of its program. None where it runs already.
+    /// Hash of the system's program. None if the system runs already.
     pub program: Option<Digest>,
     /// Program, folder or address that the command line named.
     pub given: Option<String>,

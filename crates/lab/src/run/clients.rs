@@ -58,7 +58,8 @@ fn together(one: Made, other: Made) -> Result<Made, UnknownFigure> {
     })
 }
 
-/// Counts add up, shares and means weigh as much as their attempts, of percentiles and threads the larger one stands.
+/// Joins the figures of two clients: counts are added, shares and means are weighted by their attempts, and of two percentiles or threads
+/// the larger one is used.
 fn figures(one: &Figures, other: &Figures) -> Result<Figures, UnknownFigure> {
     let mut both = other.clone();
     let attempts = |figures: &Figures| figures.value("attempts").unwrap_or(0.0);

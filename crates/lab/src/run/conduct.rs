@@ -35,7 +35,7 @@ pub enum Event<'a> {
 pub enum Ending {
     /// All trials of the plan were made.
     Whole,
-    /// It was interrupted between or in trials. The rows are a valid part.
+    /// The run was interrupted between or in trials. Its rows are a valid part of the plan.
     Interrupted,
 }
 

@@ -37,7 +37,7 @@ pub struct Description {
     pub hosts: BTreeMap<String, HostUsed>,
     /// Begin of the run in seconds since 1970-01-01 UTC.
     pub started: u64,
-    /// Time that the plan reckoned with, in seconds.
+    /// Time that the plan estimated, in seconds.
     pub planned: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct Machine {
     pub host: String,
     /// Model of the processor.
     pub processor: String,
-    /// Number of its cores.
+    /// Number of the machine's cores.
     pub cores: u32,
     /// Memory in bytes.
     pub memory: u64,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Step of a wait, after which the end of the trial is looked for.
+/// Interval at which a wait checks for the end of the trial.
 const STEP: Duration = Duration::from_millis(20);
 
 /// Lateness of an event that a trial bears.

@@ -29,7 +29,7 @@ impl Folder {
     /// Makes the folder of a new run.
     ///
     /// # Errors
-    /// It exists and is not empty, or it cannot be written.
+    /// The folder exists and is not empty, or cannot be written.
     pub fn create(root: &Path, description: &Description, experiment: &str) -> Result<Self, FolderError> {
         std::fs::create_dir_all(root).map_err(Error::file(root))?;
         if std::fs::read_dir(root).map_err(Error::file(root))?.next().is_some() {
@@ -45,10 +45,10 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Goes on with a run that was interrupted: gives its rows, and removes the files of the trial that was under way.
+    /// Resumes an interrupted run: returns its rows, and removes the files of the unfinished trial.
     ///
     /// # Errors
-    /// It is no run, was changed, or is another one than `description`; another process writes it.
+    /// The folder has no run, was changed, has another run than `description`, or is in use by another process.
     pub fn resume(root: &Path, description: &Description) -> Result<(Self, Vec<Row>), FolderError> {
         let recorded = recorded::Recorded::open(root)?;
         if let Some(difference) = recorded.description.difference(description) {
@@ -85,7 +85,7 @@ impl Folder {
     /// Makes the folder for the files of the next row.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The folder cannot be created.
     pub fn next_trial(&self) -> Result<PathBuf, Error> {
         let folder = self.root.join(trial(self.count + 1));
         std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
@@ -95,7 +95,7 @@ impl Folder {
     /// Keeps a configuration once, by system and name.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn keep_configuration(&mut self, system: &str, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let path = format!("configurations/{system}/{name}");
         if self.sums.files.get(&path) == Some(&Digest::of(bytes)) { Ok(()) } else { self.write(&path, bytes) }

@@ -59,7 +59,7 @@ impl Laboratory {
         }
     }
 
-    /// The same with parties on these hosts.
+    /// Returns this laboratory with its parties on these hosts.
     #[must_use]
     pub fn on(self, hosts: Hosts) -> Self {
         Self { hosts, ..self }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use strowger_measure::process::tree;
 
-/// Unit of processor times in `/proc`, which Linux has as 1/100 s on all of its architectures but Alpha, in seconds.
+/// Unit of processor times in `/proc`, in seconds. It is 1/100 s on all architectures of Linux but Alpha.
 const TICK: f64 = 0.01;
 
 /// Parent of all threads of the kernel.
@@ -17,7 +17,7 @@ pub(super) struct Neighbours(HashMap<(u32, u64), Times>);
 #[derive(Clone, Debug)]
 struct Times {
     name: String,
-    /// Its own time, in ticks.
+    /// Time of the process itself, in ticks.
     own: u64,
     /// Time of its descendants that have ended and were waited for, in ticks.
     ended: u64,

@@ -132,7 +132,7 @@ impl Seconds {
     }
 }
 
-/// Seconds until so many registrations were made; within a second they are spread evenly.
+/// Seconds until `wanted` registrations were made; within a second they are spread evenly.
 fn reached(registrations: &[u64], wanted: u64) -> Option<f64> {
     let mut before = 0;
     for (second, count) in registrations.iter().enumerate() {

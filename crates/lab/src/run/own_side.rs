@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 use strowger_measure::process::{Memory, tree};
 use strowger_measure::{Heading, Observer};
 
-/// One of so many datagrams of callers that the floor answers: the INVITE of INVITE, ACK and BYE.
+/// The floor answers one of this many datagrams of a caller: the INVITE of INVITE, ACK and BYE.
 const ANSWERED: u32 = 3;
 
 /// Time in which the floor has to listen.

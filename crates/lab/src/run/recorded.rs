@@ -79,7 +79,7 @@ impl Recorded {
     /// Reads a run and verifies each file.
     ///
     /// # Errors
-    /// It is no run, cannot be read, or was changed.
+    /// The folder has no run, cannot be read, or was changed.
     pub fn open(root: &Path) -> Result<Self, FolderError> {
         let path = root.join(SUMS);
         let text = match std::fs::read(&path) {

@@ -99,7 +99,7 @@ impl Sampled {
         for (name, part) in self.parts.iter().filter(|(_, part)| part.interval > 0) {
             let share = |time: u64| time as f64 / part.interval as f64 * 100.0;
             figures.set(&format!("{name}.cpu"), share(part.cpu) / cores)?;
-            // In a second of the part's time so many calls were made.
+            // Cost of a call: the part's time over the calls made in it.
             // A server that was away has spent its time on the calls of the whole window.
             let away = if *name == SERVER { self.away } else { 0 };
             let cost = rate.map(|rate| part.cpu as f64 / (part.interval + away) as f64 * 1e6 / rate);

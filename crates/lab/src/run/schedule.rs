@@ -16,7 +16,7 @@ const REPEATS: u32 = 3;
 pub struct Order {
     /// Trial or search of the plan.
     pub planned: Planned,
-    /// Its number in the plan, from 1.
+    /// Number of the trial in the plan, from 1.
     pub number: usize,
     /// Offered load.
     pub load: Load,
@@ -105,7 +105,7 @@ impl Schedule {
         self.done
     }
 
-    /// Time that the plan reckons with for the rest.
+    /// Estimated time of the remaining trials.
     pub fn rest(&self) -> Duration {
         self.plan.trials[self.done..].iter().map(|trial| trial.time).sum()
     }

@@ -70,7 +70,7 @@ pub(super) struct SideMemory {
     pub(super) server: Option<Memory>,
     /// Memory of external caches. None without one.
     pub(super) cache: Option<Memory>,
-    /// Entries of external caches, or of the server's own. None without a cache, or where one does not say it.
+    /// Entries of external caches, or of the server's own. None without a cache, or if a cache does not report the number.
     pub(super) entries: Option<u64>,
 }
 
@@ -93,10 +93,10 @@ pub(super) struct Watched {
 
 /// Server's side of a site, on this machine or on a host. It ends when it is dropped.
 pub(super) trait ServerSide: Debug + Send {
-    /// Addresses of its servers: one, unless the system has several instances.
+    /// Addresses of the system's servers: one, unless the system has several instances.
     fn addresses(&self) -> &[SocketAddr];
 
-    /// Begins to sample, so many times a second.
+    /// Begins to sample, `rate` times a second.
     fn begin(&mut self, samples: &Path, rate: u32) -> Result<(), Error>;
 
     /// Ends the samples; the log is at the path that it began with.

@@ -24,7 +24,7 @@ pub(super) struct Site {
     pub(super) credentials: Option<Credentials>,
     /// Files of the site.
     pub(super) folder: Folder,
-    /// Its configuration lies in the folder of a trial.
+    /// True if the configuration of the system is kept in the folder of a trial.
     pub(super) is_kept: bool,
 }
 
@@ -40,7 +40,7 @@ impl Drop for Folder {
 }
 
 impl Site {
-    /// Gives callers credentials for so many calls: each user a use of its nonce in turn.
+    /// Gives callers credentials for this number of calls: the users in turn use their nonces once more.
     pub(super) fn prepare_credentials(&mut self, calls: f64) -> Result<(), Error> {
         if self.provers == 0 {
             return Ok(());

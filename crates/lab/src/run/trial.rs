@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strowger_measure::process::Memory;
 use strowger_measure::{Counter, Observed, Run, Span};
 
-/// Step of a pause, after which a signal is looked for.
+/// Interval at which a pause checks for a signal.
 const STEP: Duration = Duration::from_millis(100);
 
 /// Samples a second: short windows need more.
@@ -195,7 +195,7 @@ fn micros(moment: SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// Waits for so long, unless a signal comes.
+/// Waits for this time, unless a signal comes.
 fn pause(time: Duration) -> Result<(), Error> {
     let end = Instant::now() + time;
     while Instant::now() < end {

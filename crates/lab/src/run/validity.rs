@@ -4,10 +4,10 @@ use crate::row::{Check, Figures, Reason};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Most time that the hypervisor may take, in per cent.
+/// Maximum share of time that the hypervisor may take, in per cent.
 const STOLEN: f64 = 5.0;
 
-/// Most that other programs may use, in per cent of all cores.
+/// Maximum share of all cores that other programs may use, in per cent.
 const NEIGHBOUR: f64 = 10.0;
 
 /// Time of a window that samples may lack: they do not begin with it.
@@ -106,7 +106,7 @@ fn missing_samples(evidence: &Evidence) -> Option<String> {
     let away = |name: &str| match (name.starts_with(SERVER), &evidence.ended) {
         (false, _) => Duration::ZERO,
         (true, None) => evidence.away,
-        // That it ended is said by another check.
+        // Another check reports that the server has ended.
         (true, Some(_)) => evidence.window,
     };
     let short = evidence.sampled.iter().find(|(name, time)| *time + away(name) + lack < evidence.window);

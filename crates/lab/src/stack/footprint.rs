@@ -29,7 +29,7 @@ fn arrival() -> Arrival {
     Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None }
 }
 
-/// Bytes a unit between the two looks, if `hold` has so many held.
+/// Memory per unit in bytes, from two measurements with different numbers of units. `hold` makes the units exist.
 fn slope(mut hold: impl FnMut(u32)) -> f64 {
     let [before, after] = HELD.map(|count| {
         hold(count);

@@ -50,7 +50,7 @@ pub struct Setting {
     pub transport: Transport,
     /// Threads of each side.
     pub threads: usize,
-    /// Whether the same threads call and answer, as in the published test of scalability.
+    /// True if the same threads call and answer, as in the published test of scalability.
     pub is_itself: bool,
     /// Exchanges that are under way at a time.
     pub outstanding: u32,
@@ -73,7 +73,7 @@ impl Setting {
 /// calling side, of both where the same threads do both; with one thread a side by UDP `echo.rate` and `echo.ratio`.
 ///
 /// # Errors
-/// No socket, no thread, or so many exchanges are lost that fewer are under way than were asked for.
+/// A socket or thread cannot be created, or lost exchanges leave fewer under way than the setting demands.
 pub fn exchanges(setting: &Setting) -> Result<Figures, Error> {
     let part = setting.window / if setting.has_unread() { 4 } else { 1 };
     let mut unread = Vec::new();
@@ -108,7 +108,7 @@ pub fn exchanges(setting: &Setting) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-/// Measures messages parsed and printed a second on one core, in so much time.
+/// Measures for this time how many messages one core parses and prints in a second.
 ///
 /// # Errors
 /// A message is read wrongly.

@@ -17,7 +17,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// Memory of connections, which all have one source here.
 const CONNECTION_MEMORY: usize = 1 << 30;
 
-/// Share of the exchanges under way that may be lost: with fewer than so many another test was made.
+/// One in this many exchanges under way may be lost: with more losses the load is not the intended one.
 const LOST: u64 = 10;
 
 /// Two sides that run. They end when this is dropped.

@@ -9,14 +9,14 @@ use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::dedicated::{DedicatedSockets, SocketRequest};
 use strowger_net::{Handle, Service, ServiceWithSockets};
 
-/// Most connections of a side that calls: both ends are in one process, which may have no more than 1,024 descriptors. The kernel gives
+/// Maximum number of connections of a calling side: both ends are in one process, which may have 1,024 descriptors. The kernel gives
 /// their other ends to any shard, so that several share them evenly.
 const CONNECTIONS: usize = 256;
 
 /// Order to a shard.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
-    /// Begin so many exchanges, and another one for each that ends.
+    /// Begin this number of exchanges, and another one for each that ends.
     Begin(u32),
     /// Begin no more.
     Stop,
@@ -91,7 +91,7 @@ impl Party {
         }
     }
 
-    /// Finds the targets of so many exchanges: the listener of the peer, or a connection for each, as telephones have. Exchanges that share a
+    /// Finds the targets of the exchanges: the listener of the peer, or a connection for each, as telephones have. Exchanges that share a
     /// connection share its system calls: where one thread works on all of them at the same time, a call costs half. The figures would
     /// compare that, not threads.
     fn aim(&mut self, exchanges: u32) {

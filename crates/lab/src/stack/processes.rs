@@ -8,7 +8,7 @@ use std::process::Command;
 /// Figures that add up; of others, the processes have a mean.
 const SUMS: [&str; 3] = ["rate.achieved", "attempts", "failed"];
 
-/// Runs this program with these words in so many processes at the same time. Each prints its figures.
+/// Runs this program with these arguments in several processes at the same time. Each prints its figures.
 ///
 /// # Errors
 /// A process does not start, fails, or prints no figures.

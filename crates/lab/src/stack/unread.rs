@@ -54,7 +54,7 @@ fn taken(out: &mut Outbox) -> Vec<Vec<u8>> {
     messages
 }
 
-/// Measures the exchanges a second of two threads, with so many under way.
+/// Measures the exchanges a second of two threads, with `outstanding` exchanges under way.
 pub(super) fn rate(work: Work, outstanding: u32, window: Duration) -> Result<f64, Error> {
     let failed = |source| Error::NotStarted { name: "the unread echo".into(), source };
     let Script { first, calling, answering } = script(work);

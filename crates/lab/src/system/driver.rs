@@ -27,7 +27,7 @@ pub struct DriverFile {
     pub ready: Ready,
     /// Servers that make up the system.
     pub instances: u32,
-    /// Whether the system runs already, at an address.
+    /// True if the system runs already, at an address.
     pub external: bool,
     /// Scenarios, in the order of the file.
     pub scenarios: Vec<Scenario>,
@@ -36,13 +36,13 @@ pub struct DriverFile {
 /// Sign that a system is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// It has bound its UDP port.
+    /// The server has bound its UDP port.
     Udp,
-    /// It takes TCP connections on its port.
+    /// The server accepts TCP connections on its port.
     Tcp,
-    /// It answers OPTIONS by UDP with any response.
+    /// The server answers OPTIONS by UDP with any response.
     Options,
-    /// It has printed this text.
+    /// The server has printed this text.
     Prints(String),
 }
 
@@ -51,7 +51,7 @@ pub enum Ready {
 pub struct Scenario {
     /// Name, as experiments use it.
     pub name: String,
-    /// File of the configuration in the folder. None where the words of `start` say everything.
+    /// File of the configuration in the folder. None if the arguments in `start` are the whole configuration.
     pub configuration: Option<String>,
     /// Further files with marks, in the same folder.
     pub files: Vec<String>,
@@ -72,7 +72,7 @@ pub struct Scenario {
 pub struct Entries {
     /// Words of the command.
     pub command: Vec<String>,
-    /// Text of its output before the number.
+    /// Text of the output before the number.
     pub behind: String,
 }
 

@@ -184,7 +184,7 @@ impl SystemFolder {
     /// Program that is started: the given one, this process's own if it has the name, or the one in `PATH`.
     ///
     /// # Errors
-    /// It is not installed.
+    /// The program is not installed.
     pub fn program(&self) -> Result<PathBuf, Error> {
         if let Some(program) = &self.program {
             return Ok(program.clone());
@@ -235,7 +235,7 @@ impl SystemFolder {
     /// Writes all files of the system below this folder, which is made if it is missing: `driver.toml` and configurations with their marks.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// A file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), Error> {
         std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
         for (name, text) in &self.files {

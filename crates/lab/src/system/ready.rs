@@ -40,7 +40,7 @@ pub(super) fn wait(process: &mut Process, address: SocketAddr, sign: &Ready) -> 
         Ready::Options => process.comes_to("answer OPTIONS", START, |_| says(address, AGAIN))?,
         Ready::Prints(text) => process.comes_to(&format!("print {text:?}"), START, |this| this.log().contains(text))?,
     }
-    // It may have come to its sign, and to its end.
+    // The program may have reached this state and then ended.
     process.runs()
 }
 

@@ -318,7 +318,7 @@ impl Server {
 /// Command that makes the load of a trial.
 #[derive(Clone, Debug)]
 pub(crate) struct Measuring {
-    /// Its words, with the marks of a trial.
+    /// Arguments of the command, with the marks of a trial.
     pub(crate) words: Vec<String>,
     /// Folder in which it runs.
     pub(crate) folder: PathBuf,
@@ -365,12 +365,12 @@ impl RunningSystem {
         self.measuring.as_ref()
     }
 
-    /// Addresses of its servers: one, unless the system has several instances.
+    /// Addresses of the system's servers: one, unless the system has several instances.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Address of its first server.
+    /// Address of the system's first server.
     pub fn address(&self) -> SocketAddr {
         self.addresses[0]
     }
@@ -391,7 +391,7 @@ impl RunningSystem {
         tails.collect::<Vec<_>>().join("\n")
     }
 
-    /// Ends it by SIGKILL.
+    /// Ends the system by SIGKILL.
     pub fn kill(&mut self) {
         for server in &mut self.servers {
             if let Some(mut process) = server.process.take() {
@@ -400,7 +400,7 @@ impl RunningSystem {
         }
     }
 
-    /// Ends it by [`RunningSystem::kill`], and drops the datagrams that come until it starts again. Otherwise the kernel refuses them
+    /// Ends the system by [`RunningSystem::kill`], and drops the datagrams that come until it starts again. Otherwise the kernel refuses them
     /// by ICMP, which clients behind a NAT do not see.
     pub fn kill_silently(&mut self) {
         self.kill();

@@ -366,7 +366,7 @@ fn opensips_and_pjsip_perf_are_started_by_their_paths() {
     }
 }
 
-/// Its rate and its requests, of the text that pjsip-perf prints.
+/// The rate and the number of requests are read from the output of pjsip-perf.
 #[test]
 fn figures_of_pjsip_perf_are_read_from_its_text() {
     let programs = folder(&[("program", OTHER)]);
@@ -389,7 +389,7 @@ fn figures_of_pjsip_perf_are_read_from_its_text() {
     let (is_well, text) = measured("sip:1@127.0.0.1:5060");
     assert!(is_well && text.contains("--window=128 --timeout=3 --thread-count=1 sip:1@127.0.0.1:5060"), "{text}");
     assert_eq!(text.lines().last(), Some("{\"attempts\": 1000, \"rate.achieved\": 495}"), "{text}");
-    // It stops half-way: no figures, and a failure.
+    // The program stops half-way: no figures, and a failure.
     std::fs::write(&program, "#!/bin/sh\necho no\n").expect("it is ours");
     assert_eq!(measured("sip:1@127.0.0.1:5060"), (false, "no\n".into()));
 }

@@ -107,15 +107,15 @@ struct Share {
 }
 
 impl Share {
-    /// Returns the part of a number. The parts of all shares add up to the number.
+    /// Returns this share's part of a number. The parts of all shares add up to the number.
     fn of(self, number: u64) -> u64 {
         let up_to =
             |weight: u64| (u128::from(number) * u128::from(weight) + u128::from(self.all) / 2) / u128::from(self.all);
         (up_to(self.before + self.own) - up_to(self.before)) as u64
     }
 
-    /// Returns the part of a profile. Each document starts a little later than the one before, so that their calls do
-    /// not coincide.
+    /// Returns this share's part of a profile. Each document starts a little later than the previous one, so that their
+    /// calls do not coincide.
     fn profile(self, parts: &[Part], place: usize) -> Vec<Part> {
         let part = self.own as f64 / self.all as f64;
         let rate = profile::rate(parts, 0);

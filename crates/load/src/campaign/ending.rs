@@ -57,7 +57,7 @@ impl Campaign {
         self.leaving = Some(Instant::now());
         match self.only_answers() {
             true => self.hang_up(),
-            // The answering side here must hear the BYE too.
+            // The answering side in this process must receive the BYE too.
             false => self.callers.iter().for_each(|side| side.order(Order::Leave)),
         }
     }

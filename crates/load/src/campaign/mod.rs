@@ -272,7 +272,7 @@ impl Campaign {
         self.answerer.as_ref().map(|side| side.address)
     }
 
-    /// True if it makes no calls that it could end.
+    /// True if the campaign makes no calls that it could end.
     pub fn only_answers(&self) -> bool {
         self.callers.is_empty()
     }
@@ -346,7 +346,7 @@ impl Campaign {
             }
         }
         if stands {
-            // Its calls receive nothing any more: there is nothing to wait for.
+            // After such a halt calls receive nothing any more: there is nothing to wait for.
             self.leave();
         }
         let receives = self.plan.workload() == Some(Workload::RegisterThenReceive);

@@ -25,7 +25,7 @@ pub fn parse(text: &str, now: SystemTime) -> Result<SystemTime, String> {
 /// Returns the time until `moment`; zero if it has just passed.
 ///
 /// # Errors
-/// It passed a second ago or earlier.
+/// The moment passed a second ago or earlier.
 pub(super) fn is_to_come(moment: SystemTime, now: SystemTime) -> Result<Duration, String> {
     match moment.duration_since(now) {
         Ok(left) => Ok(left),

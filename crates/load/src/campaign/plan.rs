@@ -1,4 +1,4 @@
-//! What a campaign is to do, all of it decided.
+//! Plan of a campaign, with all choices made.
 
 use super::documents::{self, Document};
 use super::target::Target;
@@ -17,45 +17,45 @@ use strowger_scenario::{Distribution, Scenario};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     pub name: String,
-    /// Empty: challenges are not answered.
+    /// Password. Empty: challenges are not answered.
     pub password: String,
 }
 
-/// What is run.
+/// Work of a campaign: a ready workload, or documents of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     Ready(Workload),
-    /// A document of the user's.
+    /// Document written by the user.
     Document(PathBuf),
-    /// Several, each with its share of the calls.
+    /// Several documents, each with its share of the calls.
     Documents(Vec<Document>),
 }
 
 impl Work {
-    /// Whether the user wrote it.
+    /// True if the user wrote the document or documents.
     pub const fn is_document(&self) -> bool {
         matches!(self, Self::Document(_) | Self::Documents(_))
     }
 }
 
-/// Who has a socket or connection of its own.
+/// Owner of a socket or connection: a generator, a user or a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Connections {
-    /// None: all calls of a generator share one.
+    /// All calls of a generator share one socket or connection.
     #[default]
     One,
-    /// Each user of the list (of a document: each line of its first injection file). It stays open between calls.
+    /// Each user of the list has one (with a document: each line of its first injection file). It stays open between calls.
     PerUser,
-    /// Each call, from its first message to its end.
+    /// Each call has one, from its first message to its end.
     PerCall,
 }
 
 /// Certificates.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
-    /// PEM file of the authorities that the target's certificate must be of; without it any certificate is taken.
+    /// PEM file of the authorities, one of which must have issued the target's certificate. `None`: any certificate is accepted.
     pub authorities: Option<PathBuf>,
-    /// PEM files of certificate and key of our own side that answers.
+    /// PEM files of the certificate and key of our answering side.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
@@ -63,74 +63,74 @@ pub struct Trust {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub work: Work,
-    /// Whom calls are made to. `None`: this side only answers.
+    /// Target of calls. `None`: this side only answers.
     pub target: Option<Target>,
     pub transport: Transport,
-    /// Where messages are sent if not to the target itself.
+    /// Outbound proxy: messages are sent there in place of the target.
     pub proxy: Option<SocketAddr>,
-    /// The domain of the users; without it the target's host.
+    /// Domain of the users. `None`: the target's host.
     pub domain: Option<String>,
-    /// Who calls and registers; none: invented names without passwords.
+    /// Users that call and register. Empty: invented names without passwords.
     pub users: Vec<User>,
-    /// Whom calls are for, if the target names no user; with a password it registers first where both ends are ours.
+    /// Callee, if the target names no user. With a password the callee registers first if both ends are ours.
     pub callee: Option<User>,
-    /// The answering side runs in this process too, and calls are made to it through the target.
+    /// True if the answering side runs in this process too: calls reach it through the target.
     pub pair: bool,
     pub profile: Vec<Part>,
-    /// When the schedule begins; without it as soon as all is ready.
+    /// Start of the schedule. `None`: as soon as all is ready.
     pub start_at: Option<SystemTime>,
     /// Lead of the clock of this machine over that of the plan, in µs; negative: lag.
     pub clock_ahead: i64,
-    /// The first part of the schedule, whose calls are in no figure of the run.
+    /// Length of the warm-up, the first part of the schedule. Its calls are in no figure of the run.
     pub warm_up: Duration,
     pub arrivals: Arrivals,
     pub calls: Option<u64>,
-    /// Calls open at once.
+    /// Maximum number of calls that are open at once.
     pub limit: u64,
-    /// Milliseconds from the ACK to the BYE; of a document: `<pause/>` without a length.
+    /// Milliseconds from the ACK to the BYE. In a document it is the length of a `<pause/>` without one.
     pub hold: Distribution,
-    /// An answer that does not come in this time ends its call. `None`: 32 s (64 times T1, RFC 3261 section 17.1) for ready
-    /// workloads, no end for documents.
+    /// Time limit for an answer, after which its call ends. `None`: 32 s (64 times T1, RFC 3261 section 17.1) for ready
+    /// workloads, no limit for documents.
     pub patience: Option<Duration>,
-    /// How long the answers to CANCEL and BYE are waited for where calls are ended before their time; 0: not at all.
+    /// Wait for the answers to CANCEL and BYE when calls are ended before their time. 0: no wait.
     pub grace: Duration,
-    /// Address in Contact of the callers' registrations. `None`: that of the socket, another one for each connection.
+    /// Address in Contact of the callers' registrations. `None`: the address of the socket, so each connection has its own.
     pub contact: Option<Target>,
-    /// Seconds that a registration asks for.
+    /// Requested lifetime of a registration, in seconds.
     pub expires: u32,
     pub mix: Mix,
     /// Milliseconds from 180 to 200 on the answering side.
     pub ring: u32,
-    /// Our addresses, used in turn; none: the one from which the target is reached.
+    /// Our addresses, used in turn. Empty: the address from which the target is reached.
     pub sources: Vec<IpAddr>,
-    /// Our port; of several generators each takes the next. 0: any.
+    /// Our port. Each further generator takes the next port. 0: any.
     pub port: u16,
     /// Threads that make calls, for each source.
     pub shards: usize,
     pub connections: Connections,
-    /// Sockets and connections of calls at once, over all generators; beyond, calls share them. `None`: as many as the
-    /// process may have.
+    /// Maximum number of sockets and connections of calls at once, over all generators. Calls beyond it share them. `None`: as
+    /// many as the process may have.
     pub max_sockets: Option<usize>,
     pub trust: Trust,
-    /// `-key` of documents.
+    /// Values of `-key` for documents.
     pub keys: Vec<(String, String)>,
-    /// Documents that run commands in a shell are refused.
+    /// True if documents that run commands in a shell are refused.
     pub no_exec: bool,
     /// Injection files of documents.
     pub injections: Vec<PathBuf>,
-    /// Randomness is drawn from it.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Once one of these is lost, the run ends.
+    /// Requirements that end the run once one of them is lost.
     pub abort_on: Vec<Requirement>,
-    /// So many calls that fail are kept with their messages, the first ones.
+    /// Number of failed calls whose messages are kept, the first ones.
     pub keep_failed: usize,
-    /// Where the raw log goes.
+    /// File of the raw log.
     pub log: Option<PathBuf>,
-    /// Rows of the series at most; a longer run has rows of several seconds.
+    /// Maximum number of rows of the series. A longer run has rows of several seconds.
     pub rows: usize,
-    /// Seconds of the windows in which the generator is judged.
+    /// Length in seconds of the windows in which the generator is judged.
     pub window: u64,
-    /// What the user asked for, in the user's words, for reports.
+    /// Settings as the user wrote them, for reports.
     pub settings: BTreeMap<String, String>,
 }
 
@@ -141,13 +141,13 @@ impl Plan {
         if self.clock_ahead < 0 { now + ahead } else { now - ahead }
     }
 
-    /// Ten calls a second for ten seconds to a target.
+    /// Creates a plan of ten calls a second for ten seconds to a target.
     pub fn to(target: Target) -> Self {
         let transport = target.transport.unwrap_or(Transport::Udp);
         Self { target: Some(target), transport, ..Self::answering() }
     }
 
-    /// A side that answers.
+    /// Creates the plan of an answering side.
     pub fn answering() -> Self {
         Self {
             work: Work::Ready(Workload::Call),
@@ -191,7 +191,7 @@ impl Plan {
         }
     }
 
-    /// The name of the work, for reports.
+    /// Returns the name of the work for reports.
     pub fn title(&self) -> String {
         match &self.work {
             Work::Ready(_) if self.target.is_none() => "answer".into(),
@@ -208,20 +208,20 @@ impl Plan {
         }
     }
 
-    /// Milliseconds for which an answer is waited for.
+    /// Returns the time limit for an answer, in milliseconds.
     pub(super) fn receive_timeout(&self) -> Option<u32> {
-        // The time for which our own answering side rings is no delay of the target.
+        // Our own answering side rings for this time, which is no delay of the target.
         let default = self.workload().map(|_| PATIENCE + Duration::from_millis(u64::from(self.ring)));
         self.patience.or(default).map(|patience| u32::try_from(patience.as_millis()).unwrap_or(u32::MAX).max(1))
     }
 
-    /// How long calls of this document may take to end once none is begun any more: all its pauses and waits one after the
-    /// other, and twice the patience for an answer beside them.
+    /// Returns how long calls of this document may take to end after the last one has begun: all pauses and waits of the
+    /// document in sequence, plus twice the time limit for an answer.
     pub(super) fn drain(&self, scenario: &Scenario) -> Duration {
         let pause = |pause: &Pause| match pause {
             Pause::Default => longest(&self.hold),
             Pause::Drawn(distribution) => longest(distribution),
-            // What it will be is known by the call alone.
+            // Only the call knows the value of the variable.
             Pause::Variable(_) => 600_000.0,
         };
         let waits = scenario.steps.iter().map(|step| match &step.kind {
@@ -230,7 +230,7 @@ impl Plan {
             _ => 0.0,
         });
         let waits = (waits.sum::<f64>() + f64::from(self.ring)).clamp(0.0, 1e12);
-        // INVITE and BYE may both be waited for.
+        // The answers to INVITE and BYE may both take this long.
         self.patience.unwrap_or(PATIENCE) * 2 + Duration::from_secs_f64(waits / 1e3 + 5.0)
     }
 }
@@ -238,7 +238,7 @@ impl Plan {
 /// Timers B and F (RFC 3261 section 17.1): 64 times T1.
 const PATIENCE: Duration = Duration::from_secs(32);
 
-/// Milliseconds that hardly any draw exceeds.
+/// Returns milliseconds that random values of this distribution hardly ever exceed.
 fn longest(pause: &Distribution) -> f64 {
     match *pause {
         Distribution::Fixed(ms) => ms,

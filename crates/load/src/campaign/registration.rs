@@ -117,7 +117,7 @@ impl Registration {
         let connections = side.counters().connects_failed + side.counters().handshakes_failed;
         let answer = self.answered();
         if stopped() || (connections == 0 && answer.is_none()) {
-            // It may be registered all the same.
+            // The users may be registered, although no answer came.
             self.remove_within(side, plan, HASTE);
         }
         Err(refused(plan, connections > 0, answer))

@@ -19,7 +19,7 @@ use strowger_scenario::Distribution;
 /// Message of the first call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// True if it goes to the target; false if it comes from it.
+    /// True if the message goes to the target; false if it comes from it.
     pub sent: bool,
     pub bytes: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! One generator, or the side that answers: a shard with sockets of its own.
+//! One generator, or the answering side: a shard with sockets of its own.
 
 use super::plan::{Connections, Plan, User};
 use super::profile;
@@ -27,31 +27,31 @@ use strowger_net::{
 use strowger_scenario::injection::{Injection, InjectionOptions};
 use strowger_scenario::{Command, Environment, Scenario};
 
-/// What is given to the thread of a shard, once.
+/// Values that move to the thread of a shard when it starts.
 type Parts = (Books, Sender<Event>, Option<Box<dyn Watch>>);
 
 /// A running side.
 pub(super) struct Side {
     node: Node<Traffic>,
     pub(super) events: Receiver<Event>,
-    /// Counts as of its end, once it has ended.
+    /// Final counts, once the side has ended.
     pub(super) ledger: Option<Ledger>,
     pub(super) address: SocketAddr,
     steps: Ledger,
     pub(super) handshakes: Handshakes,
-    /// Media are sent as long as it is there.
+    /// Sender of media, which stops when it is dropped.
     _plane: Option<Plane>,
 }
 
 /// A side that is bound, not yet running.
 pub(super) struct Bound {
     net: Net,
-    /// Where it listens; the address as it stands in messages.
+    /// Listening address, as messages name it.
     pub(super) address: SocketAddr,
     handshakes: Handshakes,
 }
 
-/// The handshake that failed last: with whom, and why.
+/// Last failed handshake: its peer and its reason.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Handshakes(Arc<Mutex<Option<(SocketAddr, String)>>>);
 
@@ -68,10 +68,10 @@ impl Handshakes {
     }
 }
 
-/// What a side is to be.
+/// Role of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Makes calls: `index` of the `count` callers of its document, `place` among `all` callers.
+    /// Makes calls. The side is number `index` of the `count` callers of its document, and number `place` of `all` callers.
     Caller {
         index: usize,
         count: usize,
@@ -79,7 +79,7 @@ pub(super) enum Part {
         all: usize,
     },
     Answerer,
-    /// Registers, and answers calls on the same socket: a registrar may lead calls back to where a REGISTER came from.
+    /// Registers, and answers calls on the same socket: a registrar may send calls to the source address of a REGISTER.
     Receiver,
 }
 
@@ -90,7 +90,7 @@ impl Part {
     }
 }
 
-/// Opens the sockets of a side. `answers`: others begin calls or connections to it.
+/// Opens the sockets of a side. `answers`: peers begin calls or connections to this side.
 pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<Bound, String> {
     let handshakes = Handshakes::default();
     let own = plan.trust.identity.clone().map(|(chain, key)| Certificate { chain, key });
@@ -102,12 +102,12 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
             gso: true,
             gro: true,
             batch: 256,
-            // A closed port is not waited for.
+            // An ICMP error of a closed port ends the wait for an answer.
             icmp_errors: true,
             ..UdpSettings::default()
         },
         scheduling: Scheduling { exact_timers: true, timestamps: true, ..Scheduling::default() },
-        // Who answers may be called by a generator with a connection for each call.
+        // The generator that calls an answering side may have a connection for each call.
         bounds: Bounds { connections_per_source: usize::MAX, ..Bounds::default() },
         on_failure: Some(handshakes.on_failure()),
         tls: Client {
@@ -118,13 +118,13 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
         },
         ..NetSettings::default()
     };
-    // Who only connects needs no certificate to listen with: a plain door gives its connections their address.
+    // A side that only connects needs no certificate of a listener: its connections take their address from a TCP listener.
     let transport = match plan.transport {
         Transport::Udp => Transport::Udp,
         other if answers => other,
         _ => Transport::Tcp,
     };
-    // Who is called from elsewhere listens on every address, and names the one by which others reach this machine.
+    // A side that is called from other machines listens on every address, and names the one by which they reach this machine.
     let shown = if ip.is_unspecified() { outward(ip.is_ipv6()) } else { ip };
     let mut listener = Listener::new(transport, SocketAddr::new(ip, port));
     if transport.is_secure() {
@@ -152,8 +152,8 @@ fn refused(error: &std::io::Error, ip: IpAddr, port: u16) -> String {
     format!("the socket cannot be opened: {error}{cure}")
 }
 
-/// The address of this machine by which others reach it: that from which it would call a host far away (RFC 5737 and
-/// RFC 3849 have addresses for this, nothing is sent to them). A machine without a way out has only itself.
+/// Returns the address by which other machines reach this one: the source address of packets to a remote network (RFC 5737
+/// and RFC 3849 have addresses for this; nothing is sent to them). Without a route it is the loopback address.
 fn outward(v6: bool) -> IpAddr {
     let (away, itself): (IpAddr, IpAddr) = if v6 {
         (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(), Ipv6Addr::LOCALHOST.into())
@@ -163,33 +163,33 @@ fn outward(v6: bool) -> IpAddr {
     towards(SocketAddr::new(away, 9)).unwrap_or(itself)
 }
 
-/// The address from which this machine reaches `remote`.
+/// Returns the address from which this machine reaches `remote`.
 fn towards(remote: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = if remote.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
-    // Connecting sends nothing: it only looks the way up.
+    // Connecting a UDP socket sends nothing: it only looks up the route.
     socket.connect(remote).ok()?;
     socket.local_addr().ok().map(|address| address.ip())
 }
 
-/// As [`towards`]; where there is no way, this machine itself.
+/// As [`towards`]; without a route, the loopback address.
 pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
     remote.and_then(towards).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// The facts that the documents of one campaign share.
+/// Facts that the documents of one campaign share.
 #[derive(Clone)]
 pub(super) struct Facts {
-    /// Where messages go.
+    /// Destination of messages.
     pub(super) destination: Option<SocketAddr>,
-    /// The target, resolved; with both ends ours the answering side, unless that registers.
+    /// Address of the target. If both ends are ours, it is the answering side, unless that registers.
     pub(super) target: Option<SocketAddr>,
-    /// The target is the answering side itself.
+    /// True if the target is our answering side itself.
     pub(super) direct: bool,
     pub(super) callee: Option<User>,
-    /// The users' list first, then the files of the document.
+    /// Injection data: the list of users first, then the files of the document.
     pub(super) injections: Arc<[Injection]>,
-    /// Sockets and connections of calls, of each generator.
+    /// Maximum number of sockets and connections of calls for each generator.
     pub(super) most_sockets: usize,
 }
 
@@ -204,7 +204,7 @@ impl Facts {
         let domain = plan.domain.as_deref().map_or_else(|| host.clone(), literal);
         let named =
             plan.target.as_ref().and_then(|t| t.user.clone()).or_else(|| self.callee.as_ref().map(|u| u.name.clone()));
-        // OPTIONS without a user asks the server itself (RFC 3261 section 11.1).
+        // An OPTIONS without a user addresses the server itself (RFC 3261 section 11.1).
         let asked =
             (named.is_none() && !self.direct).then(|| (format!("sip:{place}{transport}"), format!("sip:{place}")));
         let name = literal(named.as_deref().unwrap_or("service"));
@@ -245,7 +245,7 @@ impl Facts {
             password,
             contact: match (part, &plan.contact) {
                 (Part::Caller { .. }, Some(contact)) => literal(&contact.place()),
-                // Calls to those who answer here come to their sockets.
+                // Calls to an answering side arrive at its socket.
                 _ => "[local_ip]:[local_port]".into(),
             },
             transport: plan.transport.text(),
@@ -254,8 +254,8 @@ impl Facts {
             tag: format!("[pid]{}", suffix.replace('-', "g")),
             agent: format!("Strowger/{}", env!("CARGO_PKG_VERSION")),
             ring: plan.ring,
-            // Timer J (RFC 3261 section 17.2.2) is 32 s over UDP; by 4 s an end that was lost has been asked for three
-            // times. At high rates so many ended calls would hold more memory than that is worth.
+            // Timer J (RFC 3261 section 17.2.2) is 32 s over UDP. Within 4 s the peer has repeated an unanswered BYE three
+            // times. At high rates, ended calls that stay longer would cost too much memory.
             linger: if plan.transport.is_reliable() {
                 1
             } else {
@@ -265,7 +265,7 @@ impl Facts {
         }
     }
 
-    /// The document of a side, read.
+    /// Reads the document of a side.
     pub(super) fn scenario(&self, plan: &Plan, part: Part) -> Result<Scenario, String> {
         let words = self.words(plan, part);
         let text = match (&plan.work, part) {
@@ -280,7 +280,7 @@ impl Facts {
             .map_err(|refusal| format!("{refusal}\n{text}"))
     }
 
-    /// What the engine has to know.
+    /// Returns the parameters of the engine.
     pub(super) fn run(&self, plan: &Plan, part: Part, scenario: Arc<Scenario>, own: SocketAddr) -> Result<Run, String> {
         let answers = match part {
             Part::Receiver => Some(Arc::new(self.scenario(plan, Part::Answerer)?)),
@@ -310,7 +310,7 @@ impl Facts {
         }
         let retransmission = Retransmission { enabled: plan.transport == Transport::Udp, ..Retransmission::default() };
         let receive_timeout = match part {
-            // How long a call is held is the caller's affair.
+            // The caller decides how long a call is held.
             Part::Answerer => None,
             _ => plan.receive_timeout(),
         };
@@ -354,12 +354,12 @@ impl Facts {
             keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
             injections,
             call_id: if all > 1 { format!("%u-%p-{place}@%s") } else { "%u-%p@%s".into() },
-            // Branches bear it, and generators must not have the same.
+            // The process id is part of branches, which must differ between generators.
             pid: if all > 1 { pid.wrapping_mul(256).wrapping_add(place as u32) } else { pid },
             load,
             behaviour: Behaviour {
                 pause: plan.hold,
-                // There is nothing to take back of a request that makes no call.
+                // A request outside of a call leaves nothing to cancel or end.
                 goodbye: document || plan.workload().is_none_or(Workload::calls),
                 receive_timeout,
                 auto_answer: true,
@@ -383,7 +383,7 @@ impl Facts {
         })
     }
 
-    /// How many of the side that is called may have registered, by what its calls have come to.
+    /// Returns how many users of the answering side may have registered, by the number of its outgoing calls.
     pub(super) fn registered(&self, plan: &Plan, ledger: &Ledger) -> u64 {
         match plan.users.len() as u64 {
             _ if self.callee.is_some() => ledger.outgoing,
@@ -392,20 +392,20 @@ impl Facts {
         }
     }
 
-    /// What removes the first `calls` registrations of the side that is called: the same requests, which ask for no time (RFC 3261
+    /// Returns the run that removes the first `calls` registrations of the answering side: the same requests with a lifetime of 0 (RFC 3261
     /// section 10.2.2), over the same sockets.
     ///
     /// # Errors
-    /// There are no texts for it.
+    /// The document of the registrations cannot be read.
     pub(super) fn removal(&self, plan: &Plan, own: SocketAddr, calls: u64) -> Result<(Arc<Run>, Arc<Script>), String> {
         let plan = Plan { expires: 0, calls: Some(calls), ..plan.clone() };
         let scenario = Arc::new(self.scenario(&plan, Part::Receiver)?);
         let mut run = self.run(&plan, Part::Receiver, scenario.clone(), own)?;
         if has_list(&plan) && self.callee.is_none() {
-            // From the first on again.
+            // A new list begins at the first user again.
             run.injections = [users_list(plan.users.iter())?].into();
         }
-        // Branches and Call-IDs bear it: these are no repetitions of the requests that registered.
+        // The process id is part of branches and Call-IDs: these requests must not look like repetitions of the registrations.
         run.pid = run.pid.wrapping_mul(256).wrapping_add(255);
         let rate = profile::peak(&plan.profile).max(100.0).max(2.0 * calls as f64 / plan.grace.as_secs_f64().max(0.1));
         run.load = Load { profile: vec![Pace::Hold { rate }], calls: Some(calls), limit: 256, ..Load::default() };
@@ -414,7 +414,7 @@ impl Facts {
     }
 }
 
-/// What documents may name.
+/// Returns the names that documents may use.
 fn environment(plan: &Plan) -> Environment {
     Environment {
         keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
@@ -425,10 +425,10 @@ fn environment(plan: &Plan) -> Environment {
     }
 }
 
-/// The names of the timers of a plan, known before anything is sent: those of its document, none of a ready workload.
+/// Returns the names of the timers of a plan before anything is sent. A ready workload has no timers.
 ///
 /// # Errors
-/// Why the document cannot be read.
+/// The document cannot be read; the error is a sentence.
 pub fn timers(plan: &Plan) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for plan in plan.parted() {
@@ -448,15 +448,15 @@ pub(super) fn add_names(names: &mut Vec<String>, more: Vec<String>) {
     }
 }
 
-/// The document of the user's.
+/// Reads a document of the user.
 pub(super) fn document(plan: &Plan, path: &Path) -> Result<Scenario, String> {
     Scenario::load(path, &environment(plan)).map_err(|refusal| refusal.to_string())
 }
 
-/// What the reader of a plan's document passed over or took otherwise than it stands there, each with file, line and column.
+/// Returns the parts of a plan's documents that the reader ignores or interprets differently, each with file, line and column.
 ///
 /// # Errors
-/// Why the document cannot be read.
+/// The document cannot be read; the error is a sentence.
 pub fn warnings(plan: &Plan) -> Result<Vec<String>, String> {
     let mut said = Vec::new();
     for plan in plan.parted() {
@@ -467,19 +467,19 @@ pub fn warnings(plan: &Plan) -> Result<Vec<String>, String> {
     Ok(said)
 }
 
-/// Calls take users by a list of their own.
+/// True if calls take their users from a list made of the plan's users.
 fn has_list(plan: &Plan) -> bool {
     plan.users.len() > 1 && plan.workload().is_some()
 }
 
-/// Base names of injection files; the users' list comes first.
+/// Returns the base names of injection files; the list of users comes first.
 fn injections(plan: &Plan) -> Vec<String> {
     let base =
         |path: &std::path::PathBuf| path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     has_list(plan).then(|| "users".into()).into_iter().chain(plan.injections.iter().map(base)).collect()
 }
 
-/// The data of a campaign, shared by its generators: each line is taken once, then again from the first.
+/// Reads the data that the generators of a campaign share. Each line is used once; after the last line the first follows.
 pub(super) fn data(plan: &Plan) -> Result<Arc<[Injection]>, String> {
     let mut all = Vec::new();
     if has_list(plan) {
@@ -492,7 +492,7 @@ pub(super) fn data(plan: &Plan) -> Result<Arc<[Injection]>, String> {
     Ok(all.into())
 }
 
-/// Users as calls take them, in turn.
+/// Makes an injection file of users, which calls take in turn.
 fn users_list<'a>(users: impl Iterator<Item = &'a User>) -> Result<Injection, String> {
     let mut text = String::from("SEQUENTIAL\n");
     for user in users {
@@ -501,19 +501,19 @@ fn users_list<'a>(users: impl Iterator<Item = &'a User>) -> Result<Injection, St
     Injection::new("users".into(), text.into_bytes(), InjectionOptions::default()).map_err(|e| e.to_string())
 }
 
-/// Descriptors left for everything that is no socket of a call, and for what only waits to be ended.
+/// Descriptors reserved for everything but sockets of open calls. Sockets of ended calls that still close need some, too.
 const SPARE: usize = 128;
 
-/// How many sockets and connections of calls each of `generators` may have, by the plan and by what the system allows.
+/// Returns how many sockets and connections of calls each of `generators` may have, by the plan and by the system's limit.
 pub(super) fn most_sockets(plan: &Plan, generators: usize) -> usize {
     let allowed = descriptors::raise().unwrap_or(1_024).saturating_sub(SPARE + 16 * generators);
-    // With both ends here each connection has two descriptors.
+    // If both ends run here, each connection has two descriptors.
     let allowed = if plan.pair && plan.transport.is_reliable() { allowed / 2 } else { allowed };
     (plan.max_sockets.unwrap_or(usize::MAX).min(allowed) / generators.max(1)).max(1)
 }
 
 impl Side {
-    /// Begins as soon as its thread runs, or with [`Order::Begin`] if it `waits`.
+    /// Starts a side that begins as soon as its thread runs, or with [`Order::Begin`] if it `waits`.
     pub(super) fn start(
         bound: Bound,
         run: Run,
@@ -524,9 +524,9 @@ impl Side {
         Self::spawn(bound, run, books, watch, waits)
     }
 
-    /// Begins with [`Order::Begin`]; a person looks on.
+    /// Starts a side that begins with [`Order::Begin`] and reports to `watch`.
     pub(super) fn prepare(bound: Bound, mut run: Run, books: Books, watch: Box<dyn Watch>) -> Result<Self, String> {
-        // The target must prove to be who it is said to be.
+        // The certificate of the target must prove this name.
         run.peer = Some(&*run.target_host).filter(|host| !host.is_empty()).map(|host| bound.net.name(host));
         Self::spawn(bound, run, books, Some(watch), true)
     }
@@ -569,12 +569,12 @@ impl Side {
         self.node.handle().mailbox(0).send(order);
     }
 
-    /// Waits until what was ordered is done, for half a second at most: orders are taken one after the other.
+    /// Waits until all earlier orders are done, for half a second at most: the shard handles orders in sequence.
     pub(super) fn settle(&self) {
         self.report();
     }
 
-    /// The counts as they are now; those of the start if the shard does not answer in time.
+    /// Returns the present counts. If the shard does not answer in time, returns the counts of the start.
     pub(super) fn report(&self) -> Ledger {
         if let Some(ledger) = &self.ledger {
             return ledger.clone();
@@ -588,13 +588,13 @@ impl Side {
         self.node.handle().total()
     }
 
-    /// How long a connection is tried.
+    /// Returns the time limit for connecting.
     pub(super) fn connect_timeout(&self) -> Duration {
         self.node.handle().bounds().connect_timeout
     }
 
-    /// Datagrams that the kernel dropped before they were read. Those of a socket that a call or user has of its own are known
-    /// once it is closed.
+    /// Returns the number of datagrams that the kernel dropped before they were read. The drops of a dedicated socket of a call or user
+    /// are known once that socket is closed.
     pub(super) fn drops(&self) -> u64 {
         self.drops_of_listener() + self.counters().dedicated_drops
     }
@@ -603,7 +603,7 @@ impl Side {
         self.node.handle().backlogs().iter().map(|backlog| u64::from(backlog.dropped)).sum()
     }
 
-    /// Ends the thread, and closes its sockets: the counters as of then, and the drops of all of them.
+    /// Ends the thread and closes its sockets. Returns the final counters, and the datagrams dropped at all sockets.
     pub(super) fn end(self) -> (Snapshot, u64) {
         let (handle, dropped) = (self.node.handle().clone(), self.drops_of_listener());
         drop(self);

@@ -185,7 +185,7 @@ impl LinkReceiver {
                 if std::mem::take(&mut follows) {
                     inner.connect(&deliver, &waiting);
                 }
-                // Its commands tell its name; answers to it go over another connection.
+                // Commands contain the name of their sender. Commands to that sender go over another connection.
                 let index = inner.classic.then_some(0);
                 let written = index.map_or(Ok(()), |index| inner.write_to(index, &stream));
                 if let Err(error) = written.and_then(|()| inner.clone().read_from(index, stream, &deliver, &waiting)) {

@@ -21,7 +21,7 @@ pub(super) struct CallRunner<'a> {
 /// State of a call after it has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It waits for a message or an alarm.
+    /// The call waits for a message or an alarm.
     Waits,
     /// The call has ended; its slot is free.
     Over,

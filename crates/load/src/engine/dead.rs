@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 /// Hashes of Call-IDs.
 pub(super) struct DeadCalls {
-    /// Time to remember them, milliseconds; 0: none.
+    /// Time for which a Call-ID is remembered, milliseconds; 0: not at all.
     wait: u64,
     /// Hashes, in several tables so that no single growth takes long.
     known: Box<[HashTable<u64>; PARTS]>,

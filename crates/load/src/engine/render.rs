@@ -355,7 +355,7 @@ impl CallRunner<'_> {
 /// Step index of messages beside the scenario.
 const BESIDE: i32 = -1;
 
-/// Step index of texts of actions, as SIPp writes it; their branch is that of the step before.
+/// Step index of texts of actions, as SIPp writes it; their branch is the branch of the previous step.
 const IN_ACTION: i32 = -2;
 
 /// Characters reserved for a length.

@@ -172,7 +172,7 @@ pub struct Retransmission {
     pub most: u32,
     pub most_invite: u32,
     pub most_non_invite: u32,
-    /// True: a repeated message is answered as before or ignored, however long ago the first came (RFC 3261 section
+    /// True if a repeated message is answered as before or ignored, however long ago the first came (RFC 3261 section
     /// 17). False, as SIPp: only the message received last is remembered, and an INVITE repeated after two answers is
     /// unexpected.
     pub rfc3261: bool,

@@ -25,8 +25,8 @@ pub struct Sockets {
     pub from: IpAddr,
     /// Limit of open sockets in each shard; beyond it calls share them.
     pub most: usize,
-    /// Time for which the connection of an ended call stays open, milliseconds. The peer may still use it and would
-    /// take its end for a failure. Datagram sockets are closed at once.
+    /// Time for which the connection of an ended call stays open, milliseconds. The peer may still use it, and an earlier
+    /// end would look like a failure. Datagram sockets are closed at once.
     pub linger: u32,
     /// Rules for the loss of the shared connection; `None`: the next message makes a new one.
     pub reconnect: Option<Reconnect>,

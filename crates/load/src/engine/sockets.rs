@@ -1,6 +1,6 @@
 //! Sockets and connections of a shard: one for all, or one for each call, user or address.
 //!
-//! Those of calls are [dedicated] sockets of the shard. They are opened when the call begins, so that its messages name
+//! A call has a [dedicated] socket of the shard. It is opened when the call begins, so that the messages of the call name
 //! the right port, and closed when it has ended. At the limit calls share the open ones.
 
 use super::call::Call;

@@ -10,7 +10,7 @@ const LOOK: u64 = 5_000;
 /// Stall detector of one shard. Times are microseconds.
 #[derive(Debug, Default)]
 pub(super) struct StallDetector {
-    /// Start of the round, and end of the one before.
+    /// Start of the round, and end of the previous round.
     began: u64,
     done: u64,
     /// Time since which, or from which on, the shard wants the processor again.

@@ -35,7 +35,7 @@ impl CallRunner<'_> {
         self.suspend(number, format_args!("'{host}' is not looked up for setdest"))
     }
 
-    /// Ignores the answer that the call waits for: another target was set.
+    /// Ignores the pending answer of the helper, because another target was set.
     pub(super) fn resume(&mut self) {
         if let Some(extra) = &mut self.call.extra {
             extra.awaited = 0;

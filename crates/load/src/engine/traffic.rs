@@ -467,7 +467,7 @@ impl Traffic {
         }
         match went {
             Progress::Over => self.end_call(slot),
-            // It existed for one answer.
+            // This call existed for one answer.
             Progress::Waits if self.calls[slot as usize].kind == Kind::Passing => self.end_call(slot),
             Progress::Waits => {
                 let call = &mut self.calls[slot as usize];

@@ -34,8 +34,8 @@ pub(super) struct Play {
     pub(super) lane: Lane,
     pub(super) target: SocketAddr,
     pub(super) socket: Arc<UdpSocket>,
-    /// Sockets for a capture's datagrams to higher ports: the distance of the port, and the socket that is as much
-    /// higher.
+    /// Sockets for datagrams of a capture to higher ports: the distance of the port, and the socket at the same distance from
+    /// `socket`.
     pub(super) above: Vec<(u16, Arc<UdpSocket>)>,
     pub(super) track: Track,
 }

@@ -36,7 +36,7 @@ impl Errors {
         book.last.clear();
         let _ = write!(book.last, "{}: ", Stamp::now().long());
         book.moment = book.last.len();
-        // It may hold a message of a peer, and is shown on the screen.
+        // The text may hold a message of a peer, and is shown on the screen.
         let _ = writeln!(book.last, "{}", crate::printable(&text.to_string()));
         if book.kept {
             if book.file.is_new() {

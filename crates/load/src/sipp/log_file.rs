@@ -28,7 +28,7 @@ pub(super) struct LogFile {
     written: u64,
     began: u64,
     full: VecDeque<PathBuf>,
-    /// True if it failed or has reached its limit.
+    /// True if the file failed or has reached its limit.
     over: bool,
 }
 
@@ -61,7 +61,7 @@ impl LogFile {
     /// Opens the file, unless it is open.
     ///
     /// # Errors
-    /// It cannot be opened, as a sentence.
+    /// The file cannot be opened; the error is a sentence.
     pub(super) fn open(&mut self) -> Result<(), String> {
         if self.out.is_some() || self.over {
             return Ok(());

@@ -54,7 +54,7 @@ pub struct Options {
     pub password: Option<String>,
     pub auth_uri: Option<String>,
     pub rate: f64,
-    /// Milliseconds.
+    /// `-rp`, milliseconds.
     pub rate_period: u64,
     pub rate_increase: f64,
     /// Milliseconds; `None`: the period of the statistics.
@@ -67,7 +67,7 @@ pub struct Options {
     pub limit: Option<u64>,
     /// `-d`, milliseconds.
     pub duration: Option<u64>,
-    /// Milliseconds.
+    /// `-timeout`, milliseconds.
     pub timeout: Option<u64>,
     pub timeout_error: bool,
     pub receive_timeout: Option<u64>,
@@ -100,7 +100,7 @@ pub struct Options {
     pub periodic_rtd: bool,
     /// `-rfc3339`: files have RFC 3339 timestamps.
     pub rfc3339: bool,
-    /// Milliseconds.
+    /// `-timer_resol`, milliseconds.
     pub timer_resolution: Option<u64>,
     pub seed: Option<u64>,
     /// `-threads`, which SIPp does not have: number of shards that share the calls.

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) struct Terminal {
     /// Earlier settings, if keys are read from it.
     before: Option<Termios>,
-    /// True if it shows the screens.
+    /// True if the program shows the screens.
     shows: bool,
     /// True if a read without keys ends after a tenth of a second.
     polled: bool,
@@ -45,7 +45,8 @@ impl Terminal {
         Some(Arc::new(Self { before, shows: false, polled: true, taken: AtomicBool::new(false) }))
     }
 
-    /// True if the process is in the foreground of the terminal. Others may not use it, and would be stopped.
+    /// True if the process is in the foreground of the terminal. A background process may not use the terminal, and would be
+    /// stopped.
     pub(crate) fn is_ours() -> bool {
         termios::tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
     }
@@ -56,7 +57,7 @@ impl Terminal {
         Taken(self)
     }
 
-    /// True if it shows the screens.
+    /// True if the program shows the screens.
     pub(crate) const fn shows(&self) -> bool {
         self.shows
     }

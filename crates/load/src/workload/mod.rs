@@ -1,10 +1,10 @@
-//! The ready workloads: documents of scenarios like any other, put together from parts for the plan at hand. What is measured
-//! for them is measured by the same code as for a document of the user's.
+//! Ready workloads: scenario documents that are assembled from parts for a plan. Their calls are measured by the same code as
+//! calls of a document of the user.
 
 use std::fmt::Write;
 use std::str::FromStr;
 
-/// What the load is made of.
+/// Kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// INVITE, answer, ACK, hold, BYE.
@@ -40,12 +40,12 @@ impl Workload {
         Self::ALL.iter().find(|(workload, ..)| *workload == self).map_or("", |(_, name, _)| name)
     }
 
-    /// Its callers register.
+    /// True if the workload's callers register.
     pub const fn registers(self) -> bool {
         matches!(self, Self::Register | Self::ReRegister | Self::RegisterThenCall | Self::Mix)
     }
 
-    /// It makes calls, which need an answering side.
+    /// True if the workload makes calls, which need an answering side.
     pub const fn calls(self) -> bool {
         matches!(self, Self::Call | Self::RegisterThenCall | Self::Mix)
     }
@@ -71,7 +71,7 @@ impl FromStr for Workload {
     }
 }
 
-/// The shares of a mix, per cent; what is left to 100 are calls.
+/// Shares of a mix in per cent. The rest to 100 are calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     pub registrations: f64,
@@ -80,7 +80,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// How shares are written.
+    /// Example of written shares.
     pub const EXAMPLE: &'static str = "call=60,register=30,options=10";
 }
 
@@ -93,7 +93,7 @@ impl Default for Mix {
 impl FromStr for Mix {
     type Err = String;
 
-    /// `call=60,register=30,options=10`, with or without per cent signs. Who names no calls leaves them the rest.
+    /// Parses `call=60,register=30,options=10`, with or without per cent signs. Without `call`, calls get the rest.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |what: String| format!("{what}; write shares that make 100 %, such as {}", Self::EXAMPLE);
         let mut shares = [None; 4];
@@ -116,7 +116,7 @@ impl FromStr for Mix {
         let [calls, registrations, options, messages] = shares;
         let others = [registrations, options, messages].iter().flatten().sum::<f64>();
         let sum = others + calls.unwrap_or_else(|| (100.0 - others).max(0.0));
-        // 33.3 % three times are all.
+        // Three times 33.3 % counts as 100 %.
         if (sum - 100.0).abs() > 0.5 {
             return Err(wrong(format!("the shares of '{text}' make {} %", (sum * 100.0).round() / 100.0)));
         }
@@ -125,34 +125,34 @@ impl FromStr for Mix {
     }
 }
 
-/// What a document says that is the plan's: pieces of text with keywords of scenarios.
+/// Texts of a document that depend on the plan. They may contain keywords of scenarios.
 #[derive(Clone, Debug)]
 pub struct Words {
-    /// The Request-URI of calls and requests, and the URI of their To.
+    /// Request-URI of calls and requests, and the URI in their To.
     pub uri: String,
     pub to: String,
-    /// The same of OPTIONS.
+    /// Request-URI of OPTIONS, and the URI in its To.
     pub options_uri: String,
     pub options_to: String,
-    /// The domain of the users.
+    /// Domain of the users.
     pub domain: String,
-    /// A user's name and password.
+    /// Name and password of a user.
     pub user: String,
     pub password: String,
-    /// Where users are reached that register: host and port.
+    /// Contact of users that register: host and port.
     pub contact: String,
-    /// The transport as a parameter of a URI names it (RFC 3261 section 19.1.1).
+    /// Transport, as the parameter of a URI names it (RFC 3261 section 19.1.1).
     pub transport: &'static str,
-    /// Seconds that a registration asks for.
+    /// Requested lifetime of a registration, in seconds.
     pub expires: u32,
-    /// Challenges are answered.
+    /// True if challenges are answered.
     pub credentials: bool,
-    /// What tags begin with: different for each process and generator.
+    /// Prefix of tags, different for each process and generator.
     pub tag: String,
     pub agent: String,
     /// Milliseconds from 180 to 200.
     pub ring: u32,
-    /// Milliseconds that the answering side stays after a call, for repetitions.
+    /// Milliseconds for which the answering side keeps an ended call, to answer repetitions.
     pub linger: u32,
     pub mix: Mix,
 }
@@ -162,11 +162,11 @@ const REGISTER: &str = include_str!("register.xml");
 const OPTIONS: &str = include_str!("options.xml");
 const MESSAGE: &str = include_str!("message.xml");
 const ANSWER: &str = include_str!("answer.xml");
-/// What ends a call that is cut off: it takes the way of the dialog.
+/// BYE, CANCEL and ACK of a call that is cut off. The BYE follows the route set of the dialog.
 const GOODBYE: &str = include_str!("goodbye.xml");
 
 impl Words {
-    /// The document of a workload, for the side that makes calls.
+    /// Returns the document of a workload for the calling side.
     pub fn document(&self, workload: Workload) -> String {
         let mut steps = String::new();
         match workload {
@@ -181,8 +181,8 @@ impl Words {
                 self.part(&mut steps, REGISTER, "a", "");
             }
             Workload::RegisterThenCall => {
-                // What stands before the slashes is no part of the name by which a call is known: so its REGISTER has a
-                // Call-ID of its own.
+                // The engine ignores the part of a Call-ID before the slashes when it looks for the call: so the REGISTER
+                // has a Call-ID of its own.
                 self.text(&mut steps, GOODBYE, "", "");
                 self.part(&mut steps, REGISTER, "r", "r///");
                 self.part(&mut steps, CALL, "c", "");
@@ -194,14 +194,14 @@ impl Words {
         document(workload.name(), &steps)
     }
 
-    /// The document of the side that answers: calls, OPTIONS, MESSAGE and REGISTER.
+    /// Returns the document of the answering side: calls, OPTIONS, MESSAGE and REGISTER.
     pub fn answering(&self) -> String {
         let mut steps = String::new();
         self.part(&mut steps, ANSWER, "", "");
         document("answer", &steps)
     }
 
-    /// A place is drawn for each call; each part ends at the end of the document.
+    /// Appends all parts of a mix. Each call jumps to one part at random; each part ends at the end of the document.
     fn mixed(&self, steps: &mut String) {
         self.text(steps, GOODBYE, "", "");
         let shares = [("m", self.mix.messages), ("o", self.mix.options), ("r", self.mix.registrations)];
@@ -227,7 +227,7 @@ impl Words {
         steps.push_str("  <label id=\"end\"/>\n");
     }
 
-    /// One part with its words filled in; `name` tells its labels from those of other parts.
+    /// Appends one part with its words filled in. `name` distinguishes its labels from the labels of other parts.
     fn part(&self, steps: &mut String, part: &str, name: &str, dialog: &str) {
         self.text(steps, part, name, dialog);
         let _ = writeln!(steps, "  <label id=\"{name}done\"/>");
@@ -294,8 +294,8 @@ fn document(name: &str, steps: &str) -> String {
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<scenario name=\"{name}\">\n{steps}\n</scenario>\n")
 }
 
-/// Text of the user's as it is written in a document: brackets would be keywords, and a quotation mark would end a parameter
-/// of one.
+/// Escapes a text of the user for a document: brackets would begin a keyword, and a quotation mark would end a parameter
+/// of a keyword.
 pub fn literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -62,7 +62,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Waits for its end within `seconds`. Returns the exit code.
+    /// Waits for the end of the process within `seconds`. Returns the exit code.
     pub(crate) fn code(&mut self, seconds: u64) -> Option<i32> {
         let until = Instant::now() + Duration::from_secs(seconds);
         while Instant::now() < until {

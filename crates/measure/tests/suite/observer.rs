@@ -120,7 +120,7 @@ fn samples_of_a_span_and_logs_of_samples_alone() {
     assert!(before.trees.is_empty() && before.tree("itself").is_none() && before.whole_machine().is_none());
     assert!(before.missing.is_some_and(|text| text.ends_with("has samples of 0.0 of the 10 seconds wanted.")));
 
-    // They are no generators.
+    // Logs of observers are no logs of generators.
     assert!(matches!(Run::read(&paths[..1]), Err(LogError::NoCalls(_))));
     let mut log = Log::create(&paths[1], &Heading { generator: "west".into(), ..Heading::default() }).unwrap();
     log.note(&Note { at: 1, level: strowger_measure::Level::Info, text: "a word".into() });

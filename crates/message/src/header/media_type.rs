@@ -26,7 +26,7 @@ impl<'a> MediaType<'a> {
         Self { kind, subtype, params: Params::default(), q: None }
     }
 
-    /// True if it is this type, given in lower case like `application/sdp`.
+    /// True if the value is this type, given in lower case like `application/sdp`.
     pub fn is(&self, text: &[u8]) -> bool {
         let (kind, subtype) = text.split_at(memchr::memchr(b'/', text).unwrap_or(text.len()));
         self.kind.eq_ignore_ascii_case(kind) && self.subtype.eq_ignore_ascii_case(subtype.get(1..).unwrap_or_default())

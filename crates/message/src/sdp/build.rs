@@ -225,7 +225,7 @@ mod tests {
                 }
                 prop_assert_eq!(section.direction(), Some(Direction::ALL[medium.6]));
             }
-            // And written again from the lines read it is the same.
+            // The description is the same when it is written again from the parsed lines.
             let again: Vec<u8> = sdp.lines().flat_map(|line| line.raw).copied().collect();
             prop_assert_eq!(again, bytes);
         }

@@ -36,7 +36,7 @@ pub struct Step {
     pub length: usize,
     /// Datagrams to send then.
     pub sends: Vec<Vec<u8>>,
-    /// True: the datagram completes an exchange.
+    /// True if the datagram completes an exchange.
     pub is_last: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Choice of the connection of a message: that of its flow, one that leads to its target, or a new one.
+//! Choice of the connection of a message: the connection of its flow, another one to its target, or a new one.
 
 use super::dial::Dial;
 use super::{Piece, Streams};
@@ -16,7 +16,7 @@ pub(crate) struct Sender {
     pub(crate) shard: usize,
     /// Token of the message for a report of failure; 0: no report.
     pub(crate) token: u64,
-    /// True: the sender has a fallback. The message fails if no connection is made within [`FALLBACK_DELAY`].
+    /// True if the sender has a fallback. The message fails if no connection is made within [`FALLBACK_DELAY`].
     pub(crate) has_fallback: bool,
 }
 

@@ -14,7 +14,7 @@ pub struct Identities {
     /// By listener; `None` for an unencrypted one.
     servers: Vec<Option<Arc<ServerConfig>>>,
     client: ClientConfigs,
-    /// True: servers of outbound connections must prove their names.
+    /// True if servers of outbound connections must prove their names.
     verifies: bool,
 }
 
@@ -39,7 +39,7 @@ impl Identities {
         Ok(Self { servers, client: ClientConfigs::new(client.load()?, client.sessions), verifies: !client.unverified })
     }
 
-    /// Tells whether they fit these listeners: the same number, and the same ones encrypt.
+    /// Tells whether the identities fit these listeners: the same number, and the same ones encrypt.
     pub(crate) fn are_for(&self, listeners: &[Listener]) -> bool {
         let secure = listeners.iter().map(|listener| listener.transport.is_secure());
         self.servers.iter().map(Option::is_some).eq(secure)

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Most remembered servers, and ports; beyond it all are forgotten.
+/// Maximum number of remembered servers, and ports; beyond it all are forgotten.
 const SERVERS: usize = 1_024;
 
 /// Client settings by port. Two servers of one name at different ports seldom share sessions.
@@ -43,7 +43,7 @@ impl ClientConfigs {
 /// Sessions of all servers.
 struct Sessions {
     by_server: Mutex<HashMap<(ServerName<'static>, u16), ServerSessions>>,
-    /// Most sessions of one server.
+    /// Maximum number of sessions of one server.
     most: usize,
 }
 

@@ -232,7 +232,7 @@ fn a_socket_for_datagrams_has_a_port_of_its_own_and_receives_what_comes_to_it() 
     assert!(free + 1 >= ports.len(), "{free} of {} are free", ports.len());
     // A message over a closed dedicated socket fails.
     assert_eq!(controller.ask("SAY 3"), "FAILED 7 Here");
-    // Its slot is reused under another name.
+    // The slot of the closed socket is reused under another name.
     controller.open("again", Udp, at);
     assert_eq!(controller.ask("SAY 3"), "FAILED 7 Here");
     assert_eq!(node.handle().total().dedicated_opened, 21);
@@ -274,7 +274,7 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
         ports.dedup();
         assert_eq!(ports.len(), 5, "{transport:?}");
         counted(&far, |t| t.accepted, 5 * (i as u64 + 1));
-        // Sent and ended in one round, and ended before any message.
+        // Some sockets end in the round of their last message, the others without one.
         for n in 0..5 {
             controller.order(&format!("{} {}{n}", if n % 2 == 0 { "END" } else { "CLOSE" }, transport.text()));
         }
@@ -354,7 +354,7 @@ fn how_a_connection_ended_is_reported() {
     let accepted = |name: &str| {
         controller.open(name, Tcp, peer.local_addr().unwrap());
         let stream = peer.accept().unwrap().0;
-        // It is open once a message has arrived over it.
+        // The connection is open once a message has arrived over it.
         controller.order(&format!("SAY {name}"));
         (&stream).read_exact(&mut vec![0; said(name)]).unwrap();
         stream
@@ -395,7 +395,7 @@ fn the_cause_of_a_connection_that_is_not_made_is_the_layer_that_failed() {
     let (node, controller) = start(settings(1), 20);
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = plain.local_addr().unwrap();
-    // It uses neither TLS nor WebSocket.
+    // The connection uses neither TLS nor WebSocket.
     let answers = std::thread::spawn(move || {
         for stream in plain.incoming().take(2) {
             let mut stream = stream.unwrap();

@@ -153,7 +153,7 @@ fn servers_are_judged_by_the_authorities_in_force() {
         // The open connection continues, though the authority of its server is no longer trusted.
         assert!(reaches(theirs) && reaches(ours));
         assert_eq!(near.handle().total().connected, 2);
-        // It is not made again, and none of its sessions is resumed.
+        // The connection is not made again, and none of its sessions is resumed.
         far.handle().set_bounds(Bounds { idle_timeout: Duration::from_millis(50), ..bounds() });
         counted(&near, |t| t.tls_connections, 0);
         far.handle().set_bounds(bounds());

@@ -25,7 +25,7 @@ struct Busy {
 struct Counts {
     /// Messages of connections.
     all: AtomicUsize,
-    /// Most of them between two rounds.
+    /// Maximum number of messages of connections between two rounds.
     most: AtomicUsize,
 }
 
@@ -113,7 +113,7 @@ fn a_connection_with_many_messages_has_its_turn_and_no_more() {
     });
     assert_eq!(counts.all.load(Relaxed), MESSAGES);
     assert!((1..=64).contains(&counts.most.load(Relaxed)), "{} messages in a turn", counts.most.load(Relaxed));
-    // It takes a second with 1,500 turns, some of which a busy machine leaves to the caller.
+    // The exchange takes a second with 1,500 turns, some of which a busy machine leaves to the caller.
     assert!(answers > 50, "{answers} answers to another while the messages came");
 }
 

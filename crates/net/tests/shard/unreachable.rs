@@ -98,7 +98,7 @@ fn what_reached_no_socket_is_reported_and_wakes_a_sleeping_shard() {
         std::thread::sleep(Duration::from_millis(50));
         let total = node.handle().total();
         assert_eq!((total.unreachable, total.receive_errors, total.datagrams_refused), (20, 0, 0));
-        // It sleeps again.
+        // The shard sleeps again.
         let rounds = total.rounds;
         std::thread::sleep(Duration::from_millis(200));
         assert_eq!(node.handle().total().rounds, rounds);

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 /// Longest wait for a shard. It answers between two rounds, unless it is stuck or has ended.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Most calls that a shard copies between two rounds.
+/// Maximum number of calls that a shard copies between two rounds.
 const SLICE: usize = 64;
 
 impl Controlled {

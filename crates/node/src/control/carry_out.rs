@@ -17,10 +17,10 @@ use strowger_store::binding::BindingView;
 use strowger_store::location::Cursor;
 use tokio::sync::oneshot;
 
-/// Most registrations or bans of one reply.
+/// Maximum number of registrations or bans of one reply.
 const MOST: usize = 1_000;
 
-/// Most bindings read under one lock, and partitions visited before other work gets its turn.
+/// Maximum number of bindings read under one lock, and partitions visited before other work gets its turn.
 const SLICE: usize = 64;
 
 impl Controlled {

@@ -87,7 +87,7 @@ impl Client {
     /// Waits until the server has ended.
     ///
     /// # Errors
-    /// It has not ended in this time.
+    /// The server has not ended in this time.
     pub fn wait_for_end(&mut self, limit: Duration) -> io::Result<()> {
         self.stream.get_ref().set_read_timeout(Some(limit))?;
         match self.stream.read_until(b'\n', &mut Vec::new()) {

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use strowger_config::{Report, SetFault, Severity};
 
-/// Most bytes of an order.
+/// Maximum size of an order, in bytes.
 pub const LONGEST_LINE: usize = 4_096;
 
 /// An order of a command to the server.
@@ -23,7 +23,7 @@ pub enum Order {
         user: Option<String>,
         /// [`Page::next`] of the page before.
         from: Option<u64>,
-        /// Most registrations of the page; the server has a bound of its own.
+        /// Maximum number of registrations of the page; the server has a bound of its own.
         most: usize,
     },
     /// End of the registrations of a user, as if the phone had removed them: [`Reply::Done`].
@@ -39,7 +39,7 @@ pub enum Order {
         party: Option<String>,
         /// [`CallList::next`] of the page before.
         from: Option<u64>,
-        /// Most calls of the page; the server has a bound of its own.
+        /// Maximum number of calls of the page; the server has a bound of its own.
         most: usize,
     },
     /// Tracked call with this id: [`Reply::Call`].
@@ -63,7 +63,7 @@ pub enum Order {
         beginning: String,
         /// [`SetPage::next`] of the page before.
         from: Option<u64>,
-        /// Most entries of the page; the server has a bound of its own.
+        /// Maximum number of entries of the page; the server has a bound of its own.
         most: usize,
     },
     /// Entries of a data set that match a number, a text or an address: [`Reply::Found`].
@@ -85,7 +85,7 @@ pub enum Order {
         name: Option<String>,
         /// Single key: a user, group, address or URI.
         key: Option<String>,
-        /// Most keys shown of a limit, those with the most calls; the server has a bound of its own.
+        /// Maximum number of keys shown of a limit, those with the most calls; the server has a bound of its own.
         most: usize,
     },
     /// Cached subscribers, and the `[[cache]]` tables: [`Reply::Caches`].
@@ -124,7 +124,7 @@ pub enum Order {
     Bans {
         /// [`BanList::next`] of the page before.
         from: Option<IpAddr>,
-        /// Most bans of the reply; the server has a bound of its own.
+        /// Maximum number of bans of the reply; the server has a bound of its own.
         most: usize,
     },
     /// End of the ban of a source, or of all bans: [`Reply::Done`].

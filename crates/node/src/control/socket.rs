@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Most connections that may wait to be accepted.
+/// Maximum number of connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 
 /// A bound socket. A drop removes its file.

@@ -1,7 +1,7 @@
 //! Expressions with back-references: a backtracking search, since no finite set of states knows the text of a group.
 //!
-//! It tries all paths from a start in order of preference; the longest match wins, and of several the first. That can
-//! take exponential time, as in every implementation; a bound on the moves ends it.
+//! The search tries all paths from a start in order of preference; the longest match wins, and of several the first. It
+//! may take exponential time, as in every implementation; a bound on its moves ends it.
 
 use super::program::{Kind, NONE, Program, Side, allows_before, allows_behind};
 use super::submatch::{Register, UNSET, record};

@@ -94,9 +94,9 @@ struct Table {
 /// Effect of a text on the use counts of variables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counting {
-    /// Its variables count as used.
+    /// Text whose variables count as used.
     Counted,
-    /// Its variables do not count: the texts of `DefaultMessage`.
+    /// Text whose variables do not count as used: that of a `DefaultMessage`.
     Uncounted,
 }
 

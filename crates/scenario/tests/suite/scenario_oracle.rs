@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) refused: bool,
-    /// Its first line of output.
+    /// First line that SIPp printed.
     pub(crate) reason: String,
-    /// Its first message.
+    /// First message that SIPp sent.
     pub(crate) first: Option<Vec<u8>>,
 }
 

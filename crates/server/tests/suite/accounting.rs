@@ -142,7 +142,7 @@ fn a_bye_to_a_party_that_is_lost_is_an_event_and_an_end() {
     let (_, ok) = answered(&mut site, 1);
     site.wait(900);
     site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    // Nor has the BYE of the server after that.
+    // The BYE that the server sends after that has no response either.
     (0..800).for_each(|_| drop(site.wait(100)));
     let (cdr, of_it) = one(&mut site);
     assert_eq!((cdr.end, of_it[1].clone()), (Some(cdr.setup + 32_900), ("bye".into(), "caller".into(), 408)));
@@ -426,7 +426,7 @@ fn a_record_has_the_dialled_number_and_the_reason_of_a_refusal() {
     assert_eq!(cdr.fields[1], ("Refusal".to_owned(), "the user is not registered".to_owned()));
 }
 
-/// A connection is no password: its owner may call unknown users all day.
+/// A connection proves no account, and its owner may call unknown users all day: such rows are limited.
 #[test]
 fn refused_calls_without_a_password_have_so_many_rows_a_minute() {
     let mut site = Site::new("auth.calls = false\naccounting.cdr = true\n");

@@ -18,7 +18,7 @@ const RULES: &str = "[[call_limit]]\nname = \"line\"\nper = \"user\"\nmost = 1\n
 /// recorded.
 pub(crate) struct Office {
     pub(crate) site: Site,
-    /// Number of its last request.
+    /// Number of the last request.
     n: u32,
 }
 

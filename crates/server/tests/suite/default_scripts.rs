@@ -47,7 +47,7 @@ const CALL: Ask<'static> = Ask {
     more: "Max-Forwards: 70\r\n",
 };
 
-/// The same INVITE of a user of this server.
+/// INVITE as [`CALL`], from a user of this server.
 const OWN: Ask<'static> = Ask { from: "sip:alice@example.org", at: ALICE, ..CALL };
 
 /// BYE of a call that the server does not know.

@@ -228,7 +228,7 @@ fn a_call_that_lasts_too_long_gets_a_bye_on_both_sides() {
     for (from, bye) in [(BOB, of_alice), (ALICE, of_bob)] {
         assert_eq!(line(bye, "Call-ID"), "1");
         assert!(!bye.contains("Route: "), "our own Route has done its work: {bye}");
-        // Its response goes nowhere, and it is not retransmitted.
+        // The response to the server's BYE is forwarded to no peer, and the BYE is not retransmitted.
         assert_eq!(site.receive(from, &within(bye, "200 OK")), "");
     }
     assert_eq!(counts(&site), (0, 0, 0));

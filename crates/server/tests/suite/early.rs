@@ -231,7 +231,7 @@ fn a_late_answer_is_of_the_call_while_there_is_one() {
         if has_ended {
             hangs_up(&mut site, DESK, &ok);
             assert_eq!((rows(&mut site).0.len(), limited(&site)), (1, 0));
-            // It would be a session without a record.
+            // A forwarded 200 would begin a session without a record.
             assert_eq!(receive(&mut site, BOB, &from(BOB, at(&sent, BOB), "200 OK", "pocket")), []);
             assert_eq!((counts(&site), limited(&site)), ((0, 0, 0), 0));
             continue;

@@ -46,7 +46,7 @@ fn requests_of_a_call_of_another_server_pass() {
     for settings in [TRACKED, KEPT] {
         let mut one = start(now(), settings);
         let (forwarded, ok) = answered(&mut one, 1);
-        // It has the same secret, and has run as long.
+        // The second server has the same secret, and has run as long.
         let mut two = start(now(), settings);
         assert_eq!(passed(&mut two, (&forwarded, &ok), 10), (10, 0), "{settings}");
         let answer = two.receive(ALICE, &of_alice("BYE", &ok, 30, ""));

@@ -124,7 +124,7 @@ fn a_bye_that_goes_to_another_peer_ends_nothing() {
             site.receive(BOB, &within(request(&passed, "BYE"), "200 OK"));
         }
         assert_eq!((counts(&site).2, rows(&mut site).0.len()), (2, 0), "{by_route} {passed}");
-        // A refresh of that call is none of the first call.
+        // A refresh of the other call does not refresh the first call.
         let update = of_alice("UPDATE", &other, 7, "").replace(";tag=a2\r\n", ";tag=a\r\n");
         let passed = site.receive(ALICE, &update);
         let more = format!("Session-Expires: 90;refresher=uac\r\nContact: <sip:other@{BOB}>\r\nContent-Length");

@@ -169,7 +169,7 @@ fn a_call_counts_once_under_one_limit() {
     assert_eq!((goes(&got).0.as_str(), held(&site)), (BOB, 1));
 }
 
-/// The same before the request is forwarded.
+/// A failure without room is skipped, too, if the request fails before it is forwarded.
 #[test]
 fn a_failure_without_room_is_passed_over_where_the_user_is_not_registered() {
     let gone = "[[failure]]\nname = \"gone\"\nstatuses = [\"480\"]\nanswer = 410\n".to_owned();

@@ -376,7 +376,7 @@ fn failures_that_lead_to_groups_count_there() {
     let second = goes(&refuses(&mut site, &second));
     assert_eq!((second.0.as_str(), counted(&site)), (MAILBOX, pairs([("lines 203.0.113.2:5060", 1)])));
     agree(&site);
-    // The same before the call is forwarded.
+    // Likewise if the call fails before it is forwarded.
     let user = |site: &mut Site, n| goes(&receive(site, ALICE, &invite(n, "sip:bob@example.org"))).0;
     assert_eq!(user(&mut site, 3), MAILBOX);
     receive(&mut site, SECOND, &answer(&first.1, 603, ""));

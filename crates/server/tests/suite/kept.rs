@@ -84,8 +84,8 @@ fn counts(site: &Site) -> (u64, u64, u32) {
     (counts.calls_tracked, counts.dialogs_confirmed, limited)
 }
 
-/// Answers the questions of a process about the calls of an earlier process: alice and bob with these statuses, "": not
-/// at all. Returns how often each was asked.
+/// Answers the OPTIONS by which a process asks about the calls of an earlier process: alice and bob with these statuses,
+/// "" for no answer. Returns the number of OPTIONS to each.
 fn answer_questions(site: &mut Site, alice: &str, bob: &str) -> (usize, usize) {
     let (mut asked, mut seen) = ((0, 0), BTreeSet::new());
     for _ in 0..15 {
@@ -148,7 +148,7 @@ fn calls_that_no_party_confirms_end_in_the_next_process() {
     }
 }
 
-/// Questions about many calls are sent in turn.
+/// The OPTIONS about many calls are sent one after the other.
 #[test]
 fn questions_are_spread_over_time() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());
@@ -347,7 +347,7 @@ fn a_call_that_moves_to_another_shard_stays_kept() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());
     let (forwarded, _) = answered(&mut site, 1);
     let (bucket, mut moved) = (call::bucket(call::hash(CALL_SECRET, b"1")), Vec::new());
-    // Its state leaves first.
+    // The state of the call leaves first.
     site.work(|engine, now, _| moved = engine.export(now, bucket));
     disk.turn(&mut site);
     assert_eq!((disk.written, disk.forgotten), (1, 0));
@@ -402,7 +402,7 @@ fn calls_of_another_secret_are_known_as_such() {
     let state = disk.states.pop_first().expect("a call").1;
     let now = Now { mono: 1, wall: site.now.wall };
     let mut next = Site::start(now, &[&format!("udp:{SERVER}")], KEPT);
-    // Its Call-ID is changed, as if its keys were others.
+    // The Call-ID in the state is changed, as if the call had other keys.
     let mut other = state.to_vec();
     let at = other.windows(16).position(|part| part == b"sip:bob@example.").expect("the URI of its callee");
     let id = other[at..].iter().position(|byte| *byte == b'1').expect("its Call-ID") + at;

@@ -80,7 +80,7 @@ fn a_peer_that_takes_no_connection_costs_one_request_its_wait() {
         let (to, _, has_fallback, _) = ask(&mut site, shard);
         assert_eq!((to.transport, has_fallback), (Transport::Udp, false), "shard {shard}");
     }
-    // It is remembered for a while.
+    // The next hop is remembered as UDP-only for a while.
     site.wait(UdpOnly::TIME - 1);
     assert_eq!(ask(&mut site, 0).0.transport, Transport::Udp);
     site.wait(1);

@@ -121,7 +121,7 @@ fn refuse_bye(site: &mut Site, ok: &str, cseq: u32) {
     site.receive(BOB, &within(request(&bye, "BYE"), "302 Moved Temporarily"));
 }
 
-/// A party that confirmed the dialog may hang up then.
+/// The server asks both parties by OPTIONS; a party that confirmed the dialog may hang up before the other party confirms it.
 #[test]
 fn a_refused_bye_makes_the_server_ask_again() {
     let mut site = with_bob();
@@ -153,8 +153,8 @@ fn a_refused_bye_makes_the_server_ask_again() {
     assert_eq!(rows(&mut site).0.iter().map(|cdr| cdr.ended_by.clone()).collect::<Vec<_>>(), ["lost"]);
 }
 
-/// Waits, and answers each question and BYE of the server with the status that `status` chooses by receiver and moment. Returns the
-/// receivers of the questions.
+/// Waits, and answers each OPTIONS and BYE of the server with the status that `status` chooses by receiver and moment. Returns the
+/// receivers of the OPTIONS.
 fn answer_for(site: &mut Site, ms: u64, status: impl Fn(&str, u64) -> &'static str) -> Vec<String> {
     let (mut answered, mut asked, begun) = (BTreeSet::new(), Vec::new(), site.now.mono);
     while site.now.mono < begun + ms {
@@ -237,7 +237,7 @@ fn a_bye_before_the_ack_that_the_caller_does_not_know_ends_nothing() {
     assert_eq!((counts(&site), rows(&mut site).0.len()), ((1, 0, 1), 0));
 }
 
-/// Alice answers a question, then hangs up. Her answer comes after the refusal of her BYE.
+/// Alice answers an OPTIONS of the server, then hangs up. Her answer comes after the refusal of her BYE.
 #[test]
 fn an_answer_to_a_question_from_before_a_refused_bye_confirms_nothing() {
     let mut site = with_bob();
@@ -266,7 +266,7 @@ fn an_answer_to_a_question_from_before_a_refused_bye_confirms_nothing() {
     ends_as_lost(&mut site);
 }
 
-/// `sipp -sn uac` sends its BYE without the route set. Its peer takes it, and ignores the questions of the server.
+/// `sipp -sn uac` sends its BYE without the route set. Its peer accepts the BYE, and ignores the OPTIONS of the server.
 #[test]
 fn a_bye_beside_its_dialog_that_the_peer_accepts_is_the_end() {
     let other = BOB.replace("198.51.100.8", "203.0.113.50");

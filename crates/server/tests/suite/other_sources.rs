@@ -62,7 +62,7 @@ fn a_bye_from_elsewhere_ends_no_call_until_its_party_has_ended_it() {
     }
 }
 
-/// Otherwise the caller's own BYE would go to that peer.
+/// A changed target would receive the caller's own BYE.
 #[test]
 fn a_target_refresh_from_elsewhere_changes_no_target() {
     let mut site = site();

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 const TRACKED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\ndialogs.lifetime = \"10h\"\n";
 
-/// Waits, and answers the questions and BYEs of the server with a status chosen by target and callee's tag. Returns
-/// their number.
+/// Waits, and answers each OPTIONS and BYE of the server with a status chosen by target and callee's tag. Returns
+/// the number of these requests.
 fn answer(site: &mut Site, ms: u64, status: impl Fn(&str, &str) -> &'static str) -> usize {
     let mut seen = BTreeSet::new();
     for _ in 0..ms / 100 {

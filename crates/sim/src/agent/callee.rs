@@ -28,7 +28,7 @@ pub(super) struct IncomingCall {
     pub(super) tag: String,
     pub(super) answer: Answer,
     pub(super) answered: bool,
-    /// True if its agent has restarted and forgotten it.
+    /// True if the call's agent has restarted and forgotten it.
     pub(super) forgotten: bool,
     /// Times of the first provisional response and of the 200.
     pub(super) rang_at: Option<u64>,

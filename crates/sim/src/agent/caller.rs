@@ -16,7 +16,7 @@ pub enum Outcome {
     Failed(u16),
     Timeout,
     TransportError,
-    /// Its agent restarted before it ended.
+    /// The agent restarted before the call ended.
     Forgotten,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Sent {
     /// Callee: a whole URI.
     pub(super) to: String,
     pub(super) call_id: String,
-    /// True if it bypasses the outbound proxy and goes to the address in the URI.
+    /// True if the request bypasses the outbound proxy and goes to the address in the URI.
     pub(super) direct: bool,
     /// Time in ms after which it is cancelled.
     pub(super) cancel: Option<u64>,
@@ -46,7 +46,7 @@ pub(super) struct Sent {
     pub(super) lines: String,
     /// Number of challenges that led to it.
     pub(super) tries: u32,
-    /// True if it was challenged, and a request with credentials follows.
+    /// True if the request was challenged, and a request with credentials follows.
     pub(super) challenged: bool,
     /// True for the second attempt of a caller that was not answered.
     pub(super) is_redial: bool,

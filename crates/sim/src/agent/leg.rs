@@ -16,7 +16,7 @@ pub(super) struct Leg {
     pub(super) wants_end: bool,
     pub(super) bye: bool,
     pub(super) ended: bool,
-    /// True if its agent has restarted and forgotten it.
+    /// True if the leg's agent has restarted and forgotten it.
     pub(super) forgotten: bool,
 }
 

@@ -7,7 +7,7 @@ pub struct Presence {
     reachable: Vec<(u64, Option<u64>)>,
     /// Periods from the moment at which its server learned of the loss to the next registration.
     lost: Vec<(u64, Option<u64>)>,
-    /// True if its connection was lost and it has not registered since.
+    /// True if the agent's connection was lost and it has not registered since.
     is_lost: bool,
 }
 
@@ -41,12 +41,12 @@ impl Presence {
         }
     }
 
-    /// True if it could be reached during this whole period.
+    /// True if the agent could be reached during this whole period.
     pub fn is_reachable(&self, from: u64, to: u64) -> bool {
         covers(&self.reachable, from, to)
     }
 
-    /// True if its server knew during this whole period that it could not be reached.
+    /// True if the agent's server knew during this whole period that it could not be reached.
     pub fn is_lost(&self, from: u64, to: u64) -> bool {
         covers(&self.lost, from, to)
     }

@@ -18,7 +18,7 @@ pub(super) struct Registration {
     is_planned: bool,
     /// Failures in a row.
     failures: u32,
-    /// True if it retries after a failure.
+    /// True if the agent retries after a failure.
     pub(super) tries_again: bool,
     /// Interval of refreshes in ms; 0 for none.
     refresh: u64,
@@ -118,8 +118,8 @@ impl Agent {
         self.plan(at, Task::Refresh { seconds });
     }
 
-    /// Records that its server knows of the lost connection. A phone that only its own connection reaches is lost with
-    /// it, unless it lends the next connection before it registers.
+    /// Records that the server of the phone knows of the lost connection. A phone that only its own connection reaches is
+    /// lost with the connection, unless `alias` in its Via lets the server use the next connection before a registration.
     pub(crate) fn server_knows(&mut self, now: u64) {
         if self.line.is_one_way() && !self.line.alias {
             self.presence.server_knows(now);

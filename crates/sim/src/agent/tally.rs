@@ -72,7 +72,7 @@ pub struct InDialog<'a> {
 }
 
 impl Agent {
-    /// Its calls and messages; a retry with credentials replaces the challenged request.
+    /// Returns the calls and messages of the agent. A retry with credentials replaces the challenged request.
     pub fn called(&self) -> impl Iterator<Item = Called<'_>> {
         let sent = self.sent.iter().filter(|sent| matches!(sent.kind, Kind::Call | Kind::Message) && !sent.challenged);
         sent.filter_map(|sent| {
@@ -82,7 +82,7 @@ impl Agent {
         })
     }
 
-    /// Its BYEs.
+    /// Returns the BYEs of the agent.
     pub fn hung_up(&self) -> impl Iterator<Item = InDialog<'_>> {
         self.sent.iter().filter_map(|sent| {
             let (Kind::Bye(leg), Some(outcome)) = (sent.kind, sent.outcome) else { return None };
@@ -92,7 +92,7 @@ impl Agent {
         })
     }
 
-    /// True if it may have caused this status of a call: it answers so, or does not answer for long.
+    /// True if the agent may have caused this status of a call: it answers so, or does not answer for long.
     pub fn has_answered(&self, status: u16) -> bool {
         self.rung.iter().any(|rung| match rung.answer {
             Answer::Refuse(said, _) => said == status,
@@ -101,7 +101,7 @@ impl Agent {
         })
     }
 
-    /// True if it has the end of this call with this tag.
+    /// True if the agent has the end of this call with this tag.
     pub fn is_party(&self, call_id: &[u8], tag: &[u8]) -> bool {
         self.legs.iter().any(|leg| leg.dialog.call_id() == call_id && leg.dialog.local_tag() == tag)
     }
@@ -117,7 +117,7 @@ impl Agent {
         self.rung.iter().filter_map(taken)
     }
 
-    /// Number of its passwords that a server rejected, and that a server accepted.
+    /// Number of the agent's passwords that a server rejected, and that a server accepted.
     pub fn judged(&self) -> (usize, usize) {
         let count = |outcome: Outcome| self.sent.iter().filter(|s| s.tries > 0 && s.outcome == Some(outcome)).count();
         (count(Outcome::Failed(401)), count(Outcome::Success))

@@ -37,7 +37,7 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// True if it belongs to a call that has begun.
+    /// True if the task belongs to a call that has begun.
     pub(super) const fn is_of_call(&self) -> bool {
         matches!(
             self,

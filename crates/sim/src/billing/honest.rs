@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 /// Behaviour of a party where RFC 3261 leaves a choice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Manners {
-    /// True if it takes an INVITE within an unknown dialog for a new call (RFC 3261 section 12.2.2).
+    /// True if the agent treats an INVITE within an unknown dialog as a new call (RFC 3261 section 12.2.2).
     pub(super) revives: bool,
     /// Requests within dialogs that it refuses with 503, or with 483 like a proxy before it, in thousandths.
     pub(super) overload: u64,
@@ -26,9 +26,9 @@ pub(super) struct Manners {
 /// Reason of the end of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SessionEnd {
-    /// It received a BYE with this branch.
+    /// The agent received a BYE with this branch.
     Bye { branch: String, by_server: bool, astray: bool },
-    /// It sent a BYE.
+    /// The agent sent a BYE.
     Own,
 }
 

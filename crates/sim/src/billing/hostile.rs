@@ -32,9 +32,9 @@ struct Leg {
     target: String,
     routes: Vec<String>,
     cseq: u32,
-    /// Number of its phone.
+    /// Number of the leg's phone.
     phone: usize,
-    /// True if it sent or received a BYE.
+    /// True if the leg sent or received a BYE.
     is_over: bool,
 }
 
@@ -205,7 +205,7 @@ impl Hostile {
                 let branch = format!("z9hG4bKa{}-{:x}", self.number(), self.random.u64());
                 let again = request.authorized(said, ("mallory", PASSWORD), branch);
                 if let Some(mut again) = again {
-                    // The server takes it for a request outside of its dialog.
+                    // With this line the server treats the request as one outside of its dialog.
                     if again.method == "BYE" {
                         again.lines += "X-Astray: 1\r\n";
                     }

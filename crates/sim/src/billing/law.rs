@@ -17,8 +17,9 @@ use crate::world::START;
 use std::collections::BTreeMap;
 use strowger_store::accounting::Cdr;
 
-/// Longest time until the server learns that a call has ended: a BYE without an answer (64*T1), the question to both
-/// parties after a refused one (2 s) or a start (1 s), a minute of patience, and its last transaction.
+/// Longest time until the server learns that a call has ended. It is the sum of a BYE without an answer (64*T1), the delay
+/// before the server sends OPTIONS to both parties after a refused BYE (2 s) or a start (1 s), a minute in which it repeats
+/// them, and its last transaction.
 const SLACK: u64 = 32_000 + 2_000 + 60_000 + 32_000;
 
 /// Maximum number of BYEs of the server to a party: after the refusal of the last one the record ends.
@@ -46,7 +47,7 @@ pub struct Money {
     /// Periods in which media could flow, and records of answered calls.
     pub sessions: u64,
     pub records: u64,
-    /// Milliseconds of both.
+    /// Milliseconds in which media could flow.
     pub media: u64,
     pub recorded: u64,
     /// Kills of the process.
@@ -85,15 +86,15 @@ impl Money {
     }
 }
 
-/// A period in which media could flow.
+/// Period in which media could flow.
 struct Period<'a> {
     note: &'a SessionNote,
     begin: u64,
     /// Least end of a record: the time at which the BYE passed the server.
     least: u64,
-    /// Time at which the party ended it.
+    /// Time at which the party ended the session.
     end: u64,
-    /// Earliest time at which it may stop counting under a limit.
+    /// Earliest time at which the call may stop counting under a limit.
     counted: u64,
 }
 
@@ -270,7 +271,7 @@ impl<'a> Story<'a> {
             }
             // After a BYE that passes before the 2xx of its dialog, the server asks both parties.
             Some((_, SessionEnd::Bye { .. })) if period.least == period.begin => period.end + SLACK,
-            // Both dialogs are one to their parties: the server asks after the other one.
+            // For the parties both dialogs are one: the server sends its OPTIONS in the other dialog.
             _ if self.is_mirrored(period) => period.end + SLACK,
             // The server asks every callee of such a call that may have taken the tag.
             _ if period.note.is_revived => period.end + SLACK,

@@ -75,7 +75,7 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     let conditions = *world.conditions();
     let incidents = Incidents::of(world);
     let agents: Vec<&Agent> = world.hosts.iter().filter_map(Node::agent).collect();
-    // A guesser may hear nothing once it is banned.
+    // An agent that guesses passwords may get no response once it is banned.
     let honest: Vec<&Agent> = agents.iter().copied().filter(|agent| !agent.guesses()).collect();
     let mut whole = Tally::default();
     honest.iter().for_each(|agent| whole += agent.tally());

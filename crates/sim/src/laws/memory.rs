@@ -94,7 +94,7 @@ impl Memory {
                 // A 2xx may come after a failure, whose ACK stays.
                 let is_late = |key: &Vec<u8>| is_invite && is_success && kept.until.get(key) != Some(&u64::MAX);
                 if let Some(key) = key(b"client", message).filter(|key| !is_late(key)) {
-                    // Its ACK may be retransmitted.
+                    // The ACK of the INVITE may be retransmitted.
                     kept.at_most(key, if is_invite && !is_success { now + LONGEST } else { now });
                 }
             }

@@ -40,7 +40,7 @@ impl Order {
     /// Checks a message that leaves a host.
     ///
     /// # Errors
-    /// It overtakes another one.
+    /// The message overtakes an earlier one.
     pub(super) fn sent(&mut self, host: SocketAddr, message: &Message<'_>) -> Result<(), String> {
         let (Some(line), Ok(cseq)) = (line(host, message), message.cseq()) else { return Ok(()) };
         let mut vias = message.vias().flatten();

@@ -30,7 +30,7 @@ impl Policies {
     /// Checks a message that leaves a server.
     ///
     /// # Errors
-    /// It follows another configuration.
+    /// The message follows another configuration than the server has.
     pub(super) fn sent(&self, server: &ServerHost, message: &Message<'_>) -> Result<(), String> {
         let host = server.address();
         let Ok(cseq) = message.cseq() else { return Ok(()) };

@@ -19,7 +19,7 @@ pub(super) struct Replies {
 /// A received request.
 #[derive(Debug, Default)]
 struct Request {
-    /// True if it has a final response, or another host must send one.
+    /// True if the request has a final response, or another host must send one.
     is_answered: bool,
     /// True for a stream, over which it comes once.
     by_stream: bool,

@@ -86,7 +86,7 @@ impl Wire {
                         return Err("a failure sent again after its ACK".to_owned());
                     }
                     if copied {
-                        // That ACK was for the response to the first.
+                        // The earlier ACK was for the response to the first copy.
                         self.acknowledged.remove(&key);
                     }
                 }
@@ -118,7 +118,7 @@ impl Wire {
         Ok(())
     }
 
-    /// True if this host may take a copy of the request for another request, and has one that it has not answered.
+    /// True if this host may mistake a copy of the request for another request, and has not answered a copy yet.
     fn is_copied(&self, host: SocketAddr, key: &[u8], reliable: bool) -> bool {
         (reliable || self.stateless.contains(&host)) && self.copies.get(key).is_some_and(|copies| *copies > 0)
     }

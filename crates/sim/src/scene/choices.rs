@@ -13,7 +13,7 @@ use strowger_core::Transport;
 
 /// Choices of a world.
 pub(super) struct Choices {
-    /// True if nothing happens to it but its weather.
+    /// True if nothing but network faults (the weather) happens to the world.
     pub(super) calm: bool,
     /// True if there is a second server.
     pub(super) two: bool,
@@ -29,7 +29,7 @@ pub(super) struct Choices {
     pub(super) lines: [Line; 3],
     /// Bob and carol have one name.
     pub(super) shared: bool,
-    /// Whether call records and call events are written.
+    /// True if call records and call events are written.
     pub(super) accounting: [bool; 2],
     /// True if calls outlive a process.
     pub(super) keeps: bool,

@@ -31,7 +31,7 @@ fn call_id(row: &Row) -> &str {
 pub(super) struct Written {
     pub(super) cdr: bool,
     pub(super) events: bool,
-    /// True if it stays in the path of each call.
+    /// True if the server stays in the path of each call.
     pub(super) stays: bool,
 }
 
@@ -56,8 +56,8 @@ impl Accounts {
         kept: Option<&Kept>,
     ) -> Result<(), String> {
         let is_restored = kept.is_some_and(|kept| kept.is_restored(call_id(row)));
-        // The state of its end was lost with the process before, which had given the row to its writer: the table
-        // refuses it if it has it.
+        // The previous process had given the row to its writer, and died before the end of the call was stored: the
+        // table skips the row if it has it already.
         if is_restored && identities.0.contains(row.identity()) {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use strowger_store::error::StoreError;
 const DRAIN_STEP: u64 = 50;
 
 impl ServerHost {
-    /// Sends the questions of the engines to the database, and plans the return of tickets.
+    /// Sends the pending look-ups of the engines to the database, and schedules the answer to each waiting request.
     pub(super) fn ask_users(&mut self, now: Now) {
         let Some((lookups, asking)) = &mut self.process.lookups else { return };
         let (lookups, batches) = (lookups.clone(), asking.take(lookups, &mut self.random));
@@ -33,7 +33,7 @@ impl ServerHost {
         }
     }
 
-    /// Starts the commit of queued bindings, and plans the return of tickets.
+    /// Starts the commit of queued bindings, and schedules the answer to each waiting request.
     pub(super) fn keep_bindings(&mut self, now: Now) {
         let Some(keeper) = &mut self.process.keeper else { return };
         let written = keeper.written();
@@ -312,7 +312,7 @@ mod tests {
         bob.plan_register(START.mono, 600);
         bob.will_answer(vec![Answer::Accept(0)]);
         alice.plan_call(START.mono + 1_000, "sip:bob@home.example", None);
-        // While the BYEs of the process before are in transit; the end of the call is not on disk yet.
+        // At this time the BYEs of the previous process are in transit, and the end of the call is not on disk yet.
         let server = server(START.mono + 3_210);
         let hosts: [(SocketAddr, Node); 3] =
             [(address(1), server.into()), (address(2), alice.into()), (address(3), bob.into())];

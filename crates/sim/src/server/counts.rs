@@ -56,7 +56,7 @@ struct State {
 /// Past counts of a server.
 #[derive(Default)]
 struct Past {
-    /// Its calls under each limit over time.
+    /// Number of the server's own calls under each limit over time.
     own: HashMap<LimitScope, VecDeque<(u64, u32)>>,
     /// Start times of exchanges that were answered completely.
     whole: VecDeque<u64>,

@@ -17,10 +17,10 @@ pub struct Outage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutageKind {
-    /// It answers when the outage is over.
+    /// The database answers when the outage is over.
     Silent,
     Failing,
-    /// It takes this number of ms more.
+    /// The database takes this number of ms more.
     Slow(u64),
 }
 

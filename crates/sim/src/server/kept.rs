@@ -34,7 +34,7 @@ enum Change {
     Removed,
 }
 
-/// Rows of calls that an earlier process had closed, and the time at which their last words are removed.
+/// Rows of calls that an earlier process had closed, and the time at which the stored rows are removed.
 type LastWords = (Vec<Box<Row>>, Option<u64>);
 
 /// Data that outlives the processes of a server.
@@ -43,7 +43,7 @@ pub(super) struct Kept {
     disk: BTreeMap<u64, OnDisk>,
     /// Last pending change of each call.
     pending: BTreeMap<u64, Change>,
-    /// Lifetime of last words in ms.
+    /// Time in ms for which the rows of a closed call stay stored.
     grace: u64,
     /// True if calls have records.
     has_records: bool,
@@ -83,7 +83,7 @@ impl Kept {
         Ok(begins)
     }
 
-    /// Writes the group. Returns the time at which its last words are removed.
+    /// Writes the group of changes. Returns the time at which rows of calls closed by it are removed.
     ///
     /// # Errors
     /// A state cannot be read.
@@ -108,15 +108,15 @@ impl Kept {
         Ok(due)
     }
 
-    /// Removes last words whose time is over.
+    /// Removes stored rows of closed calls whose time is over.
     pub(super) fn remove_last_words(&mut self, now: Now) {
         self.disk.retain(|_, left| !matches!(left, OnDisk::LastWords(_, until) if *until <= now.mono));
     }
 
-    /// Rows that the process before had closed, and the new expiry of their last words.
+    /// Returns the stored rows of calls that the previous process had closed, and their new expiry.
     ///
     /// # Errors
-    /// They are not rows.
+    /// The stored bytes are not rows.
     pub(super) fn last_words(&mut self, now: Now) -> Result<LastWords, String> {
         let (mut all, mut due) = (Vec::new(), None);
         for left in self.disk.values_mut() {
@@ -206,10 +206,10 @@ impl Kept {
         }
     }
 
-    /// Checks a record: its times are those of its messages, in whichever process.
+    /// Checks that the times of an accounting record are those of its messages, by whichever process they were sent.
     ///
     /// # Errors
-    /// They differ.
+    /// The times differ.
     pub(super) fn check_cdr(&self, cdr: &Cdr) -> Result<(), String> {
         let was = |of: &HashMap<Vec<u8>, Vec<u64>>, at: u64| {
             of.get(cdr.call_id.as_bytes()).is_some_and(|moments| moments.contains(&at))

@@ -1,5 +1,5 @@
-//! Call limits of a routing rule or a failure rule: of that failure, of a group of gateways, or of each gateway. The
-//! count under a limit is the number of calls that were last routed there and still exist, and never exceeds the limit.
+//! Call limits of a routing rule or a failure rule, in one of three scopes: that failure, a group of gateways, or each
+//! gateway. The count under a limit is the number of open calls that were last routed there. It never exceeds the limit.
 
 use super::{LIMITED, ServerHost};
 use std::collections::{HashMap, HashSet};
@@ -23,13 +23,13 @@ pub enum BoxLimit {
     Failure,
     /// The group to which the failure leads, both gateways together.
     Group,
-    /// The same group, each gateway separately.
+    /// The group to which the failure leads, each gateway separately.
     Gateway,
     /// The group to which a rule leads, each gateway separately.
     Rule,
 }
 
-/// Name of its limit in configurations.
+/// Name of the mailbox's limit in configurations.
 const BOXES: &str = "boxes";
 
 /// INVITEs that were routed to a mailbox.
@@ -127,7 +127,7 @@ impl RoutedCalls {
         self.last.is_empty()
     }
 
-    /// Records the target of an INVITE; `None` for a copy, and within a dialog.
+    /// Records the target of an INVITE. Returns `None` for a copy, and for an INVITE within a dialog.
     fn lead(&mut self, address: SocketAddr, invite: &Message<'_>) -> Option<()> {
         let branch = invite.via().ok()?.branch?.to_vec();
         if invite.to().ok()?.tag.is_some() || !self.branches.insert(branch) {

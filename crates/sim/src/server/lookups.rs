@@ -17,7 +17,7 @@ const GRACE: u64 = 50;
 /// Time in ms between two ticks.
 pub(super) const STEP: u64 = 25;
 
-/// Number of ticks within which a question must get a connection, if one can be opened.
+/// Number of ticks within which a look-up must get a connection, if one can be opened.
 const PATIENCE: u32 = 3;
 
 /// A returned ticket: its shard and its result.
@@ -36,11 +36,11 @@ pub(super) struct Lookups {
 #[derive(Default)]
 struct State {
     results: Vec<TicketResult>,
-    /// Waiting tickets: question, and time.
+    /// Look-up and start time of each waiting ticket.
     waiting: HashMap<(usize, u64), (Asked, u64)>,
     /// Users found, with the time of the last answer of the database. A notice removes an entry.
     known: HashMap<Asked, u64>,
-    /// Users with a notice: its time, and the number of their password then.
+    /// Users that a notice has named: time of the notice, and version of the password at that time.
     changed: HashMap<String, (u64, u32)>,
     /// Questions without a timely answer since the last one with a timely answer.
     late: HashSet<Asked>,
@@ -211,7 +211,7 @@ fn came_back(
     }
 }
 
-/// Checks that no answer is older than the last notice of its user that arrived before the question.
+/// Checks that an answer is not older than the last notice about its user that arrived before the look-up began.
 fn is_current(state: &mut State, database: &Database, answer: &Answer, since: u64, now: u64) {
     let Answer::Credential(credential) = answer else { return };
     let Some((heard, version)) = state.changed.get(&*credential.username) else { return };
@@ -318,7 +318,7 @@ impl Asking {
         }
     }
 
-    /// Time of its next call, besides the ticks.
+    /// Returns the time of the next trial look-up, besides the ticks.
     pub(super) fn deadline(&self) -> Option<u64> {
         self.steps.deadline()
     }

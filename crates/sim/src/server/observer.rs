@@ -30,10 +30,10 @@ struct Lines {
     concluded: u32,
     answered: u32,
     ended: u32,
-    /// True if its caller was challenged, and may not have returned.
+    /// True if the call's caller was challenged, and may not have returned.
     challenged: bool,
     is_doubled: bool,
-    /// True if its CANCEL was answered.
+    /// True if the call's CANCEL was answered.
     cancelled: bool,
 }
 
@@ -63,7 +63,7 @@ struct Forwarded {
     branches: u32,
     /// First final response.
     status: u16,
-    /// True if its CANCEL was answered.
+    /// True if the INVITE's CANCEL was answered.
     cancelled: bool,
 }
 

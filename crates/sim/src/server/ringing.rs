@@ -1,6 +1,6 @@
-//! Laws of ringing. The server knows a callee that rang no longer than its branch may answer. A call whose INVITEs have
-//! final responses lasts as long as an answered dialog, not longer. Its counts under limits, and its state for a
-//! record, last as long as the call.
+//! Laws of ringing. The server remembers a callee that rang only as long as the branch to the callee may still answer.
+//! A call whose INVITEs have final responses lasts as long as an answered dialog, not longer. Its counts under limits,
+//! and its state for a record, last as long as the call.
 
 use super::ServerHost;
 use super::accounts::Written;

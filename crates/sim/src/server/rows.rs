@@ -104,7 +104,7 @@ impl ServerHost {
         self.write(writer.waiting);
     }
 
-    /// Writes the last words of calls that the process before had closed, as far as it had not.
+    /// Writes the stored rows of calls that the previous process had closed. That process may have written some of them.
     pub(super) fn write_last_words(&mut self, now: Now) {
         let Some(kept) = &mut self.kept else { return };
         match kept.last_words(now) {

@@ -16,7 +16,7 @@ use strowger_core::{PeerName, Transport};
 #[derive(Clone, Debug)]
 pub struct Name {
     pub host: String,
-    /// Its targets, in the order of trial.
+    /// Targets of the group, in the order of trial.
     pub targets: Vec<(Transport, SocketAddr)>,
     /// Name that its secure targets must prove.
     pub proves: Option<PeerName>,

@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub struct Masks {
     /// Number of digits at the end of each number that become `*`; 0: none.
     pub digits: usize,
-    /// True: the last octet of an IPv4 address becomes 0, and so do all bits of an IPv6 address after the first 48.
+    /// True if the last octet of an IPv4 address becomes 0, and so do all bits of an IPv6 address after the first 48.
     pub addresses: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct Cdr {
     pub identity: String,
     /// Call-ID.
     pub call_id: String,
-    /// Time of its INVITE.
+    /// Time of the call's INVITE.
     pub setup: u64,
     /// Time when the first callee rings.
     pub ring: Option<u64>,
@@ -123,7 +123,7 @@ impl Row {
         }
     }
 
-    /// Returns its time, in milliseconds since 1970, UTC: for a call its end, if known, otherwise its setup.
+    /// Returns the row's time, in milliseconds since 1970, UTC: for a call its end, if known, otherwise its setup.
     pub fn at(&self) -> u64 {
         match self {
             Self::Cdr(cdr) => cdr.end.unwrap_or(cdr.setup),
@@ -131,7 +131,7 @@ impl Row {
         }
     }
 
-    /// Returns its table.
+    /// Returns the row's table.
     pub const fn table(&self) -> Table {
         match self {
             Self::Cdr(_) => Table::Cdr,
@@ -139,7 +139,7 @@ impl Row {
         }
     }
 
-    /// Returns its values, in the order of the columns of its table.
+    /// Returns the row's values, in the order of the columns of its table.
     pub fn values(&self) -> Vec<Value<'_>> {
         match self {
             Self::Cdr(cdr) => CDR.iter().map(|column| (column.value)(cdr)).collect(),

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::record::Row;
 
-/// Most rows in a group, the most that a sink gets at a time.
+/// Maximum number of rows in a group, the most that a sink gets at a time.
 pub const GROUP_ROWS: usize = 4_096;
 
 /// Sink of rows; may block, has a deadline of its own. Another database is another implementation.
 pub trait Sink: Send {
-    /// Returns its place for display: a format and a path, or a server without its password.
+    /// Returns the sink's place for display: a format and a path, or a server without its password.
     fn place(&self) -> String;
 
     /// Does the preparations of [`Sink::write`] early, so that errors appear at the start.
@@ -30,7 +30,7 @@ pub trait Sink: Send {
     /// would write again: a killed process may have written rows that its spool still has.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The rows cannot be read.
     fn written(&mut self, identities: &HashSet<String>) -> Result<HashSet<String>, SinkError> {
         let _ = identities;
         Ok(HashSet::new())
@@ -48,7 +48,7 @@ pub trait Sink: Send {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct SinkError {
-    /// Kind of the trouble.
+    /// Kind of the error.
     pub kind: Trouble,
     /// Description, with the file.
     pub detail: String,
@@ -61,11 +61,11 @@ pub enum Trouble {
     Locked,
     /// The sink cannot be reached, or does not answer in time.
     Unreachable,
-    /// It refuses one of these rows because of its values: too long, or against a constraint. Others may be valid.
+    /// The database refuses one of these rows because of its values: too long, or against a constraint. Others may be valid.
     Row,
     /// There is no space left.
     Full,
-    /// It cannot be written: it belongs to another program, is damaged, or the rights are missing. At the start this is
+    /// The table cannot be written: it belongs to another program, is damaged, or the rights are missing. At the start this is
     /// an error of the settings.
     Unusable,
 }

@@ -7,7 +7,7 @@ use super::OpenError;
 pub enum Change {
     /// New state.
     State(Box<[u8]>),
-    /// Closed, with last words.
+    /// The number is closed and leaves its last words: final bytes that stay until its removal.
     Closed(Box<[u8]>),
     /// Removed.
     Removed,
@@ -26,9 +26,9 @@ impl Change {
 /// State of one number left by an earlier process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left<'a> {
-    /// Its last state.
+    /// Last state of the number.
     State(&'a [u8]),
-    /// Its last words: the number was closed, and not yet removed.
+    /// Last words of the number (its final bytes): it was closed, and not yet removed.
     LastWords(&'a [u8]),
 }
 
@@ -62,7 +62,7 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Storage for the state of numbers: a folder, a database. It belongs to one process, from before [`load`](Self::load)
 /// until the drop, and is used by one thread at a time, which may block.
 pub trait Engine: Send {
-    /// Returns its place, for the log: nothing secret.
+    /// Returns the storage's place, for the log: nothing secret.
     fn name(&self) -> String;
 
     /// Passes the data of an earlier process to `take`, each number once, and prepares for writing. Called once, before
@@ -76,8 +76,8 @@ pub trait Engine: Send {
     /// longer one.
     ///
     /// # Errors
-    /// It is unknown which changes are stored. Unacknowledged changes are given again later, each number with its
-    /// change at that time; a failed group must not take effect after a later one.
+    /// After an error it is unknown which changes are stored. The caller later writes unacknowledged changes again, each number
+    /// with its change at that time; a failed group must not take effect after a later one.
     fn write(&mut self, changes: &[(u64, &Change)]) -> Result<(), Failure>;
 
     /// Does a part of the background work, after changes of this many bytes. Tells whether there is more work, which is

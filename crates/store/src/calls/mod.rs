@@ -1,13 +1,13 @@
 //! Persistent state by number: an [`Engine`] stores the last state of each number.
 //!
-//! A caller puts the state of a number as bytes, replaces it, removes it, or closes it with its last words. No caller
+//! A caller puts the state of a number (a call) as bytes, replaces it, removes it, or closes it with final bytes, its last words. No caller
 //! waits: the last state of each number waits in memory until a thread takes all of them, at most once in
 //! [`Settings::interval`], and has the engine write them in groups. So `kill -9` loses the changes of that time. A
 //! full, slow or unreachable storage loses nothing and costs memory for the changed numbers, each once: the thread
 //! tries again, and writes the state of that time.
 //!
-//! Last words ([`CallStore::close`]) stay for [`Settings::grace`] before the number is removed. If the process is
-//! killed before, the next one gets them: so another consumer has this time to store the same facts.
+//! Last words ([`CallStore::close`]), such as the accounting rows of a call, stay for [`Settings::grace`] before the number is
+//! removed. In this time another consumer can store the same rows. If the process is killed before, the next process gets the last words.
 //!
 //! The engines are in `strowger-backend`: a folder of segments, a SQLite file, a database server.
 
@@ -57,7 +57,7 @@ pub enum OpenError {
     /// Another process uses it.
     #[error("{path}: another process keeps its state here", path = .0.display())]
     InUse(PathBuf),
-    /// It cannot be created, read or written.
+    /// The folder or database cannot be created, read or written.
     #[error("{path}: {error}", path = .path.display())]
     Unusable {
         /// Folder, a file in it, or single file.
@@ -82,7 +82,7 @@ impl From<LockError> for OpenError {
 /// Figures of a call store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Numbers with a state or last words in storage.
+    /// Numbers in storage: those with a state, and closed ones with their last words.
     pub kept: u64,
     /// Bytes used in storage.
     pub bytes: u64,
@@ -116,7 +116,7 @@ pub struct CallStore {
 }
 
 impl CallStore {
-    /// Most bytes of a state. A longer one is not stored, and logged.
+    /// Maximum size of a state, in bytes. A longer one is not stored, and logged.
     pub const LONGEST: usize = (1 << 20) - 1 - writing::BESIDE as usize;
 
     /// Passes all data of an earlier process to `take`, and starts the thread.

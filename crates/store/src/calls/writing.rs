@@ -36,7 +36,7 @@ pub(super) struct Writing {
     settings: Settings,
     engine: Box<dyn Engine>,
     unwritten: Changes,
-    /// Closed numbers, with the time of their removal. A number that was put again meanwhile is in the queue alone.
+    /// Closed numbers, with the time of their removal. A number that was closed and then put again stays only in `removals`.
     closed: HashMap<u64, Instant>,
     removals: VecDeque<(Instant, u64)>,
     /// Set while the engine has background work.

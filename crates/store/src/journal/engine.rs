@@ -46,8 +46,8 @@ pub trait BindingEngine: Send + 'static {
 
     /// Writes all rows or none, in order, with the durability it was opened for. Logs the cause of a failure.
     ///
-    /// A ticket waits at most for the linger and two of these calls, its own and the one before, so their deadline
-    /// bounds the time to the 200.
+    /// A ticket waits at most for the linger and two of these calls: the one that writes its change, and the previous
+    /// one. So their deadline bounds the time to the 200.
     ///
     /// # Errors
     /// Nothing of the group is stored then; or [`Self::is_in_doubt`] says that it may be.

@@ -15,7 +15,7 @@ use super::{Key, ReadThroughSettings, since};
 /// Number of partitions.
 const PARTS: usize = 16;
 
-/// Most recent voided questions, compared with answers on their way. An answer requested before the oldest of them is
+/// Limit of recent voided questions, compared with answers on their way. An answer requested before the oldest of them is
 /// not cached.
 const VOIDED: usize = 1024;
 
@@ -105,7 +105,7 @@ impl<K: Key> Cache<K> {
         let parts = &mut *part;
         let (to, other) =
             if is_absent { (&mut parts.absent, &mut parts.found) } else { (&mut parts.found, &mut parts.absent) };
-        // Each question has one answer.
+        // A question has one answer: a positive one replaces a negative one, and the reverse.
         other.remove(hash, &key);
         to.insert(hash, Entry { key, answer, read_at, era: mark.era }, rehash);
     }

@@ -25,7 +25,7 @@ pub trait Key: Clone + Eq + Hash + Send + Sync + 'static {
 
 /// Connection to a database. Lives on a thread of its own; may block, should have a deadline of its own.
 pub trait Engine: Send + 'static {
-    /// Type of its questions.
+    /// Type of the engine's questions.
     type Key: Key;
 
     /// Answers each question, in order. Logs the cause of a failure.

@@ -1,4 +1,4 @@
-//! Questions in flight, and the tickets that wait for them.
+//! Look-ups in flight (questions that no engine has answered yet), and the tickets that wait for them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,10 +20,10 @@ struct Flight<K> {
     number: u64,
     since: u64,
     tickets: Vec<Ticket>,
-    /// Tickets requested after a notice that arrived while the engine was asked. Its answer may be older than the
-    /// notice, so they wait for the next one.
+    /// Tickets requested after a notice that arrived while a query was at the engine. The answer to that query may be older
+    /// than the notice, so these tickets wait for the next answer.
     after_notice: Option<Waiting>,
-    /// Set while an engine has the question.
+    /// Set while a query is at the engine.
     is_asked: bool,
     /// Set once a stale answer was looked for.
     is_overdue: bool,
@@ -56,20 +56,20 @@ struct State<K> {
     last: u64,
     /// Keys that no engine has been asked yet, with their hashes.
     waiting: VecDeque<(u64, K)>,
-    /// Idle askers.
+    /// Number of idle connections: threads or tasks that could query the engine.
     idle: usize,
     /// Set while the timekeeper sleeps, with nothing in flight.
     is_keeper_asleep: bool,
     /// Last question that missed its deadline: repeated while the engine does not answer.
     probe: Option<K>,
-    /// Time of its next repetition.
+    /// Time of the next repetition of `probe`.
     probe_at: u64,
     has_stopped: bool,
 }
 
 pub(super) struct Flights<K: Key> {
     state: Mutex<State<K>>,
-    /// Wakes askers.
+    /// Wakes the threads that query the engine.
     questions: Condvar,
     /// Wakes the timekeeper.
     time: Condvar,
@@ -88,11 +88,11 @@ pub(super) struct Flights<K: Key> {
 /// Result of a check for overdue questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
-    /// True: a question has waited for `stale_wait`.
+    /// True if a question has waited for `stale_wait`.
     pub(super) is_overdue: bool,
     /// Questions that missed their deadline.
     pub(super) missed: u32,
-    /// True: questions wait, and every asker is busy.
+    /// True if questions wait, and every asker is busy.
     pub(super) lacks_askers: bool,
 }
 

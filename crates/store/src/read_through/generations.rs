@@ -31,7 +31,7 @@ pub(super) enum Worth {
 pub(super) struct Part<K: Key> {
     young: HashTable<Entry<K>>,
     old: HashTable<Entry<K>>,
-    /// Most entries of one generation.
+    /// Maximum number of entries of one generation.
     bound: usize,
     lifetime: Duration,
 }

@@ -17,7 +17,7 @@ pub use strowger_cache::engine::Task;
 
 /// Connection to a database that blocks no thread.
 pub trait LocalEngine: 'static {
-    /// Type of its questions.
+    /// Type of the engine's questions.
     type Key: Key;
 
     /// Opens the connection before the first question; if that fails, the first question opens it. Until then the

@@ -35,7 +35,7 @@ pub(super) struct Rung {
     pub route: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_forwards: Option<u8>,
-    /// True if it contains digest credentials.
+    /// True if the message contains digest credentials.
     pub credentials: bool,
     /// Bytes of the body.
     pub body: usize,

@@ -199,7 +199,7 @@ struct CallTask {
 }
 
 impl Task {
-    /// True if it moves with the contents of this record.
+    /// True if the task moves with the contents of this record.
     fn is_in(&self, record: &EndpointRecord) -> bool {
         match &self.what {
             What::Registration(key) => record.has_registration(*key),

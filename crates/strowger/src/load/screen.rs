@@ -108,7 +108,7 @@ impl Screen {
         self.drawn = None;
     }
 
-    /// True if it draws on a terminal.
+    /// True if the screen draws on a terminal.
     pub(crate) const fn is_drawn(&self) -> bool {
         self.term.is_some()
     }

@@ -111,7 +111,7 @@ fn what_cannot_be_written_follows_in_order() {
     wait("written", || memory.rows().len() == 10);
     memory.fail(Some(Trouble::Locked));
     submit(&accounting, 10..40);
-    // They are counted one after the other.
+    // The counters are updated one after the other.
     let is_spooled = |figures: Figures| figures.spool_rows == 30 && figures.spooled == 30 && figures.is_down;
     wait("in the spool", || is_spooled(accounting.figures()));
     let figures = accounting.figures();

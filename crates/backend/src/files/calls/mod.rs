@@ -1,7 +1,7 @@
 //! Kept calls in a folder of segments, numbered files of [records](strowger_records): a state, last words, or a removal
 //! of a number.
 //!
-//! The last record of a number counts. The engine stores the place of each state in sixteen bytes. When more than half
+//! The last record of a number counts. The engine keeps the location of each state in memory, in sixteen bytes. When more than half
 //! of all bytes belong to replaced states, it copies the valid records of the oldest segment into the newest, in small
 //! steps between the groups, and removes the file: no caller has to provide its state again. Nothing is synced to the
 //! disk: a power cut may lose data that the kernel has not written yet.
@@ -32,7 +32,7 @@ pub struct FolderSettings {
 }
 
 impl FolderSettings {
-    /// Most bytes of [`FolderSettings::segment`].
+    /// Maximum size of [`FolderSettings::segment`], in bytes.
     pub const LARGEST_SEGMENT: u64 = 8 << 20;
 
     /// Returns the defaults for this folder.
@@ -157,7 +157,7 @@ impl Folder {
             }
         };
         if let Err(error) = self.copy(&copies) {
-            // It is read again from the beginning: records already copied are not valid there any more.
+            // The segment is read again from its beginning: records that are already copied are no longer valid in it.
             self.compaction = None;
             return Err(error);
         }

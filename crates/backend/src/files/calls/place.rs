@@ -1,11 +1,11 @@
-//! Place of a number's state: segment, offset and length in eight bytes.
+//! Location of the stored state of a number (a call): segment, offset and length in eight bytes.
 
 use std::collections::HashMap;
 
-/// Places by number. Sixteen bytes and one for each slot, of which at least seven in sixteen are used.
+/// Locations by number. A slot takes sixteen bytes and one control byte; at least seven in sixteen slots are used.
 pub(crate) type Index = HashMap<u64, Place>;
 
-/// Place of a record: twenty bits of the segment number, twenty-four of the offset, twenty of the record length.
+/// Location of a record: twenty bits of the segment number, twenty-four of the offset, twenty of the record length.
 ///
 /// Twenty bits distinguish all existing segments: with eight megabytes each they would be eight terabytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ pub(crate) const FARTHEST: u64 = 1 << 24;
 const SEGMENTS: u64 = 1 << 20;
 
 impl Place {
-    /// Creates a place. `length`: bytes of the whole record, at most [`LONGEST`]; `offset`: position of its first byte,
+    /// Creates a location. `length`: bytes of the whole record, at most [`LONGEST`]; `offset`: position of its first byte,
     /// below [`FARTHEST`].
     pub(crate) fn new(segment: u64, offset: u64, length: u64) -> Self {
         debug_assert!(offset < FARTHEST && length <= LONGEST);

@@ -92,7 +92,7 @@ impl Records {
     }
 }
 
-/// Passes the last data of each number to `take`; returns the segments and the place of each state.
+/// Passes the last data of each number to `take`; returns the segments and the location of each state.
 ///
 /// # Errors
 /// The folder cannot be read. Errors of single files are in the report.
@@ -161,7 +161,7 @@ fn hand_over(
                 continue;
             }
         };
-        // Both have the order of the file.
+        // Both sequences have the order of the file.
         let mut wanted = of_segment.iter().peekable();
         while let Some((_, expected)) = wanted.peek() {
             let Some((kind, number, place, said)) = records.next() else { break };

@@ -100,7 +100,7 @@ fn a_silent_candidate_leads_to_one_question() {
     let one = begin(&mut rig);
     rig.pass(1_100);
     assert_eq!(questions(&rig), ["two after one"]);
-    // It rings later and is cancelled; that causes no question.
+    // The callee rings later and is cancelled; the user is not consulted for that.
     rig.answer(&one, 180, "");
     rig.answer(&one, 487, "");
     assert_eq!(questions(&rig).len(), 1);

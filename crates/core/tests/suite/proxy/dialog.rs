@@ -122,7 +122,7 @@ fn only_the_contact_of_a_dialog_is_repaired_and_only_at_the_first_hop() {
     };
     assert!(contact("INVITE", "", OUTER_ALICE).contains("x-strowger="));
     assert!(contact("SUBSCRIBE", "", OUTER_ALICE).contains("x-strowger="));
-    // Its Contact is right.
+    // A Contact that is right is not repaired.
     assert!(!contact("INVITE", "", ALICE).contains("x-strowger="));
     // A registration elsewhere, and a method that makes no dialog.
     assert!(!contact("REGISTER", "", OUTER_ALICE).contains("x-strowger="));

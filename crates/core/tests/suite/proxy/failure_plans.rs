@@ -81,7 +81,7 @@ fn a_plan_answers_in_place_of_a_failure() {
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     assert_eq!(to_alice(&rig.answer(&phone, 302, "Contact: <sip:c@10.9.9.9>\n")), [404]);
     rig.end();
-    // Also if the target of another plan has failed so.
+    // The plan applies, too, if the target of another plan has failed with a 3xx.
     let mut rig = self::rig(&[plan(BUSY, mailbox()), redirects]);
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     let mailbox = only(invites(&rig.answer(&phone, 486, "")));
@@ -194,7 +194,7 @@ fn a_plan_that_is_passed_over_leaves_its_turn_to_the_next_for_this_failure() {
     assert!(rig.decide(&Decision::Pass).is_empty());
     assert_eq!(heard(&rig)[1..], ["failing 486: one", "failing 486: two"]);
     let mailbox = only(rig.decide(&Decision::CarryOut));
-    // It fails too: this is another failure, and the first plan is asked about again.
+    // The mailbox fails too: this is another failure, and the user is consulted about the first plan again.
     assert_eq!(words(&rig.answer(&mailbox, 503, "")), ["ACK"]);
     assert_eq!(heard(&rig).last(), Some(&"failing 486: one"));
     assert_eq!(to_alice(&rig.decide(&Decision::Pass)), [486], "no other is for it");

@@ -172,7 +172,7 @@ fn a_phone_that_rings_too_long_is_cancelled_for_the_next() {
     assert!((20_000..=22_000).contains(&then[0].0), "{}", then[0].0);
     let second = rig.answer(&first, 487, "");
     assert_eq!(words(&second), ["ACK", "INVITE"]);
-    // It has its own ring time, and the caller gets no 487 without a CANCEL.
+    // The second target has a ring time of its own, and the caller gets no 487 without a CANCEL.
     assert_eq!(to_alice(&rig.answer(&second[1], 486, "")), [486]);
     rig.end();
 }

@@ -65,7 +65,7 @@ fn a_request_with_a_new_uri_is_a_spiral() {
     let sent = only(rig.request(&alice("INVITE", "sip:bob@example.net", ""), udp(ALICE), &to(BOB)));
     let spiral = round(&sent, |t| t.replace("INVITE sip:bob@example.net", "INVITE sip:carol@example.org"));
     assert!(!is_loop(&rig, &spiral));
-    // Its second visit with the same Request-URI is a loop.
+    // A second visit of the request with the same Request-URI is a loop.
     let second = only(rig.request(&spiral, udp("10.9.9.9:5060"), &to(BOB)));
     assert!(is_loop(&rig, &round(&second, |t| t)));
     // Another Route is another routing decision.

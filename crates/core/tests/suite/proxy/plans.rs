@@ -190,7 +190,7 @@ fn a_silent_target_is_given_up_for_the_next() {
     let sent = later(rig.pass(2_000));
     let second = sent.iter().find(|s| s.to() == TWO).expect("the next has its turn").clone();
     assert_eq!(heard(&rig), ["timed out at 10.2.2.1:5061"]);
-    // It responds within its time, so it may ring.
+    // The second target responds in time, so it may ring.
     rig.answer(&second, 100, "");
     assert!(rig.pass(10_000).iter().all(|(_, s)| s.to() == ONE));
     // The abandoned phone rings later and is cancelled.

@@ -342,7 +342,7 @@ fn a_call_that_passes_us_twice_goes_on() {
         let mut rig = Rig::new();
         let first = alice("INVITE", "sip:bob@10.4.4.4", "");
         let first = only(rig.request(&first, udp(ALICE), &to("10.4.4.4:5060")));
-        // It comes back for another target.
+        // The request comes back for another target.
         let lines = if between { "Record-Route: <sip:10.4.4.4;lr>\r\nRecord-Route: " } else { "Record-Route: " };
         let round = first.text.replacen("INVITE sip:bob@10.4.4.4", "INVITE sip:bob@10.2.2.2", 1);
         let round = round.replacen("Via: ", "Via: SIP/2.0/UDP 10.4.4.4;branch=z9hG4bKround\r\nVia: ", 1);

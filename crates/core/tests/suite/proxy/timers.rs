@@ -100,7 +100,7 @@ fn each_group_of_contacts_has_a_timer_c_of_its_own() {
         rig.answer(cancel, 200, "");
         let next = rig.answer(&ringing, 487, "");
         ringing = next.into_iter().find(|s| s.method() == "INVITE").unwrap_or_else(|| panic!("the {n}th did not ring"));
-        // It rings with nothing but a 100.
+        // The target sends a 100 and no other provisional response.
         rig.answer(&ringing, 100, "");
     }
     rig.answer(&ringing, 200, "Contact: <sip:b@10.2.2.11>\n");

@@ -80,7 +80,7 @@ fn a_response_too_large_to_be_kept_is_sent_once() {
     world.assert_empty();
 }
 
-/// Its ACK needs From, which alone is above the bound: nothing is kept, and a failure is not acknowledged.
+/// The ACK needs the From of the request, which alone exceeds the bound: nothing is kept, and a failure is not acknowledged.
 #[test]
 fn nothing_is_kept_of_a_request_whose_end_needs_too_much() {
     let mut world = World::new();

@@ -37,7 +37,7 @@ fn a_2xx_that_waits_for_its_ack() {
     net.run(600);
     net.log.clear();
     let callee = net.moves(1, 1).call(callee).expect("it moved");
-    // It is repeated as without a move: one second after the copy before.
+    // The response is repeated as without a move: one second after the previous copy.
     net.run(800);
     assert_eq!(words(&net), [""; 0]);
     net.run(200);

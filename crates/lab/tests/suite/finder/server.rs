@@ -60,7 +60,7 @@ pub(super) fn outcome(failed: f64, [p95, first, last]: [f64; 3]) -> Outcome {
     outcome
 }
 
-/// Server that takes so many calls and refuses the others.
+/// Server that accepts this rate of calls and refuses the others.
 pub(super) struct Fixed(pub f64);
 
 impl Server for Fixed {

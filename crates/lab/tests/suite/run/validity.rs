@@ -38,7 +38,7 @@ fn an_ordered_restart_is_no_fault() {
     evidence.away = Duration::from_secs(5);
     evidence.sampled[0].1 = Duration::from_secs(4);
     assert_eq!(reasons(&evidence, &figures).len(), 1);
-    // It did not start again: that is the fault.
+    // The server did not start again: that is the fault.
     let (mut evidence, figures) = sound();
     evidence.sampled[1] = ("the server".into(), Duration::from_secs(1));
     evidence.ended = Some("the server did not start again: it has ended".into());

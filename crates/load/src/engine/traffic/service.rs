@@ -35,7 +35,7 @@ impl Traffic {
         }
     }
 
-    /// Returns the time of the next work without a message, µs.
+    /// Returns the time at which the shard next has work even if no message arrives, µs.
     fn wanted(&mut self) -> u64 {
         let mut ms = self.tick;
         if self.reconnect_at != 0 {

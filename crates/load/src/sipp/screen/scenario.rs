@@ -81,7 +81,7 @@ impl View<'_> {
         let server = self.scenario.role == Role::Server;
         let place = match &step.kind {
             Kind::Nop => {
-                // It has no counts.
+                // A `nop` has no counts.
                 let _ = match &step.display {
                     Some(display) => writeln!(text, " {display}"),
                     None => writeln!(text, "              [ NOP ]"),

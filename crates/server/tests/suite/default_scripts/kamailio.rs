@@ -194,7 +194,7 @@ fn kamailio_13_who_may_call() {
     // A local user at any other address shows a password.
     does_unless(FILE, headed("auth.calls = false"), |script| script.status(&REMOTE) == Some(407));
     kamailio(Some("13a"), |script| script.forwarded(&OWN).is_some());
-    // So does its phone.
+    // A phone that registers shows a password, too.
     let registers = |text: &str| {
         Script::as_it_stands(text).status_of_register("alice@example.org", "<sip:alice@203.0.113.40>", CAROL)
     };

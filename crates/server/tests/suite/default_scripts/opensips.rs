@@ -85,7 +85,7 @@ fn opensips_10_record_route() {
     opensips(None, |script| ["SUBSCRIBE", "REFER", "NOTIFY"].into_iter().all(|method| stays(script, method)));
     // A MESSAGE makes no dialog (RFC 3428 section 5).
     opensips(None, |script| !stays(script, "MESSAGE"));
-    // Nor do these, though the script stays in their path too.
+    // OPTIONS, PUBLISH and INFO make no dialog either, though the script stays in their path too.
     opensips(None, |script| !["OPTIONS", "PUBLISH", "INFO"].into_iter().any(|method| stays(script, method)));
 }
 

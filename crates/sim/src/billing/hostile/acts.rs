@@ -222,7 +222,7 @@ impl Hostile {
         self.begin(now, phone, request, out);
     }
 
-    /// Sends its last INVITE again, as if a proxy before the server had forked it.
+    /// Sends the account's last INVITE again, as if a proxy before the server had forked it.
     fn copy(&mut self, now: u64, out: &mut Vec<Outgoing>) {
         let last = self.sent.iter().rev().find(|sent| sent.request.method == "INVITE").cloned();
         if let Some(last) = last {
