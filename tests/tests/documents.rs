@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 mod links;
 mod places;
 mod promises;
+mod prose;
 mod sizes;
 
 fn root() -> PathBuf {
