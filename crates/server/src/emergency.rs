@@ -191,6 +191,6 @@ impl Engine {
     /// Takes a place for the transaction of an emergency call among those that emergency calls may have. False: there is none.
     pub(crate) fn holds_emergency(&mut self, now: Now, request: &Request<'_>, server: ServerId) -> bool {
         let is_known = self.decider().is_known_source(now, request);
-        self.stack.transactions.hold_emergency(server, request.arrival, is_known, request.message.bytes().len())
+        self.stack.core.transactions.hold_emergency(server, request.arrival, is_known, request.message.bytes().len())
     }
 }
