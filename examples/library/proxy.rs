@@ -9,91 +9,59 @@ use std::sync::Arc;
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Candidate, Plan, Proxy, ProxySettings};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
+use strowger_core::stack::{Incoming, Reading, Received, Role, Stack};
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Incoming, Outgoing, Role, ServerId, Transactions};
-use strowger_core::{Arrival, Flow, Now, Outbox, Round, Transport, call, via};
-use strowger_message::{Edit, Form, Index, Limits, Message, Method, respond};
+use strowger_core::transaction::ServerId;
+use strowger_core::{Arrival, Flow, Now, Outbox, Round, Transport};
+use strowger_message::{Method, respond};
 use strowger_net::{Listener, Net, NetSettings, Service, Shards};
 
 struct Relay {
+    stack: Stack,
     proxy: Proxy,
-    transactions: Transactions,
-    secret: u32,
+}
+
+/// Routes a new request.
+fn route(proxy: &mut Proxy, round: &mut Round<'_>, request: &Request<'_>, server: ServerId) {
+    if request.max_forwards == Some(0) {
+        return answer(round, request, server, 483);
+    }
+    if proxy.router().is_loop(request) {
+        return answer(round, request, server, 482);
+    }
+    if request.method == Method::Invite {
+        answer(round, request, server, 100);
+    }
+    let routing = proxy.router().route(round.now, request);
+    let NextHop::Known(target) = proxy.router().next_hop(&routing.next(), request.arrival.listener) else {
+        return answer(round, request, server, 404);
+    };
+    let candidate = Candidate { targets: &[target], ..Candidate::default() };
+    proxy.forward(round, request, &routing, server, &[candidate], &Plan::default());
+}
+
+/// Routes the ACK of a 2xx, which has no transaction.
+fn route_ack(proxy: &mut Proxy, round: &mut Round<'_>, ack: &Request<'_>) {
+    let routing = proxy.router().route(round.now, ack);
+    if let NextHop::Known(target) = proxy.router().next_hop(&routing.next(), ack.arrival.listener) {
+        let candidate = Candidate { targets: &[target], ..Candidate::default() };
+        proxy.forward_ack(round, ack, &routing, &candidate);
+    }
+}
+
+fn answer(round: &mut Round<'_>, request: &Request<'_>, server: ServerId, status: u16) {
+    let start = round.out.start();
+    let tag = (status > 100).then_some(&b"proxy"[..]);
+    respond(&request.message, status, None, tag, &mut round.out.bytes).finish(b"");
+    round.tx.respond(round.now, server, status, start..round.out.bytes.len(), round.out);
 }
 
 impl Relay {
-    /// Handles a request whose Via has its source.
-    fn request(&mut self, now: Now, arrival: &Arrival, message: Message<'_>, out: &mut Outbox) {
-        let call_hash = message.call_id().map_or(0, |id| call::hash(self.secret, id.text));
-        // Checks the mandatory header fields; a real proxy answers 400 here.
-        let Ok(request) = Request::of(message, arrival, call_hash) else { return };
-        match self.transactions.request(now, &message, arrival, call_hash, out) {
-            Incoming::New(server) => {
-                self.transactions.set_reply(server, via::reply_target(&request.mandatory.via, arrival));
-                self.route(now, &request, server, out);
-            }
-            Incoming::Ack => {
-                // The ACK of a 2xx has no transaction: it is only routed.
-                let routing = self.proxy.router().route(now, &request);
-                let uri = routing.next();
-                if let NextHop::Known(target) = self.proxy.router().next_hop(&uri, arrival.listener) {
-                    let candidate = Candidate { targets: &[target], ..Candidate::default() };
-                    self.proxy.forward_ack(
-                        &mut Round { now, tx: &mut self.transactions, out },
-                        &request,
-                        &routing,
-                        &candidate,
-                    );
-                }
-            }
-            Incoming::Cancel { cancel, invite } => {
-                self.transactions.set_reply(cancel, via::reply_target(&request.mandatory.via, arrival));
-                let found = invite.is_some_and(|invite| {
-                    self.proxy.cancel(&mut Round { now, tx: &mut self.transactions, out }, invite, &message)
-                });
-                self.answer(now, cancel, &request, if found { 200 } else { 481 }, out);
-            }
-            Incoming::Absorbed | Incoming::Full => (),
-        }
-    }
-
-    fn route(&mut self, now: Now, request: &Request<'_>, server: ServerId, out: &mut Outbox) {
-        if request.max_forwards == Some(0) {
-            return self.answer(now, server, request, 483, out);
-        }
-        if self.proxy.router().is_loop(request) {
-            return self.answer(now, server, request, 482, out);
-        }
-        if request.method == Method::Invite {
-            self.answer(now, server, request, 100, out);
-        }
-        let routing = self.proxy.router().route(now, request);
-        let uri = routing.next();
-        let NextHop::Known(target) = self.proxy.router().next_hop(&uri, request.arrival.listener) else {
-            return self.answer(now, server, request, 404, out);
-        };
-        let candidate = Candidate { targets: &[target], ..Candidate::default() };
-        self.proxy.forward(
-            &mut Round { now, tx: &mut self.transactions, out },
-            request,
-            &routing,
-            server,
-            &[candidate],
-            &Plan::default(),
-        );
-    }
-
-    fn answer(&mut self, now: Now, server: ServerId, request: &Request<'_>, status: u16, out: &mut Outbox) {
-        let start = out.start();
-        let tag = (status > 100).then_some(&b"proxy"[..]);
-        respond(&request.message, status, None, tag, &mut out.bytes).finish(b"");
-        self.transactions.respond(now, server, status, start..out.bytes.len(), out);
-    }
-
-    fn tell(&mut self, now: Now, events: &[strowger_core::transaction::Event], out: &mut Outbox) {
-        for event in events {
-            if let Some(context) = event.user().id(Role::Proxy) {
-                self.proxy.event(&mut Round { now, tx: &mut self.transactions, out }, context, event);
+    /// Gives the events of transactions to the proxy.
+    fn tell(&mut self, now: Now, out: &mut Outbox) {
+        while let Some(event) = self.stack.event() {
+            if let Role::Proxy(context) = event.user().role() {
+                self.proxy.event(&mut self.stack.round(now, out), context, &event);
             }
         }
     }
@@ -104,57 +72,39 @@ impl Service for Relay {
     type Record = ();
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        let (mut index, limits) = (Index::new(), Limits::default());
-        if index.parse(bytes, &limits).is_err() || index.form() == Form::Ambiguous {
-            return;
-        }
-        // The next element could read a loosely formatted message differently.
-        let mut canonical = Vec::new();
-        strowger_message::canonical::write(&Message::new(bytes, &index), &mut canonical);
-        if index.parse(&canonical, &limits).is_err() {
-            return;
-        }
-        let message = Message::new(&canonical, &index);
-        if !message.is_request() {
-            if let Outgoing::Deliver { id, tu, .. } = self.transactions.response(now, &message, out)
-                && let Some(context) = tu.id(Role::Proxy)
-            {
-                self.proxy.response(
-                    &mut Round { now, tx: &mut self.transactions, out },
-                    context,
-                    &message,
-                    arrival,
-                    id,
-                );
+        let Self { stack, proxy } = self;
+        let (received, incoming, mut round) = stack.receive(now, arrival, bytes, out);
+        let round = &mut round;
+        match (&received, incoming) {
+            (Received::Request(request), Incoming::Request(server)) => route(proxy, round, request, server),
+            (Received::Request(request), Incoming::Ack) => route_ack(proxy, round, request),
+            (Received::Request(request), Incoming::Cancel { cancel, invite }) => {
+                let found = invite.is_some_and(|invite| proxy.cancel(round, invite, &request.message));
+                answer(round, request, cancel, if found { 200 } else { 481 });
             }
-            return;
-        }
-        // The Via must contain the observed source, so that each hop can route the response (RFC 3261 section 18.2.1).
-        let Ok(top) = message.via() else { return };
-        let mut completed = Vec::new();
-        if !via::complete(&message, &top, &arrival.remote, false, &mut Edit::new(), &mut completed) {
-            return self.request(now, arrival, message, out);
-        }
-        if index.parse(&completed, &limits).is_ok() {
-            self.request(now, arrival, Message::new(&completed, &index), out);
+            (Received::Response(response), Incoming::Response { id, tu, .. }) => {
+                if let Role::Proxy(context) = tu.role() {
+                    proxy.response(round, context, response, arrival, id);
+                }
+            }
+            // A real proxy answers 503 to a request without room, and 400 to one that cannot be read.
+            _ => (),
         }
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
-        let mut events = Vec::new();
-        self.transactions.poll(now, out, &mut events);
-        self.tell(now, &events, out);
-        self.proxy.poll(&mut Round { now, tx: &mut self.transactions, out });
+        self.stack.poll(now, out);
+        self.tell(now, out);
+        self.proxy.poll(&mut self.stack.round(now, out));
     }
 
     fn deadline(&mut self) -> Option<u64> {
-        self.transactions.deadline().into_iter().chain(self.proxy.deadline()).min()
+        self.stack.transactions.deadline().into_iter().chain(self.proxy.deadline()).min()
     }
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        let mut events = Vec::new();
-        self.transactions.failed(now, token, out, &mut events);
-        self.tell(now, &events, out);
+        self.stack.failed(now, token, out);
+        self.tell(now, out);
     }
 
     fn answered(&mut self, _: Now, (): (), _: &mut Outbox) {}
@@ -186,13 +136,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Route tokens that it writes into a dialog are valid for a day.
         let router = Router::new(identity, &seed, 86_400);
         let key = [1, 2].map(|n| u64::from_le_bytes(seed[8 * n..8 * n + 8].try_into().expect("eight bytes")));
-        let mut timers = Transactions::new(TimerSettings::default(), key);
-        timers.set_limit(100_000);
-        Relay {
-            proxy: Proxy::new(Arc::new(router), ProxySettings::default(), Entropy::new(seed)),
-            transactions: timers,
-            secret,
-        }
+        let mut stack = Stack::new(TimerSettings::default(), key, Reading::new(secret));
+        stack.transactions.set_limit(100_000);
+        Relay { stack, proxy: Proxy::new(Arc::new(router), ProxySettings::default(), Entropy::new(seed)) }
     })?;
     println!("listening on {bound}");
     node.join()?;

@@ -14,7 +14,7 @@ use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Candidate, Plan, Proxy, ProxySettings};
 use strowger_core::routing::{Identity, ListenerAddress, Request, Router};
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Event, Incoming, Outgoing, Role, Transactions};
+use strowger_core::transaction::{Event, Incoming, Role, Transactions};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target, Transport, call};
 use strowger_message::{Index, Limits, Message, Method, build};
 
@@ -76,7 +76,7 @@ impl Shard {
         let request = Request::of(message, &arrival, hash).expect("complete");
         let target: Target = arrival_of_callee();
         let id = match self.tx.request(self.now, &message, &arrival, hash, &mut self.out) {
-            Incoming::New(id) => id,
+            Incoming::Request(id) => id,
             Incoming::Ack => {
                 let routing = self.proxy.router().route(self.now, &request);
                 let candidate = Candidate { targets: &[target], ..Candidate::default() };
@@ -124,10 +124,10 @@ impl Shard {
             .finish(body);
         self.index.parse(&text, &Limits::default()).expect("well-formed");
         let message = Message::new(&text, &self.index);
-        let Outgoing::Deliver { id, tu, .. } = self.tx.response(self.now, &message, &mut self.out) else {
+        let Incoming::Response { id, tu, .. } = self.tx.response(self.now, &message, &mut self.out) else {
             panic!("a response for what was sent")
         };
-        if let Some(context) = tu.id(Role::Proxy) {
+        if let Role::Proxy(context) = tu.role() {
             self.proxy.response(
                 &mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out },
                 context,
@@ -143,7 +143,7 @@ impl Shard {
     fn round(&mut self) {
         self.tx.poll(self.now, &mut self.out, &mut self.events);
         for event in self.events.drain(..) {
-            if let Some(context) = event.user().id(Role::Proxy) {
+            if let Role::Proxy(context) = event.user().role() {
                 self.proxy.event(&mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out }, context, &event);
             }
         }

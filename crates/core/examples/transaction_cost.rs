@@ -9,11 +9,11 @@ use processor_time::processor_time;
 use std::time::Duration;
 use strowger_core::slots::Id;
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Incoming, Outgoing, Role, TransactionUser, Transactions};
+use strowger_core::transaction::{Incoming, Role, TransactionUser, Transactions};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use template::Template;
 
-const USER: TransactionUser = TransactionUser::new(Role::UserAgent, Id { slot: 9, generation: 1 });
+const USER: TransactionUser = TransactionUser::new(Role::UserAgent(Id { slot: 9, generation: 1 }));
 
 fn main() {
     let rate = std::env::args().nth(1).map_or(2_500, |n| n.parse().expect("calls a second"));
@@ -37,7 +37,7 @@ fn main() {
         let now = Now { mono: number * 1_000 / rate, wall: 0 };
         for (which, method) in [b"INVITE".as_slice(), b"BYE"].into_iter().enumerate() {
             let request = requests[which].numbered(2 * number);
-            let Incoming::New(server) = table.request(now, &request, &arrival, number as u32, &mut out) else {
+            let Incoming::Request(server) = table.request(now, &request, &arrival, number as u32, &mut out) else {
                 panic!()
             };
             let branch = requests[which].branch();
@@ -49,7 +49,7 @@ fn main() {
             for (n, status) in [[180, 200], [100, 200]][which].into_iter().enumerate() {
                 let response = responses[which][n].numbered(2 * number + 1);
                 let outgoing = table.response(now, &response, &mut out);
-                assert!(matches!(outgoing, Outgoing::Deliver { tu: USER, .. }));
+                assert!(matches!(outgoing, Incoming::Response { tu: USER, .. }));
                 let start = out.start();
                 out.bytes.extend_from_slice(response.bytes());
                 let range = start..out.bytes.len();

@@ -2,7 +2,7 @@
 
 use crate::slots::Id;
 use crate::timer::TimerSettings;
-use crate::transaction::{ClientId, Event, Incoming, Outgoing, Role, ServerId, Side, TransactionUser, Transactions};
+use crate::transaction::{ClientId, Event, Incoming, Role, ServerId, Side, TransactionUser, Transactions};
 use crate::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 use std::collections::{BTreeMap, BTreeSet};
 use strowger_message::{Index, Limits, Message};
@@ -89,7 +89,7 @@ impl World {
 
     fn next_user(&mut self) -> TransactionUser {
         self.users += 1;
-        TransactionUser::new(Role::UserAgent, Id { slot: self.users, generation: 1 })
+        TransactionUser::new(Role::UserAgent(Id { slot: self.users, generation: 1 }))
     }
 
     fn command(&mut self, command: u8, script: &mut Script<'_>) {
@@ -154,7 +154,7 @@ impl World {
             let message = Message::new(bytes, &index);
             if message.is_request() {
                 match self.table.request(self.now, &message, &arrival(transport), 7, &mut self.out) {
-                    Incoming::New(id) | Incoming::Cancel { cancel: id, .. } => {
+                    Incoming::Request(id) | Incoming::Cancel { cancel: id, .. } => {
                         assert!(self.servers.insert(id.to_u64(), None).is_none(), "an id of its own");
                         assert_eq!(self.table.user(id), TransactionUser::NONE);
                         let user = self.next_user();
@@ -162,8 +162,9 @@ impl World {
                     }
                     Incoming::Full => assert!(self.servers.len() + self.clients.len() >= 200),
                     Incoming::Absorbed | Incoming::Ack => (),
+                    other => panic!("{other:?} is not for a request"),
                 }
-            } else if let Outgoing::Deliver { id, tu, .. } = self.table.response(self.now, &message, &mut self.out) {
+            } else if let Incoming::Response { id, tu, .. } = self.table.response(self.now, &message, &mut self.out) {
                 assert!(self.clients.contains_key(&id.to_u64()), "a response for what was sent");
                 assert_eq!(tu, self.table.client_user(id));
             }
@@ -289,7 +290,7 @@ impl World {
                 }
                 Event::ServerEnded { id, tu } => {
                     assert!(
-                        tu.role() == Role::UserAgent && self.servers.remove(&id.to_u64()).is_some(),
+                        matches!(tu.role(), Role::UserAgent(_)) && self.servers.remove(&id.to_u64()).is_some(),
                         "it ends once"
                     );
                     self.forgotten.remove(&id.to_u64());
@@ -297,7 +298,7 @@ impl World {
                 }
                 Event::ClientEnded { id, tu } => {
                     assert!(
-                        tu.role() == Role::UserAgent && self.clients.remove(&id.to_u64()).is_some(),
+                        matches!(tu.role(), Role::UserAgent(_)) && self.clients.remove(&id.to_u64()).is_some(),
                         "it ends once"
                     );
                     self.gone.push(id.to_u64());

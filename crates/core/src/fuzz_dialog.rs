@@ -5,7 +5,7 @@ use crate::entropy::Entropy;
 use crate::proxy::{Candidate, Plan, Proxy, ProxySettings};
 use crate::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use crate::timer::TimerSettings;
-use crate::transaction::{Incoming, Outgoing, Role, Transactions};
+use crate::transaction::{Incoming, Role, Transactions};
 use crate::{Arrival, Flow, ListenerId, Now, Outbox, Round, Target, Transport};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -163,10 +163,10 @@ impl World {
         let mut index = Index::new();
         index.parse(text.as_bytes(), &Limits::default()).expect("written here");
         let message = Message::new(text.as_bytes(), &index);
-        let Outgoing::Deliver { id, tu, .. } = self.tx.response(NOW, &message, &mut self.out) else {
+        let Incoming::Response { id, tu, .. } = self.tx.response(NOW, &message, &mut self.out) else {
             panic!("an answer to what was sent");
         };
-        if let Some(context) = tu.id(Role::Proxy) {
+        if let Role::Proxy(context) = tu.role() {
             self.proxy.response(
                 &mut Round { now: NOW, tx: &mut self.tx, out: &mut self.out },
                 context,
@@ -202,7 +202,7 @@ impl World {
             (None, NextHop::Unreachable) => return None,
         };
         match self.tx.request(NOW, &message, from, 7, &mut self.out) {
-            Incoming::New(id) => {
+            Incoming::Request(id) => {
                 let candidate = Candidate { targets: &[target], q: 1000, fixed: true, ..Candidate::default() };
                 self.proxy.forward(
                     &mut Round { now: NOW, tx: &mut self.tx, out: &mut self.out },

@@ -5,6 +5,7 @@
 //!
 //! | module | RFC 3261 | subject |
 //! |---|---|---|
+//! | [`stack`] | sections 17.1.3, 17.2.3, 18.2.1 | path from received bytes to the role that owns the message |
 //! | [`transaction`] | section 17 | matching, retransmission, time-outs |
 //! | [`dialog`] | section 12 | state that two user agents share |
 //! | [`user_agent`] | sections 8, 10.2, 13 to 15 | calls, registrations and messages of thousands of phones |
@@ -14,8 +15,7 @@
 //! | [`digest`] | section 22 | challenges and credentials |
 //! | [`via`] | section 18.2 | targets of responses |
 //!
-//! A shard has one table of transactions, [`transaction::Transactions`]. Proxy and user agent borrow it with the time and the outbox, as a
-//! [`Round`].
+//! A shard has one [`stack::Stack`]. Its roles, proxy and user agent, borrow the transactions with the time and the outbox, as a [`Round`].
 //!
 //! # A phone registers
 //!
@@ -134,6 +134,7 @@
 //!
 //! | behaviour | file |
 //! |---|---|
+//! | received message: read, completed, given to its role | `stack/reader.rs`, `read`; `stack/mod.rs`, `receive`, `place` |
 //! | shard of a call: bucket of a Call-ID | `call.rs`, `bucket` |
 //! | timers of a length | `timer.rs`, `TimerSettings` |
 //! | reserve of known dialogs and emergency calls at a bound | `transaction/admission.rs`, `admit_within_dialog` |
@@ -182,6 +183,7 @@ pub mod shown;
 mod siphash;
 pub mod slots;
 pub mod source;
+pub mod stack;
 pub mod timer;
 pub mod transaction;
 pub mod transport;

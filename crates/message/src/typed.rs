@@ -5,8 +5,26 @@ use crate::name_addr::NameAddr;
 use crate::reader::Field;
 use crate::uri::Uri;
 use crate::values::Values;
-use crate::{Error, Line, Message, Name, Reason};
+use crate::{Error, Index, Line, Message, Name, Reason};
 use std::ops::Range;
+
+impl Index {
+    /// Topmost Via of the message with these bytes. It borrows the bytes alone: the index may be changed afterwards.
+    ///
+    /// # Errors
+    /// Errors of [`Message::via`].
+    #[inline]
+    pub fn via<'a>(&self, bytes: &'a [u8]) -> Result<Via<'a>, Error> {
+        let line = self.first(Name::Via).ok_or_else(|| Error::new(missing(Name::Via), self.headers_end()))?;
+        let at = line.value as usize;
+        let mut reader = crate::reader::Reader::new(&bytes[at..line.value_end as usize]);
+        let via = Via::read(&mut reader);
+        match via {
+            Some(via) if matches!(reader.peek(), None | Some(b',')) => Ok(via),
+            _ => Err(Error::new(Reason::Malformed, at + reader.at())),
+        }
+    }
+}
 
 impl<'a> Message<'a> {
     /// Request-URI.
@@ -30,13 +48,7 @@ impl<'a> Message<'a> {
     /// There is none, or it is malformed. Later values of the same line are not checked.
     #[inline]
     pub fn via(&self) -> Result<Via<'a>, Error> {
-        let text = self.header(Name::Via).ok_or_else(|| Error::new(missing(Name::Via), self.index().headers_end()))?;
-        let mut reader = crate::reader::Reader::new(text);
-        let via = Via::read(&mut reader);
-        match via {
-            Some(via) if matches!(reader.peek(), None | Some(b',')) => Ok(via),
-            _ => Err(Error::new(Reason::Malformed, self.offset_of(text) + reader.at())),
-        }
+        self.index().via(self.bytes())
     }
 
     /// From: the user that makes the request (RFC 3261 section 20.20).

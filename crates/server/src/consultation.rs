@@ -279,7 +279,7 @@ impl Engine {
             None => {
                 self.counters().refused.one();
                 if let Some(server) = handling.server {
-                    self.stack.transactions.abandon(handling.now, server);
+                    self.stack.core.transactions.abandon(handling.now, server);
                 }
             }
         }

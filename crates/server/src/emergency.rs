@@ -191,6 +191,6 @@ impl Engine {
     /// Takes a reserved entry for the transaction of an emergency call. False if none is left.
     pub(crate) fn holds_emergency(&mut self, now: Now, request: &Request<'_>, server: ServerId) -> bool {
         let is_known = self.decider().is_known_source(now, request);
-        self.stack.transactions.hold_emergency(server, request.arrival, is_known, request.message.bytes().len())
+        self.stack.core.transactions.hold_emergency(server, request.arrival, is_known, request.message.bytes().len())
     }
 }

@@ -38,8 +38,8 @@ use strowger_cache::ticket::Answered;
 use strowger_core::proxy::Notice;
 use strowger_core::slots::Id;
 use strowger_core::timer::sooner;
-use strowger_core::transaction::{ClientId, Event, Outgoing, Role, Transactions};
-use strowger_core::{Arrival, Flow, Now, Outbox, Round, Transport};
+use strowger_core::transaction::{ClientId, Event, Incoming, Role, Transactions};
+use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_message::{Limits, Message};
 use strowger_store::accounting::Row;
 use strowger_store::error::StoreError;
@@ -176,7 +176,7 @@ impl Engine {
 
     /// Returns the transaction table, for a look at its counts.
     pub fn transactions(&self) -> &Transactions {
-        &self.stack.transactions
+        &self.stack.core.transactions
     }
 
     /// Returns the number of forwarded requests without a final response.
@@ -214,9 +214,9 @@ impl Engine {
     /// Runs the timers that are due. The owner calls this when [`Engine::deadline`] has passed.
     pub fn poll(&mut self, now: Now, out: &mut Outbox) {
         self.stack.divide_bounds(&self.policy.config, self.shard.circumstances.shards);
-        self.stack.transactions.poll(now, out, &mut self.buffers.events);
+        self.stack.core.poll(now, out);
         self.run_events(now, "", out);
-        self.stack.proxy.poll(&mut Round { now, tx: &mut self.stack.transactions, out });
+        self.stack.proxy.poll(&mut self.stack.core.round(now, out));
         self.end_calls(now, out);
         self.hear_notices(now, out);
         self.ping(now, out);
@@ -258,7 +258,7 @@ impl Engine {
     /// Handles the failure to send the message with this token. `by_peer`: the peer took no connection; otherwise this
     /// machine could not send.
     pub fn unsent(&mut self, now: Now, token: u64, reason: &str, by_peer: bool, out: &mut Outbox) {
-        self.stack.transactions.failed(now, token, out, &mut self.buffers.events);
+        self.stack.core.failed(now, token, out);
         self.run_events(now, reason, out);
         if !by_peer {
             self.excuse_targets();
@@ -270,7 +270,7 @@ impl Engine {
     /// Handles the end of the connection that carried the message with this token: no response arrives by it (RFC 3261
     /// section 18.4).
     pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        self.stack.transactions.cut_off(now, token, out, &mut self.buffers.events);
+        self.stack.core.cut_off(now, token, out);
         self.run_events(now, "connection lost", out);
         // The peer took the connection, and may have closed it because of the request.
         self.excuse_targets();
@@ -281,7 +281,7 @@ impl Engine {
     /// Handles an ICMP error about a datagram to this address. `quoted` is the start of the datagram. The error counts
     /// only if that start names a transaction.
     pub fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
-        if self.stack.transactions.unreachable(now, to, quoted, out, &mut self.buffers.events) {
+        if self.stack.core.unreachable(now, to, quoted, out) {
             self.run_events(now, "unreachable (ICMP error)", out);
             self.hear_notices(now, out);
             self.show_gauges();
@@ -294,28 +294,39 @@ impl Engine {
     }
 }
 
-/// Results of transactions.
+/// Responses and events for the roles of their transactions.
 impl Engine {
     fn response(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
-        match self.stack.transactions.response(now, message, out) {
-            Outgoing::Deliver { id, tu, .. } => {
-                self.hear_target(now, id, message);
-                if let Some(context) = tu.id(Role::Proxy) {
-                    match self.decider().passage(self.stack.proxy.user_of(context), message) {
-                        Passage::Passes => (),
-                        Passage::Dropped => return self.counters().answers_dropped.one(),
-                        Passage::Refused => {
-                            self.counters().answers_dropped.one();
-                            let round = &mut Round { now, tx: &mut self.stack.transactions, out };
-                            return self.stack.proxy.refuse_answer(round, context, message, arrival, id);
-                        }
-                    }
-                    self.calls.responded = Some(arrival.remote);
-                    self.pass_response(now, arrival, message, (context, id), out);
-                }
-            }
-            Outgoing::Unmatched | Outgoing::Absorbed => (),
+        let Incoming::Response { id, tu, .. } = self.stack.core.transactions.response(now, message, out) else {
+            return;
+        };
+        self.hear_target(now, id, message);
+        match tu.role() {
+            Role::Proxy(context) => self.proxy_response(now, arrival, message, (context, id), out),
+            Role::UserAgent(_) | Role::Suspended(_) | Role::None => (),
         }
+    }
+
+    /// Hands a response to the proxy unless the call of its request has ended.
+    fn proxy_response(
+        &mut self,
+        now: Now,
+        arrival: &Arrival,
+        message: &Message<'_>,
+        (context, id): (Id, ClientId),
+        out: &mut Outbox,
+    ) {
+        match self.decider().passage(self.stack.proxy.user_of(context), message) {
+            Passage::Passes => (),
+            Passage::Dropped => return self.counters().answers_dropped.one(),
+            Passage::Refused => {
+                self.counters().answers_dropped.one();
+                let round = &mut self.stack.core.round(now, out);
+                return self.stack.proxy.refuse_answer(round, context, message, arrival, id);
+            }
+        }
+        self.calls.responded = Some(arrival.remote);
+        self.pass_response(now, arrival, message, (context, id), out);
     }
 
     /// Hands a response to the proxy, without identities of the callee unless its source is trusted (RFC 3325 section 5).
@@ -328,14 +339,14 @@ impl Engine {
         out: &mut Outbox,
     ) {
         if !names_callee(message) || self.decider().believes(arrival.remote.ip()) {
-            let round = &mut Round { now, tx: &mut self.stack.transactions, out };
+            let round = &mut self.stack.core.round(now, out);
             return self.stack.proxy.response(round, context, message, arrival, id);
         }
         let (mut bytes, mut index) = std::mem::take(&mut self.buffers.concealed);
         bytes.clear();
         conceal_callee(message, &mut self.buffers.edit, &mut bytes);
         if index.parse(&bytes, &Limits::UNLIMITED).is_ok() {
-            let round = &mut Round { now, tx: &mut self.stack.transactions, out };
+            let round = &mut self.stack.core.round(now, out);
             self.stack.proxy.response(round, context, &Message::new(&bytes, &index), arrival, id);
         }
         self.buffers.concealed = (bytes, index);
@@ -343,19 +354,18 @@ impl Engine {
 
     /// Handles the events of transactions. `reason`: cause of a failure to send.
     fn run_events(&mut self, now: Now, reason: &str, out: &mut Outbox) {
-        let mut events = std::mem::take(&mut self.buffers.events);
-        for event in events.drain(..) {
+        while let Some(event) = self.stack.core.event() {
             if let Event::Timeout { .. } | Event::ClientTransportError { .. } = event {
                 self.log_lost(now, &event, reason);
             }
-            let user = event.user();
-            if let Some(context) = user.id(Role::Proxy) {
-                self.stack.proxy.event(&mut Round { now, tx: &mut self.stack.transactions, out }, context, &event);
-            } else if let (Some(ticket), Event::TryingDue { id, .. }) = (user.id(Role::Suspended), &event) {
-                self.still_waits(now, ticket, *id, out);
+            match (event.user().role(), event) {
+                (Role::Proxy(context), _) => {
+                    self.stack.proxy.event(&mut self.stack.core.round(now, out), context, &event);
+                }
+                (Role::Suspended(ticket), Event::TryingDue { id, .. }) => self.still_waits(now, ticket, id, out),
+                (Role::Suspended(_) | Role::UserAgent(_) | Role::None, _) => (),
             }
         }
-        self.buffers.events = events;
     }
 }
 

@@ -14,11 +14,11 @@ use crate::reply::{Reply, Why};
 use crate::session_timer::SessionTimer;
 use smallvec::SmallVec;
 use strowger_config::UnmatchedCancel;
+use strowger_core::Target;
 use strowger_core::proxy::{Candidate, Plan, Rerouting};
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
 use strowger_core::transaction::ServerId;
-use strowger_core::{Round, Target};
 use strowger_message::{Message, Method, Name};
 
 /// Addresses of one target, in the order of trying.
@@ -227,7 +227,7 @@ impl Engine {
             self.hear_ack(handling.request);
         }
         self.pass_concealed(handling, routing, |engine, handling, request, routing| {
-            let round = &mut Round { now: handling.now, tx: &mut engine.stack.transactions, out: handling.out };
+            let round = &mut engine.stack.core.round(handling.now, handling.out);
             engine.stack.proxy.forward_ack(round, request, routing, candidate);
         });
     }
@@ -290,7 +290,7 @@ impl Engine {
         let length = handling.request.message.bytes().len();
         let has_room = match is_emergency {
             true => self.holds_emergency(handling.now, handling.request, server),
-            false => handling.is_proven() || self.stack.transactions.has_room_for_unproven(length),
+            false => handling.is_proven() || self.stack.core.transactions.has_room_for_unproven(length),
         };
         if !has_room {
             return self.reply(handling, Reply::overloaded());
@@ -380,7 +380,7 @@ impl Engine {
         plan: &Plan<'_>,
     ) -> bool {
         let sent = self.pass_concealed(handling, routing, |engine, handling, request, routing| {
-            let round = &mut Round { now: handling.now, tx: &mut engine.stack.transactions, out: handling.out };
+            let round = &mut engine.stack.core.round(handling.now, handling.out);
             engine.stack.proxy.forward(round, request, routing, server, candidates, plan)
         });
         sent.unwrap_or(false)
@@ -440,7 +440,7 @@ impl Engine {
         strowger_message::respond(&request.message, 100, None, None, &mut handling.out.bytes).finish(b"");
         let range = from..handling.out.bytes.len();
         self.doubt_unproven(handling, range.len());
-        self.stack.transactions.respond(handling.now, server, 100, range, handling.out);
+        self.stack.core.transactions.respond(handling.now, server, 100, range, handling.out);
     }
 
     /// Answers a CANCEL, and cancels each branch (section 16.10). A CANCEL that matches nothing is answered 481, or
@@ -452,12 +452,12 @@ impl Engine {
                 return self.reply(handling, Reply::new(481));
             }
             if let Some(cancel) = handling.server {
-                self.stack.transactions.abandon(handling.now, cancel);
+                self.stack.core.transactions.abandon(handling.now, cancel);
             }
             return;
         };
         self.reply(handling, Reply::new(200));
-        let round = &mut Round { now: handling.now, tx: &mut self.stack.transactions, out: handling.out };
+        let round = &mut self.stack.core.round(handling.now, handling.out);
         self.stack.proxy.cancel(round, invite, &handling.request.message);
     }
 }

@@ -24,12 +24,12 @@ impl Engine {
             Event::ClientTransportError { id, .. } => (*id, reason),
             _ => return,
         };
-        let Some(target) = self.stack.transactions.lost_target(id) else { return };
+        let Some(target) = self.stack.core.transactions.lost_target(id) else { return };
         if !self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono) {
             return;
         }
         let mut index = Index::new();
-        let sent = self.stack.transactions.lost_request(id).unwrap_or_default();
+        let sent = self.stack.core.transactions.lost_request(id).unwrap_or_default();
         let request = index.parse(sent, &self.policy.limits).ok().map(|()| Message::new(sent, &index));
         let (method, call_id) = request.map(|r| (r.method_text(), r.header(Name::CallId))).unwrap_or_default();
         tracing::info!(

@@ -244,7 +244,7 @@ impl Engine {
             self.counters().withheld.one();
             handling.out.bytes.truncate(from);
             if let Some(server) = handling.server {
-                self.stack.transactions.abandon(handling.now, server);
+                self.stack.core.transactions.abandon(handling.now, server);
             }
             return false;
         }
@@ -262,11 +262,11 @@ impl Engine {
         // matched by the transaction alone.
         let is_kept = is_proven || status == 500 || (request.method == Method::Invite && !request.to_tag.is_empty());
         if is_kept && !is_proven {
-            self.stack.transactions.doubt(server, 0);
+            self.stack.core.transactions.doubt(server, 0);
         }
-        self.stack.transactions.respond(handling.now, server, status, range, handling.out);
+        self.stack.core.transactions.respond(handling.now, server, status, range, handling.out);
         if !is_kept {
-            self.stack.transactions.abandon(handling.now, server);
+            self.stack.core.transactions.abandon(handling.now, server);
         }
         true
     }
@@ -276,7 +276,7 @@ impl Engine {
         if let (Some(server), false) = (handling.server, handling.is_proven()) {
             let request = handling.request;
             let earned = MOST_TIMES * length_as_sent(&request.message, &request.mandatory.via);
-            self.stack.transactions.doubt(server, earned.saturating_sub(spent));
+            self.stack.core.transactions.doubt(server, earned.saturating_sub(spent));
         }
     }
 }

@@ -154,7 +154,7 @@ impl Engine {
     /// be its registrar, loses the transaction: an equal REGISTER gets an equal response.
     fn run_registration(&mut self, handling: &mut Handling<'_, '_>) {
         if let Some(server) = handling.server.take() {
-            self.stack.transactions.abandon(handling.now, server);
+            self.stack.core.transactions.abandon(handling.now, server);
         }
         match self.decider().authorize_registration(handling) {
             Verdict::Register(proof, registrant) => {
@@ -172,7 +172,7 @@ impl Engine {
             Verdict::Ask(question) => self.ask(handling, question),
             _ => {
                 if let Some(server) = handling.server {
-                    self.stack.transactions.abandon(handling.now, server);
+                    self.stack.core.transactions.abandon(handling.now, server);
                 }
             }
         }

@@ -276,19 +276,19 @@ impl Engine {
         let most = self.policy.config.limits.lookup_memory.div_ceil(self.shard.circumstances.shards);
         let (source, waiting) = (arrival.remote.ip(), self.waiting.bytes.saturating_add(bytes));
         match in_dialog {
-            true => waiting <= raised(most) && self.stack.transactions.has_room_within_dialog(source, bytes),
-            false => waiting <= most && self.stack.transactions.has_room(source, bytes),
+            true => waiting <= raised(most) && self.stack.core.transactions.has_room_within_dialog(source, bytes),
+            false => waiting <= most && self.stack.core.transactions.has_room(source, bytes),
         }
     }
 
     fn begins_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
         self.waiting.bytes += bytes;
-        self.stack.transactions.charge(arrival.remote.ip(), bytes);
+        self.stack.core.transactions.charge(arrival.remote.ip(), bytes);
     }
 
     fn ends_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
         self.waiting.bytes -= bytes;
-        self.stack.transactions.refund(arrival.remote.ip(), bytes);
+        self.stack.core.transactions.refund(arrival.remote.ip(), bytes);
     }
 
     /// Tells whether one more name may be looked up for a request. Each source has its share. Half of the room is for
@@ -324,8 +324,8 @@ impl Engine {
         let waiting = SuspendedRequest { bytes, arrival, call_hash, line, asks, server, since, progress };
         let id = self.waiting.insert(waiting, request.message.bytes(), source);
         if let Some(server) = server {
-            self.stack.transactions.expect_answer(handling.now, server);
-            self.stack.transactions.set_user(server, TransactionUser::new(Role::Suspended, id));
+            self.stack.core.transactions.expect_answer(handling.now, server);
+            self.stack.core.transactions.set_user(server, TransactionUser::new(Role::Suspended(id)));
         }
         id.to_u64()
     }
@@ -338,7 +338,7 @@ impl Engine {
         if index.parse(&waiting.bytes, limits).is_ok() {
             let from = out.start();
             respond(&Message::new(&waiting.bytes, &index), 100, None, None, &mut out.bytes).finish(b"");
-            self.stack.transactions.respond(now, server, 100, from..out.bytes.len(), out);
+            self.stack.core.transactions.respond(now, server, 100, from..out.bytes.len(), out);
         }
     }
 
@@ -347,7 +347,7 @@ impl Engine {
         let waiting = self.waiting.remove(ticket, self.policy.config.limits.ipv6_prefix)?;
         self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
         if let Some(server) = waiting.server {
-            self.stack.transactions.set_user(server, TransactionUser::NONE);
+            self.stack.core.transactions.set_user(server, TransactionUser::NONE);
         }
         Some(waiting)
     }
@@ -362,17 +362,15 @@ impl Engine {
         };
         lookup.observe(now.mono.saturating_sub(waiting.since) * 1_000);
         waiting.hear(answer);
-        let SuspendedRequest { bytes, arrival, call_hash, line, server, progress, .. } = &mut *waiting;
+        let SuspendedRequest { bytes, arrival, line, server, progress, .. } = &mut *waiting;
         let (line, server) = (*line, *server);
         let its = progress.policy.take();
         self.by_policy(its, |engine| {
-            let mut index = std::mem::take(&mut engine.buffers.index);
-            if index.parse(bytes, &engine.policy.limits).is_ok()
-                && let Ok(request) = Request::of(Message::new(bytes, &index), arrival, *call_hash)
-            {
+            let mut reader = engine.stack.core.lend_reader();
+            if let Some(request) = reader.read_again(arrival, bytes, &engine.reading()) {
                 engine.advance(&mut Handling { now, request: &request, server, progress, out });
             }
-            engine.buffers.index = index;
+            engine.stack.core.return_reader(reader);
         });
         self.waiting.keep_spare(waiting);
         self.release(now, line, out);
@@ -390,11 +388,11 @@ impl Engine {
     pub(crate) fn enter_held(&mut self, now: Now, held: Held, out: &mut Outbox) {
         let Held { bytes, arrival, policy } = held;
         self.by_policy(policy, |engine| {
-            let mut index = std::mem::take(&mut engine.buffers.index);
-            if index.parse(&bytes, &engine.policy.limits).is_ok() {
-                engine.enter(now, &arrival, &Message::new(&bytes, &index), out);
+            let mut reader = engine.stack.core.lend_reader();
+            if let Some(request) = reader.read_again(&arrival, &bytes, &engine.reading()) {
+                engine.enter(now, &request, out);
             }
-            engine.buffers.index = index;
+            engine.stack.core.return_reader(reader);
         });
     }
 
@@ -408,7 +406,7 @@ impl Engine {
         for id in waiting {
             let Some(waiting) = self.resume(id) else { continue };
             if let Some(server) = waiting.server {
-                self.stack.transactions.abandon(now, server);
+                self.stack.core.transactions.abandon(now, server);
             }
             let SuspendedRequest { bytes, arrival, progress, .. } = *waiting;
             let age = now.mono.saturating_sub(progress.began.mono);

@@ -93,11 +93,14 @@ pub struct Agent {
 
 /// Transaction user of a sent request, by its number.
 fn user(number: usize) -> TransactionUser {
-    TransactionUser::new(Role::UserAgent, Id { slot: number as u32, generation: 1 })
+    TransactionUser::new(Role::UserAgent(Id { slot: number as u32, generation: 1 }))
 }
 
 fn number(user: TransactionUser) -> usize {
-    user.id(Role::UserAgent).expect("an agent has no other").slot as usize
+    match user.role() {
+        Role::UserAgent(id) => id.slot as usize,
+        other => panic!("an agent has no other role: {other:?}"),
+    }
 }
 
 const T1: u64 = 500;

@@ -58,7 +58,7 @@ impl Proxy {
             session: plan.session,
         });
         self.unanswered += 1;
-        round.tx.set_user(server, TransactionUser::new(Role::Proxy, id));
+        round.tx.set_user(server, TransactionUser::new(Role::Proxy(id)));
         self.tidy_at.get_or_insert(round.now.mono + super::TIDY);
         if request.method != Method::Invite {
             round.tx.expect_answer(round.now, server);
@@ -284,7 +284,7 @@ impl Proxy {
         let OutgoingBranch { target, watched, registered, translated, .. } = *branch;
         let enlarged = branch.enlarged && request.message.bytes().len() <= UdpOnly::LONGEST;
         let (range, branch) = self.write_request(round.now, request, routing, branch, unique, &mut round.out.bytes);
-        let (length, tu) = (range.len(), TransactionUser::new(Role::Proxy, id));
+        let (length, tu) = (range.len(), TransactionUser::new(Role::Proxy(id)));
         let client = round.tx.send(
             round.now,
             range,

@@ -12,7 +12,7 @@
 //! use strowger_core::proxy::{Candidate, Plan, Proxy, ProxySettings};
 //! use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 //! use strowger_core::timer::TimerSettings;
-//! use strowger_core::transaction::{Incoming, Outgoing, Role, Transactions};
+//! use strowger_core::transaction::{Incoming, Role, Transactions};
 //! use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Transport, call};
 //! use strowger_message::{Index, Limits, Message, respond};
 //!
@@ -45,7 +45,7 @@
 //! let call_hash = call::hash(3, message.call_id()?.text);
 //! let arrival = from("192.0.2.1:5060");
 //! let request = Request::of(message, &arrival, call_hash)?;
-//! let Incoming::New(server) = transactions.request(now, &message, &arrival, call_hash, &mut out) else {
+//! let Incoming::Request(server) = transactions.request(now, &message, &arrival, call_hash, &mut out) else {
 //!     panic!("it comes for the first time")
 //! };
 //!
@@ -69,10 +69,10 @@
 //! respond(&Message::new(&forwarded, &index), 200, None, Some(b"2"), &mut ok).finish(b"");
 //! index.parse(&ok, &Limits::default())?;
 //! let response = Message::new(&ok, &index);
-//! let Outgoing::Deliver { id, tu, .. } = transactions.response(now, &response, &mut out) else {
+//! let Incoming::Response { id, tu, .. } = transactions.response(now, &response, &mut out) else {
 //!     panic!("the transaction waits for it")
 //! };
-//! let context = tu.id(Role::Proxy).expect("a request that was forwarded");
+//! let Role::Proxy(context) = tu.role() else { panic!("it was forwarded by a proxy") };
 //! let mut round = Round { now, tx: &mut transactions, out: &mut out };
 //! proxy.response(&mut round, context, &response, &from("192.0.2.2:5060"), id);
 //! let [send] = out.sends() else { panic!("one message is to be sent") };
@@ -263,7 +263,7 @@ impl Proxy {
     /// Handles a CANCEL for the INVITE of this server transaction (section 16.10): cancels each branch without a final response, with the
     /// same Reason; the 487 of a branch goes upstream. Returns false if the request was not forwarded (yet).
     pub fn cancel(&mut self, round: &mut Round<'_>, invite: ServerId, cancel: &Message<'_>) -> bool {
-        let Some(id) = round.tx.user(invite).id(Role::Proxy) else { return false };
+        let Role::Proxy(id) = round.tx.user(invite).role() else { return false };
         self.by_its_policy(id, |proxy| proxy.cancel_context(round, id, invite, cancel))
     }
 

@@ -35,8 +35,9 @@ pub struct MovedContexts(HashMap<Id, Id>);
 impl MovedContexts {
     /// Returns the transaction user of this transaction, if it belongs to one of these response contexts.
     pub fn user(&self, record: &TransactionRecord) -> Option<TransactionUser> {
-        let new = self.0.get(&record.tu.id(Role::Proxy)?)?;
-        Some(TransactionUser::new(Role::Proxy, *new))
+        let Role::Proxy(old) = record.tu.role() else { return None };
+        let new = self.0.get(&old)?;
+        Some(TransactionUser::new(Role::Proxy(*new)))
     }
 }
 

@@ -341,7 +341,7 @@ impl Proxy {
 
     /// Returns the response context of this request and its pending decision, which is no longer pending then. None: no decision is pending.
     fn asked(&mut self, server: ServerId, tx: &Transactions) -> Option<(Id, Asking)> {
-        let id = tx.user(server).id(Role::Proxy)?;
+        let Role::Proxy(id) = tx.user(server).role() else { return None };
         let pending = self.contexts.get_mut(id).filter(|c| c.server == server)?.pending.as_mut()?;
         Some((id, std::mem::take(&mut pending.asking))).filter(|(_, asking)| asking.is_any())
     }
@@ -433,7 +433,7 @@ impl Proxy {
     /// Adds targets at once, such as a phone that has just registered, while others are under way. Only if the plan asks. Returns false if
     /// none could be tried.
     pub fn add(&mut self, round: &mut Round<'_>, server: ServerId, candidates: &[Candidate<'_>]) -> bool {
-        let Some(id) = round.tx.user(server).id(Role::Proxy) else { return false };
+        let Role::Proxy(id) = round.tx.user(server).role() else { return false };
         let Some(context) = self.contexts.get_mut(id).filter(|c| c.server == server && !c.answered) else {
             return false;
         };

@@ -85,18 +85,19 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Adds quotes to display names of From and To that lack them, as every reader takes them (RFC 4475 section 3.1.2.15). Writes the
-    /// request and returns true if there were any.
-    pub fn quote_names(&self, out: &mut Vec<u8>) -> bool {
+    /// Tells whether the display name of From or To lacks its quotes (RFC 4475 section 3.1.2.15).
+    #[inline]
+    pub fn lacks_quotes(&self) -> bool {
+        self.mandatory.from.lacks_quotes() || self.mandatory.to.lacks_quotes()
+    }
+
+    /// Appends the request with these quotes to `out`: every reader takes such names as quoted ones.
+    pub fn write_quoted(&self, out: &mut Vec<u8>) {
         let mut edit = Edit::new();
         for party in [&self.mandatory.from, &self.mandatory.to].into_iter().filter(|party| party.lacks_quotes()) {
             edit.replace(self.message.range_of(party.display), |text| write_quoted(party.display, text));
         }
-        let is_changed = !edit.is_empty();
-        if is_changed {
-            edit.write(&self.message, out);
-        }
-        is_changed
+        edit.write(&self.message, out);
     }
 
     /// Reads a request that was read before.

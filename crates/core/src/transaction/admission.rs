@@ -123,7 +123,7 @@ impl Transactions {
             let key = self.keys.server(message, &via, b"INVITE");
             return Incoming::Cancel { cancel: id, invite: self.find(&key).map(ServerId) };
         }
-        Incoming::New(id)
+        Incoming::Request(id)
     }
 
     /// Creates a transaction in the reserve for a request that [`Transactions::request`] has no room for, and whose sender has proved that

@@ -34,7 +34,7 @@ mod timer_table;
 mod user;
 
 pub use allowance::{MOST_TIMES, length_as_sent};
-pub use outcome::{ClientId, Counts, Event, Incoming, Outgoing, ServerId};
+pub use outcome::{ClientId, Counts, Event, Incoming, ServerId};
 pub use record::{NewIds, Side, TransactionRecord};
 pub use table::Transactions;
 pub use user::{Role, TransactionUser};

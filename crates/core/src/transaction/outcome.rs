@@ -1,4 +1,4 @@
-//! Results of the transaction table for its user: ids, verdicts, events, numbers.
+//! Results of the transaction table for its user: ids, owners, events, numbers.
 
 use super::user::TransactionUser;
 use crate::slots::ids;
@@ -10,14 +10,11 @@ ids! {
     ClientId
 }
 
-/// Kind of a received request.
+/// Owner of a received message: a new transaction, an existing one and its user, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// New transaction: answer it with [`Transactions::respond`](super::Transactions::respond).
-    New(ServerId),
-    /// Nothing to do: a retransmission, answered with the last response if there is one; the ACK of a 300-699; a message without a usable
-    /// Via.
-    Absorbed,
+    /// New request: answer it with [`Transactions::respond`](super::Transactions::respond). It has no user yet.
+    Request(ServerId),
     /// ACK of a 2xx or of nothing known: no transaction; the caller routes it (RFC 3261 section 17).
     Ack,
     /// New CANCEL, to be answered itself, and the INVITE to cancel (section 9.2).
@@ -27,20 +24,8 @@ pub enum Incoming {
         /// Transaction of the INVITE, in any state. None: not here.
         invite: Option<ServerId>,
     },
-    /// Full: the bound of transactions or bytes is reached. Answer 503 without a transaction, unless the sender proves its dialog
-    /// ([`Transactions::admit_within_dialog`](super::Transactions::admit_within_dialog)).
-    Full,
-}
-
-/// Kind of a received response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outgoing {
-    /// No matching transaction. It MUST NOT be forwarded (RFC 6026 section 7.3).
-    Unmatched,
-    /// Nothing to do: a copy of a final response, or a response to a CANCEL of [`Transactions::cancel`](super::Transactions::cancel).
-    Absorbed,
-    /// Response for the user. A 300-699 to an INVITE is already acknowledged, a 2xx never is.
-    Deliver {
+    /// Response for the user of a client transaction. A 300-699 to an INVITE is already acknowledged, a 2xx never is.
+    Response {
         /// Transaction of the request.
         id: ClientId,
         /// User of the transaction.
@@ -48,6 +33,15 @@ pub enum Outgoing {
         /// Set after a 2xx to an INVITE: this is a copy of it or one of another branch (RFC 6026 section 7.2).
         after_final: bool,
     },
+    /// Nothing to do. Request: a retransmission, answered with the last response if there is one; the ACK of a 300-699; a message without
+    /// a usable Via. Response: a copy of a final response, or a response to a CANCEL of
+    /// [`Transactions::cancel`](super::Transactions::cancel).
+    Absorbed,
+    /// Response without a transaction. It MUST NOT be forwarded (RFC 6026 section 7.3).
+    Unmatched,
+    /// Request without room: the bound of transactions or bytes is reached. Answer 503 without a transaction, unless the sender proves its
+    /// dialog ([`Transactions::admit_within_dialog`](super::Transactions::admit_within_dialog)).
+    Full,
 }
 
 /// Event of a transaction without a received message.

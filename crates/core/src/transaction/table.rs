@@ -7,7 +7,7 @@ use super::failure::Lost;
 use super::key::{Key, Keys, TopVia, cseq};
 use super::key_index::KeyIndex;
 use super::machine::{Cancel, Machine};
-use super::outcome::{ClientId, Counts, Event, Outgoing, ServerId};
+use super::outcome::{ClientId, Counts, Event, Incoming, ServerId};
 use super::record::Side;
 use super::step::{Action, Class, End, Retransmission, Step};
 use super::timer_table::TimerTable;
@@ -207,7 +207,7 @@ impl Transactions {
     }
 
     /// Handles a received response.
-    pub fn response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> Outgoing {
+    pub fn response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> Incoming {
         let found = message.status().and_then(|status| {
             let via = TopVia::of_message(message)?;
             let (_, method) = message.header(Name::CSeq).and_then(cseq)?;
@@ -215,26 +215,26 @@ impl Transactions {
         });
         let Some((status, id)) = found else {
             self.counts.strays += 1;
-            return Outgoing::Unmatched;
+            return Incoming::Unmatched;
         };
         let class = Class::of(status);
         let action = self.drive(now, id, |m, reliable| m.response(class, reliable), Given::Response(message), out);
-        let Some(entry) = self.entries.get(id) else { return Outgoing::Absorbed };
+        let Some(entry) = self.entries.get(id) else { return Incoming::Absorbed };
         let (tu, cancel) = (entry.tu, entry.cancel);
         if class == Class::Provisional && cancel == Cancel::Wanted {
             let lines = self.cancel_lines.remove(&id.to_u64());
             self.send_cancel(now, id, lines.as_deref().unwrap_or_default(), out);
         }
         let deliver = |after_final| match cancel {
-            Cancel::Request => Outgoing::Absorbed,
-            _ => Outgoing::Deliver { id: ClientId(id), tu, after_final },
+            Cancel::Request => Incoming::Absorbed,
+            _ => Incoming::Response { id: ClientId(id), tu, after_final },
         };
         match action {
             Action::Deliver | Action::Acknowledge => deliver(false),
             Action::DeliverAgain => deliver(true),
             _ => {
                 self.counts.response_retransmissions += u64::from(class != Class::Provisional);
-                Outgoing::Absorbed
+                Incoming::Absorbed
             }
         }
     }

@@ -1,14 +1,14 @@
 //! Own requests: written, sent, repeated with credentials; their responses are delivered.
 
 use serde::{Deserialize, Serialize};
-use strowger_message::{Message, Method, Name, NameAddr, Write};
+use strowger_message::{Limits, Message, Method, Name, NameAddr, Write};
 
 use super::account::{AccountKey, Signed};
 use super::{BadAddress, Branch, Event, RequestKey, UserAgent};
 use crate::dialog::{OfferAnswer, RequestRoute};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Role, TransactionUser};
-use crate::{Round, Target, call};
+use crate::{Arrival, Round, Target, call};
 
 /// Kind of an own request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,13 +210,28 @@ impl UserAgent {
             method.text(),
             target,
             call_hash,
-            TransactionUser::new(Role::UserAgent, id),
+            TransactionUser::new(Role::UserAgent(id)),
             round.out,
         );
         if let Some(request) = self.requests.get_mut(id) {
             request.client = Some(client);
         }
         id
+    }
+
+    /// Takes a response for a client transaction of this agent, with the fields of [`Incoming::Response`](crate::transaction::Incoming).
+    pub fn take_response(
+        &mut self,
+        round: &mut Round<'_>,
+        arrival: &Arrival,
+        response: &Message<'_>,
+        id: ClientId,
+        tu: TransactionUser,
+        after_final: bool,
+    ) {
+        let Some(request) = self.request_of(tu, id) else { return };
+        let status = response.status().unwrap_or(500);
+        self.about(arrival, response, |agent| agent.replied(round, request, status, Some(response), after_final));
     }
 
     /// Repeats a request with answers to the challenges of `response`. Returns false if there is no answer.
@@ -232,7 +247,7 @@ impl UserAgent {
         let mut edit = std::mem::take(&mut self.edit);
         edit.clear();
         let mut sent = false;
-        if index.parse(&before, &self.limits).is_ok() {
+        if index.parse(&before, &Limits::UNLIMITED).is_ok() {
             let message = Message::new(&before, &index);
             let method = message.method().unwrap_or(Method::Other);
             if account.answer(&message, response, again, &mut self.entropy, &mut edit)
@@ -259,7 +274,7 @@ impl UserAgent {
                     method.text(),
                     target,
                     call_hash,
-                    TransactionUser::new(Role::UserAgent, id),
+                    TransactionUser::new(Role::UserAgent(id)),
                     round.out,
                 );
                 if let Some(request) = self.requests.get_mut(id) {

@@ -1,4 +1,4 @@
-//! User agent with transactions of its own.
+//! User agent with a stack of its own.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use crate::call::BucketSet;
 use crate::entropy::Entropy;
 use crate::record::{Number, Recorded};
 use crate::routing::Identity;
+use crate::stack::{Incoming, Reading, Received, Stack, Unread};
 use crate::timer::sooner;
-use crate::transaction::{Counts, Event, TransactionRecord, TransactionUser, Transactions};
+use crate::transaction::{Counts, TransactionRecord, TransactionUser};
 use crate::{Arrival, Now, Outbox, Round};
 
-/// [`UserAgent`] with its transactions, for a shard without other users of transactions: telephones, small programs.
+/// [`UserAgent`] with a [`Stack`], for a shard without other roles: telephones, small programs.
 #[derive(Debug)]
 pub struct Endpoint {
     /// User agent, for calls that need no transactions.
     pub agent: UserAgent,
-    transactions: Transactions,
-    events: Vec<Event>,
+    stack: Stack,
 }
 
 /// Record that one endpoint hands to another.
@@ -63,38 +63,53 @@ impl Endpoint {
         shard: usize,
     ) -> Self {
         let mut key = entropy.derive(b"transactions");
-        let transactions = Transactions::new(settings.timers, [key.u64(), key.u64()]);
+        let stack = Stack::new(settings.timers, [key.u64(), key.u64()], Reading::new(call_secret));
         let owned = if shard == 0 { BucketSet::ALL } else { BucketSet::NONE };
         let own = entropy.derive(&(shard as u64).to_le_bytes());
         let agent = UserAgent::new(identity, settings, own, call_secret, owned);
-        Self { agent, transactions, events: Vec::new() }
+        Self { agent, stack }
     }
 
     /// Returns the user agent, and the round for its next work.
     pub fn lend<'a>(&'a mut self, now: Now, out: &'a mut Outbox) -> (&'a mut UserAgent, Round<'a>) {
-        (&mut self.agent, Round { now, tx: &mut self.transactions, out })
+        (&mut self.agent, self.stack.round(now, out))
     }
 
     /// Handles one whole message.
     pub fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        let (agent, mut round) = self.lend(now, out);
-        agent.receive(&mut round, arrival, bytes);
+        let Self { agent, stack } = self;
+        let (received, incoming, mut round) = stack.receive(now, arrival, bytes, out);
+        match (&received, incoming) {
+            (Received::Request(request), Incoming::Request(server)) => agent.take_request(&mut round, request, server),
+            (Received::Request(request), Incoming::Ack) => agent.take_ack(&mut round, request),
+            (Received::Request(request), Incoming::Cancel { cancel, invite }) => {
+                agent.take_cancel(&mut round, request, cancel, invite);
+            }
+            (Received::Request(request), Incoming::Full) => agent.refuse(arrival, &request.message, 503, round.out),
+            (Received::Response(response), Incoming::Response { id, tu, after_final }) => {
+                agent.take_response(&mut round, arrival, response, id, tu, after_final);
+            }
+            (Received::Unread(Unread { error, request: Some(request) }), _) => {
+                agent.refuse(arrival, request, error.status(), round.out);
+            }
+            _ => (),
+        }
     }
 
     /// Handles a failure to send a message with this token.
     pub fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        self.transactions.failed(now, token, out, &mut self.events);
+        self.stack.failed(now, token, out);
         self.tell(now, out);
     }
 
     /// Returns the latest moment for the next [`Endpoint::poll`] ([`Now::mono`] milliseconds).
     pub fn deadline(&mut self) -> Option<u64> {
-        sooner(self.transactions.deadline(), self.agent.deadline())
+        sooner(self.stack.transactions.deadline(), self.agent.deadline())
     }
 
     /// Runs the due timers.
     pub fn poll(&mut self, now: Now, out: &mut Outbox) {
-        self.transactions.poll(now, out, &mut self.events);
+        self.stack.poll(now, out);
         self.tell(now, out);
         let (agent, mut round) = self.lend(now, out);
         agent.poll(&mut round);
@@ -103,27 +118,27 @@ impl Endpoint {
     /// Removes and returns the state of these buckets, for the shard that owns them from now on. Take events before.
     pub fn export(&mut self, now: Now, buckets: BucketSet) -> EndpointRecord {
         let agent = self.agent.export(now, buckets);
-        EndpointRecord { agent, transactions: self.transactions.export(now, |bucket| buckets.contains(bucket)) }
+        let transactions = self.stack.transactions.export(now, |bucket| buckets.contains(bucket));
+        EndpointRecord { agent, transactions }
     }
 
     /// Adds the state that another endpoint exported. Returns the changed keys.
     pub fn import(&mut self, now: Now, record: EndpointRecord) -> MovedCalls {
         let moved = self.agent.import(now, record.agent);
         let user = |record: &TransactionRecord| moved.user(record).unwrap_or(TransactionUser::NONE);
-        let ids = self.transactions.import_all(now, record.transactions, user);
+        let ids = self.stack.transactions.import_all(now, record.transactions, user);
         self.agent.settle(&moved, &ids);
         moved
     }
 
     /// Returns the counts of the transactions.
     pub fn counts(&self) -> Counts {
-        self.transactions.counts()
+        self.stack.transactions.counts()
     }
 
     fn tell(&mut self, now: Now, out: &mut Outbox) {
-        let mut round = Round { now, tx: &mut self.transactions, out };
-        for event in self.events.drain(..) {
-            self.agent.transaction_event(&mut round, &event);
+        while let Some(event) = self.stack.event() {
+            self.agent.transaction_event(&mut self.stack.round(now, out), &event);
         }
     }
 }

@@ -1,10 +1,12 @@
 //! User agent without I/O (RFC 3261 sections 8, 10.2, 13 to 15): it makes and accepts calls, registers, answers OPTIONS, sends MESSAGE. One
 //! [`UserAgent`] has thousands of calls: telephones of a demo or a load generator, or the two sides of a back-to-back user agent.
 //!
-//! A [`UserAgent`] has no transactions of its own: it borrows those of the shard for each call ([`Round`]). The rule of use is that of all
-//! machines here: pass received messages to [`UserAgent::receive`], events of its transactions to [`UserAgent::transaction_event`], and the
-//! time to [`UserAgent::poll`] at [`UserAgent::deadline`]; send the outbox; then take events by [`UserAgent::event`] until it returns none,
-//! and act on them. On a shard without other users of transactions, an [`Endpoint`] has both.
+//! A [`UserAgent`] is a role of a shard: it has no transactions of its own and borrows those of the shard for each call ([`Round`]). The
+//! rule of use is that of all machines here: the shard gives it its messages ([`UserAgent::take_request`], [`UserAgent::take_ack`],
+//! [`UserAgent::take_cancel`], [`UserAgent::take_response`]), events of its transactions ([`UserAgent::transaction_event`]) and the time
+//! ([`UserAgent::poll`] at [`UserAgent::deadline`]), and sends the outbox. Then it takes events by [`UserAgent::event`] until there is none,
+//! and acts on them. [`stack`](crate::stack) shows which messages belong to which role. On a shard without other roles, an [`Endpoint`] has
+//! both stack and agent.
 //!
 //! The user agent does the duties of every user agent by itself: ACK, also for copies of a 2xx; BYE for forks that lost; CANCEL once it may
 //! be sent; credentials for a challenge; PRACK; repetition of a 2xx until its ACK; refusal of unsupported requests; refresh of
@@ -41,14 +43,14 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use strowger_message::{Edit, Error, Index, Limits, Message, SipUri, Uri};
+use strowger_message::{Edit, Error, Index, Message, SipUri, Uri};
 
 use crate::call::BucketSet;
 use crate::entropy::{Entropy, write_hex};
 use crate::routing::{Identity, ListenerAddress};
 use crate::slots::{Id, Slots};
 use crate::timer::{Length, Stamp, Timers, sooner};
-use crate::transaction::{ClientId, Event as TransactionEvent, Outgoing, Role, TransactionUser};
+use crate::transaction::{ClientId, Event as TransactionEvent, Role, ServerId, TransactionUser};
 use crate::{Arrival, Round, Target, Transport};
 use account::Account;
 use call::{Call, OpenRequest};
@@ -81,7 +83,6 @@ pub struct UserAgent {
     refreshes: Timers,
     events: Events,
     entropy: Entropy,
-    limits: Limits,
     /// Indexes that are not in use.
     indexes: Vec<Index>,
     edit: Edit,
@@ -149,7 +150,6 @@ impl UserAgent {
             refreshes: Timers::new(),
             events: Events::default(),
             entropy,
-            limits: Limits::default(),
             indexes: Vec::new(),
             edit: Edit::new(),
         }
@@ -207,32 +207,28 @@ impl UserAgent {
         self.events.text(span)
     }
 
-    /// Handles one whole message, on a shard without other users of the transactions.
-    pub fn receive(&mut self, round: &mut Round<'_>, arrival: &Arrival, bytes: &[u8]) {
-        let mut index = self.indexes.pop().unwrap_or_default();
-        let parsed = index.parse(bytes, &self.limits);
-        let message = Message::new(bytes, &index);
-        self.events.begin(bytes, arrival);
-        match parsed {
-            Ok(()) if message.is_request() => self.requested(round, arrival, &message),
-            Ok(()) => {
-                if let Outgoing::Deliver { id, tu, after_final } = round.tx.response(round.now, &message, round.out)
-                    && let Some(request) = self.request_of(tu, id)
-                {
-                    let status = message.status().unwrap_or(500);
-                    self.replied(round, request, status, Some(&message), after_final);
-                }
-            }
-            Err(error) => self.refuse(arrival, &message, error.status(), round.out),
-        }
+    /// Tells whether a call has this dialog; tags from our side: a request of the peer has ours in its To.
+    pub fn owns(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> bool {
+        self.find(call_id, local_tag, remote_tag).is_some()
+    }
+
+    /// Does `work` for a received message, to which its events refer.
+    fn about(&mut self, arrival: &Arrival, message: &Message<'_>, work: impl FnOnce(&mut Self)) {
+        self.events.begin(message.bytes(), arrival);
+        work(self);
         self.events.end();
-        self.indexes.push(index);
     }
 
     /// Returns the own request of this client transaction.
     fn request_of(&self, tu: TransactionUser, client: ClientId) -> Option<Id> {
-        let id = tu.id(Role::UserAgent)?;
+        let Role::UserAgent(id) = tu.role() else { return None };
         self.requests.get(id).is_some_and(|request| request.client == Some(client)).then_some(id)
+    }
+
+    /// Returns the request of a peer with this server transaction, if the owner has not answered it yet.
+    fn open_request(&self, tu: TransactionUser, server: ServerId) -> Option<Id> {
+        let Role::UserAgent(id) = tu.role() else { return None };
+        self.open.get(id).is_some_and(|open| open.server == server).then_some(id)
     }
 
     /// Returns the latest moment for the next [`UserAgent::poll`] ([`Now::mono`](crate::Now::mono) milliseconds).
@@ -289,15 +285,19 @@ impl UserAgent {
                 }
             }
             TransactionEvent::ServerEnded { id, tu } => {
-                let open = tu.id(Role::UserAgent).filter(|at| self.open.get(*at).is_some_and(|open| open.server == id));
-                if let Some(open) = open {
+                if let Some(open) = self.open_request(tu, id) {
                     self.open.remove(open);
                 }
             }
+            // The request had waited before the agent took it (RFC 4320 section 4.1).
+            TransactionEvent::TryingDue { id, tu } => {
+                if let Some(open) = self.open_request(tu, id) {
+                    self.respond(round, IncomingKey(open), 100, b"", b"");
+                }
+            }
             TransactionEvent::NoAck { .. }
-            // Events for a proxy.
+            // An event for a proxy.
             | TransactionEvent::TimerC { .. }
-            | TransactionEvent::TryingDue { .. }
             | TransactionEvent::ServerTransportError { .. } => (),
         }
     }

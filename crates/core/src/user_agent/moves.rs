@@ -65,13 +65,13 @@ pub struct MovedCalls {
 impl MovedCalls {
     /// Returns the transaction user of this transaction, if it belongs to one of these.
     pub fn user(&self, record: &TransactionRecord) -> Option<TransactionUser> {
-        let old = record.tu.id(Role::UserAgent)?;
+        let Role::UserAgent(old) = record.tu.role() else { return None };
         let of = match (record.side, record.is_invite()) {
             (Side::Client, _) => &self.requests,
             (Side::Server, true) => &self.calls,
             (Side::Server, false) => &self.open,
         };
-        Some(TransactionUser::new(Role::UserAgent, *of.get(&old)?))
+        Some(TransactionUser::new(Role::UserAgent(*of.get(&old)?)))
     }
 
     /// Returns the new key of this call. None: it did not move.

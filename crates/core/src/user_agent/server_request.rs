@@ -10,9 +10,10 @@ use super::uac::CAPABILITIES;
 use super::uas::respond;
 use super::{CallKey, Ending, Event, IncomingKey, UserAgent};
 use crate::dialog::{Dialog, Fault, OfferError};
+use crate::routing::Request;
 use crate::slots::Id;
-use crate::transaction::{Incoming, Role, ServerId, TransactionUser};
-use crate::{Arrival, Round, call, via};
+use crate::transaction::{Role, ServerId, TransactionUser};
+use crate::{Arrival, Round};
 
 /// Request with a server transaction.
 #[derive(Clone, Copy)]
@@ -26,6 +27,11 @@ struct Asking<'m> {
 }
 
 impl<'m> Asking<'m> {
+    fn of(request: &'m Request<'m>, server: ServerId) -> Self {
+        let Request { message, mandatory, method, arrival, call_hash, .. } = request;
+        Self { message, mandatory, method: *method, arrival, server, call_hash: *call_hash }
+    }
+
     fn call_id(&self) -> &'m [u8] {
         self.mandatory.call_id.text
     }
@@ -50,33 +56,34 @@ impl<'m> Asking<'m> {
 }
 
 impl UserAgent {
-    pub(super) fn requested(&mut self, round: &mut Round<'_>, arrival: &Arrival, message: &Message<'_>) {
-        let mandatory = MandatoryHeaders::of(message);
-        // By reference, since it is large.
-        let mandatory = match &mandatory {
-            Ok(mandatory) => mandatory,
-            Err(error) => return self.refuse(arrival, message, error.status(), round.out),
-        };
-        let method = message.method().unwrap_or(Method::Other);
-        let call_hash = call::hash(self.call_secret, mandatory.call_id.text);
-        let asking = |server| Asking { message, mandatory, method, arrival, server, call_hash };
-        match round.tx.request(round.now, message, arrival, call_hash, round.out) {
-            Incoming::Absorbed => (),
-            Incoming::Full => self.refuse(arrival, message, 503, round.out),
-            Incoming::Ack => self.acknowledged(round, message, mandatory),
-            Incoming::New(server) => {
-                round.tx.set_reply(server, via::reply_target(&mandatory.via, arrival));
-                let asking = asking(server);
-                match mandatory.to.tag {
-                    Some(tag) => self.asked_within(round, &asking, tag),
-                    None => self.asked_outside(round, &asking),
-                }
-            }
-            Incoming::Cancel { cancel, invite } => {
-                round.tx.set_reply(cancel, via::reply_target(&mandatory.via, arrival));
-                self.cancelled(round, &asking(cancel), invite);
-            }
-        }
+    /// Takes a new request with its server transaction, in a dialog or not. It may have been suspended before: from now on the transaction
+    /// belongs to this agent, which answers the request or passes it to its owner as an event. The shard has set the target of the
+    /// responses ([`Transactions::set_reply`](crate::transaction::Transactions::set_reply)). `request` has the
+    /// [`call_hash`](Request::call_hash) by the secret of this agent.
+    pub fn take_request(&mut self, round: &mut Round<'_>, request: &Request<'_>, server: ServerId) {
+        round.tx.set_user(server, TransactionUser::NONE);
+        let asking = Asking::of(request, server);
+        self.about(request.arrival, &request.message, |agent| match request.mandatory.to.tag {
+            Some(tag) => agent.asked_within(round, &asking, tag),
+            None => agent.asked_outside(round, &asking),
+        });
+    }
+
+    /// Takes the ACK of a 2xx. Without effect if no call has its dialog ([`UserAgent::owns`]).
+    pub fn take_ack(&mut self, round: &mut Round<'_>, ack: &Request<'_>) {
+        self.about(ack.arrival, &ack.message, |agent| agent.acknowledged(round, &ack.message, &ack.mandatory));
+    }
+
+    /// Takes a CANCEL with its server transaction and that of its INVITE, and answers both; without an INVITE it answers 481.
+    pub fn take_cancel(
+        &mut self,
+        round: &mut Round<'_>,
+        request: &Request<'_>,
+        cancel: ServerId,
+        invite: Option<ServerId>,
+    ) {
+        let asking = Asking::of(request, cancel);
+        self.about(request.arrival, &request.message, |agent| agent.cancelled(round, &asking, invite));
     }
 
     /// Responds with further lines and no body.
@@ -181,7 +188,7 @@ impl UserAgent {
             call_hash: asking.call_hash,
             tag,
         });
-        round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent, id));
+        round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent(id)));
         self.open_until.push_back((round.now.mono + self.settings.timers.t1_64(), id));
         self.events.push(Event::Request { request: IncomingKey(id), call });
     }
@@ -220,7 +227,7 @@ impl UserAgent {
         call.kept = message.bytes().to_vec();
         call.asked = Some(asking.asked(reliable, before));
         let id = self.insert_call(call);
-        round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent, id));
+        round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent(id)));
         if self.settings.trying {
             self.reply_plain(round, asking, 100);
         }
@@ -322,7 +329,7 @@ impl UserAgent {
         }
         call.asked = Some(asking.asked(false, before));
         call.kept = asking.message.bytes().to_vec();
-        round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent, id));
+        round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent(id)));
         if self.settings.trying {
             self.reply_plain(round, asking, 100);
         }
@@ -422,7 +429,10 @@ impl UserAgent {
         let Some(invite) = invite else {
             return self.reply_plain(round, asking, 481);
         };
-        let id = round.tx.user(invite).id(Role::UserAgent);
+        let id = match round.tx.user(invite).role() {
+            Role::UserAgent(id) => Some(id),
+            _ => None,
+        };
         let mut tag = Vec::new();
         let mut open = false;
         if let Some(call) = id.and_then(|id| self.calls.get_mut(id)) {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use strowger_message::{Message, Name, Write, build};
+use strowger_message::{Limits, Message, Name, Write, build};
 
 use super::call::{IncomingInvite, Stage, Unacknowledged};
 use super::content::Content;
@@ -169,7 +169,7 @@ impl UserAgent {
         let Some(asked) = call.asked else { return false };
         let bytes = std::mem::take(&mut call.kept);
         let mut index = self.indexes.pop().unwrap_or_default();
-        let parsed = index.parse(&bytes, &self.limits).is_ok();
+        let parsed = index.parse(&bytes, &Limits::UNLIMITED).is_ok();
         if parsed {
             let request = Message::new(&bytes, &index);
             let call = self.calls.get(id).expect("the call was there just now");
@@ -216,7 +216,7 @@ impl UserAgent {
         body: &[u8],
     ) {
         let mut index = self.indexes.pop().unwrap_or_default();
-        if index.parse(request, &self.limits).is_ok() {
+        if index.parse(request, &Limits::UNLIMITED).is_ok() {
             let start = round.out.start();
             let request = Message::new(request, &index);
             let mut builder = respond(&request, source, status, to_tag, &mut round.out.bytes);

@@ -9,11 +9,11 @@ use strowger_core::proxy::{Candidate, Plan, Proxy, ProxySettings};
 use strowger_core::routing::{Identity, ListenerAddress, Request, Router};
 use strowger_core::slots::Id;
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Event, Incoming, Outgoing, Role, TransactionUser, Transactions};
+use strowger_core::transaction::{Event, Incoming, Role, TransactionUser, Transactions};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Transport, call};
 use strowger_message::{Index, Limits, Message, Method, build};
 
-const USER: TransactionUser = TransactionUser::new(Role::UserAgent, Id { slot: 9, generation: 1 });
+const USER: TransactionUser = TransactionUser::new(Role::UserAgent(Id { slot: 9, generation: 1 }));
 
 /// Runs relayed calls at 1,000 calls a second of simulated time: INVITE and BYE through a server and a client transaction each.
 #[test]
@@ -39,7 +39,7 @@ fn warm_transactions_allocate_nothing() {
             let bytes = requests[which].numbered(2 * number).bytes();
             index.parse(bytes, &limits).expect("well-formed");
             let message = Message::new(bytes, &index);
-            let Incoming::New(server) = table.request(now, &message, &arrival, number as u32, &mut out) else {
+            let Incoming::Request(server) = table.request(now, &message, &arrival, number as u32, &mut out) else {
                 panic!()
             };
             let branch = requests[which].branch();
@@ -52,7 +52,7 @@ fn warm_transactions_allocate_nothing() {
                 let bytes = responses[which][n].numbered(2 * number + 1).bytes();
                 index.parse(bytes, &limits).expect("well-formed");
                 let outgoing = table.response(now, &Message::new(bytes, &index), &mut out);
-                assert!(matches!(outgoing, Outgoing::Deliver { tu: USER, .. }));
+                assert!(matches!(outgoing, Incoming::Response { tu: USER, .. }));
                 let start = out.start();
                 out.bytes.extend_from_slice(bytes);
                 assert!(table.respond(now, server, status, start..start + bytes.len(), &mut out));
@@ -118,7 +118,7 @@ impl Relay {
         let target = from("127.0.0.1:5080").reply();
         let routing = self.proxy.router().route(self.now, &request);
         match self.tx.request(self.now, &message, &arrival, hash, &mut self.out) {
-            Incoming::New(id) => {
+            Incoming::Request(id) => {
                 if request.method == Method::Invite {
                     let start = self.out.start();
                     build::respond(&message, 100, None, None, &mut self.out.bytes).finish(b"");
@@ -164,9 +164,9 @@ impl Relay {
             .finish(b"");
         self.index.parse(&self.text, &Limits::default()).expect("well-formed");
         let message = Message::new(&self.text, &self.index);
-        let Outgoing::Deliver { id, tu, .. } = self.tx.response(self.now, &message, &mut self.out) else { panic!() };
+        let Incoming::Response { id, tu, .. } = self.tx.response(self.now, &message, &mut self.out) else { panic!() };
         let (arrival, tx, out) = (from("127.0.0.1:5080"), &mut self.tx, &mut self.out);
-        if let Some(context) = tu.id(Role::Proxy) {
+        if let Role::Proxy(context) = tu.role() {
             self.proxy.response(&mut Round { now: self.now, tx, out }, context, &message, &arrival, id);
         }
         self.round();
@@ -175,7 +175,7 @@ impl Relay {
     fn round(&mut self) {
         self.tx.poll(self.now, &mut self.out, &mut self.events);
         for event in self.events.drain(..) {
-            if let Some(context) = event.user().id(Role::Proxy) {
+            if let Role::Proxy(context) = event.user().role() {
                 self.proxy.event(&mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out }, context, &event);
             }
         }

@@ -5,6 +5,7 @@ mod dialog;
 mod proxy;
 mod record;
 mod registrar;
+mod stack;
 mod template;
 mod transactions;
 mod user_agent;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use strowger_core::call::{self, BucketSet};
 use strowger_core::entropy::{Entropy, hex};
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::transaction::{Event as Told, Incoming, Outgoing, TransactionUser, Transactions};
+use strowger_core::transaction::{Event as Told, Incoming, TransactionUser, Transactions};
 use strowger_core::user_agent::{Ending, Endpoint, EndpointRecord, Event, Invite, UserAgentSettings};
 use strowger_core::{Arrival, Now, Outbox, Target, Transport, via};
 use strowger_message::{Builder, Index, Limits, MandatoryHeaders, Message, Method, Name, build};
@@ -243,14 +243,14 @@ impl Layer for Transactional {
         let (Ok(()), Ok(mandatory)) = (parsed, &mandatory) else { return Tally::default() };
         if message.is_request() {
             let call_hash = call::hash(self.writer.secret, mandatory.call_id.text);
-            if let Incoming::New(server) = self.table.request(now, &message, arrival, call_hash, out) {
+            if let Incoming::Request(server) = self.table.request(now, &message, arrival, call_hash, out) {
                 self.table.set_reply(server, via::reply_target(&mandatory.via, arrival));
                 let range = self.writer.ok(&message, mandatory, arrival, out);
                 self.table.respond(now, server, 200, range, out);
             }
             return Tally::default();
         }
-        let is_delivered = matches!(self.table.response(now, &message, out), Outgoing::Deliver { .. });
+        let is_delivered = matches!(self.table.response(now, &message, out), Incoming::Response { .. });
         let is_final = message.status().is_some_and(|status| status >= 200);
         Tally { completed: u32::from(is_delivered && is_final), failed: 0 }
     }

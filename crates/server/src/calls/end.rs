@@ -97,7 +97,7 @@ impl Engine {
         let arrival = Arrival { transport, listener, remote: Target::NOWHERE.address, flow: None };
         let call_hash = call::hash(self.shared.call_secret, message.call_id().map_or(&b""[..], |id| id.text));
         let Ok(request) = Request::of(message, &arrival, call_hash) else { return };
-        let Some(server) = self.stack.transactions.begin_own(now, &message, call_hash) else { return };
+        let Some(server) = self.stack.core.transactions.begin_own(now, &message, call_hash) else { return };
         let mut progress = Progress { context, ..Progress::new(now) };
         self.advance(&mut Handling { now, request: &request, server: Some(server), progress: &mut progress, out });
     }

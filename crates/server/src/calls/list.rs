@@ -141,7 +141,7 @@ impl Engine {
             account.is_ended_by(Ender::Operator);
         }
         self.end_dialogs(now, id, (Ender::Operator, moment(now), [false; 2]), out, |dialog| dialog.answer.is_some());
-        self.stack.proxy.cancel_all(&mut Round { now, tx: &mut self.stack.transactions, out }, context);
+        self.stack.proxy.cancel_all(&mut Round { now, tx: &mut self.stack.core.transactions, out }, context);
         self.hear_notices(now, out);
         true
     }

@@ -99,7 +99,7 @@ impl Engine {
 
     /// Answers a question of the proxy: it carries its plan out, or passes it over.
     fn say(&mut self, now: Now, server: ServerId, is_so: bool, out: &mut Outbox) {
-        let round = &mut Round { now, tx: &mut self.stack.transactions, out };
+        let round = &mut Round { now, tx: &mut self.stack.core.transactions, out };
         if is_so {
             self.stack.proxy.carry_out(round, server);
         } else {

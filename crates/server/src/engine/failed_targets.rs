@@ -70,7 +70,7 @@ impl Engine {
         if response.status() == Some(503) && response.has(Name::RetryAfter) {
             return;
         }
-        let Some(target) = self.stack.transactions.client_target(id) else { return };
+        let Some(target) = self.stack.core.transactions.client_target(id) else { return };
         if self.shared.set_aside.answers(&target, now.mono)
             && self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono)
         {

@@ -10,10 +10,8 @@ use crate::suspended::Held;
 use serde::{Deserialize, Serialize};
 use strowger_core::proxy::ContextRecord;
 use strowger_core::record::{self, Names, Number, Recorded, Unreadable};
-use strowger_core::routing::Request;
 use strowger_core::transaction::TransactionRecord;
-use strowger_core::{Arrival, Now, Outbox, call};
-use strowger_message::{Index, Message, Name};
+use strowger_core::{Arrival, Now, Outbox};
 
 /// State that moves with a bucket of calls.
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,7 +66,7 @@ impl Engine {
         // First of all: the transactions of suspended requests are dropped, not moved.
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.stack.proxy.export(now, moves);
-        let transactions = self.stack.transactions.export(now, moves);
+        let transactions = self.stack.core.transactions.export(now, moves);
         let mut calls = self.calls.export(now, bucket);
         let led = Calls::export_led(&mut calls);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
@@ -124,15 +122,11 @@ impl Engine {
         progress.trying = false;
         let its = progress.policy.take();
         self.by_policy(its, |engine| {
-            let mut index = Index::new();
-            if index.parse(bytes, &engine.policy.limits).is_err() {
-                return;
-            }
-            let message = Message::new(bytes, &index);
-            let call_hash = message.header(Name::CallId).map_or(0, |id| call::hash(engine.shared.call_secret, id));
-            if let Ok(request) = Request::of(message, arrival, call_hash) {
+            let mut reader = engine.stack.core.lend_reader();
+            if let Some(request) = reader.read_again(arrival, bytes, &engine.reading()) {
                 engine.begin(now, &request, &mut progress, out);
             }
+            engine.stack.core.return_reader(reader);
         });
     }
 }

@@ -6,6 +6,7 @@ use crate::local_address::LocalAddresses;
 use crate::policy::{InForce, Policy};
 use std::sync::Arc;
 use strowger_core::Now;
+use strowger_core::stack::Reading;
 
 impl Engine {
     /// Sets the policy of new requests.
@@ -19,11 +20,16 @@ impl Engine {
         let config = &self.policy.config;
         self.stack.proxy.set_policy(self.policy.forwarding.clone());
         self.calls.set_times(CallTimes::of(config));
-        self.stack.set_bounds(config, self.shard.circumstances.shards);
+        self.stack.set_bounds(&self.policy, self.shard.circumstances.shards);
         if self.pings.set_interval(config.nat.ping_interval) && self.shard.number == 0 {
             self.pings.begin_again(now);
         }
         self.local_addresses = LocalAddresses::new(config.dns.cache_entries);
+    }
+
+    /// Returns the settings by which a kept request is read again: those of its policy.
+    pub(crate) fn reading(&self) -> Reading {
+        Reading { limits: self.policy.limits, ..self.stack.core.reading }
     }
 
     /// Runs `work` under the policy of an earlier request; `None`: under that of new requests.

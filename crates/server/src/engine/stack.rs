@@ -1,4 +1,4 @@
-//! State machines of `core` in one shard, and the randomness that they draw.
+//! State machines of `core` in one shard: the stack, its roles, and the randomness that they draw.
 
 use crate::policy::Policy;
 use crate::process_state::ProcessState;
@@ -7,12 +7,14 @@ use strowger_core::Now;
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{ContextRecord, Proxy};
 use strowger_core::registrar::Registrar;
+use strowger_core::stack::{Reading, Stack as Core};
 use strowger_core::timer::sooner;
-use strowger_core::transaction::{TransactionRecord, TransactionUser, Transactions};
+use strowger_core::transaction::{TransactionRecord, TransactionUser};
 
 /// State machines of one shard.
 pub(crate) struct Stack {
-    pub(crate) transactions: Transactions,
+    /// Transactions and receive path.
+    pub(crate) core: Core,
     pub(crate) proxy: Proxy,
     pub(crate) registrar: Registrar,
     pub(crate) entropy: Entropy,
@@ -32,7 +34,7 @@ impl Stack {
         let mut proxy = Proxy::new(policy.router.clone(), config.proxy_settings(), entropy.derive(b"proxy"));
         proxy.set_udp_only(shared.udp_only.clone());
         Self {
-            transactions: Transactions::new(config.timer_settings(), words(b"transactions")),
+            core: Core::new(config.timer_settings(), words(b"transactions"), Reading::new(shared.call_secret)),
             proxy,
             registrar: Registrar::default(),
             entropy,
@@ -42,13 +44,16 @@ impl Stack {
 
     /// Returns the moment of the next timer.
     pub(super) fn deadline(&mut self) -> Option<u64> {
-        sooner(self.transactions.deadline(), self.proxy.deadline())
+        sooner(self.core.transactions.deadline(), self.proxy.deadline())
     }
 
-    /// Sets the bounds of the transactions.
-    pub(super) fn set_bounds(&mut self, config: &Config, shards: usize) {
-        self.transactions.set_limit(config.limits.transactions);
-        self.transactions.set_most_kept(config.kept_memory());
+    /// Sets the limits of new messages, and the bounds of the transactions.
+    pub(super) fn set_bounds(&mut self, policy: &Policy, shards: usize) {
+        let config = &policy.config;
+        self.core.reading.limits = policy.limits;
+        self.core.reading.force_rport = config.nat.force_rport;
+        self.core.transactions.set_limit(config.limits.transactions);
+        self.core.transactions.set_most_kept(config.kept_memory());
         self.divided_among = 0;
         self.divide_bounds(config, shards);
     }
@@ -60,7 +65,7 @@ impl Stack {
             let limits = &config.limits;
             let [of_source, of_all] =
                 [limits.request_memory_per_source, limits.request_memory_of_all].map(|bytes| bytes.div_ceil(shards));
-            self.transactions.set_shares(of_source, of_all, limits.ipv6_prefix);
+            self.core.transactions.set_shares(of_source, of_all, limits.ipv6_prefix);
         }
     }
 
@@ -68,7 +73,7 @@ impl Stack {
     pub(super) fn import(&mut self, now: Now, contexts: Vec<ContextRecord>, transactions: Vec<TransactionRecord>) {
         let moved = self.proxy.import(now, contexts);
         let user = |record: &TransactionRecord| moved.user(record).unwrap_or(TransactionUser::NONE);
-        let ids = self.transactions.import_all(now, transactions, user);
+        let ids = self.core.transactions.import_all(now, transactions, user);
         self.proxy.settle(&moved, &ids);
     }
 }

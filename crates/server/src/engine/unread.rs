@@ -3,31 +3,15 @@
 use super::Engine;
 use crate::decider::Decider;
 use crate::reply::is_in_bounds;
+use strowger_core::stack::Unread;
 use strowger_core::{Arrival, Now, Outbox, via};
-use strowger_message::{Error, Index, Message, Method, Name};
+use strowger_message::{Message, Method, Name};
 
 impl Decider<'_> {
-    /// Refuses a message that could not be read to its end, with a response if enough of it could.
-    pub(super) fn refuse_unread(
-        &self,
-        now: Now,
-        arrival: &Arrival,
-        bytes: &[u8],
-        index: &Index,
-        error: Error,
-        out: &mut Outbox,
-    ) {
-        let end = index.end().max(index.headers_end()).min(bytes.len());
-        if end == 0 || !matches!(index.start(), strowger_message::index::Start::Request { .. }) {
-            self.counters().unreadable.one();
-            return;
-        }
-        let message = Message::new(&bytes[..end], index);
+    /// Refuses a message that cannot be read, with a response if enough of it can.
+    pub(super) fn refuse_unread(&self, now: Now, arrival: &Arrival, unread: &Unread<'_>, out: &mut Outbox) {
+        let Unread { error, request: Some(message) } = unread else { return self.counters().unreadable.one() };
         self.messages().requests.one(message.method().unwrap_or(Method::Other));
-        self.refuse(now, arrival, &message, error, out);
-    }
-
-    pub(super) fn refuse(&self, now: Now, arrival: &Arrival, message: &Message<'_>, error: Error, out: &mut Outbox) {
         let answerable = message.method() != Some(Method::Ack) && message.has(Name::Via);
         if !answerable {
             self.counters().unreadable.one();
@@ -35,7 +19,7 @@ impl Decider<'_> {
         }
         // Without a Call-ID the sender matches the response by its branch (RFC 4475 section 3.3.1).
         let call_id = message.header(Name::CallId).unwrap_or_default();
-        self.log_malformed(now, arrival, message, error);
+        self.log_malformed(now, arrival, message, *error);
         let warning = [b"Warning: 399 strowger \"", error.reason.text().as_bytes(), b"\"\r\n"].concat();
         let lines: &[u8] = if error.status() == 400 { &warning } else { b"" };
         if self.reply_unrouted(arrival, message, call_id, error.status(), lines, out) {

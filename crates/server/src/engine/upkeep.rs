@@ -23,7 +23,7 @@ impl Memory {
         // Milliseconds. The steps together cover the time that transactions live on.
         const STEP: u64 = 2_000;
         const STEPS: u32 = 20;
-        let counts = stack.transactions.counts();
+        let counts = stack.core.transactions.counts();
         let alive = counts.servers + counts.clients;
         self.most_transactions = self.most_transactions.max(alive);
         if self.most_transactions >= WORTH_IT && alive * 4 < self.most_transactions {
@@ -53,7 +53,7 @@ impl Engine {
         counters.calls_tracked.set(calls.tracked as u64);
         counters.dialogs_early.set(calls.early as u64);
         counters.dialogs_confirmed.set(calls.confirmed as u64);
-        let counts = self.stack.transactions.counts();
+        let counts = self.stack.core.transactions.counts();
         counters.server_transactions.set(counts.servers);
         counters.client_transactions.set(counts.clients);
         counters.kept_bytes.set(counts.kept_bytes);

@@ -43,13 +43,13 @@ impl Agent {
             legs.iter().position(|l| !l.forgotten && l.dialog.is(call_id, to, from))
         };
         let id = match self.tx.request(now, &message, arrival, 7, out) {
-            Incoming::New(id) => {
+            Incoming::Request(id) => {
                 if let Ok(top) = message.via() {
                     self.tx.set_reply(id, via::reply_target(&top, arrival));
                 }
                 id
             }
-            Incoming::Absorbed | Incoming::Full => return,
+            Incoming::Absorbed | Incoming::Full | Incoming::Unmatched | Incoming::Response { .. } => return,
             Incoming::Ack => {
                 if let Some(at) = of_dialog(&self.legs) {
                     let leg = &mut self.legs[at];

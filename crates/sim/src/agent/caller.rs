@@ -5,7 +5,7 @@ use super::task::{PATIENCE, Task};
 use super::{Agent, number, user};
 use strowger_core::dialog::Dialog;
 use strowger_core::digest::{Challenge, ChallengeAnswer, Secret, strongest};
-use strowger_core::transaction::{ClientId, Outgoing};
+use strowger_core::transaction::{ClientId, Incoming};
 use strowger_core::{Now, Outbox};
 use strowger_message::{Message, Method, Name};
 
@@ -206,7 +206,7 @@ impl Agent {
     }
 
     pub(super) fn response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) {
-        let Outgoing::Deliver { id, tu, after_final } = self.tx.response(now, message, out) else { return };
+        let Incoming::Response { id, tu, after_final } = self.tx.response(now, message, out) else { return };
         let at = number(tu);
         let status = message.status().expect("a response has one");
         if self.sent[at].id != Some(id) {

@@ -9,7 +9,7 @@ use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Candidate, ContextRecord, NoticeEvent, Plan, Proxy, ProxySettings, Rerouting};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Event, Incoming, Outgoing, Role, ServerId, TransactionRecord, Transactions};
+use strowger_core::transaction::{Event, Incoming, Role, ServerId, TransactionRecord, Transactions};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Round, Target, Transport, call};
 use strowger_message::{Form, Index, Limits, Message, Name, build};
 
@@ -245,7 +245,7 @@ impl Rig {
         std::hint::black_box(self.proxy.router().is_loop(&request));
         self.allocations += allocation::count() - before;
         match incoming {
-            Incoming::New(id) => {
+            Incoming::Request(id) => {
                 self.last = Some(id);
                 let targets: Vec<Target>;
                 let own;
@@ -296,7 +296,7 @@ impl Rig {
                 }
             }
             Incoming::Absorbed => (),
-            Incoming::Full => panic!("full"),
+            other => panic!("{other:?}"),
         }
         self.taken()
     }
@@ -328,9 +328,9 @@ impl Rig {
         index.parse(text, &Limits::default()).expect("well-formed");
         let message = Message::new(text, &index);
         let before = allocation::count();
-        if let Outgoing::Deliver { id, tu, .. } = self.tx.response(self.now, &message, &mut self.out) {
+        if let Incoming::Response { id, tu, .. } = self.tx.response(self.now, &message, &mut self.out) {
             let (tx, out) = (&mut self.tx, &mut self.out);
-            if let Some(context) = tu.id(Role::Proxy) {
+            if let Role::Proxy(context) = tu.role() {
                 self.proxy.response(&mut Round { now: self.now, tx, out }, context, &message, &arrival, id);
             }
         }
@@ -465,7 +465,7 @@ impl Rig {
 
     fn run_events(&mut self) {
         for event in std::mem::take(&mut self.events) {
-            if let Some(context) = event.user().id(Role::Proxy) {
+            if let Role::Proxy(context) = event.user().role() {
                 self.proxy.event(&mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out }, context, &event);
             }
         }

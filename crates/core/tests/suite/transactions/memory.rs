@@ -106,7 +106,7 @@ fn a_call_just_ended_takes_little_and_all_of_it_goes() {
         for (start, cseq) in [(INVITE, "1 INVITE"), (BYE, "2 BYE")] {
             let server = world.new_request(&message(start, &a, cseq), Transport::Udp);
             world.send(&message(start, &b, cseq), &b, Transport::Udp);
-            assert!(matches!(world.response(&ok(&b, cseq)), Outgoing::Deliver { .. }));
+            assert!(matches!(world.response(&ok(&b, cseq)), Incoming::Response { .. }));
             let padding = "x".repeat(200);
             world.respond(server, &ok(&a, cseq).replace("Content-Length", &format!("X: {padding}\r\nContent-Length")));
         }

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use strowger_core::slots::Id;
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{
-    ClientId, Event, Incoming, Outgoing, Role, ServerId, Side, TransactionUser, Transactions,
-};
+use strowger_core::transaction::{ClientId, Event, Incoming, Role, ServerId, Side, TransactionUser, Transactions};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport, call};
 use strowger_message::{Index, Limits, Message};
 
@@ -54,7 +52,7 @@ impl World {
 
     fn new_request(&mut self, text: &str, transport: Transport) -> ServerId {
         match self.request(text, transport) {
-            Incoming::New(id) => id,
+            Incoming::Request(id) => id,
             other => panic!("{other:?} of {text}"),
         }
     }
@@ -75,7 +73,7 @@ impl World {
         self.table.send(self.now, range, branch.as_bytes(), method.as_bytes(), target, 7, tu(42), &mut self.out)
     }
 
-    fn response(&mut self, text: &str) -> Outgoing {
+    fn response(&mut self, text: &str) -> Incoming {
         let mut index = Index::new();
         index.parse(text.as_bytes(), &Limits::default()).unwrap();
         let message = Message::new(text.as_bytes(), &index);
@@ -116,7 +114,7 @@ fn message(start: &str, branch: &str, cseq: &str) -> String {
 
 /// Returns a transaction user with this number.
 const fn tu(number: u32) -> TransactionUser {
-    TransactionUser::new(Role::UserAgent, Id { slot: number, generation: 1 })
+    TransactionUser::new(Role::UserAgent(Id { slot: number, generation: 1 }))
 }
 
 const INVITE: &str = "INVITE sip:b@x SIP/2.0";
@@ -161,18 +159,18 @@ fn a_failure_is_acknowledged_as_often_as_it_comes() {
         let id = world.send(&message(INVITE, "z9hG4bK1", "1 INVITE"), "z9hG4bK1", transport);
         world.sent();
         let ringing = world.response(&message("SIP/2.0 180 Ringing", "z9hG4bK1", "1 INVITE"));
-        assert_eq!(ringing, Outgoing::Deliver { id, tu: tu(42), after_final: false });
+        assert_eq!(ringing, Incoming::Response { id, tu: tu(42), after_final: false });
         assert_eq!(world.pass(100_000), [], "timers A and B are off");
         let busy = message("SIP/2.0 486 Busy Here", "z9hG4bK1", "1 INVITE");
-        assert_eq!(world.response(&busy), Outgoing::Deliver { id, tu: tu(42), after_final: false });
+        assert_eq!(world.response(&busy), Incoming::Response { id, tu: tu(42), after_final: false });
         let ack = world.sent();
         assert_eq!(ack.len(), 1);
         assert!(ack[0].starts_with("ACK sip:b@x SIP/2.0\r\n") && ack[0].contains("To: <sip:b@x>;tag=t\r\n"));
-        assert_eq!(world.response(&busy), Outgoing::Absorbed);
+        assert_eq!(world.response(&busy), Incoming::Absorbed);
         assert_eq!(world.sent(), if transport == Transport::Udp { ack } else { Vec::new() });
         world.pass(if transport == Transport::Udp { 32_100 } else { 0 });
         assert_eq!(world.events, [Event::ClientEnded { id, tu: tu(42) }]);
-        assert_eq!(world.response(&busy), Outgoing::Unmatched);
+        assert_eq!(world.response(&busy), Incoming::Unmatched);
         world.assert_empty();
     }
 }
@@ -183,13 +181,13 @@ fn every_2xx_reaches_the_user_for_64_t1() {
     let id = world.send(&message(INVITE, "z9hG4bK1", "1 INVITE"), "z9hG4bK1", Transport::Udp);
     world.sent();
     let ok = message("SIP/2.0 200 OK", "z9hG4bK1", "1 INVITE");
-    assert_eq!(world.response(&ok), Outgoing::Deliver { id, tu: tu(42), after_final: false });
+    assert_eq!(world.response(&ok), Incoming::Response { id, tu: tu(42), after_final: false });
     assert_eq!(world.table.counts().kept_bytes, 0, "the INVITE is needed no longer");
     assert_eq!(world.pass(31_000), []);
-    assert_eq!(world.response(&ok), Outgoing::Deliver { id, tu: tu(42), after_final: true });
-    assert_eq!(world.response(&message("SIP/2.0 486 Busy", "z9hG4bK1", "1 INVITE")), Outgoing::Absorbed);
+    assert_eq!(world.response(&ok), Incoming::Response { id, tu: tu(42), after_final: true });
+    assert_eq!(world.response(&message("SIP/2.0 486 Busy", "z9hG4bK1", "1 INVITE")), Incoming::Absorbed);
     world.pass(1_100);
-    assert_eq!(world.response(&ok), Outgoing::Unmatched);
+    assert_eq!(world.response(&ok), Incoming::Unmatched);
     world.assert_empty();
 }
 
@@ -267,7 +265,7 @@ fn a_bye_is_answered_again_for_64_t1() {
         assert_eq!(world.pass(10_000), []);
     }
     world.pass(2_100);
-    assert!(matches!(world.request(&bye, Transport::Udp), Incoming::New(_)));
+    assert!(matches!(world.request(&bye, Transport::Udp), Incoming::Request(_)));
     assert_eq!(world.table.counts().request_retransmissions, 3);
 }
 
@@ -300,9 +298,9 @@ fn a_cancel_waits_for_a_provisional_response() {
     assert_eq!(cancel.len(), 1);
     assert!(cancel[0].starts_with("CANCEL sip:b@x SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5070;branch=z9hG4bK1\r\n"));
     assert_eq!(times(&world.pass(600), &cancel[0]), [500]);
-    assert_eq!(world.response(&message("SIP/2.0 200 OK", "z9hG4bK1", "1 CANCEL")), Outgoing::Absorbed);
+    assert_eq!(world.response(&message("SIP/2.0 200 OK", "z9hG4bK1", "1 CANCEL")), Incoming::Absorbed);
     let ended = message("SIP/2.0 487 Request Terminated", "z9hG4bK1", "1 INVITE");
-    assert_eq!(world.response(&ended), Outgoing::Deliver { id, tu: tu(42), after_final: false });
+    assert_eq!(world.response(&ended), Incoming::Response { id, tu: tu(42), after_final: false });
     world.sent();
     world.pass(33_000);
     assert_eq!(world.events, [Event::ClientEnded { id, tu: tu(42) }]);
@@ -546,7 +544,7 @@ fn transactions_move_to_another_table_and_go_on() {
     old.assert_empty();
     for record in records {
         let (id, side) = (record.id, record.side);
-        let user = record.tu.id(Role::UserAgent).expect("it has a user").slot;
+        let Role::UserAgent(Id { slot: user, .. }) = record.tu.role() else { panic!("it has a user") };
         assert_eq!(id, if side == Side::Server { server.to_u64() } else { client.to_u64() });
         ids.insert(side == Side::Server, new.table.import(new.now, record, tu(user + 1)));
     }
