@@ -1,6 +1,7 @@
 //! Common code of the system tests: the program under test, other programs, messages by hand.
 
 pub mod account;
+pub mod amount;
 pub mod baresip;
 pub mod binary;
 pub mod browser;
@@ -34,18 +35,20 @@ pub mod reload;
 pub mod scrape;
 pub mod server;
 pub mod sipp;
+pub mod site;
 pub mod slow_relay;
 pub mod smuggling;
 pub mod stopwatch;
 pub mod strict;
 pub mod terminal;
-pub mod text;
 pub mod trace;
 pub mod turn;
 pub mod wire;
 
+pub use amount::amount;
 pub use strowger_lab::{port, wait};
-pub use turn::{alone, in_background, undisturbed};
+pub use strowger_rig::text;
+pub use turn::{alone, in_background, shared, undisturbed};
 
 /// Runs cases that do not measure, each on a thread of its own, a few at a time: they wait more than they compute. With
 /// the environment variable CASE only those whose name contains it.
