@@ -35,7 +35,7 @@ use crate::suspended::{LookupResult, Waiting};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use strowger_cache::ticket::Answered;
-use strowger_core::proxy::Notice;
+use strowger_core::proxy::Report;
 use strowger_core::slots::Id;
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{ClientId, Event, Outgoing, Role, Transactions};
@@ -140,9 +140,9 @@ pub struct Engine {
     pub(crate) buffers: Buffers,
     /// Actions that the calls so far requested, in order. The owner takes them out.
     pub effects: Vec<Effect>,
-    /// Notices about INVITEs that begin calls, for an owner that sets this. The owner takes them out after each call of
+    /// Reports of the proxy, for an owner that sets this. The owner takes them out after each call of
     /// the engine, while the messages of that call are still in the outbox.
-    pub heard: Option<Vec<Notice>>,
+    pub heard: Option<Vec<Report>>,
     pub(crate) pings: Pings,
     pub(crate) local_addresses: LocalAddresses,
     memory: Memory,

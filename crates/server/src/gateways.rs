@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 use strowger_config::{Action, Config};
-use strowger_core::proxy::NoticeEvent;
+use strowger_core::notice::NoticeEvent;
 use strowger_message::Uri;
 use strowger_message::status::KNOWN;
 

@@ -26,7 +26,7 @@ use crate::engine::Engine;
 use crate::handling::Handling;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
-use strowger_core::proxy::NoticeEvent;
+use strowger_core::notice::NoticeEvent;
 use strowger_core::routing::Request;
 use strowger_core::{Now, Outbox};
 use strowger_message::Method;

@@ -11,7 +11,7 @@ use crate::call_log::log_ended;
 use crate::engine::{Effect, Engine};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use strowger_core::proxy::NoticeEvent;
+use strowger_core::notice::NoticeEvent;
 use strowger_core::{Now, Outbox};
 
 /// Maximum number of BYEs to one party.

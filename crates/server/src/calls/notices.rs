@@ -15,7 +15,8 @@ use crate::engine::{Effect, Engine};
 use crate::session_timer::SessionOffer;
 use std::num::NonZeroU16;
 use std::ops::Range;
-use strowger_core::proxy::{Notice, NoticeEvent};
+use strowger_core::notice::{Notice, NoticeEvent};
+use strowger_core::proxy::{Choice, Question as ProxyQuestion, Report};
 use strowger_core::shown::shown;
 use strowger_core::transaction::ServerId;
 use strowger_core::{Now, Outbox, Round};
@@ -27,8 +28,8 @@ impl Engine {
     pub(crate) fn hear_notices(&mut self, now: Now, out: &mut Outbox) {
         self.set_targets_aside(now);
         // A decision about one notice may cause others.
-        while !self.stack.proxy.notices().is_empty() {
-            self.take_notices(now, out);
+        while !self.stack.proxy.reports().is_empty() {
+            self.take_reports(now, out);
         }
         self.calls.responded = None;
         if !self.calls.ended.is_empty() {
@@ -36,35 +37,47 @@ impl Engine {
         }
     }
 
-    fn take_notices(&mut self, now: Now, out: &mut Outbox) {
-        let mut notices = std::mem::take(self.stack.proxy.notices());
+    fn take_reports(&mut self, now: Now, out: &mut Outbox) {
+        let mut reports = std::mem::take(self.stack.proxy.reports());
         if let Some(heard) = &mut self.heard {
-            heard.extend_from_slice(&notices);
+            heard.extend_from_slice(&reports);
         }
-        for notice in notices.drain(..) {
-            if super::begins_call(notice.context) {
-                self.decider().count_outcome(&notice.event);
-                if let NoticeEvent::Rang { after, .. } | NoticeEvent::Answered { after, .. } = &notice.event
-                    && let Some(milliseconds) = after
-                {
-                    self.shared.durations[self.shard.number].call_setup.observe(u64::from(*milliseconds) * 1_000);
-                }
+        for report in reports.drain(..) {
+            match report {
+                Report::Notice(notice) => self.take_notice(now, &notice, out),
+                Report::Question(question) => self.decide_for_proxy(now, &question, out),
             }
-            self.hear(now, &notice, out);
         }
-        notices.append(self.stack.proxy.notices());
-        *self.stack.proxy.notices() = notices;
+        reports.append(self.stack.proxy.reports());
+        *self.stack.proxy.reports() = reports;
+    }
+
+    /// Handles a notice of a role about a call.
+    fn take_notice(&mut self, now: Now, notice: &Notice, out: &mut Outbox) {
+        if super::begins_call(notice.context) {
+            self.decider().count_outcome(&notice.event);
+            if let NoticeEvent::Rang { after, .. } | NoticeEvent::Answered { after, .. } = &notice.event
+                && let Some(milliseconds) = after
+            {
+                self.shared.durations[self.shard.number].call_setup.observe(u64::from(*milliseconds) * 1_000);
+            }
+        }
+        self.hear(now, notice, out);
+    }
+
+    /// Answers a question of the proxy about the next target of an INVITE.
+    fn decide_for_proxy(&mut self, now: Now, question: &ProxyQuestion, out: &mut Outbox) {
+        let (key, server) = (self.calls.key_of(question.context), question.server);
+        match &question.choice {
+            Choice::Failing { plan: Some(claims), .. } => self.consider(now, key, server, claims, out),
+            // No plan of this server asks as a whole.
+            Choice::Failing { plan: None, .. } => (),
+            Choice::Choosing { before, next } => self.choose(now, key, server, [before, next], out),
+        }
     }
 
     fn hear(&mut self, now: Now, notice: &Notice, out: &mut Outbox) {
-        let key = self.calls.key_of(notice.context);
-        if let NoticeEvent::Failing { server, plan: Some(claims), .. } = &notice.event {
-            return self.consider(now, key, *server, claims, out);
-        }
-        if let NoticeEvent::Choosing { server, before, next } = &notice.event {
-            return self.choose(now, key, *server, [before, next], out);
-        }
-        let Some(key) = key else { return };
+        let Some(key) = self.calls.key_of(notice.context) else { return };
         match Purpose::of(notice.context) {
             Some(Purpose::Invite) => self.hear_of_invite(now, key, &notice.event, out),
             Some(Purpose::Renewal) => self.hear_of_renewal(now, (key, notice.context), &notice.event, out),
@@ -150,11 +163,7 @@ impl Engine {
             NoticeEvent::Ended => {
                 self.calls.change(key, Call::end_early);
             }
-            // Questions of the proxy were answered before.
-            NoticeEvent::Failing { .. }
-            | NoticeEvent::Choosing { .. }
-            | NoticeEvent::Refused { .. }
-            | NoticeEvent::TimedOut { .. } => (),
+            NoticeEvent::Refused { .. } | NoticeEvent::TimedOut { .. } => (),
         }
     }
 

@@ -12,7 +12,8 @@ use crate::handling::Handling;
 use crate::session_timer::SessionOffer;
 use smallvec::SmallVec;
 use std::net::SocketAddr;
-use strowger_core::proxy::{Notice, NoticeEvent};
+use strowger_core::notice::{Notice, NoticeEvent};
+use strowger_core::proxy::Report;
 use strowger_core::routing::{Request, Router};
 use strowger_core::{Now, Outbox};
 use strowger_message::header::Hop;
@@ -260,7 +261,8 @@ impl Engine {
 
     /// Reports a final response of this server to its own request, as the proxy reports one of a peer.
     pub(crate) fn refuse_own(&mut self, context: u64, status: u16) {
-        self.stack.proxy.notices().push(Notice { context, event: NoticeEvent::Exhausted { status, bytes: 0..0 } });
+        let event = NoticeEvent::Exhausted { status, bytes: 0..0 };
+        self.stack.proxy.reports().push(Report::Notice(Notice { context, event }));
     }
 
     fn hear_caller(&mut self, key: u64, message: &Message<'_>, source: SocketAddr) {

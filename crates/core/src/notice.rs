@@ -1,21 +1,19 @@
-//! Notices of the proxy about forwarded requests: the only source for accounting, limits, dialogs and the log.
+//! Notices about the requests of calls: the only source for accounting, limits, dialogs and the log. Each role that carries a call emits
+//! them; the proxy takes the context from [`Plan::context`](crate::proxy::Plan::context).
 
-use super::Proxy;
 use crate::Target;
-use crate::slots::Id;
-use crate::transaction::ServerId;
 use std::ops::Range;
 
-/// Event of a request that was forwarded with a context.
+/// Event of a request of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// [`Plan::context`](super::Plan::context) of the request.
+    /// Context that the user gave to the role with the request. It names the call.
     pub context: u64,
     /// Event of the request.
     pub event: NoticeEvent,
 }
 
-/// Event of a forwarded request.
+/// Event of a request that a role has carried to its next hops.
 ///
 /// `bytes`: range of the upstream response in [`crate::Outbox::bytes`], valid until the outbox is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,26 +60,6 @@ pub enum NoticeEvent {
     },
     /// The sender has cancelled the request.
     Cancelled,
-    /// Every target has failed, and the plan asks. No response goes upstream until the user calls [`Proxy::more`], [`Proxy::answer`] or
-    /// [`Proxy::pass`], or [`Proxy::carry_out`] for a plan for failures. After a move to another shard the notice is repeated there.
-    Failing {
-        /// Server transaction of the request, for the decision of the user.
-        server: ServerId,
-        /// Status of the best response (section 16.7 step 6), 300 to 699.
-        status: u16,
-        /// Question of the plan for failures that is due: [`FailurePlan::asks`](super::FailurePlan::asks).
-        plan: Option<Box<[u8]>>,
-    },
-    /// The candidates before have failed, and the next one has a question ([`Candidate::asks`](super::Candidate::asks)).
-    /// [`Proxy::carry_out`] tries it, [`Proxy::pass`] passes over it. After a move to another shard the notice is repeated there.
-    Choosing {
-        /// Server transaction of the request, for the decision of the user.
-        server: ServerId,
-        /// Question of the last candidate tried; empty if it had none.
-        before: Box<[u8]>,
-        /// Question of this candidate.
-        next: Box<[u8]>,
-    },
     /// Every target was tried: the best response goes upstream.
     Exhausted {
         /// Status of the response to the sender.
@@ -93,17 +71,4 @@ pub enum NoticeEvent {
     Abandoned,
     /// The last transaction of the request has ended. An earlier notice told its outcome.
     Ended,
-}
-
-impl Proxy {
-    /// Returns the notices since the user took them last. Read `bytes` before the outbox is sent.
-    pub fn notices(&mut self) -> &mut Vec<Notice> {
-        &mut self.notices
-    }
-
-    pub(super) fn notice(&mut self, id: Id, event: NoticeEvent) {
-        if let Some(context) = self.contexts.get(id).map(|context| context.user).filter(|user| *user != 0) {
-            self.notices.push(Notice { context, event });
-        }
-    }
 }
