@@ -2,6 +2,7 @@
 //! them; the proxy takes the context from [`Plan::context`](crate::proxy::Plan::context).
 
 use crate::Target;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Event of a request of a call.
@@ -69,6 +70,44 @@ pub enum NoticeEvent {
     },
     /// The sender gets no final response: there is none, or it would come too late.
     Abandoned,
+    /// A party has ended its dialog with this server by a BYE, which this server has answered. Only a role that anchors calls emits it, with the
+    /// context of the INVITE; [`Party`] names the leg.
+    HungUp {
+        /// Sender of the BYE.
+        by: Party,
+        /// Q.850 cause that the BYE names.
+        cause: Option<u16>,
+    },
     /// The last transaction of the request has ended. An earlier notice told its outcome.
     Ended,
+}
+
+/// Party of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Party {
+    /// Sender of the INVITE.
+    Caller,
+    /// Receiver of the INVITE.
+    Callee,
+}
+
+impl Party {
+    /// Both parties.
+    pub const BOTH: [Self; 2] = [Self::Caller, Self::Callee];
+
+    /// Returns the peer of this party.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Caller => Self::Callee,
+            Self::Callee => Self::Caller,
+        }
+    }
+
+    /// Returns the name in lower case.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Callee => "callee",
+        }
+    }
 }

@@ -1,6 +1,5 @@
 //! Decisions of rules and failures about a request. They move with the request.
 
-use crate::call_limits::Claim;
 use crate::consultation::claims_by;
 use crate::places::{Places, claims_at};
 use crate::request_facts::RequestFacts;
@@ -8,6 +7,7 @@ use crate::user_edit::user_part;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
+use strowger_calls::limits::Claim;
 use strowger_config::{Action, FailureAction, IdentitySource, RelayFor, Targets};
 use strowger_core::proxy::TryNext;
 use strowger_core::record::header_names;

@@ -21,8 +21,7 @@ pub use moves::EngineRecord;
 use self::buffers::Buffers;
 use self::stack::Stack;
 use self::upkeep::Memory;
-use crate::calls::answers::Passage;
-use crate::calls::{CallTimes, Calls};
+use crate::call_settings::call_times;
 use crate::counters::{Counters, Messages};
 use crate::decider::Decider;
 use crate::identity::{conceal_callee, names_callee};
@@ -35,6 +34,7 @@ use crate::suspended::{LookupResult, Waiting};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use strowger_cache::ticket::Answered;
+use strowger_calls::{CallTable, Passage};
 use strowger_core::proxy::Report;
 use strowger_core::slots::Id;
 use strowger_core::timer::sooner;
@@ -101,7 +101,7 @@ pub enum Effect {
     Keep {
         /// Key of the call, equal in all shards.
         call: u64,
-        /// State, read by [`read_kept`](crate::calls::read_kept).
+        /// State, read by [`read_kept`](strowger_calls::read_kept).
         state: Box<[u8]>,
     },
     /// End of a call that may have been kept. Its rows are on their way to the writer.
@@ -133,7 +133,7 @@ pub struct Engine {
     /// State machines of `core`.
     pub(crate) stack: Stack,
     /// Calls that are tracked or logged.
-    pub(crate) calls: Calls,
+    pub(crate) calls: CallTable,
     /// Requests that wait for an answer, and messages behind them.
     pub(crate) waiting: Waiting,
     /// Scratch memory.
@@ -301,7 +301,8 @@ impl Engine {
             Outgoing::Deliver { id, tu, .. } => {
                 self.hear_target(now, id, message);
                 if let Some(context) = tu.id(Role::Proxy) {
-                    match self.decider().passage(self.stack.proxy.user_of(context), message) {
+                    let user = self.stack.proxy.user_of(context);
+                    match self.calls.passage(&self.policy.router, user, message) {
                         Passage::Passes => (),
                         Passage::Dropped => return self.counters().answers_dropped.one(),
                         Passage::Refused => {
@@ -310,7 +311,7 @@ impl Engine {
                             return self.stack.proxy.refuse_answer(round, context, message, arrival, id);
                         }
                     }
-                    self.calls.responded = Some(arrival.remote);
+                    self.calls.set_responded(Some(arrival.remote));
                     self.pass_response(now, arrival, message, (context, id), out);
                 }
             }
@@ -369,7 +370,7 @@ impl Engine {
             shard: ShardState { number, circumstances },
             sinks: Sinks::default(),
             stack: Stack::new(&shared, &policy, number),
-            calls: Calls::new(CallTimes::of(config), shared.call_limits.clone(), config.dialogs.place().is_some()),
+            calls: CallTable::new(call_times(config), shared.call_table(config.dialogs.place().is_some())),
             waiting: Waiting::default(),
             buffers: Buffers::default(),
             effects: Vec::new(),

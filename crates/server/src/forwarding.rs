@@ -1,7 +1,6 @@
 //! Forwarding of a request to the proxy of `core`, with its targets and without concealed identities (RFC 3261 section
 //! 16.6).
 
-use crate::calls::within::Context;
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision};
@@ -13,6 +12,7 @@ use crate::place_targets::{PlaceTargets, rank};
 use crate::reply::{Reply, Why};
 use crate::session_timer::SessionTimer;
 use smallvec::SmallVec;
+use strowger_calls::Context;
 use strowger_config::UnmatchedCancel;
 use strowger_core::proxy::{Candidate, Plan, Rerouting};
 use strowger_core::routing::{Request, Routing};
@@ -112,7 +112,9 @@ impl Decider<'_> {
         if let Some(reply) = self.refusal_at_end(handling, routing) {
             return Onward::Reply(reply);
         }
-        if let Some((status, why)) = self.unendable_within(handling) {
+        if handling.progress.context == 0
+            && let Some((status, why)) = self.calls.unendable_within(handling.request)
+        {
             return Onward::Reply(Reply::refused(status).because(why));
         }
         let timer = match self.session_timer(handling) {
@@ -224,7 +226,7 @@ impl Engine {
     fn forward_ack(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>, candidate: &Candidate<'_>) {
         if routing.in_dialog {
             self.confirm(handling.request);
-            self.hear_ack(handling.request);
+            self.calls.hear_ack(&self.policy.router, handling.request);
         }
         self.pass_concealed(handling, routing, |engine, handling, request, routing| {
             let round = &mut Round { now: handling.now, tx: &mut engine.stack.transactions, out: handling.out };
@@ -317,15 +319,17 @@ impl Engine {
             Context::Unendable((status, why)) => {
                 return self.reply(handling, Reply::refused(status).because(why));
             }
-            Context::Limited(status, place) => {
+            Context::Limited(claim) => {
+                let mut limits = self.policy.config.call_limits.iter();
+                let place = limits.position(|limit| *limit.name.as_str() == *claim.counted.name);
                 let why = place.map_or(Why::Text("as many calls as a limit lets"), Why::Limit);
-                return self.reply(handling, Reply { why, ..Reply::refused(status) });
+                return self.reply(handling, Reply { why, ..Reply::refused(claim.status) });
             }
             Context::PassedOver => return self.pass_over(handling, routing),
         };
         // The candidates before it have no room.
         let (mut candidates, mut places) = (&candidates[first..], places.get(first..).unwrap_or_default());
-        let tracked = self.decider().begins_tracked_call(context);
+        let tracked = self.calls.begins_tracked_call(context);
         if tracked && !handling.request.to_tag.is_empty() {
             // Two callees that answer would have the tag that the caller has chosen, and one dialog in the table.
             (candidates, places) = (candidates.get(..1).unwrap_or_default(), places.get(..1).unwrap_or_default());
@@ -351,9 +355,11 @@ impl Engine {
             }
         };
         if is_forwarded {
-            self.forwarded(handling, context, sent);
-        } else {
-            self.not_forwarded(handling.now, context);
+            let sends = handling.out.sends().get(sent).and_then(|send| handling.out.bytes.get(send.range()));
+            let source = handling.request.arrival.remote;
+            self.calls.forwarded(&self.policy.router, context, sends.unwrap_or_default(), source);
+        } else if self.calls.not_forwarded(handling.now, context) {
+            self.refuse_own(context, 500);
         }
     }
 

@@ -158,7 +158,7 @@ impl Decider<'_> {
         match event {
             NoticeEvent::Answered { status, first: true, .. } => {
                 calls.one(*status);
-                if let Some(by) = self.calls.responded {
+                if let Some(by) = self.calls.responded() {
                     gateways.count(by, Some(*status));
                 }
             }

@@ -2,7 +2,6 @@
 
 use super::Proxy;
 use super::contact::{makes_dialog, renews_target};
-use super::report::Choice;
 use super::response_context::{Asking, Candidate, OwnedCandidate, Pending, ResponseContext};
 use crate::notice::NoticeEvent;
 use crate::routing::{AccountHash, Request, Routing, Usage};
@@ -33,7 +32,7 @@ pub struct Plan<'a> {
     pub answer_timeout: Option<u64>,
     /// Failures that lead to the next candidate. Default [`TryNext::Any`].
     pub try_next: TryNext<'a>,
-    /// The user decides before a failure goes upstream ([`Choice::Failing`]), by [`Proxy::more`], [`Proxy::answer`] or
+    /// The user decides before a failure goes upstream ([`Choice::Failing`](super::Choice::Failing)), by [`Proxy::more`], [`Proxy::answer`] or
     /// [`Proxy::pass`]. The request is kept for this. Default no.
     pub asks: bool,
     /// Session interval of the request in seconds, if its sender supports session timers: the proxy adds it to a 2xx of a peer that does
@@ -59,7 +58,7 @@ pub struct FailurePlan<'a> {
     pub answer_timeout: Option<u64>,
     /// Failures that lead to the next of its targets.
     pub try_next: TryNext<'a>,
-    /// Question to the user before the remedy: bytes that come back in [`Choice::Failing`]. The request must have a [`Plan::context`]
+    /// Question to the user before the remedy: bytes that come back in [`Choice::Failing`](super::Choice::Failing). The request must have a [`Plan::context`]
     /// then. Empty: no question.
     pub asks: &'a [u8],
 }
@@ -347,7 +346,7 @@ impl Proxy {
         Some((id, std::mem::take(&mut pending.asking))).filter(|(_, asking)| asking.is_any())
     }
 
-    /// Tries further targets after [`Choice::Failing`]. Returns false if none could be tried, and the failure went upstream.
+    /// Tries further targets after [`Choice::Failing`](super::Choice::Failing). Returns false if none could be tried, and the failure went upstream.
     pub fn more(&mut self, round: &mut Round<'_>, server: ServerId, candidates: &[Candidate<'_>]) -> bool {
         let Some((id, _)) = self.asked(server, round.tx) else { return false };
         self.by_its_policy(id, |proxy| {
@@ -360,13 +359,13 @@ impl Proxy {
         })
     }
 
-    /// Answers with this status after [`Choice::Failing`], in place of the responses of the targets.
+    /// Answers with this status after [`Choice::Failing`](super::Choice::Failing), in place of the responses of the targets.
     pub fn answer(&mut self, round: &mut Round<'_>, server: ServerId, status: u16) {
         let Some((id, _)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| proxy.answer_locally(round, id, status));
     }
 
-    /// Applies the plan for failures of [`Choice::Failing`], or tries the candidate of [`Choice::Choosing`].
+    /// Applies the plan for failures of [`Choice::Failing`](super::Choice::Failing), or tries the candidate of [`Choice::Choosing`](super::Choice::Choosing).
     pub fn carry_out(&mut self, round: &mut Round<'_>, server: ServerId) {
         let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {
@@ -380,8 +379,8 @@ impl Proxy {
         });
     }
 
-    /// Declines after [`Choice::Failing`]: the failure goes upstream, or the next plan for it applies. Declines after
-    /// [`Choice::Choosing`]: the next candidate is considered.
+    /// Declines after [`Choice::Failing`](super::Choice::Failing): the failure goes upstream, or the next plan for it applies. Declines after
+    /// [`Choice::Choosing`](super::Choice::Choosing): the next candidate is considered.
     pub fn pass(&mut self, round: &mut Round<'_>, server: ServerId) {
         let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {

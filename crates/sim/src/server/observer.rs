@@ -6,11 +6,11 @@ use crate::log::Line;
 use crate::noise;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use strowger_calls::{NO_CALL, begins_call};
 use strowger_core::notice::{Notice, NoticeEvent};
 use strowger_core::proxy::{Choice, Question, Report};
 use strowger_core::{Arrival, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
-use strowger_server::calls::{NO_CALL, begins_call};
 
 /// Input of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -320,6 +320,7 @@ impl Observer {
                 NoticeEvent::BranchEnded { .. } => (),
                 NoticeEvent::Cancelled => cancelled += 1,
                 NoticeEvent::Abandoned => told.concluded += 1,
+                NoticeEvent::HungUp { .. } => return Err("a proxy anchors no call".to_owned()),
                 NoticeEvent::Ended => {
                     self.ended += 1;
                     told.ended += 1;

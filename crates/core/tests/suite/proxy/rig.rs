@@ -458,6 +458,7 @@ impl Rig {
                 NoticeEvent::Exhausted { status, bytes } => format!("exhausted {}", is_of(status, bytes)),
                 NoticeEvent::Abandoned => "abandoned".to_owned(),
                 NoticeEvent::Ended => "ended".to_owned(),
+                NoticeEvent::HungUp { .. } => panic!("a proxy anchors no call"),
             };
             self.heard.entry(notice.context).or_default().push(what);
         }
