@@ -1,5 +1,6 @@
 //! Effects of the table of calls, and orders of operators about calls.
 
+use crate::anchor::LegOrder;
 use crate::engine::{Effect, Engine};
 use crate::handling::{Handling, Progress};
 use strowger_calls::{AT_ONCE, Call, CallEffect, CallPage, CallTable, CallView, Environment, Legs, OwnRequest};
@@ -51,9 +52,10 @@ impl Engine {
                 self.counters().call_time.add(lasted.saturating_mul(1_000));
             }
             CallEffect::LogForgotten => self.counters().calls_forgotten.one(),
-            // No role of this server anchors calls.
-            CallEffect::Cancel { legs: Legs::Anchored, .. } => (),
-            CallEffect::SendOnLeg { context, .. } => self.refuse_own(context, 500),
+            CallEffect::Cancel { context, legs: Legs::Anchored } => self.order_leg(now, context, LegOrder::Cancel, out),
+            CallEffect::SendOnLeg { context, party, kind, .. } => {
+                self.order_leg(now, context, LegOrder::Send { party, kind }, out);
+            }
         }
     }
 

@@ -14,7 +14,7 @@ impl Engine {
     pub(crate) fn hear_notices(&mut self, now: Now, out: &mut Outbox) {
         self.set_targets_aside(now);
         // A decision about one notice may cause others.
-        while !self.stack.proxy.reports().is_empty() {
+        while !self.stack.proxy.reports().is_empty() || self.take_anchor_notices(now, out) {
             self.take_reports(now, out);
         }
         self.calls.set_responded(None);
@@ -38,7 +38,7 @@ impl Engine {
     }
 
     /// Handles a notice of a role about a call.
-    fn take_notice(&mut self, now: Now, notice: &Notice, out: &mut Outbox) {
+    pub(crate) fn take_notice(&mut self, now: Now, notice: &Notice, out: &mut Outbox) {
         if begins_call(notice.context) {
             self.decider().count_outcome(&notice.event);
             if let NoticeEvent::Rang { after, .. } | NoticeEvent::Answered { after, .. } = &notice.event

@@ -1,5 +1,6 @@
 //! Stage of rules: it asks the rules of the configuration about a request outside a call.
 
+use crate::anchor::ServerRole;
 use crate::call_settings::claim;
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision, Led};
@@ -28,7 +29,7 @@ impl Decider<'_> {
     /// have to show a password first. Then they are asked again, about that user.
     pub(crate) fn decide(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         match self.consult_rules(handling, routing) {
-            Verdict::Decide(mut decision) if !decision.redirect => {
+            Verdict::Decide(mut decision) if decision.role != ServerRole::Redirect => {
                 let relay_for = decision.relay_for.take();
                 let unproven = self.authorize_places(handling, &decision.to.uris, relay_for);
                 unproven.unwrap_or(Verdict::Decide(decision))

@@ -1,5 +1,6 @@
 //! Decisions of rules and failures about a request. They move with the request.
 
+use crate::anchor::ServerRole;
 use crate::consultation::claims_by;
 use crate::places::{Places, claims_at};
 use crate::request_facts::RequestFacts;
@@ -29,8 +30,8 @@ pub(crate) struct Decision {
     pub(crate) claims: Vec<Claim>,
     /// Failure that leads it to its places, if that has limits and nothing was tried before.
     pub(crate) led: Option<Box<Led>>,
-    /// True: the response names the places, and the request is not forwarded.
-    pub(crate) redirect: bool,
+    /// Role of this server for the request.
+    pub(crate) role: ServerRole,
     /// New user part of its Request-URI; `None`: it stays, or has been changed.
     pub(crate) user: Option<Vec<u8>>,
     /// True: the Request-URI was changed.
@@ -201,7 +202,10 @@ impl Decision {
             let before = Self { led: None, ..self.clone() };
             next.led = Some(Box::new(Led { status, place, claims: failure.claims, before }));
         }
-        (next.to, next.try_next, next.user, next.redirect) = (failure.to, failure.try_next, failure.user, false);
+        (next.to, next.try_next, next.user) = (failure.to, failure.try_next, failure.user);
+        if next.role == ServerRole::Redirect {
+            next.role = ServerRole::Proxy;
+        }
         next.add.truncate(next.own_edits.0);
         next.remove.truncate(next.own_edits.1);
         next.add.extend_from_slice(&failure.add);
@@ -256,7 +260,9 @@ impl Decision {
             self.try_next = action.try_next.as_ref().map(|statuses| statuses.to_vec());
         }
         self.on_failure.extend(action.on_failure.iter().map(|failure| FailureDecision::of(failure, facts)));
-        self.redirect |= action.redirect;
+        if action.redirect {
+            self.role = ServerRole::Redirect;
+        }
         self.add.extend_from_slice(&action.add);
         self.remove.extend_from_slice(&action.remove);
         self.record_route = self.record_route.or(action.record_route);

@@ -21,6 +21,7 @@ pub use moves::EngineRecord;
 use self::buffers::Buffers;
 use self::stack::Stack;
 use self::upkeep::Memory;
+use crate::anchor::Anchor;
 use crate::call_settings::call_times;
 use crate::counters::{Counters, Messages};
 use crate::decider::Decider;
@@ -143,6 +144,8 @@ pub struct Engine {
     /// Reports of the proxy, for an owner that sets this. The owner takes them out after each call of
     /// the engine, while the messages of that call are still in the outbox.
     pub heard: Option<Vec<Report>>,
+    /// Role that anchors calls; none: this server anchors no call.
+    pub anchor: Option<Box<dyn Anchor>>,
     pub(crate) pings: Pings,
     pub(crate) local_addresses: LocalAddresses,
     memory: Memory,
@@ -375,6 +378,7 @@ impl Engine {
             buffers: Buffers::default(),
             effects: Vec::new(),
             heard: None,
+            anchor: None,
             pings: Pings::every(config.nat.ping_interval),
             local_addresses: LocalAddresses::new(config.dns.cache_entries),
             memory: Memory::default(),

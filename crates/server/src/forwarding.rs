@@ -54,6 +54,16 @@ impl Destination {
             Self::FirstContact(_) => None,
         }
     }
+
+    /// Returns all addresses in the order of trying, of places from the one with this index on.
+    pub(crate) fn targets_from(&self, first: usize) -> Vec<Target> {
+        match self {
+            Self::Contacts(targets) => targets.iter().flatten().copied().collect(),
+            Self::FirstContact(target) => vec![*target],
+            Self::Places(targets) => targets.iter().skip(first).flat_map(PlaceTargets::addresses).collect(),
+            Self::NextHop { targets, .. } => targets.to_vec(),
+        }
+    }
 }
 
 /// Next step of a request whose destination is known.
@@ -166,15 +176,7 @@ impl Engine {
         contacts: &Contacts,
         destination: Destination,
     ) {
-        let timer = match self.decider().onward(handling, routing, &destination) {
-            Onward::Reply(reply) => return self.reply(handling, reply),
-            Onward::Redirect => return self.redirect(handling, routing, contacts, &destination),
-            Onward::Decide(next, reply) => {
-                log_failed(handling, reply.status);
-                return self.go_on_by(handling, routing, next);
-            }
-            Onward::Forward(timer) => timer,
-        };
+        let Some(timer) = self.goes_on(handling, routing, contacts, &destination) else { return };
         match destination {
             Destination::Contacts(targets) => self.forward_to_contacts(handling, routing, contacts, &targets, &timer),
             Destination::Places(targets) => self.forward_to_places(handling, routing, targets, &timer),
@@ -306,26 +308,7 @@ impl Engine {
         };
         let context = match context {
             Context::Notices(context) => context,
-            Context::Full => return self.reply(handling, Reply::overloaded()),
-            Context::OverShare => {
-                let reply =
-                    Reply::overloaded().because("caller or callee has as many tracked calls as places are free");
-                return self.reply(handling, reply);
-            }
-            Context::Merged => {
-                let reply = Reply::refused(482).because("another call of this Call-ID and tag stands");
-                return self.reply(handling, reply);
-            }
-            Context::Unendable((status, why)) => {
-                return self.reply(handling, Reply::refused(status).because(why));
-            }
-            Context::Limited(claim) => {
-                let mut limits = self.policy.config.call_limits.iter();
-                let place = limits.position(|limit| *limit.name.as_str() == *claim.counted.name);
-                let why = place.map_or(Why::Text("as many calls as a limit lets"), Why::Limit);
-                return self.reply(handling, Reply { why, ..Reply::refused(claim.status) });
-            }
-            Context::PassedOver => return self.pass_over(handling, routing),
+            refused => return self.refuse_entry(handling, routing, refused),
         };
         // The candidates before it have no room.
         let (mut candidates, mut places) = (&candidates[first..], places.get(first..).unwrap_or_default());
@@ -361,6 +344,49 @@ impl Engine {
         } else if self.calls.not_forwarded(handling.now, context) {
             self.refuse_own(context, 500);
         }
+    }
+
+    /// Returns the session timer of a request that goes on to its destination; none: it was answered, redirected or led elsewhere.
+    pub(crate) fn goes_on(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        contacts: &Contacts,
+        destination: &Destination,
+    ) -> Option<SessionTimer> {
+        match self.decider().onward(handling, routing, destination) {
+            Onward::Reply(reply) => self.reply(handling, reply),
+            Onward::Redirect => self.redirect(handling, routing, contacts, destination),
+            Onward::Decide(next, reply) => {
+                log_failed(handling, reply.status);
+                self.go_on_by(handling, routing, next);
+            }
+            Onward::Forward(timer) => return Some(timer),
+        }
+        None
+    }
+
+    /// Refuses a request that the table of calls does not admit.
+    #[cold]
+    pub(crate) fn refuse_entry(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>, refusal: Context) {
+        let reply = match refusal {
+            Context::Full => Reply::overloaded(),
+            Context::OverShare => {
+                Reply::overloaded().because("caller or callee has as many tracked calls as places are free")
+            }
+            Context::Merged => Reply::refused(482).because("another call of this Call-ID and tag stands"),
+            Context::Unendable((status, why)) => Reply::refused(status).because(why),
+            Context::Limited(claim) => {
+                let mut limits = self.policy.config.call_limits.iter();
+                let place = limits.position(|limit| *limit.name.as_str() == *claim.counted.name);
+                let why = place.map_or(Why::Text("as many calls as a limit lets"), Why::Limit);
+                Reply { why, ..Reply::refused(claim.status) }
+            }
+            Context::PassedOver => return self.pass_over(handling, routing),
+            // The table admits it.
+            Context::Notices(_) => return,
+        };
+        self.reply(handling, reply);
     }
 
     /// Passes over the failure that leads a request on, since it has no room for the call. The next one for the same

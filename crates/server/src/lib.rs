@@ -127,6 +127,7 @@
 //! | behaviour | file |
 //! |---|---|
 //! | stages and their verdicts | `stage.rs`, `Verdict` |
+//! | role that carries a call; anchored calls | `anchor.rs`, `ServerRole`, `Anchor` |
 //! | own responses, their lines and reasons | `reply.rs`, `Reply` |
 //! | requests without a stage: unreadable, shed | `engine/unread.rs` |
 //! | rights of a caller without a password in a dialog | `authorization.rs`, `authorize`; `reach.rs`, `may_name` |
@@ -161,6 +162,7 @@
 mod accounting;
 mod acknowledgement;
 mod address;
+pub mod anchor;
 mod authentication;
 mod authorization;
 pub mod ban;
