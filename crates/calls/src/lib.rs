@@ -1,7 +1,7 @@
 //! Calls of a shard: their table, limits, accounting, log, kept state, lists and ends, whichever role carries them.
 //!
-//! The one rule of use: a role tells the table of each call what happens to it by notices ([`strowger_core::notice`]), and the owner of the
-//! table carries out its [effects](CallEffect). The table sends and stores nothing, reads no clock, and knows no configuration.
+//! The one rule of use: a role reports the events of each call by notices ([`strowger_core::notice`]), and the owner of the table carries
+//! out its [effects](CallEffect). The table sends and stores nothing, reads no clock, and knows no configuration.
 //!
 //! 1. [`CallTable::begin`] enters an INVITE: shares of the table, limits, log, account. It returns the *context*, eight bytes that the role
 //!    repeats in each notice about the INVITE.

@@ -134,7 +134,8 @@ impl CallTable {
         self.get(id).filter(|call| call.tracked).map(|call| call.view(now))
     }
 
-    /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. The requests leave as [`CallEffect`]s. False: no call
+    /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. The requests leave as
+    /// [`CallEffect`]s. False: no call
     /// has this id.
     pub fn end_call(&mut self, env: &mut Environment<'_>, id: u64) -> bool {
         let Some(call) = self.get(id).filter(|call| call.tracked) else { return false };

@@ -34,7 +34,7 @@ pub(crate) struct Ended {
     pub(crate) texts: Texts,
 }
 
-/// Parts of a table that stay as they are: what it shares with the other tables of the process, and its key.
+/// Key of a table, and state that it shares with the other tables of the process.
 #[derive(Clone, Debug)]
 pub struct TableSettings {
     /// Key of the hashes of calls, equal in all shards.

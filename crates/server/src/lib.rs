@@ -145,7 +145,7 @@
 //! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `call_notices.rs`, `consider` |
 //! | gateway groups, limits at a place | `places.rs` |
 //! | explain | `explain.rs`, `explain`; `judgement.rs`, `Judgement`; `plan_view.rs`, `PlanView` |
-//! | entry of a call into the table; its notices, its effects | `call_admission.rs`, `begin_call`; `call_notices.rs`; `call_effects.rs`, `carry_out` |
+//! | entry of a call into the table; its notices, its effects | `call_admission.rs`, `begin_call`; `call_notices.rs`; `call_effects.rs` |
 //! | requests of the server within a dialog | `call_effects.rs`, `send_own` |
 //! | settings of the table of calls, of shared counts | `call_settings.rs` |
 //! | accounted calls, refused ones | `accounting.rs`, `account_facts`, `account_refusal` |

@@ -58,8 +58,8 @@ pub struct FailurePlan<'a> {
     pub answer_timeout: Option<u64>,
     /// Failures that lead to the next of its targets.
     pub try_next: TryNext<'a>,
-    /// Question to the user before the remedy: bytes that come back in [`Choice::Failing`](super::Choice::Failing). The request must have a [`Plan::context`]
-    /// then. Empty: no question.
+    /// Question to the user before the remedy: bytes that come back in [`Choice::Failing`](super::Choice::Failing). The request must
+    /// have a [`Plan::context`] then. Empty: no question.
     pub asks: &'a [u8],
 }
 
@@ -365,7 +365,8 @@ impl Proxy {
         self.by_its_policy(id, |proxy| proxy.answer_locally(round, id, status));
     }
 
-    /// Applies the plan for failures of [`Choice::Failing`](super::Choice::Failing), or tries the candidate of [`Choice::Choosing`](super::Choice::Choosing).
+    /// Applies the plan for failures of [`Choice::Failing`](super::Choice::Failing), or tries the candidate of
+    /// [`Choice::Choosing`](super::Choice::Choosing).
     pub fn carry_out(&mut self, round: &mut Round<'_>, server: ServerId) {
         let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {
