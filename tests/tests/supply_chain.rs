@@ -98,6 +98,7 @@ fn the_engine_depends_on_nothing_that_acts() {
         "strowger-core",
         "strowger-store",
         "strowger-config",
+        "strowger-calls",
         "strowger-server",
         "strowger-sim",
         "strowger-measure",

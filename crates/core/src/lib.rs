@@ -121,8 +121,8 @@
 //! wins. Each ringing branch has its own Timer C.
 //!
 //! The plan of a request has its Record-Route, time-outs, failures that lead to a next target, and whether the user of the proxy is
-//! asked before a failure goes upstream. The proxy reports by notices: rang, answered, refused by which next hop, timed out, cancelled,
-//! no target left, ended. Each notice bears the eight bytes that came with the request.
+//! asked before a failure goes upstream. The proxy reports by notices ([`notice`]), as every role that carries calls does: rang, answered,
+//! refused by which next hop, timed out, cancelled, no target left, ended. Each bears the eight bytes that came with the request.
 //!
 //! # Records
 //!
@@ -148,7 +148,7 @@
 //! | reach of an address; addresses of the machine | `routing/scope.rs`; `machine.rs` |
 //! | steps of the wall clock | `routing/clock_steps.rs` |
 //! | plan of a request, its failures | `proxy/plan.rs`, `FailurePlan` |
-//! | notices of a request | `proxy/notice.rs` |
+//! | notices about a call; questions of the proxy | `notice.rs`; `proxy/report.rs`, `Question` |
 //! | failed targets | `proxy/failed_target.rs` |
 //! | several gateways asked in turn | `proxy/response_context.rs`, `Asking` |
 //! | moves to another shard | `proxy/moves.rs`; `user_agent/moves.rs`; `transaction/record.rs` |
@@ -171,6 +171,7 @@ pub mod fuzz_dialog;
 mod hmac;
 pub mod log_limiter;
 mod message_store;
+pub mod notice;
 pub mod now;
 pub mod outbox;
 pub mod proxy;

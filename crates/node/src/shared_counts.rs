@@ -1,4 +1,4 @@
-//! The thread that shares counts of calls with other servers through caches; [`strowger_server::shared_counts`] defines the requests. The other
+//! The thread that shares counts of calls with other servers through caches; [`strowger_calls::shared_counts`] defines the requests. The other
 //! servers know the count of one server soon after `dialogs.count_interval`.
 
 use crate::caches::Caches;
@@ -9,10 +9,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use strowger_cache::request::{Promise, Request};
 use strowger_cache::waiting::{Outcome, WaitingCache};
+use strowger_calls::shared_counts::{Member, publish};
 use strowger_config::{Config, Name};
 use strowger_net::clock;
+use strowger_server::call_settings::{caches as named_caches, shared_counts};
 use strowger_server::process_state::ProcessState;
-use strowger_server::shared_counts::{Member, caches as named_caches, publish};
 
 /// Interval of checking the configuration while no limit is shared by servers.
 const IDLE: Duration = Duration::from_secs(1);
@@ -94,19 +95,19 @@ fn turn(
         if let Entry::Vacant(place) = members.entry((*name).clone())
             && let Some((cache, wait)) = caches.waiting(config, name)
         {
-            let member = Member::new((*name).clone(), config.server.node, clock::now().mono);
+            let member = Member::new(name.as_str(), config.server.node, clock::now().mono);
             place.insert(Reached { member, cache, wait });
         }
     }
-    let own = shared.call_limits.list();
+    let (settings, own) = (shared_counts(config), shared.call_limits.list());
     for Reached { member, cache, wait } in members.values_mut() {
-        let mut exchange = member.begin(clock::now().mono, config, &own);
+        let mut exchange = member.begin(clock::now().mono, &settings, &own);
         let outcomes = ask(cache, &exchange.requests(), *wait);
         member.answered(&mut exchange, outcomes);
         let outcomes = ask(cache, &exchange.further_requests(), *wait);
         member.end(exchange, outcomes);
     }
-    publish(clock::now().mono, config, members.values().map(|reached| &reached.member), &shared.call_limits);
+    publish(clock::now().mono, &settings, members.values().map(|reached| &reached.member), &shared.call_limits);
     (!names.is_empty()).then_some(config.dialogs.count_interval)
 }
 

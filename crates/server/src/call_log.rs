@@ -1,13 +1,10 @@
-//! Log of calls: begun, answered, ended, failed.
+//! Log of calls: the beginning.
 //!
-//! A call is logged whole or not at all: `log.calls_per_minute` decides when it begins. The state for its further lines
-//! is in the table of calls ([`crate::calls`]).
+//! A call is logged whole or not at all: `log.calls_per_minute` decides when it begins. The table of calls writes its further lines.
 
-use crate::calls::dialog::CallAnswer;
-use crate::calls::{Call, moment, parties};
 use crate::decider::Decider;
 use crate::handling::Handling;
-use strowger_core::Now;
+use strowger_calls::parties;
 use strowger_core::shown::shown;
 use tracing::level_filters::LevelFilter;
 
@@ -50,50 +47,6 @@ impl Decider<'_> {
         );
         true
     }
-}
-
-impl Decider<'_> {
-    /// Counts the end of an answered dialog at this moment.
-    pub(crate) fn count_ended(&self, at: i64, answer: Option<CallAnswer>) {
-        let Some(answer) = answer else { return };
-        let milliseconds = at.saturating_sub(answer.at).max(0).cast_unsigned();
-        self.counters().calls_ended.one();
-        self.counters().call_time.add(milliseconds.saturating_mul(1_000));
-    }
-}
-
-/// Logs the end of a dialog at this moment. `by`: party that sent the BYE, or another cause.
-pub(crate) fn log_ended(at: i64, call: &Call, by: &str, answer: Option<CallAnswer>, call_id: &[u8]) {
-    tracing::info!(
-        caller = %shown(call.caller()),
-        callee = %shown(call.callee()),
-        %by,
-        code = answer.map(|answer| answer.status.get()),
-        seconds = answer.map(|answer| seconds_between(answer.at, at)),
-        call_id = %shown(call_id),
-        "call ended"
-    );
-}
-
-/// Logs the final response to its INVITE, which goes upstream.
-pub(crate) fn log_outcome(now: Now, call: &Call, code: u16, call_id: &[u8]) {
-    let event = match code {
-        ..300 => "call answered",
-        487 if call.cancelled => "call cancelled",
-        _ => "call failed",
-    };
-    tracing::info!(
-        caller = %shown(call.caller()),
-        callee = %shown(call.callee()),
-        code,
-        seconds = seconds_between(call.began, moment(now)),
-        call_id = %shown(call_id),
-        "{event}"
-    );
-}
-
-fn seconds_between(from: i64, to: i64) -> f64 {
-    to.saturating_sub(from) as f64 / 1000.0
 }
 
 /// Tells whether the log takes lines about calls.

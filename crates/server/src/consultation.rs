@@ -1,8 +1,7 @@
 //! Stage of rules: evaluates the rules of the configuration for a request outside a call.
 
-use crate::call_limits::Claim;
-use crate::calls::Call;
-use crate::calls::within::Again;
+use crate::anchor::ServerRole;
+use crate::call_settings::claim;
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision, Led};
 use crate::engine::Engine;
@@ -18,6 +17,8 @@ use crate::user_edit::{edited, join, user_part};
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use strowger_calls::limits::Claim;
+use strowger_calls::{Again, Call, passes_again};
 use strowger_config::{Action, CallLimitTable, FailureAction, FilterAction, IdentitySource, OverLimit};
 use strowger_core::routing::{Request, Routing};
 use strowger_message::{Index, Message};
@@ -28,7 +29,7 @@ impl Decider<'_> {
     /// request out of the domain, its sender may have to authenticate first; the rules are then evaluated again for that user.
     pub(crate) fn decide(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         match self.consult_rules(handling, routing) {
-            Verdict::Decide(mut decision) if !decision.redirect => {
+            Verdict::Decide(mut decision) if decision.role != ServerRole::Redirect => {
                 let relay_for = decision.relay_for.take();
                 let unproven = self.authorize_places(handling, &decision.to.uris, relay_for);
                 unproven.unwrap_or(Verdict::Decide(decision))
@@ -176,7 +177,9 @@ impl Decider<'_> {
             return Ok((claims, places));
         }
         // A repeated INVITE may count already; a forked one needs room for one more target.
-        let is_fork = |call: &Call| self.passes_again(facts.request, facts.user.is_some(), call) == Some(Again::Forked);
+        let is_fork = |call: &Call| {
+            passes_again(&self.policy.router, facts.request, facts.user.is_some(), call) == Some(Again::Forked)
+        };
         let before = self.call_of(facts.request).filter(|call| !is_fork(call));
         let counts = |claim: &Claim| before.is_some_and(|call| call.counts_under(claim));
         let is_full = |claim: &&Claim| !counts(claim) && self.is_full(claim, full);
@@ -199,7 +202,7 @@ impl Decider<'_> {
 
     /// Returns the call of a request, if it is known already.
     fn call_of(&self, request: &Request<'_>) -> Option<&Call> {
-        self.calls.get(self.key_of_call(request.call_id, request.from_tag))
+        self.calls.get(self.calls.key_of_call(request.call_id, request.from_tag))
     }
 
     /// Returns the action of rules for a request that fails with this status before it is forwarded; `None`: there is
@@ -319,7 +322,7 @@ impl Engine {
 pub(crate) fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTable>]) -> Vec<Claim> {
     let mut claims = Vec::new();
     if facts.begins_call {
-        let claim = |limit: &Arc<CallLimitTable>| Some(Claim::of(limit, &facts.counted_value(limit.per)?));
+        let claim = |limit: &Arc<CallLimitTable>| Some(claim(limit, &facts.counted_value(limit.per)?));
         Claim::add(&mut claims, limits.iter().filter_map(claim));
     }
     claims

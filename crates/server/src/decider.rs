@@ -3,11 +3,11 @@
 //! A stage is a function of the request, the policy and the answers so far ([`crate::stage`]), so it is a method of
 //! [`Decider`]. Transactions, response contexts and waiting requests are out of its reach.
 
-use crate::calls::Calls;
 use crate::counters::{Counters, Messages};
 use crate::policy::InForce;
 use crate::process_state::ProcessState;
 use crate::shard::{ShardState, Sinks};
+use strowger_calls::CallTable;
 
 /// View of an engine for decisions.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub(crate) struct Decider<'a> {
     /// Shard of the engine.
     pub(crate) shard: &'a ShardState,
     /// Calls of the shard.
-    pub(crate) calls: &'a Calls,
+    pub(crate) calls: &'a CallTable,
     /// Receivers of answers, and the scratch memory of questions.
     pub(crate) sinks: &'a Sinks,
 }

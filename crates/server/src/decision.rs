@@ -1,6 +1,6 @@
 //! Decisions of rules and failures about a request. They move with the request.
 
-use crate::call_limits::Claim;
+use crate::anchor::ServerRole;
 use crate::consultation::claims_by;
 use crate::places::{Places, claims_at};
 use crate::request_facts::RequestFacts;
@@ -8,6 +8,7 @@ use crate::user_edit::user_part;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
+use strowger_calls::limits::Claim;
 use strowger_config::{Action, FailureAction, IdentitySource, RelayFor, Targets};
 use strowger_core::proxy::TryNext;
 use strowger_core::record::header_names;
@@ -29,8 +30,8 @@ pub(crate) struct Decision {
     pub(crate) claims: Vec<Claim>,
     /// Failure whose places the request goes to, if the failure has limits and no target was tried before.
     pub(crate) led: Option<Box<Led>>,
-    /// True if the response names the places, and the request is not forwarded.
-    pub(crate) redirect: bool,
+    /// Role of this server for the request.
+    pub(crate) role: ServerRole,
     /// New user part of the Request-URI; `None`: unchanged, or already replaced.
     pub(crate) user: Option<Vec<u8>>,
     /// True if the Request-URI was changed.
@@ -200,7 +201,10 @@ impl Decision {
             let before = Self { led: None, ..self.clone() };
             next.led = Some(Box::new(Led { status, place, claims: failure.claims, before }));
         }
-        (next.to, next.try_next, next.user, next.redirect) = (failure.to, failure.try_next, failure.user, false);
+        (next.to, next.try_next, next.user) = (failure.to, failure.try_next, failure.user);
+        if next.role == ServerRole::Redirect {
+            next.role = ServerRole::Proxy;
+        }
         next.add.truncate(next.own_edits.0);
         next.remove.truncate(next.own_edits.1);
         next.add.extend_from_slice(&failure.add);
@@ -255,7 +259,9 @@ impl Decision {
             self.try_next = action.try_next.as_ref().map(|statuses| statuses.to_vec());
         }
         self.on_failure.extend(action.on_failure.iter().map(|failure| FailureDecision::of(failure, facts)));
-        self.redirect |= action.redirect;
+        if action.redirect {
+            self.role = ServerRole::Redirect;
+        }
         self.add.extend_from_slice(&action.add);
         self.remove.extend_from_slice(&action.remove);
         self.record_route = self.record_route.or(action.record_route);

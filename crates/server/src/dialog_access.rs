@@ -7,14 +7,13 @@
 //! An INVITE of a call that an earlier process tracked needs no password, since its token proves its party. It begins a call in the table
 //! all the same: the server limits and records it.
 
-use crate::calls::dialog::Party;
 use crate::decider::Decider;
 use crate::decision::Decision;
-use crate::ended_calls::Memory;
 use crate::handling::{Handling, User};
 use crate::question::Question;
 use crate::reply::{Reply, Why};
 use crate::stage::Verdict;
+use strowger_calls::ended_calls::Memory;
 use strowger_core::Now;
 use strowger_core::routing::{AccountHash, Request, Routing, Usage, seconds};
 use strowger_message::uri::sip::unescape;
@@ -60,9 +59,10 @@ impl Decider<'_> {
         match routing.usage {
             Usage::Call => true,
             Usage::TrackedCall => {
-                self.is_of_answered_dialog(request) || self.is_of_earlier_process(now, request, routing)
+                self.calls.is_of_answered_dialog(&self.policy.router, request)
+                    || self.is_of_earlier_process(now, request, routing)
             }
-            Usage::Early | Usage::Subscription => self.is_of_answered_dialog(request),
+            Usage::Early | Usage::Subscription => self.calls.is_of_answered_dialog(&self.policy.router, request),
         }
     }
 
@@ -74,15 +74,15 @@ impl Decider<'_> {
 
     /// Returns whether this process has an answered call of this dialog, one that the other party begins, or saw the end of one.
     fn is_known_here(&self, request: &Request<'_>) -> bool {
-        let has_ended = |tag| self.shared.ended_calls.is_there(self.key_of_call(request.call_id, tag));
-        self.is_of_dialog(request, |_, dialog, party| dialog.answer.is_some() || party == Party::Callee)
-            || has_ended(request.from_tag)
-            || has_ended(request.to_tag)
+        let has_ended = |tag| self.shared.ended_calls.is_there(self.calls.key_of_call(request.call_id, tag));
+        self.calls.is_of_begun_dialog(request) || has_ended(request.from_tag) || has_ended(request.to_tag)
     }
 
     /// Returns whether a request that passes within its dialog is the first INVITE here of a call that an earlier process tracked.
     pub(crate) fn resumes_call(&self, request: &Request<'_>, routing: &Routing<'_>) -> bool {
-        request.method == Method::Invite && routing.usage == Usage::TrackedCall && !self.is_of_answered_dialog(request)
+        request.method == Method::Invite
+            && routing.usage == Usage::TrackedCall
+            && !self.calls.is_of_answered_dialog(&self.policy.router, request)
     }
 
     /// Resumes a call that an earlier process tracked. Rules count and record it. No rule answers it or changes its target, which its dialog
@@ -134,7 +134,7 @@ impl Decider<'_> {
         }
         let request = handling.request;
         let is_renewal = matches!(request.method, Method::Invite | Method::Update) && !request.to_tag.is_empty();
-        let is_late = is_renewal && self.calls.counts().ending > 0 && self.has_bye_under_way(request);
+        let is_late = is_renewal && self.calls.counts().ending > 0 && self.calls.has_bye_under_way(request);
         is_late.then(|| Reply::refused(491).because("a BYE of its dialog is under way"))
     }
 
@@ -147,13 +147,13 @@ impl Decider<'_> {
         if !handling.progress.proof.in_dialog || is_exempt || handling.progress.context != 0 {
             return false;
         }
-        if self.calls.counts().ending > 0 && self.is_of_ending_dialog(request) {
+        if self.calls.counts().ending > 0 && self.calls.is_of_ending_dialog(request) {
             return true;
         }
         match (request.method, routing.usage) {
             (Method::Invite, _) | (_, Usage::Subscription | Usage::Call) => false,
             (_, Usage::Early | Usage::TrackedCall) => {
-                !self.is_of_open_or_tracked_dialog(request) && self.has_ended_here(handling.now, request, routing)
+                !self.calls.is_of_open_or_tracked_dialog(request) && self.has_ended_here(handling.now, request, routing)
             }
         }
     }
@@ -164,8 +164,8 @@ impl Decider<'_> {
         let is_tracked = routing.usage == Usage::TrackedCall;
         let age = seconds(now).wrapping_sub(routing.made).cast_signed().max(0).cast_unsigned();
         [request.from_tag, request.to_tag].into_iter().any(|tag| {
-            let key = self.key_of_call(request.call_id, tag);
-            if self.calls.get(key).is_some_and(|call| call.tracked) {
+            let key = self.calls.key_of_call(request.call_id, tag);
+            if self.calls.is_tracked(key) {
                 // The call has other dialogs.
                 return true;
             }

@@ -21,8 +21,8 @@ pub use moves::EngineRecord;
 use self::buffers::Buffers;
 use self::stack::Stack;
 use self::upkeep::Memory;
-use crate::calls::answers::Passage;
-use crate::calls::{CallTimes, Calls};
+use crate::anchor::Anchor;
+use crate::call_settings::call_times;
 use crate::counters::{Counters, Messages};
 use crate::decider::Decider;
 use crate::identity::{conceal_callee, names_callee};
@@ -35,7 +35,8 @@ use crate::suspended::{LookupResult, Waiting};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use strowger_cache::ticket::Answered;
-use strowger_core::proxy::Notice;
+use strowger_calls::{CallTable, Passage};
+use strowger_core::proxy::Report;
 use strowger_core::slots::Id;
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{ClientId, Event, Incoming, Role, Transactions};
@@ -101,7 +102,7 @@ pub enum Effect {
     Keep {
         /// Key of the call, equal in all shards.
         call: u64,
-        /// State, read by [`read_kept`](crate::calls::read_kept).
+        /// State, read by [`read_kept`](strowger_calls::read_kept).
         state: Box<[u8]>,
     },
     /// End of a call that may have been kept. Its rows are on their way to the writer.
@@ -133,16 +134,18 @@ pub struct Engine {
     /// State machines of `core`.
     pub(crate) stack: Stack,
     /// Calls that are tracked or logged.
-    pub(crate) calls: Calls,
+    pub(crate) calls: CallTable,
     /// Requests that wait for an answer, and messages behind them.
     pub(crate) waiting: Waiting,
     /// Scratch memory.
     pub(crate) buffers: Buffers,
     /// Actions that the calls so far requested, in order. The owner takes them out.
     pub effects: Vec<Effect>,
-    /// Notices about INVITEs that begin calls, for an owner that sets this. The owner takes them out after each call of
+    /// Reports of the proxy, for an owner that sets this. The owner takes them out after each call of
     /// the engine, while the messages of that call are still in the outbox.
-    pub heard: Option<Vec<Notice>>,
+    pub heard: Option<Vec<Report>>,
+    /// Role that anchors calls; none: this server anchors no call.
+    pub anchor: Option<Box<dyn Anchor>>,
     pub(crate) pings: Pings,
     pub(crate) local_addresses: LocalAddresses,
     memory: Memory,
@@ -316,7 +319,7 @@ impl Engine {
         (context, id): (Id, ClientId),
         out: &mut Outbox,
     ) {
-        match self.decider().passage(self.stack.proxy.user_of(context), message) {
+        match self.calls.passage(&self.policy.router, self.stack.proxy.user_of(context), message) {
             Passage::Passes => (),
             Passage::Dropped => return self.counters().answers_dropped.one(),
             Passage::Refused => {
@@ -325,7 +328,7 @@ impl Engine {
                 return self.stack.proxy.refuse_answer(round, context, message, arrival, id);
             }
         }
-        self.calls.responded = Some(arrival.remote);
+        self.calls.set_responded(Some(arrival.remote));
         self.pass_response(now, arrival, message, (context, id), out);
     }
 
@@ -379,11 +382,12 @@ impl Engine {
             shard: ShardState { number, circumstances },
             sinks: Sinks::default(),
             stack: Stack::new(&shared, &policy, number),
-            calls: Calls::new(CallTimes::of(config), shared.call_limits.clone(), config.dialogs.place().is_some()),
+            calls: CallTable::new(call_times(config), shared.call_table(config.dialogs.place().is_some())),
             waiting: Waiting::default(),
             buffers: Buffers::default(),
             effects: Vec::new(),
             heard: None,
+            anchor: None,
             pings: Pings::every(config.nat.ping_interval),
             local_addresses: LocalAddresses::new(config.dns.cache_entries),
             memory: Memory::default(),

@@ -297,7 +297,7 @@ impl Decider<'_> {
                     }
                     return Ok(());
                 }
-                Verdict::Forward(destination) => {
+                Verdict::Forward(destination) | Verdict::Anchor(destination) => {
                     let onward = match self.onward(&handling, &routing, &destination) {
                         // A name that was not looked up may have an address, and a user a phone.
                         Onward::Reply(_) | Onward::Decide(..)

@@ -1,7 +1,6 @@
 //! Forwarding of a request to the proxy of `core`, with its targets and without concealed identities (RFC 3261 section
 //! 16.6).
 
-use crate::calls::within::Context;
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision};
@@ -13,6 +12,7 @@ use crate::place_targets::{PlaceTargets, rank};
 use crate::reply::{Reply, Why};
 use crate::session_timer::SessionTimer;
 use smallvec::SmallVec;
+use strowger_calls::Context;
 use strowger_config::UnmatchedCancel;
 use strowger_core::Target;
 use strowger_core::proxy::{Candidate, Plan, Rerouting};
@@ -52,6 +52,16 @@ impl Destination {
             }
             Self::NextHop { targets, otherwise, .. } => targets.is_empty().then_some(*otherwise),
             Self::FirstContact(_) => None,
+        }
+    }
+
+    /// Returns all addresses in the order of trying, of places from the one with this index on.
+    pub(crate) fn targets_from(&self, first: usize) -> Vec<Target> {
+        match self {
+            Self::Contacts(targets) => targets.iter().flatten().copied().collect(),
+            Self::FirstContact(target) => vec![*target],
+            Self::Places(targets) => targets.iter().skip(first).flat_map(PlaceTargets::addresses).collect(),
+            Self::NextHop { targets, .. } => targets.to_vec(),
         }
     }
 }
@@ -112,7 +122,9 @@ impl Decider<'_> {
         if let Some(reply) = self.refusal_at_end(handling, routing) {
             return Onward::Reply(reply);
         }
-        if let Some((status, why)) = self.unendable_within(handling) {
+        if handling.progress.context == 0
+            && let Some((status, why)) = self.calls.unendable_within(handling.request)
+        {
             return Onward::Reply(Reply::refused(status).because(why));
         }
         let timer = match self.session_timer(handling) {
@@ -164,15 +176,7 @@ impl Engine {
         contacts: &Contacts,
         destination: Destination,
     ) {
-        let timer = match self.decider().onward(handling, routing, &destination) {
-            Onward::Reply(reply) => return self.reply(handling, reply),
-            Onward::Redirect => return self.redirect(handling, routing, contacts, &destination),
-            Onward::Decide(next, reply) => {
-                log_failed(handling, reply.status);
-                return self.go_on_by(handling, routing, next);
-            }
-            Onward::Forward(timer) => timer,
-        };
+        let Some(timer) = self.goes_on(handling, routing, contacts, &destination) else { return };
         match destination {
             Destination::Contacts(targets) => self.forward_to_contacts(handling, routing, contacts, &targets, &timer),
             Destination::Places(targets) => self.forward_to_places(handling, routing, targets, &timer),
@@ -224,7 +228,7 @@ impl Engine {
     fn forward_ack(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>, candidate: &Candidate<'_>) {
         if routing.in_dialog {
             self.confirm(handling.request);
-            self.hear_ack(handling.request);
+            self.calls.hear_ack(&self.policy.router, handling.request);
         }
         self.pass_concealed(handling, routing, |engine, handling, request, routing| {
             let round = &mut engine.stack.core.round(handling.now, handling.out);
@@ -304,28 +308,11 @@ impl Engine {
         };
         let context = match context {
             Context::Notices(context) => context,
-            Context::Full => return self.reply(handling, Reply::overloaded()),
-            Context::OverShare => {
-                let reply =
-                    Reply::overloaded().because("caller or callee has as many tracked calls as places are free");
-                return self.reply(handling, reply);
-            }
-            Context::Merged => {
-                let reply = Reply::refused(482).because("another call of this Call-ID and tag stands");
-                return self.reply(handling, reply);
-            }
-            Context::Unendable((status, why)) => {
-                return self.reply(handling, Reply::refused(status).because(why));
-            }
-            Context::Limited(status, place) => {
-                let why = place.map_or(Why::Text("as many calls as a limit lets"), Why::Limit);
-                return self.reply(handling, Reply { why, ..Reply::refused(status) });
-            }
-            Context::PassedOver => return self.pass_over(handling, routing),
+            refused => return self.refuse_entry(handling, routing, refused),
         };
         // The candidates before it have no room.
         let (mut candidates, mut places) = (&candidates[first..], places.get(first..).unwrap_or_default());
-        let tracked = self.decider().begins_tracked_call(context);
+        let tracked = self.calls.begins_tracked_call(context);
         if tracked && !handling.request.to_tag.is_empty() {
             // Two callees that answer would have the tag that the caller has chosen, and one dialog in the table.
             (candidates, places) = (candidates.get(..1).unwrap_or_default(), places.get(..1).unwrap_or_default());
@@ -351,10 +338,55 @@ impl Engine {
             }
         };
         if is_forwarded {
-            self.forwarded(handling, context, sent);
-        } else {
-            self.not_forwarded(handling.now, context);
+            let sends = handling.out.sends().get(sent).and_then(|send| handling.out.bytes.get(send.range()));
+            let source = handling.request.arrival.remote;
+            self.calls.forwarded(&self.policy.router, context, sends.unwrap_or_default(), source);
+        } else if self.calls.not_forwarded(handling.now, context) {
+            self.refuse_own(context, 500);
         }
+    }
+
+    /// Returns the session timer of a request that goes on to its destination; none: it was answered, redirected or led elsewhere.
+    pub(crate) fn goes_on(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        contacts: &Contacts,
+        destination: &Destination,
+    ) -> Option<SessionTimer> {
+        match self.decider().onward(handling, routing, destination) {
+            Onward::Reply(reply) => self.reply(handling, reply),
+            Onward::Redirect => self.redirect(handling, routing, contacts, destination),
+            Onward::Decide(next, reply) => {
+                log_failed(handling, reply.status);
+                self.go_on_by(handling, routing, next);
+            }
+            Onward::Forward(timer) => return Some(timer),
+        }
+        None
+    }
+
+    /// Refuses a request that the table of calls does not admit.
+    #[cold]
+    pub(crate) fn refuse_entry(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>, refusal: Context) {
+        let reply = match refusal {
+            Context::Full => Reply::overloaded(),
+            Context::OverShare => {
+                Reply::overloaded().because("caller or callee has as many tracked calls as places are free")
+            }
+            Context::Merged => Reply::refused(482).because("another call of this Call-ID and tag stands"),
+            Context::Unendable((status, why)) => Reply::refused(status).because(why),
+            Context::Limited(claim) => {
+                let mut limits = self.policy.config.call_limits.iter();
+                let place = limits.position(|limit| *limit.name.as_str() == *claim.counted.name);
+                let why = place.map_or(Why::Text("as many calls as a limit lets"), Why::Limit);
+                Reply { why, ..Reply::refused(claim.status) }
+            }
+            Context::PassedOver => return self.pass_over(handling, routing),
+            // The table admits it.
+            Context::Notices(_) => return,
+        };
+        self.reply(handling, reply);
     }
 
     /// Skips the failure in use, because its limits have no room for the call. The next failure for the same status is

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 use strowger_config::{Action, Config};
-use strowger_core::proxy::NoticeEvent;
+use strowger_core::notice::NoticeEvent;
 use strowger_message::Uri;
 use strowger_message::status::KNOWN;
 
@@ -158,7 +158,7 @@ impl Decider<'_> {
         match event {
             NoticeEvent::Answered { status, first: true, .. } => {
                 calls.one(*status);
-                if let Some(by) = self.calls.responded {
+                if let Some(by) = self.calls.responded() {
                     gateways.count(by, Some(*status));
                 }
             }

@@ -97,24 +97,11 @@
 //! verified before the user is looked up: key, age, by UDP the source; and the Request-URI must be that of the credentials. Afterwards
 //! the nonce count is entered into a table of the process, so it is accepted once.
 //!
-//! # Tracked calls
+//! # Calls
 //!
-//! Each shard has a table of its tracked and logged calls, which follows the notices of the proxy. A call is found by a hash of Call-ID
-//! and caller's tag that is the same in all shards. The eight bytes of a notice are most bits of that hash, a salt of the call or
-//! dialog and the purpose of the request. So keys stay valid when a bucket moves, and a salt keeps late notices of an earlier call with
-//! the same Call-ID and tag away. For each dialog the table has the URIs, tags, CSeqs, Contacts and Routes that a request of this
-//! server to either party needs.
-//!
-//! A call ends with a 2xx, 481 or 408 to the BYE of its last answered dialog, without a response to that BYE, with the failure of its
-//! INVITE, or at `dialogs.lifetime`. A 2xx that comes later is dropped, so no session exists without a record. At the end of a lifetime
-//! or session timer, and by order of an operator, the server sends a BYE to both parties; the dialog remains until both have ended it.
-//! In doubt (refused BYE, missing ACK, call of an earlier process) it asks both parties by an OPTIONS within the dialog.
-//!
-//! * *Accounting*: the account of a call gets the same notices. When the call leaves the table its rows become effects, which a writer
-//!   thread takes.
-//! * *Kept calls* (`dialogs.folder`, `dialogs.database`): changed state leaves at the end of a round as bytes, with ages in place of
-//!   moments. The next process reads all before its shards begin; the first shard takes them over. Call-IDs hash by keys that follow
-//!   from the secret, so keys stay valid.
+//! Each shard has a table of its tracked and logged calls ([`strowger_calls`]), which hears the notices of the role that carries them, and
+//! whose effects the engine carries out (`call_effects.rs`). The policy of an INVITE is asked as it enters (`call_admission.rs`). Requests of
+//! the server within a dialog pass the stages as if a peer had sent them. Rows and kept state become effects, which writer threads take.
 //!
 //! # Contacts
 //!
@@ -140,6 +127,7 @@
 //! | behaviour | file |
 //! |---|---|
 //! | stages and their verdicts | `stage.rs`, `Verdict` |
+//! | role that carries a call; anchored calls | `anchor.rs`, `ServerRole`, `Anchor` |
 //! | own responses, their lines and reasons | `reply.rs`, `Reply` |
 //! | requests without a stage: unreadable, shed | `engine/unread.rs` |
 //! | rights of a caller without a password in a dialog | `authorization.rs`, `authorize`; `reach.rs`, `may_name` |
@@ -154,16 +142,13 @@
 //! | users as places of rules: ring group, hunt group, forward | `place_targets.rs`, `PlaceTargets`; `place_forwarding.rs` |
 //! | methods of a device | `methods.rs` |
 //! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `consultation.rs`, `decide`; `decision.rs`, `Decision` |
-//! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `calls/notices.rs`, `consider` |
-//! | limits of calls; gateway groups | `call_limits.rs`; `places.rs`; `calls/led.rs`, `lead_on`; `calls/within.rs`, `take_room` |
-//! | limits shared by servers | `shared_counts.rs`, `Member`; `call_limits.rs`, `hear` |
+//! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `call_notices.rs`, `consider` |
+//! | gateway groups, limits at a place | `places.rs` |
 //! | explain | `explain.rs`, `explain`; `judgement.rs`, `Judgement`; `plan_view.rs`, `PlanView` |
-//! | table of calls, dialogs, lists | `calls/table.rs`; `dialog.rs`; `within.rs`; `in_dialog.rs`; `list.rs` |
-//! | end of a call, late responses, doubt | `calls/end.rs`; `ending.rs`; `answers.rs`; `doubt.rs` |
-//! | calls that cannot be ended; ended calls | `calls/endable.rs`, `unendable`; `ended_calls.rs`, `recall` |
-//! | shares of the table of calls | `calls/shares.rs`, `are_used_up` |
-//! | kept calls | `calls/kept.rs`, `keep_changed`, `take_over` |
-//! | account of a call, its end | `accounting.rs`; `calls/kept.rs`, `close_accounts` |
+//! | entry of a call into the table; its notices, its effects | `call_admission.rs`, `begin_call`; `call_notices.rs`; `call_effects.rs` |
+//! | requests of the server within a dialog | `call_effects.rs`, `send_own` |
+//! | settings of the table of calls, of shared counts | `call_settings.rs` |
+//! | accounted calls, refused ones | `accounting.rs`, `account_facts`, `account_refusal` |
 //! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `line_rate.rs`; `refusals.rs` |
 //! | listener at an address of several | `local_address.rs` |
 //! | own name by look-up | `own_name.rs` |
@@ -174,17 +159,19 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod account_text;
 mod accounting;
 mod acknowledgement;
 mod address;
+pub mod anchor;
 mod authentication;
 mod authorization;
 pub mod ban;
 mod binding_change;
-pub mod call_limits;
+mod call_admission;
+mod call_effects;
 mod call_log;
-pub mod calls;
+mod call_notices;
+pub mod call_settings;
 mod consultation;
 mod contacts;
 pub mod counters;
@@ -193,7 +180,6 @@ mod decider;
 mod decision;
 mod dialog_access;
 mod emergency;
-mod ended_calls;
 pub mod engine;
 mod existence;
 pub mod explain;
@@ -229,7 +215,6 @@ mod routing;
 mod session_timer;
 pub mod set_aside;
 mod shard;
-pub mod shared_counts;
 mod stage;
 mod suspended;
 mod tally;

@@ -1,7 +1,5 @@
 //! Forwarding of a request to the places of rules and failures.
 
-use crate::call_limits::Claim;
-use crate::calls::within::Ways;
 use crate::decision::{Decision, FailureDecision};
 use crate::engine::Engine;
 use crate::forwarding::Edits;
@@ -9,6 +7,8 @@ use crate::handling::Handling;
 use crate::place_targets::{PlaceCandidates, PlaceEdits, PlaceTargets, flows};
 use crate::places::Places;
 use crate::session_timer::SessionTimer;
+use strowger_calls::Ways;
+use strowger_calls::limits::Claim;
 use strowger_core::proxy::{Candidate, FailurePlan, Plan, Remedy, TryNext};
 use strowger_core::routing::Routing;
 use strowger_core::transaction::ServerId;

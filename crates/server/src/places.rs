@@ -1,6 +1,6 @@
 //! Places to which rules and failures send a request: gateways, alone or in groups, and the limits of a call at each.
 
-use crate::call_limits::Claim;
+use crate::call_settings::claim;
 use crate::decider::Decider;
 use crate::policy::Policy;
 use crate::request_facts::RequestFacts;
@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use strowger_calls::limits::Claim;
 use strowger_config::{CallLimitTable, CountedPer, Pick, Targets};
 use strowger_core::routing::Request;
 use strowger_message::uri::sip::unescaped;
@@ -247,7 +248,7 @@ pub(crate) fn claims_at(
         };
         let limits = limits.iter().filter(of_gateway).chain(of_group);
         let mut claims = Vec::new();
-        Claim::add(&mut claims, limits.filter_map(|limit| Some(Claim::of(limit, &value(limit.per)?))));
+        Claim::add(&mut claims, limits.filter_map(|limit| Some(claim(limit, &value(limit.per)?))));
         claims
     };
     targets.uris.iter().enumerate().map(claims).collect()

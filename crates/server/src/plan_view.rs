@@ -1,7 +1,6 @@
 //! Plan of a request, for people: its places, limits, edits, and actions after failures. The log at level debug and
 //! [`explain`](crate::explain) show this one view.
 
-use crate::call_limits::Claim;
 use crate::decider::Decider;
 use crate::decision::{Decision, FailureDecision};
 use crate::forwarding::{Edits, Targets};
@@ -11,6 +10,7 @@ use crate::place_targets::PlaceTargets;
 use crate::places::Places;
 use serde::Serialize;
 use std::fmt;
+use strowger_calls::limits::Claim;
 use strowger_config::OverLimit;
 use strowger_core::Target;
 use strowger_core::proxy::Candidate;

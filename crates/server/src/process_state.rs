@@ -1,8 +1,6 @@
 //! State that all shards of the process share.
 
-use crate::call_limits::CallLimits;
 use crate::counters::{Counters, Counts, Durations, Messages};
-use crate::ended_calls::EndedCalls;
 use crate::flows::Flows;
 use crate::gateways::Gateways;
 use crate::line_rate::LineRate;
@@ -14,6 +12,9 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
+use strowger_calls::TableSettings;
+use strowger_calls::ended_calls::EndedCalls;
+use strowger_calls::limits::CallLimits;
 use strowger_config::{Config, Decisions};
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::proxy::UdpOnly;
@@ -71,7 +72,7 @@ pub struct ProcessState {
     pub(crate) began: Now,
     /// Users whose accounts were removed.
     pub removed_users: RemovedUsers,
-    pub(crate) ended_calls: EndedCalls,
+    pub(crate) ended_calls: Arc<EndedCalls>,
     /// Random seed, drawn at the start of the process. Each shard derives its entropy from it.
     pub(crate) seed: [u8; 32],
     /// Counters of each shard, in order.
@@ -149,7 +150,7 @@ impl ProcessState {
             pings_awake: Default::default(),
             began: now,
             removed_users: RemovedUsers::default(),
-            ended_calls: EndedCalls::default(),
+            ended_calls: Arc::default(),
             seed,
             counters: (0..shards).map(|_| Counters::default()).collect(),
             messages: (0..shards).map(|_| Messages::default()).collect(),
@@ -161,6 +162,12 @@ impl ProcessState {
             policy: Mutex::new(Arc::new(Policy::first(now, config, identity, &secret, u64::from_le_bytes(nonces)))),
             secret,
         }
+    }
+
+    /// Returns the settings of the table of calls of a shard. `keeps`: calls are kept over a restart.
+    pub(crate) fn call_table(&self, keeps: bool) -> TableSettings {
+        let seed = u64::from_le_bytes(self.seed[CALL_SEED].try_into().expect("eight of thirty-two bytes"));
+        TableSettings { seed, keeps, limits: self.call_limits.clone(), ended: self.ended_calls.clone() }
     }
 
     /// Returns the policy of new requests.

@@ -1,5 +1,6 @@
 //! Redirection: a response with the places where a request would go (RFC 3261 section 8.3).
 
+use crate::anchor::ServerRole;
 use crate::contacts::Contacts;
 use crate::decision::Decision;
 use crate::engine::Engine;
@@ -13,7 +14,7 @@ impl Decision {
     /// Tells whether a request is redirected to this destination. It is not if the request names the destination
     /// itself.
     pub(crate) fn redirects(&self, destination: &Destination) -> bool {
-        self.redirect
+        self.role == ServerRole::Redirect
             && match destination {
                 Destination::Contacts(_) | Destination::Places(_) => true,
                 // Rules have made another URI than the caller's own.

@@ -148,8 +148,8 @@ impl Engine {
             self.decider().count(reply.counted);
         }
         self.account_refusal(handling, reply.status, reply.why);
-        if reply.status >= 300 {
-            self.doubt_named(handling, false);
+        if reply.status >= 300 && handling.progress.context == 0 {
+            self.calls.doubt_named(handling.now, handling.request, false);
         }
         if handling.progress.context != 0 {
             self.refuse_own(handling.progress.context, reply.status);

@@ -46,7 +46,7 @@ impl Decider<'_> {
         if let (Some(status), Verdict::Decide(_)) = (failed, &verdict) {
             log_failed(handling, status);
         }
-        verdict
+        self.by_role(handling, verdict)
     }
 
     /// Applies the failure rules to the first destination of a request.

@@ -3,7 +3,6 @@
 use crate::decider::Decider;
 use crate::handling::Handling;
 use crate::reply::{Lines, Reply};
-use serde::{Deserialize, Serialize};
 use strowger_message::header::SessionExpires;
 use strowger_message::{Message, Method, Name};
 
@@ -14,32 +13,6 @@ pub(crate) struct SessionTimer {
     pub(crate) lines: Vec<u8>,
     /// Value for [`strowger_core::proxy::Plan::session`].
     pub(crate) session: u32,
-}
-
-/// Session timer that a request offered when it left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SessionOffer {
-    /// Seconds of its Session-Expires; 0: it has none.
-    expires: u32,
-    /// Seconds of its Min-SE; 0: it has none.
-    least: u32,
-}
-
-/// Shortest session timer, in seconds (RFC 4028 section 5).
-const SHORTEST: u32 = 90;
-
-impl SessionOffer {
-    pub(crate) fn of(request: &Message<'_>) -> Self {
-        let seconds = |name| request.header(name).and_then(|value| SessionExpires::parse(value).ok());
-        let seconds = |name| seconds(name).map_or(0, |timer| timer.seconds);
-        Self { expires: seconds(Name::SessionExpires), least: seconds(Name::MinSe) }
-    }
-
-    /// Tells whether a 2xx may agree on this number of seconds: no less than Min-SE, no more than was offered (RFC 4028
-    /// sections 5 and 9).
-    pub(crate) fn allows(self, seconds: u32) -> bool {
-        seconds >= self.least.max(SHORTEST) && (self.expires == 0 || seconds <= self.expires)
-    }
 }
 
 impl SessionTimer {
@@ -59,7 +32,7 @@ impl Decider<'_> {
         let is_tracked = || match handling.progress.proof.in_dialog {
             _ if handling.begins_call() => self.tracks(handling) && self.stays(handling),
             false => false,
-            true => self.is_of_tracked_dialog(request),
+            true => self.calls.is_of_tracked_dialog(request),
         };
         if !matches!(request.method, Method::Invite | Method::Update) || !is_tracked() {
             return Ok(SessionTimer::default());

@@ -60,6 +60,8 @@ pub(crate) enum Verdict {
     TakeOffRoutes,
     /// Destination of the request.
     Forward(Destination),
+    /// Destination of a call that a role of this server anchors.
+    Anchor(Destination),
     /// End without a response: an ACK needs none, and a banned source gets none.
     Drop,
 }
@@ -144,6 +146,7 @@ impl Engine {
                     handling.progress.stage = Stage::Route;
                 }
                 Verdict::Forward(destination) => return self.forward(handling, &routing, contacts, destination),
+                Verdict::Anchor(destination) => return self.anchor_call(handling, &routing, contacts, destination),
                 Verdict::TakeOffRoutes => return self.take_off_routes(handling, &routing),
                 other => return self.conclude(handling, other),
             }
@@ -259,4 +262,4 @@ impl Decider<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -265,8 +265,8 @@ impl ServerHost {
         {
             cache.flush();
         }
-        let notices = engine.heard.as_mut().map(std::mem::take).unwrap_or_default();
-        let watched = process.observer.watch(now.mono, input, &own, &notices, &log::taken());
+        let reports = engine.heard.as_mut().map(std::mem::take).unwrap_or_default();
+        let watched = process.observer.watch(now.mono, input, &own, &reports, &log::taken());
         let targets =
             self.settings.names.iter().find(|name| name.proves.is_some()).map_or(&[][..], |name| &name.targets);
         let tried = process.failed_targets.sends(now.mono, &own, targets, |token| token | (shard as u64) << SHARD);
@@ -275,8 +275,8 @@ impl ServerHost {
         }
         self.check_registrations(&own);
         self.watch_counts(now, &own, !self.is_moving);
-        self.check_ringing(now, shard, input, &own, !notices.is_empty());
-        self.check_limits(now, &own, !notices.is_empty());
+        self.check_ringing(now, shard, input, &own, !reports.is_empty());
+        self.check_limits(now, &own, !reports.is_empty());
         if let Some(kept) = &mut self.kept {
             kept.watch(now, &own);
         }

@@ -1,11 +1,12 @@
 //! Forwarding of requests downstream (RFC 3261 section 16.6).
 
-use super::notice::{Notice, NoticeEvent};
 use super::outgoing_request::OutgoingBranch;
 use super::plan::{DialogUse, OwnedFailurePlan, OwnedPlan, Plan};
+use super::report::Report;
 use super::response_context::{Asking, Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share};
 use super::{Proxy, UdpOnly};
 use crate::message_store::memory_of;
+use crate::notice::{Notice, NoticeEvent};
 use crate::routing::{Request, Routing};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Role, ServerId, TransactionUser};
@@ -34,7 +35,7 @@ impl Proxy {
             if plan.context != 0 {
                 let context = plan.context;
                 let events = [NoticeEvent::Exhausted { status: 440, bytes }, NoticeEvent::Ended];
-                self.notices.extend(events.map(|event| Notice { context, event }));
+                self.reports.extend(events.map(|event| Report::Notice(Notice { context, event })));
             }
             return true;
         }

@@ -87,9 +87,9 @@ mod contact;
 mod failed_target;
 mod forward;
 mod moves;
-mod notice;
 mod outgoing_request;
 mod plan;
+mod report;
 mod response;
 mod response_context;
 mod udp_only;
@@ -97,13 +97,14 @@ mod upstream_response;
 
 pub use failed_target::{FailedTarget, TargetFailure};
 pub use moves::{ContextRecord, MovedContexts};
-pub use notice::{Notice, NoticeEvent};
 pub use plan::{FailurePlan, Plan, Remedy, TryNext};
+pub use report::{Choice, Question, Report};
 pub use response_context::{Candidate, Rerouting, may_be_removed};
 pub use udp_only::UdpOnly;
 
 use crate::Round;
 use crate::entropy::Entropy;
+use crate::notice::NoticeEvent;
 use crate::routing::Router;
 use crate::slots::{Id, Slots};
 use crate::timer::sooner;
@@ -172,8 +173,8 @@ pub struct Proxy {
     fork_timers: BinaryHeap<Reverse<(u64, u64)>>,
     /// [`Now::mono`](crate::Now::mono) of the next release of spare memory.
     tidy_at: Option<u64>,
-    /// Notices since the user took them last.
-    notices: Vec<Notice>,
+    /// Reports since the user took them last.
+    reports: Vec<Report>,
     /// Failed targets since the user took them last.
     failed_targets: Vec<FailedTarget>,
     /// Peers to which large requests go by UDP.
@@ -200,7 +201,7 @@ impl Proxy {
             unanswered: 0,
             fork_timers: BinaryHeap::new(),
             tidy_at: None,
-            notices: Vec::new(),
+            reports: Vec::new(),
             failed_targets: Vec::new(),
             udp_only: Arc::default(),
             completed_elsewhere: Arc::from(&b"Reason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n"[..]),

@@ -2,8 +2,8 @@
 
 use super::Proxy;
 use super::contact::{makes_dialog, renews_target};
-use super::notice::NoticeEvent;
 use super::response_context::{Asking, Candidate, OwnedCandidate, Pending, ResponseContext};
+use crate::notice::NoticeEvent;
 use crate::routing::{AccountHash, Request, Routing, Usage};
 use crate::slots::Id;
 use crate::transaction::{Role, ServerId, Transactions};
@@ -16,7 +16,7 @@ use strowger_message::Method;
 /// Settings of one request by the user of the proxy.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// Context of the notices about this request ([`Proxy::notices`]). 0: no notices.
+    /// Context of the notices about this request ([`crate::notice`]). 0: no notices.
     pub context: u64,
     /// Stays on the route of later requests of the dialog (RFC 3261 section 16.6 step 4). Default yes.
     pub record_route: bool,
@@ -32,7 +32,7 @@ pub struct Plan<'a> {
     pub answer_timeout: Option<u64>,
     /// Failures that lead to the next candidate. Default [`TryNext::Any`].
     pub try_next: TryNext<'a>,
-    /// The user decides before a failure goes upstream ([`NoticeEvent::Failing`]), by [`Proxy::more`], [`Proxy::answer`] or
+    /// The user decides before a failure goes upstream ([`Choice::Failing`](super::Choice::Failing)), by [`Proxy::more`], [`Proxy::answer`] or
     /// [`Proxy::pass`]. The request is kept for this. Default no.
     pub asks: bool,
     /// Session interval of the request in seconds, if its sender supports session timers: the proxy adds it to a 2xx of a peer that does
@@ -58,8 +58,8 @@ pub struct FailurePlan<'a> {
     pub answer_timeout: Option<u64>,
     /// Failures that lead to the next of its targets.
     pub try_next: TryNext<'a>,
-    /// Bytes that come back in [`NoticeEvent::Failing`] before the remedy, so that the proxy user decides about it. The request must then
-    /// have a [`Plan::context`]. Empty: no notice.
+    /// Bytes that come back in [`Choice::Failing`](super::Choice::Failing) before the remedy, so that the proxy user decides about it. The
+    /// request must then have a [`Plan::context`]. Empty: no decision of the user.
     pub asks: &'a [u8],
 }
 
@@ -329,13 +329,13 @@ impl Proxy {
         (pending.asking, pending.until) = (asking, until);
         let Some(question) = context.question() else { return };
         self.fork_timers.push(Reverse((until, id.to_u64())));
-        self.notice(id, question);
+        self.put_question(id, question);
     }
 
     /// Repeats the notice to the proxy user after a move from another shard.
     pub(super) fn ask_again(&mut self, id: Id) {
         if let Some(question) = self.contexts.get(id).and_then(ResponseContext::question) {
-            self.notice(id, question);
+            self.put_question(id, question);
         }
     }
 
@@ -346,7 +346,7 @@ impl Proxy {
         Some((id, std::mem::take(&mut pending.asking))).filter(|(_, asking)| asking.is_any())
     }
 
-    /// Tries further targets after [`NoticeEvent::Failing`]. Returns false if none could be tried, and the failure went upstream.
+    /// Tries further targets after [`Choice::Failing`](super::Choice::Failing). Returns false if none could be tried, and the failure went upstream.
     pub fn more(&mut self, round: &mut Round<'_>, server: ServerId, candidates: &[Candidate<'_>]) -> bool {
         let Some((id, _)) = self.asked(server, round.tx) else { return false };
         self.by_its_policy(id, |proxy| {
@@ -359,13 +359,14 @@ impl Proxy {
         })
     }
 
-    /// Answers with this status after [`NoticeEvent::Failing`], in place of the responses of the targets.
+    /// Answers with this status after [`Choice::Failing`](super::Choice::Failing), in place of the responses of the targets.
     pub fn answer(&mut self, round: &mut Round<'_>, server: ServerId, status: u16) {
         let Some((id, _)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| proxy.answer_locally(round, id, status));
     }
 
-    /// Applies the plan for failures of [`NoticeEvent::Failing`], or tries the candidate of [`NoticeEvent::Choosing`].
+    /// Applies the plan for failures of [`Choice::Failing`](super::Choice::Failing), or tries the candidate of
+    /// [`Choice::Choosing`](super::Choice::Choosing).
     pub fn carry_out(&mut self, round: &mut Round<'_>, server: ServerId) {
         let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {
@@ -379,8 +380,8 @@ impl Proxy {
         });
     }
 
-    /// Declines after [`NoticeEvent::Failing`]: the failure goes upstream, or the next plan for it applies. Declines after
-    /// [`NoticeEvent::Choosing`]: the next candidate is considered.
+    /// Declines after [`Choice::Failing`](super::Choice::Failing): the failure goes upstream, or the next plan for it applies. Declines after
+    /// [`Choice::Choosing`](super::Choice::Choosing): the next candidate is considered.
     pub fn pass(&mut self, round: &mut Round<'_>, server: ServerId) {
         let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {

@@ -1,9 +1,9 @@
 //! Forwarding of responses upstream (RFC 3261 section 16.7).
 
-use super::notice::NoticeEvent;
 use super::response_context::{BestResponse, Branch};
 use super::upstream_response::{SenderFacts, challenge_lines, without_extras};
 use super::{Proxy, best};
+use crate::notice::NoticeEvent;
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
 use crate::{Arrival, Round, Target};

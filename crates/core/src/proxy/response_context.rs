@@ -2,9 +2,9 @@
 
 use super::Policy;
 use super::contact::FromDevice;
-use super::notice::NoticeEvent;
 use super::outgoing_request::OutgoingBranch;
 use super::plan::{DialogUse, OwnedPlan};
+use super::report::Choice;
 use crate::record::header_names;
 use crate::routing::AccountHash;
 use crate::transaction::{ClientId, ServerId};
@@ -166,9 +166,9 @@ pub struct Candidate<'a> {
     pub watched: bool,
     /// Choice of this target by the proxy in place of the sender.
     pub rerouting: Rerouting,
-    /// Bytes that come back in [`NoticeEvent::Choosing`] before the candidate is tried, so that the proxy user decides about it. Empty: no
-    /// notice. The first candidate tried gets no notice. Candidates without a notice belong to the candidate before them that has one, and
-    /// are passed over together with it.
+    /// Bytes that come back in [`Choice::Choosing`] before the candidate is tried, so that the proxy user decides about it. Empty: no
+    /// decision of the user. The first candidate tried needs none. Candidates without a decision belong to the candidate before them that
+    /// has one, and are passed over together with it.
     pub asks: &'a [u8],
 }
 
@@ -367,11 +367,11 @@ impl ResponseContext {
         }
     }
 
-    /// Returns the notice that every target so far has failed, with status 408 if none has answered.
-    pub(super) fn failing(&self) -> NoticeEvent {
+    /// Returns the question after the failure of every target, with status 408 if none has answered.
+    fn failing(&self) -> Choice {
         let status = self.failed_with();
         let plan = self.pending.as_ref().and_then(|pending| pending.plan.question(status));
-        NoticeEvent::Failing { server: self.server, status, plan }
+        Choice::Failing { status, plan }
     }
 
     /// Tells whether the user decides about the next candidate now.
@@ -379,18 +379,18 @@ impl ResponseContext {
         self.pending.as_ref().is_some_and(|pending| pending.asking == Asking::Candidate)
     }
 
-    /// Returns the notice of the decision that the proxy user still owes.
-    pub(super) fn question(&self) -> Option<NoticeEvent> {
+    /// Returns the decision that the proxy user still owes, with the server transaction of the request.
+    pub(super) fn question(&self) -> Option<(ServerId, Choice)> {
         let pending = self.pending.as_ref()?;
-        match pending.asking {
-            Asking::No => None,
-            Asking::Failure => Some(self.failing()),
-            Asking::Candidate => Some(NoticeEvent::Choosing {
-                server: self.server,
+        let choice = match pending.asking {
+            Asking::No => return None,
+            Asking::Failure => self.failing(),
+            Asking::Candidate => Choice::Choosing {
                 before: pending.chosen.clone(),
                 next: pending.candidates.get(pending.next)?.asks.clone(),
-            }),
-        }
+            },
+        };
+        Some((self.server, choice))
     }
 
     /// Returns the status of the best response so far; 408 if no target has answered.

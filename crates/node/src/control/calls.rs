@@ -3,7 +3,7 @@
 use super::{Call, CallList, Controlled, Dialog, Done, Reply};
 use crate::shard::{CallOrder, Input};
 use std::time::Duration;
-use strowger_server::calls::{CallView, DialogView};
+use strowger_calls::{CallView, DialogView};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 

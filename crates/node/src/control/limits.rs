@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use strowger_calls::limits::LimitScope;
 use strowger_config::CallLimitTable;
 use strowger_core::routing::Identity;
 use strowger_message::Uri;
-use strowger_server::call_limits::LimitScope;
 
 /// Limits of calls, and the calls counted now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

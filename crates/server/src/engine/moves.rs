@@ -4,10 +4,10 @@
 //! such as the policy of a request: the request continues under the policy of its new owner.
 
 use super::Engine;
-use crate::calls::{Call, Calls, LedScopes};
 use crate::handling::Progress;
 use crate::suspended::Held;
 use serde::{Deserialize, Serialize};
+use strowger_calls::{Call, CallTable, LedScopes};
 use strowger_core::proxy::ContextRecord;
 use strowger_core::record::{self, Names, Number, Recorded, Unreadable};
 use strowger_core::transaction::TransactionRecord;
@@ -68,7 +68,7 @@ impl Engine {
         let contexts = self.stack.proxy.export(now, moves);
         let transactions = self.stack.core.transactions.export(now, moves);
         let mut calls = self.calls.export(now, bucket);
-        let led = Calls::export_led(&mut calls);
+        let led = CallTable::export_led(&mut calls);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
         let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls, led });
         self.show_gauges();

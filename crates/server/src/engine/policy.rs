@@ -1,7 +1,7 @@
 //! Policy under which an engine decides: new requests use that of the process, earlier requests their own.
 
 use super::Engine;
-use crate::calls::CallTimes;
+use crate::call_settings::call_times;
 use crate::local_address::LocalAddresses;
 use crate::policy::{InForce, Policy};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ impl Engine {
     pub(super) fn go_by_policy(&mut self, now: Now) {
         let config = &self.policy.config;
         self.stack.proxy.set_policy(self.policy.forwarding.clone());
-        self.calls.set_times(CallTimes::of(config));
+        self.calls.set_times(call_times(config));
         self.stack.set_bounds(&self.policy, self.shard.circumstances.shards);
         if self.pings.set_interval(config.nat.ping_interval) && self.shard.number == 0 {
             self.pings.begin_again(now);

@@ -151,6 +151,6 @@ impl Decider<'_> {
         is_reserved
             && !request.to_tag.is_empty()
             && (self.is_within_dialog(now, request, &self.policy.router.route(now, request))
-                || self.is_of_tracked_dialog(request))
+                || self.calls.is_of_tracked_dialog(request))
     }
 }

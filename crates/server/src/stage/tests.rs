@@ -22,7 +22,7 @@ use strowger_store::ticket::{Refused, SinkId};
 
 const SERVER: &str = "192.0.2.1:5060";
 const PHONE: &str = "198.51.100.7:5060";
-const NOW: Now = Now { mono: 10_000, wall: 1_700_000_000_000 };
+pub(crate) const NOW: Now = Now { mono: 10_000, wall: 1_700_000_000_000 };
 
 /// Database without any answer at hand.
 struct Silent;
@@ -45,7 +45,7 @@ fn engine(settings: &str) -> Engine {
     engine_of("domains = [\"example.org\"]\n", settings)
 }
 
-fn engine_of(domains: &str, settings: &str) -> Engine {
+pub(crate) fn engine_of(domains: &str, settings: &str) -> Engine {
     let text = format!("listen = [\"udp:{SERVER}\"]\n{settings}{domains}");
     let config = match Config::read(Source { text: &text, ..Source::default() }) {
         Ok((config, _)) => config,
@@ -76,12 +76,12 @@ fn engine_of(domains: &str, settings: &str) -> Engine {
     engine
 }
 
-fn arrival() -> Arrival {
+pub(crate) fn arrival() -> Arrival {
     Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: PHONE.parse().unwrap(), flow: None }
 }
 
 /// Writes a request of a phone; `more` are further header lines.
-fn text(method: &str, uri: &str, from: &str, more: &str) -> String {
+pub(crate) fn text(method: &str, uri: &str, from: &str, more: &str) -> String {
     format!(
         "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {PHONE};branch=z9hG4bK1;rport=5060;received=198.51.100.7\r\n\
          From: <{from}>;tag=a\r\nTo: <sip:bob@example.org>\r\nCall-ID: 1\r\nCSeq: 1 {method}\r\n\
@@ -111,7 +111,7 @@ fn says(engine: &Engine, stage: Stage, answers: Answers, text: &str) -> Verdict 
     verdict
 }
 
-fn first(engine: &Engine, stage: Stage, text: &str) -> Verdict {
+pub(crate) fn first(engine: &Engine, stage: Stage, text: &str) -> Verdict {
     says(engine, stage, Answers::default(), text)
 }
 

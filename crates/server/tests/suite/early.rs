@@ -5,8 +5,8 @@ use crate::accounting::rows;
 use crate::dialogs::{counts, of_alice, within};
 use crate::peer::{invites, receive, sent, statuses};
 use crate::site::{ALICE, BOB, CALL_SECRET, Site, invite, line, response};
+use strowger_calls::CallState;
 use strowger_core::call;
-use strowger_server::calls::CallState;
 
 /// Other phone of bob.
 const DESK: &str = "198.51.100.9:5060";

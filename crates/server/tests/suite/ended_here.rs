@@ -2,8 +2,8 @@
 
 use crate::dialogs::{answered, counts, from_phone, of_alice, of_bob, request, within};
 use crate::site::{ALICE, BOB, SERVER, Site, invite};
+use strowger_calls::read_kept;
 use strowger_core::Now;
-use strowger_server::calls::read_kept;
 use strowger_server::engine::Effect;
 
 const TRACKED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\n";

@@ -3,8 +3,8 @@
 use crate::decisions::{GATEWAY, MAILBOX, SECOND, invite, request, site};
 use crate::peer::{answer, ends, goes, invites, pass, receive, sent};
 use crate::site::{ALICE, CALL_SECRET, SERVER, Site, line};
+use strowger_calls::read_kept;
 use strowger_core::{Arrival, ListenerId, Now, Transport, call};
-use strowger_server::calls::read_kept;
 use strowger_server::engine::Effect;
 
 const THIRD: &str = "203.0.113.3:5060";

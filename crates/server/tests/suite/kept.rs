@@ -4,9 +4,9 @@ use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, reques
 use crate::site::{ALICE, BOB, CALL_SECRET, SERVER, Site, invite, line, response};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use strowger_calls::{Call, read_kept};
 use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
-use strowger_server::calls::{Call, read_kept};
 use strowger_server::engine::Effect;
 use strowger_store::accounting::{Cdr, Row};
 

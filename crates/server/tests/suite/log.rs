@@ -69,11 +69,12 @@ impl Lines {
 impl Subscriber for Lines {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         // Threads take different lines.
-        if metadata.target().starts_with("strowger_server") { Interest::sometimes() } else { Interest::never() }
+        let is_ours = ["strowger_server", "strowger_calls"].iter().any(|own| metadata.target().starts_with(own));
+        if is_ours { Interest::sometimes() } else { Interest::never() }
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        DEBUG.get() || metadata.target().starts_with("strowger_server::call_log")
+        DEBUG.get() || ["strowger_server::call_log", "strowger_calls::call_log"].contains(&metadata.target())
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {

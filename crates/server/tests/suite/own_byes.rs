@@ -192,7 +192,7 @@ fn the_byes_of_the_server_are_bounded() {
 
 /// Starts the next process, some time later, with the only call of this one.
 fn next_process(site: &mut Site, settings: &str) -> Site {
-    use strowger_server::calls::read_kept;
+    use strowger_calls::read_kept;
     use strowger_server::engine::Effect;
     let now = site.now;
     site.engines[0].keep_changed(now);

@@ -8,8 +8,8 @@ use super::observer::Input;
 use super::process::{Draining, Due, Process};
 use super::{End, ServerHost, identity};
 use std::sync::Arc;
+use strowger_calls::CallView;
 use strowger_core::{Now, Outbox};
-use strowger_server::calls::CallView;
 use strowger_server::engine::{Answer, Effect};
 use strowger_store::error::StoreError;
 

@@ -12,11 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strowger_cache::error::CacheError;
 use strowger_cache::request::{Answer, Request};
 use strowger_cache::waiting::Outcome;
+use strowger_calls::limits::LimitScope;
+use strowger_calls::shared_counts::{Exchange, Member, publish};
 use strowger_config::Config;
 use strowger_core::{Now, Outbox};
 use strowger_message::{Limits, Message};
-use strowger_server::call_limits::LimitScope;
-use strowger_server::shared_counts::{Exchange, Member, caches, publish};
+use strowger_server::call_settings::{caches, shared_counts};
 
 /// Settings of two servers that count together, and of their cache.
 #[derive(Clone, Debug)]
@@ -238,7 +239,7 @@ pub(super) struct Sharing {
 impl Sharing {
     /// Creates the state at this moment.
     pub(super) fn new(now: Now, config: &Config) -> Option<Self> {
-        let member = Member::new((*caches(config).first()?).clone(), config.server.node, now.mono);
+        let member = Member::new(caches(config).first()?.as_str(), config.server.node, now.mono);
         let [next, heard, awake] = [now.mono; 3];
         Some(Self { member, asked: None, next, heard, has_heard: false, awake, refused: HashSet::new() })
     }
@@ -267,7 +268,7 @@ impl ServerHost {
             sharing.awake = now.mono;
         }
         let own = self.process.shared.call_limits.list();
-        let exchange = sharing.member.begin(now.mono, &policy.config, &own);
+        let exchange = sharing.member.begin(now.mono, &shared_counts(&policy.config), &own);
         let answers = counting.state().ask(manners, &mut self.later_random, now.mono, &exchange.requests());
         sharing.asked = Some((exchange, answers.outcomes));
         self.plan(now.mono + answers.after, Due::Counted);
@@ -286,7 +287,7 @@ impl ServerHost {
             counting.state().servers.entry(node).or_default().whole.push_back(began);
             (sharing.heard, sharing.has_heard) = (began, true);
         }
-        publish(now.mono, &policy.config, [&sharing.member], &self.process.shared.call_limits);
+        publish(now.mono, &shared_counts(&policy.config), [&sharing.member], &self.process.shared.call_limits);
         sharing.next = now.mono + Times::of(&policy.config).interval;
         self.watch_counts(now, &Outbox::new(), true);
     }

@@ -3,9 +3,9 @@
 use super::limits::RoutedCalls;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
+use strowger_calls::{Call, CallView, read_kept};
 use strowger_core::{Now, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
-use strowger_server::calls::{Call, CallView, read_kept};
 use strowger_server::engine::Effect;
 use strowger_store::accounting::{Cdr, Row};
 

@@ -4,9 +4,9 @@
 use super::{LIMITED, ServerHost};
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use strowger_calls::limits::LimitScope;
 use strowger_core::{Now, Outbox};
 use strowger_message::{Limits, Message};
-use strowger_server::call_limits::LimitScope;
 
 /// Destination of failed calls, or of all calls, and its limit.
 #[derive(Clone, Copy, Debug)]

@@ -6,10 +6,11 @@ use crate::log::Line;
 use crate::noise;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
-use strowger_core::proxy::{Notice, NoticeEvent};
+use strowger_calls::{NO_CALL, begins_call};
+use strowger_core::notice::{Notice, NoticeEvent};
+use strowger_core::proxy::{Choice, Question, Report};
 use strowger_core::{Arrival, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
-use strowger_server::calls::{NO_CALL, begins_call};
 
 /// Input of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -125,17 +126,17 @@ impl Observer {
         now: u64,
         input: Input<'_>,
         out: &Outbox,
-        notices: &[Notice],
+        reports: &[Report],
         lines: &[Line],
     ) -> Result<(), String> {
         self.turn(now);
         lines.iter().try_for_each(|line| self.log(line))?;
         self.count_copy(input);
         let said = self.read(input, out);
-        if said == SentCounts::default() && notices.is_empty() {
+        if said == SentCounts::default() && reports.is_empty() {
             return Ok(());
         }
-        self.compare(input, out, &said, notices).map_err(|e| format!("{e}\nafter {}\ntold: {notices:?}", show(input)))
+        self.compare(input, out, &said, reports).map_err(|e| format!("{e}\nafter {}\ntold: {reports:?}", show(input)))
     }
 
     fn turn(&mut self, now: u64) {
@@ -255,10 +256,20 @@ impl Observer {
         said
     }
 
-    fn compare(&mut self, input: Input<'_>, out: &Outbox, said: &SentCounts, notices: &[Notice]) -> Result<(), String> {
+    fn compare(&mut self, input: Input<'_>, out: &Outbox, said: &SentCounts, reports: &[Report]) -> Result<(), String> {
         let (mut rang, mut answered, mut exhausted, mut cancelled, mut refused) = (0, 0, 0, 0, 0);
         let (status, remote) = self.came(input);
-        for Notice { context, event } in notices.iter().filter(|notice| begins_call(notice.context)) {
+        for report in reports {
+            let Notice { context, event } = match report {
+                Report::Notice(notice) if begins_call(notice.context) => notice,
+                // `limits.rs` has the laws of the others.
+                Report::Question(Question { context, choice: Choice::Failing { plan: None, .. }, .. })
+                    if begins_call(*context) =>
+                {
+                    return Err("no plan asks as a whole".to_owned());
+                }
+                _ => continue,
+            };
             let is_own = *context != NO_CALL;
             let requests = match event {
                 NoticeEvent::Rang { bytes, .. }
@@ -309,6 +320,7 @@ impl Observer {
                 NoticeEvent::BranchEnded { .. } => (),
                 NoticeEvent::Cancelled => cancelled += 1,
                 NoticeEvent::Abandoned => told.concluded += 1,
+                NoticeEvent::HungUp { .. } => return Err("a proxy anchors no call".to_owned()),
                 NoticeEvent::Ended => {
                     self.ended += 1;
                     told.ended += 1;
@@ -317,9 +329,6 @@ impl Observer {
                     }
                     continue;
                 }
-                // `limits.rs` has its laws.
-                NoticeEvent::Failing { plan: Some(_), .. } | NoticeEvent::Choosing { .. } => (),
-                NoticeEvent::Failing { plan: None, .. } => return Err("no plan asks as a whole".to_owned()),
             }
             if is_own && requests > 0 && told.concluded > requests {
                 return Err("a request was concluded twice".to_owned());

@@ -8,9 +8,9 @@ use super::observer::Input;
 use crate::laws::recent::Recent;
 use crate::noise;
 use std::collections::{HashMap, HashSet};
+use strowger_calls::CallView;
 use strowger_core::{Now, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
-use strowger_server::calls::CallView;
 
 /// Observations of a Call-ID.
 #[derive(Debug, Default)]

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, ContextRecord, NoticeEvent, Plan, Proxy, ProxySettings, Rerouting};
+use strowger_core::notice::NoticeEvent;
+use strowger_core::proxy::{Candidate, Choice, ContextRecord, Plan, Proxy, ProxySettings, Question, Report, Rerouting};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Incoming, Role, ServerId, TransactionRecord, Transactions};
@@ -429,7 +430,15 @@ impl Rig {
             status
         };
         let place = |target: Option<Target>| target.map_or_else(|| "none".to_owned(), |t| t.address.to_string());
-        for notice in self.proxy.notices().drain(..) {
+        for report in self.proxy.reports().drain(..) {
+            let notice = match report {
+                Report::Notice(notice) => notice,
+                Report::Question(Question { context, server, choice }) => {
+                    self.asked = Some(server);
+                    self.heard.entry(context).or_default().push(shown(&choice));
+                    continue;
+                }
+            };
             let what = match notice.event {
                 NoticeEvent::Rang { status, branch, bytes, .. } => {
                     self.ringing.insert(branch);
@@ -446,18 +455,10 @@ impl Rig {
                 NoticeEvent::Refused { status, by } => format!("refused {status} by {}", place(by)),
                 NoticeEvent::TimedOut { target } => format!("timed out at {}", place(target)),
                 NoticeEvent::Cancelled => "cancelled".to_owned(),
-                NoticeEvent::Failing { server, status, plan } => {
-                    self.asked = Some(server);
-                    let plan = plan.map(|plan| format!(": {}", String::from_utf8_lossy(&plan)));
-                    format!("failing {status}{}", plan.unwrap_or_default())
-                }
-                NoticeEvent::Choosing { server, before, next } => {
-                    self.asked = Some(server);
-                    format!("choosing {} after {}", String::from_utf8_lossy(&next), String::from_utf8_lossy(&before))
-                }
                 NoticeEvent::Exhausted { status, bytes } => format!("exhausted {}", is_of(status, bytes)),
                 NoticeEvent::Abandoned => "abandoned".to_owned(),
                 NoticeEvent::Ended => "ended".to_owned(),
+                NoticeEvent::HungUp { .. } => panic!("a proxy anchors no call"),
             };
             self.heard.entry(notice.context).or_default().push(what);
         }
@@ -580,5 +581,18 @@ impl Rig {
         let uris = uris_of(tries);
         self.proxy.add(&mut round, server, &candidates_of(tries, &uris));
         self.taken()
+    }
+}
+
+/// Returns a question of the proxy as text.
+fn shown(choice: &Choice) -> String {
+    match choice {
+        Choice::Failing { status, plan } => {
+            let plan = plan.as_ref().map(|plan| format!(": {}", String::from_utf8_lossy(plan)));
+            format!("failing {status}{}", plan.unwrap_or_default())
+        }
+        Choice::Choosing { before, next } => {
+            format!("choosing {} after {}", String::from_utf8_lossy(next), String::from_utf8_lossy(before))
+        }
     }
 }

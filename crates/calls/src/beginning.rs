@@ -1,0 +1,406 @@
+//! INVITE that begins a call, or comes again in one: its place in the table, its limits, its account.
+
+use crate::account::{Account, AccountFacts};
+use crate::account_text::cause_of;
+use crate::call::{Call, CallNames, Legs, moment};
+use crate::context::{NO_CALL, Purpose};
+use crate::effect::CallEffect;
+use crate::endable::{Unendable, unendable};
+use crate::environment::Environment;
+use crate::limits::Claim;
+use crate::origin::Source;
+use crate::session_offer::SessionOffer;
+use crate::shares::Parties;
+use crate::table::CallTable;
+use crate::way::way;
+use std::net::SocketAddr;
+use strowger_core::Now;
+use strowger_core::routing::{Request, Router};
+use strowger_message::{Limits, Message};
+
+/// Facts about an INVITE that is about to be carried, by the policy of the server.
+pub struct Beginning<'a, 'm> {
+    /// The INVITE.
+    pub request: &'a Request<'m>,
+    /// Set if a route token proves that it belongs to a call of an earlier process.
+    pub in_dialog: bool,
+    /// Set if its sender has shown a password.
+    pub is_user: bool,
+    /// Part of this server in the dialogs of the call.
+    pub legs: Legs,
+    /// Set if the call is tracked: its dialogs are known and end here.
+    pub tracks: bool,
+    /// Set if calls are logged.
+    pub logs: bool,
+    /// Set if the call is accounted.
+    pub accounts: bool,
+    /// Set if the server is about to stop, and takes no call of an earlier process.
+    pub draining: bool,
+    /// Limits under which the call counts to its end, each once.
+    pub claims: &'a [Claim],
+    /// Set if the call counts under limits, or may do so later.
+    pub may_count: bool,
+    /// Number of calls that the shard may track.
+    pub places: usize,
+}
+
+/// Answers of the policy about an INVITE. The table asks only where it needs them.
+pub trait Admission {
+    /// Tells whether it is an emergency call, which has bounds of its own.
+    fn is_emergency(&self, _calls: &CallTable) -> bool {
+        false
+    }
+
+    /// Logs the beginning of its call, unless the log is full. Returns whether the call is logged from now on.
+    fn log_begun(&self, _calls: &CallTable) -> bool {
+        false
+    }
+
+    /// Returns the parties for whose shares of the table its call counts.
+    fn parties(&self, _calls: &CallTable) -> Parties {
+        [0; 2]
+    }
+
+    /// Returns the place of an emergency call for which the table has no other; `None`: there is none.
+    fn emergency_place(&self, _calls: &CallTable) -> Option<Parties> {
+        None
+    }
+
+    /// Returns the facts for the account of its call.
+    fn account(&self, calls: &CallTable) -> AccountFacts;
+
+    /// Tells whether this limit is that of a failure of rules that leads it on, and is passed over if the limit is full.
+    fn passes_over(&self, _claim: &Claim) -> bool {
+        false
+    }
+}
+
+/// Context of the notices about a request, or the reason to refuse it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// Context; 0: no notices are needed.
+    Notices(u64),
+    /// Bound on tracked calls that is reached.
+    Full,
+    /// Caller or callee that has as many tracked calls as places are free.
+    OverShare,
+    /// Call that this server could not end.
+    Unendable(Unendable),
+    /// Limit of calls that is full.
+    Limited(Claim),
+    /// Full limit of the failure rule that leads the request on.
+    PassedOver,
+    /// Call of the same Call-ID and tag, whose end would be taken for that of this one. This call would count under no
+    /// limit, and have no record.
+    Merged,
+}
+
+/// Places to which a request may go, if the call counts under limits at each of them.
+#[derive(Debug, Default)]
+pub struct Ways<'a> {
+    /// Index of each place among the candidates, with these limits.
+    pub claims: Vec<(usize, &'a [Claim])>,
+    /// Candidate that is to be tried first.
+    pub first: usize,
+}
+
+/// Room taken under limits for a request that is forwarded.
+struct Room<'a> {
+    /// Limits taken for its call, to the end of the call.
+    of_call: Vec<Claim>,
+    /// Limits under which its call counts while it is led to its place.
+    led: &'a [Claim],
+    /// Those of them that were taken now.
+    taken: Vec<Claim>,
+}
+
+/// Kind of repetition of an INVITE of a known call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// A server on its way sent it back here.
+    SentBack,
+    /// A server before this one sent it to several targets at once.
+    Forked,
+}
+
+impl CallTable {
+    /// Enters an INVITE that begins a call or comes again in one, on its way to its target or to the first of these ways that has room.
+    pub fn begin(
+        &mut self,
+        env: &mut Environment<'_>,
+        facts: &Beginning<'_, '_>,
+        ways: &mut Ways<'_>,
+        policy: &impl Admission,
+    ) -> Context {
+        let &Beginning { request, in_dialog, tracks, logs, accounts, claims: all, .. } = facts;
+        if !tracks && !logs && !accounts {
+            return Context::Notices(NO_CALL);
+        }
+        // An INVITE without a To tag was refused before.
+        if facts.draining && !request.to_tag.is_empty() && !in_dialog {
+            return Context::Full;
+        }
+        if tracks
+            && facts.legs == Legs::Proxied
+            && let Some(why) = unendable(request)
+            && !policy.is_emergency(self)
+        {
+            return Context::Unendable(why);
+        }
+        let key = self.key_of_call(request.call_id, request.from_tag);
+        let mut retried = None;
+        if let Some(call) = self.get(key) {
+            let is_counted = accounts || facts.may_count || call.account.is_some() || call.taken().next().is_some();
+            if let Some(again) = passes_again(env.router, request, facts.is_user && !in_dialog, call) {
+                // Two targets would share one record, that of the first.
+                if again == Again::Forked && (accounts || call.account.is_some()) {
+                    return Context::Merged;
+                }
+                if tracks && !call.tracked && self.free_places(facts.places) == 0 {
+                    return Context::Full;
+                }
+                // A further target takes a place of its own under each limit, until the call ends.
+                let is_forked = again == Again::Forked;
+                let is_more = |claim: &&Claim| is_forked || !call.counts_to_its_end(claim);
+                let more: Vec<Claim> = all.iter().filter(is_more).cloned().collect();
+                let counts = |claim: &Claim| !is_forked && call.counts_under(claim);
+                return match self.take_room(all, &more, ways, counts) {
+                    Ok(room) => Context::Notices(self.pass_again(env, facts, policy, (key, &more, &room))),
+                    Err(claim) => limited(policy, claim),
+                };
+            }
+            // With credentials for a server behind this one the INVITE comes as a call of its own: it may go elsewhere
+            // now.
+            if call.is_left() {
+                retried = self.take(key);
+            } else if is_counted {
+                return Context::Merged;
+            } else {
+                let (context, is_other) = (call.context(), call.open > 0);
+                let is_logged = logs && policy.log_begun(self);
+                if is_other {
+                    // The end of this call would not be seen.
+                    return Context::Notices(NO_CALL);
+                }
+                let began = moment(env.now);
+                self.change(key, |call| {
+                    (call.open, call.cseq) = (call.open + 1, request.cseq);
+                    (call.logged, call.began) = (call.logged || is_logged, began);
+                });
+                return Context::Notices(context);
+            }
+        }
+        let mut parties = if tracks { policy.parties(self) } else { [0; 2] };
+        let free = self.free_places(facts.places);
+        let refusal = if tracks && free == 0 {
+            Some(Context::Full)
+        } else {
+            self.shares.are_used_up(parties, free).then_some(Context::OverShare)
+        };
+        if let Some(refusal) = refusal {
+            match policy.emergency_place(self) {
+                Some(place) => parties = place,
+                None => return refusal,
+            }
+        }
+        let room = match self.take_room(all, all, ways, |_| false) {
+            Ok(room) => room,
+            Err(claim) => {
+                let context = limited(policy, claim);
+                // The INVITE comes here again, led elsewhere.
+                if let Some(before) = retried.filter(|_| context == Context::PassedOver) {
+                    self.put_back(before);
+                }
+                return context;
+            }
+        };
+        let is_logged = match &retried {
+            Some(before) => before.logged,
+            None => logs && policy.log_begun(self),
+        };
+        if !is_logged && !tracks && !accounts {
+            return Context::Notices(NO_CALL);
+        }
+        let mut call = self.new_call(env, request, tracks, policy);
+        (call.open, call.logged, call.legs, call.parties) = (1, is_logged, facts.legs, parties);
+        call.count(all, all);
+        call.lead(room.led, &room.taken);
+        call.account = accounts.then(|| self.open_account(env, policy, tracks.then(|| call.names())));
+        if let Some(before) = retried {
+            call.began = before.began;
+            if let (Some(account), Some(before)) = (&mut call.account, &before.account) {
+                account.began_as(before);
+            }
+        }
+        call.key = key;
+        let context = call.context();
+        self.put(key, call);
+        if in_dialog && tracks {
+            self.resume_dialog(env, request, key);
+        }
+        Context::Notices(context)
+    }
+
+    fn new_call(
+        &self,
+        env: &mut Environment<'_>,
+        request: &Request<'_>,
+        tracks: bool,
+        policy: &impl Admission,
+    ) -> Call {
+        let salt = env.entropy.u64();
+        let mut call = Call::begun(request, env.now, tracks, &self.kept_tag(request.from_tag), salt);
+        call.urgent = tracks && policy.is_emergency(self);
+        call
+    }
+
+    fn open_account(
+        &self,
+        env: &mut Environment<'_>,
+        policy: &impl Admission,
+        names: Option<CallNames<'_>>,
+    ) -> Box<Account> {
+        let identity = [env.entropy.u64(), env.entropy.u64()];
+        Account::open(env.now, policy.account(self), names.unwrap_or_default(), identity)
+    }
+
+    /// Accounts the call of an INVITE that this server refuses with this status.
+    pub fn account_refusal(&mut self, env: &mut Environment<'_>, facts: AccountFacts, status: u16) {
+        let (identity, names) = ([env.entropy.u64(), env.entropy.u64()], CallNames::default());
+        let mut account = Account::open(env.now, facts, names, identity);
+        account.refused(env.now, status, cause_of(status));
+        self.effects.extend(account.close(names).map(CallEffect::Account));
+    }
+
+    /// Adds one more INVITE to this call, which then counts under these limits as well. The call is tracked if one of
+    /// its INVITEs is, and accounted from the first such INVITE on. Returns its context.
+    fn pass_again(
+        &mut self,
+        env: &mut Environment<'_>,
+        facts: &Beginning<'_, '_>,
+        policy: &impl Admission,
+        (key, more, room): (u64, &[Claim], &Room<'_>),
+    ) -> u64 {
+        let is_tracked = self.get(key).is_some_and(|call| call.tracked);
+        let tracked = (facts.tracks && !is_tracked).then(|| self.new_call(env, facts.request, true, policy));
+        let is_accounted = self.account(key).is_some();
+        let account = (facts.accounts && !is_accounted).then(|| self.open_account(env, policy, None));
+        let (legs, cseq) = (facts.legs, facts.request.cseq);
+        let context = self.change(key, |call| {
+            if let Some(tracked) = tracked {
+                call.track(tracked);
+            }
+            (call.open, call.cseq, call.challenged) = (call.open + 1, cseq, false);
+            if !call.legs.are_here() {
+                call.legs = legs;
+            }
+            call.account = call.account.take().or(account);
+            call.count(more, &room.of_call);
+            call.lead(room.led, &room.taken);
+            call.context()
+        });
+        self.has_changed(key);
+        context.unwrap_or_default()
+    }
+
+    /// Reads the Contact and routes of a party from a request that was carried with this context, as it left for the next hop: with the seal and
+    /// route token of this server, as the peer gets them. `sent`: that request; empty: it has not left yet.
+    pub fn forwarded(&mut self, router: &Router, context: u64, sent: &[u8], source: SocketAddr) {
+        let purpose = Purpose::of(context).filter(|purpose| matches!(purpose, Purpose::Invite | Purpose::Renewal));
+        let Some((purpose, key)) = purpose.zip(self.key_of(context)) else { return };
+        if self.get(key).is_none_or(|call| !call.tracked) {
+            return;
+        }
+        let mut index = std::mem::take(&mut self.index);
+        if index.parse(sent, &Limits::UNLIMITED).is_ok() {
+            let message = Message::new(sent, &index);
+            match purpose {
+                Purpose::Invite => self.hear_caller(router, key, &message, source),
+                _ => self.hear_renewal(key, context, &message, source),
+            }
+        }
+        self.index = index;
+    }
+
+    /// Handles the failure to carry a request with this context. Returns whether the user reports it as a response of this server to its own
+    /// request.
+    pub fn not_forwarded(&mut self, now: Now, context: u64) -> bool {
+        match (Purpose::of(context), self.key_of(context)) {
+            (Some(Purpose::Invite), Some(key)) => drop(self.change(key, Call::fail)),
+            (Some(Purpose::Bye), Some(key)) => self.bye_refused(now, (key, context), 500),
+            (Some(Purpose::Question), _) => return true,
+            _ => (),
+        }
+        false
+    }
+
+    fn hear_caller(&mut self, router: &Router, key: u64, message: &Message<'_>, source: SocketAddr) {
+        let (way, offer) = (way(router, message), SessionOffer::of(message));
+        self.change(key, |call| {
+            call.offer = offer;
+            if let Some((contact, routes)) = way {
+                call.set_caller_way(contact, &routes, Source::of(source));
+            }
+        });
+    }
+
+    /// Returns whether the request with this context begins a tracked call.
+    pub fn begins_tracked_call(&self, context: u64) -> bool {
+        if self.counts().tracked == 0 || Purpose::of(context) != Some(Purpose::Invite) {
+            return false;
+        }
+        self.key_of(context).and_then(|key| self.get(key)).is_some_and(|call| call.tracked)
+    }
+
+    /// Takes room under all limits of `more`, and under those of the first way that has room. `all`: limits under which
+    /// the call then counts. `counts`: tells whether it counts under a limit already. The error is a limit without
+    /// room.
+    fn take_room<'a>(
+        &self,
+        all: &[Claim],
+        more: &[Claim],
+        ways: &mut Ways<'a>,
+        counts: impl Fn(&Claim) -> bool,
+    ) -> Result<Room<'a>, Claim> {
+        let limits = &self.settings.limits;
+        let of_call: Vec<Claim> = more.iter().filter(|claim| !counts(claim)).cloned().collect();
+        limits.take(&of_call).map_err(Claim::clone)?;
+        let mut full = None;
+        for &(candidate, led) in &ways.claims {
+            let is_new = |claim: &&Claim| !all.iter().any(|other| other.counted == claim.counted) && !counts(claim);
+            let taken: Vec<Claim> = led.iter().filter(is_new).cloned().collect();
+            match limits.take(&taken) {
+                Ok(()) => {
+                    ways.first = candidate;
+                    return Ok(Room { of_call, led, taken });
+                }
+                Err(claim) => full = full.or_else(|| Some(claim.clone())),
+            }
+        }
+        let Some(full) = full else { return Ok(Room { of_call, led: &[], taken: Vec::new() }) };
+        of_call.iter().for_each(|claim| limits.give_back(&claim.counted));
+        Err(full)
+    }
+
+    /// Returns the number of further calls that this shard may track.
+    fn free_places(&self, places: usize) -> usize {
+        let ordinary = self.counts().tracked.saturating_sub(self.shares.emergencies());
+        places.saturating_sub(ordinary)
+    }
+}
+
+/// Returns the kind of repetition if an INVITE repeats a known call. An INVITE whose sender has proved by a
+/// password to be a user (`is_user`) makes a call of its own.
+pub fn passes_again(router: &Router, request: &Request<'_>, is_user: bool, call: &Call) -> Option<Again> {
+    // While the INVITE is open no server changes its CSeq.
+    if is_user || call.open == 0 || call.cseq != request.cseq {
+        return None;
+    }
+    let is_sent_back = router.has_been_here(request);
+    Some(if is_sent_back { Again::SentBack } else { Again::Forked })
+}
+
+/// Returns the refusal for a full limit, either of the rules or of a failure rule that leads the request on.
+fn limited(policy: &impl Admission, claim: Claim) -> Context {
+    if policy.passes_over(&claim) { Context::PassedOver } else { Context::Limited(claim) }
+}

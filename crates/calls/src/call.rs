@@ -1,0 +1,308 @@
+//! Call: from the INVITE that begins it to the end of its last dialog.
+//!
+//! A peer chooses all that it writes. So a call is identified by Call-ID and caller's tag together, and its dialogs by
+//! the callee's tag in addition (RFC 3261 section 12). The INVITE alone names the parties, and the call ends only by a
+//! BYE that a route token of this server admits.
+
+use crate::account::Account;
+use crate::context::{Purpose, SALTS};
+use crate::dialog::Dialog;
+use crate::led::CallScopes;
+use crate::origin::Source;
+use crate::session_offer::SessionOffer;
+use crate::shares::Parties;
+use crate::texts::Texts;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use strowger_core::Now;
+use strowger_core::routing::Request;
+use strowger_core::shown::LONGEST;
+
+/// Call that is tracked, or logged, or both.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// Key in the table.
+    pub(crate) key: u64,
+    pub(crate) call_hash: u32,
+    pub(crate) texts: Texts,
+    /// [`Now::mono`] of its INVITE, negative if that came before this process began. On its way to another shard:
+    /// milliseconds since the INVITE.
+    pub(crate) began: i64,
+    /// CSeq of its INVITE.
+    pub(crate) cseq: u32,
+    /// Source of its INVITE.
+    pub(crate) source: Source,
+    /// Salt in the context of its requests, which no peer knows. It keeps notices away that belong to an earlier call
+    /// with this Call-ID and tag.
+    pub(crate) salt: u16,
+    pub(crate) logged: bool,
+    /// Set if its dialogs are known, with the parts that a request to either party needs.
+    pub(crate) tracked: bool,
+    /// Part of this server in its dialogs.
+    pub(crate) legs: Legs,
+    /// Set if its INVITE had a To tag: the caller has chosen the tag of the callee, who may have another dialog with
+    /// the same tags.
+    pub(crate) chose_tag: bool,
+    /// Set for an emergency call: no 2xx of it is refused.
+    #[serde(skip)]
+    pub(crate) urgent: bool,
+    /// INVITEs of it without a final response. It may pass here repeatedly, through servers that try one target after
+    /// another.
+    pub(crate) open: u16,
+    /// Set once the caller has cancelled it.
+    pub(crate) cancelled: bool,
+    /// Set once a server behind this one has asked for credentials: the INVITE comes again.
+    pub(crate) challenged: bool,
+    /// Session timer that its last INVITE offered.
+    pub(crate) offer: SessionOffer,
+    pub(crate) dialogs: SmallVec<[Dialog; 1]>,
+    /// Limits under which it counts; `None`: it counts under none.
+    pub(crate) scopes: Option<Box<CallScopes>>,
+    /// Data for its accounting.
+    pub(crate) account: Option<Box<Account>>,
+    /// Set once its state was given to the owner, or is about to be: the next process continues the call.
+    pub(crate) kept: bool,
+    /// Set while its kept state is out of date.
+    #[serde(skip)]
+    pub(crate) changed: bool,
+    /// Deadline in steps of [`crate::table::STEP`]; 0: there is none.
+    #[serde(skip)]
+    pub(crate) deadline: u32,
+    /// Caller and callee whose shares of the table it uses. A call that moved here from another shard uses none.
+    #[serde(skip)]
+    pub(crate) parties: Parties,
+}
+
+/// Bytes of a call in the table. A segment of 128 calls then fills a size class of the allocator.
+const _: () = assert!(size_of::<Option<Call>>() == 192);
+
+/// Part of this server in the dialogs of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Legs {
+    /// A proxy forwards the INVITE. The later requests bypass this server.
+    Passing,
+    /// A proxy forwards the INVITE and stays in the route sets: one dialog between the parties, whose requests pass here.
+    Proxied,
+    /// Each party has a dialog with this server, and a role of this server writes the requests of both.
+    Anchored,
+}
+
+impl Legs {
+    /// Tells whether the later requests of the call come to this server.
+    pub(crate) const fn are_here(self) -> bool {
+        !matches!(self, Self::Passing)
+    }
+}
+
+/// Texts of a call as its INVITE has them: Call-ID, caller, callee. Empty where the table does not store them.
+pub(crate) type CallNames<'a> = [&'a [u8]; 3];
+
+pub(crate) const CALLER: usize = 0;
+pub(crate) const CALLEE: usize = 1;
+pub(crate) const CALL_ID: usize = 2;
+pub(crate) const CALLER_TAG: usize = 3;
+pub(crate) const CALLER_CONTACT: usize = 4;
+pub(crate) const CALLER_ROUTES: usize = 5;
+/// Tag hashes of ended dialogs of a call that continues.
+pub(crate) const ENDED_TAGS: usize = 6;
+
+/// Maximum bytes of a stored Contact, of a stored route set, and of Call-ID and both URIs together. A call with more is
+/// refused ([`crate::endable`]).
+pub(crate) const LONGEST_WAY: usize = 2_048;
+
+/// Longest tag that the table stores, in bytes. A longer one, in a call that is only logged or an emergency call, is stored as its hash.
+pub(crate) const LONGEST_TAG: usize = 256;
+
+/// Highest CSeq of a request that passes in a tracked call. The numbers above, up to 2^31 (RFC 3261 section 8.1.1.5), are for the BYEs of
+/// this server: none of them looks old to a party.
+pub(crate) const LAST_CSEQ: u32 = i32::MAX as u32 - 1_024;
+
+/// First byte of the stored form of a tag that is too long. No tag begins with it.
+pub(crate) const HASHED: u8 = 0;
+
+impl Call {
+    /// Creates a call from its INVITE. `tag`: stored form of the caller's tag. `salt`: random, some of its bits are
+    /// used.
+    pub(crate) fn begun(request: &Request<'_>, now: Now, tracked: bool, tag: &[u8], salt: u64) -> Self {
+        let (caller, callee) = parties(request);
+        let shown = |text: &[u8]| text.len().min(LONGEST + 1);
+        let is_whole = caller.len() + callee.len() + request.call_id.len() <= LONGEST_WAY;
+        let texts = match (tracked, is_whole) {
+            (true, true) => Texts::new(&[caller, callee, request.call_id, tag]),
+            (true, false) => Texts::new(&[&caller[..shown(caller)], &callee[..shown(callee)], b"", tag]),
+            (false, _) => Texts::new(&[&caller[..shown(caller)], &callee[..shown(callee)]]),
+        };
+        Self {
+            key: 0,
+            call_hash: request.call_hash,
+            texts,
+            began: moment(now),
+            cseq: request.cseq,
+            source: Source::default(),
+            salt: (salt & SALTS) as u16,
+            logged: false,
+            tracked,
+            legs: Legs::Passing,
+            chose_tag: !request.to_tag.is_empty(),
+            urgent: false,
+            open: 0,
+            cancelled: false,
+            challenged: false,
+            offer: SessionOffer::default(),
+            dialogs: SmallVec::new(),
+            scopes: None,
+            account: None,
+            kept: false,
+            changed: false,
+            deadline: 0,
+            parties: [0; 2],
+        }
+    }
+
+    /// Returns the texts that its account need not repeat.
+    pub(crate) fn names(&self) -> CallNames<'_> {
+        names(&self.texts)
+    }
+
+    /// Makes the call tracked from now on, with the texts of `begun`.
+    pub(crate) fn track(&mut self, begun: Self) {
+        (self.tracked, self.texts) = (true, begun.texts);
+    }
+
+    /// Returns the URI of From in its INVITE; for an untracked call, as much as a log line shows.
+    pub(crate) fn caller(&self) -> &[u8] {
+        self.texts.get(CALLER)
+    }
+
+    /// Returns the URI of To.
+    pub(crate) fn callee(&self) -> &[u8] {
+        self.texts.get(CALLEE)
+    }
+
+    /// Returns the Call-ID; empty if the call is not tracked, or if its names are too long.
+    pub fn call_id(&self) -> &[u8] {
+        self.texts.get(CALL_ID)
+    }
+
+    pub(crate) fn caller_tag(&self) -> &[u8] {
+        self.texts.get(CALLER_TAG)
+    }
+
+    pub(crate) fn caller_contact(&self) -> &[u8] {
+        self.texts.get(CALLER_CONTACT)
+    }
+
+    pub(crate) fn caller_routes(&self) -> &[u8] {
+        self.texts.get(CALLER_ROUTES)
+    }
+
+    pub(crate) fn set_caller_way(&mut self, contact: &[u8], routes: &[u8], source: Source) {
+        self.texts = self.texts.with(&[(CALLER_CONTACT, contact), (CALLER_ROUTES, routes)]);
+        self.source = source;
+    }
+
+    pub(crate) fn set_caller_contact(&mut self, contact: &[u8]) {
+        if self.caller_contact() != contact {
+            self.texts = self.texts.with(&[(CALLER_CONTACT, contact)]);
+        }
+    }
+
+    pub(crate) fn dialog(&mut self, tag: &[u8]) -> Option<&mut Dialog> {
+        self.dialogs.iter_mut().find(|dialog| dialog.tag() == tag)
+    }
+
+    /// Ends the logging of the call.
+    pub(crate) fn forget_log(&mut self) {
+        self.logged = false;
+        self.dialogs.iter_mut().for_each(|dialog| dialog.logged = false);
+        if !self.tracked {
+            self.dialogs.clear();
+            self.challenged = false;
+            self.forget_invites();
+        }
+    }
+
+    /// Stops counting its INVITEs, unless its account waits for their outcome.
+    pub(crate) fn forget_invites(&mut self) {
+        if self.account.is_none() {
+            self.open = 0;
+        }
+    }
+
+    /// Notes that an INVITE of it has a final response, or was not forwarded after all.
+    pub(crate) fn conclude(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    /// Notes that no callee answered an INVITE of it.
+    pub(crate) fn fail(&mut self) {
+        // A dialog of an earlier process outlasts the failure of an INVITE within it: its call does not count as ended.
+        if self.dialogs.iter().any(Dialog::is_resumed) {
+            self.legs = Legs::Passing;
+        }
+        self.conclude();
+        self.end_early();
+    }
+
+    /// Removes the early dialogs after the last INVITE: their callees cannot answer any more.
+    pub(crate) fn end_early(&mut self) {
+        if self.open == 0 {
+            self.dialogs.retain(|dialog| dialog.answer.is_some());
+        }
+    }
+
+    /// Returns the context of its INVITEs.
+    pub(crate) fn context(&self) -> u64 {
+        self.context_with(self.salt, Purpose::Invite)
+    }
+
+    /// Tells whether a log line is still to follow.
+    pub(crate) fn is_in_log(&self) -> bool {
+        self.logged && (self.open > 0 || self.challenged || self.dialogs.iter().any(|dialog| dialog.logged))
+    }
+
+    /// Tells whether the call is over. After the final response to its INVITE a ringing callee does not keep it: its
+    /// branch is being cancelled, or it lost to another behind the next hop. If it answers all the same (RFC 3261
+    /// section 13.2.2.4), the answer passes without the call.
+    pub(crate) fn is_over(&self) -> bool {
+        self.open == 0 && !self.challenged && !self.has_answer()
+    }
+
+    /// Tells whether the call only waits for its caller to come again with credentials.
+    pub fn is_left(&self) -> bool {
+        self.challenged && self.open == 0 && !self.has_answer()
+    }
+
+    /// Tells whether a callee has answered its last INVITE.
+    pub(crate) fn is_invite_answered(&self) -> bool {
+        self.dialogs.iter().any(|dialog| dialog.answer.is_some() && dialog.last_of_caller() >= self.cseq)
+    }
+
+    pub(crate) fn has_answer(&self) -> bool {
+        self.dialogs.iter().any(|dialog| dialog.answer.is_some())
+    }
+
+    /// Turns its moments into ages at `now`, or its ages into moments.
+    pub(crate) fn turn(&mut self, now: i64) {
+        let turn = |at: &mut i64| *at = now.saturating_sub(*at);
+        turn(&mut self.began);
+        self.account.iter_mut().for_each(|account| turn(&mut account.began));
+        self.dialogs.iter_mut().for_each(|dialog| dialog.change_moments(turn));
+    }
+}
+
+/// Time for a caller to come again with credentials, in milliseconds.
+pub(crate) const CHALLENGE: u64 = 32_000;
+
+pub(crate) fn names(texts: &Texts) -> CallNames<'_> {
+    [CALL_ID, CALLER, CALLEE].map(|number| texts.get(number))
+}
+
+pub(crate) const fn moment(now: Now) -> i64 {
+    now.mono.cast_signed()
+}
+
+/// Returns the URIs of From and To.
+pub fn parties<'a>(request: &Request<'a>) -> (&'a [u8], &'a [u8]) {
+    (request.mandatory.from.addr.uri_text, request.mandatory.to.addr.uri_text)
+}

@@ -1,0 +1,183 @@
+//! Calls that continue in the next process, and their kept state.
+//!
+//! A tracked call is kept from its first answer on. When its kept state has changed, the new state leaves as an effect
+//! at the end of the round, once however often it changed. The end of the call leaves as an effect too. Work in
+//! progress (a BYE without a response, a renewal, a ringing fork) is not kept: the transactions end with the process,
+//! and their requests come again or do not.
+//!
+//! The state is the [`Call`] in bytes, behind a version and the moment of writing. Moments are written as ages, since
+//! no other process has the clock of this one.
+
+use crate::call::{Call, HASHED, moment, names};
+use crate::dialog::Dialog;
+use crate::effect::CallEffect;
+use crate::table::{CallTable, Ended};
+use strowger_core::record::Unreadable;
+use strowger_core::{Now, call};
+use strowger_store::accounting::Row;
+
+/// Format version of kept calls. A change of the format needs another number.
+pub const VERSION: u8 = 5;
+
+/// Bytes before the call: the version, and the moment of writing in milliseconds since 1970.
+const HEAD: usize = 1 + 8;
+
+/// Reads a call that an earlier process kept.
+///
+/// # Errors
+/// The bytes are no kept call, or of another version of this program.
+pub fn read_kept(now: Now, bytes: &[u8]) -> Result<Call, Unreadable> {
+    let (&version, rest) = bytes.split_first().ok_or(Unreadable::Malformed)?;
+    if version != VERSION {
+        return Err(Unreadable::Version(version));
+    }
+    let (wall, rest) = rest.split_first_chunk().ok_or(Unreadable::Malformed)?;
+    let mut call: Call = postcard::from_bytes(rest).map_err(|_| Unreadable::Malformed)?;
+    // A clock that was set back since must not make calls younger.
+    let since = now.wall.saturating_sub(u64::from_le_bytes(*wall));
+    call.turn(moment(now).saturating_sub_unsigned(since));
+    Ok(call)
+}
+
+impl Call {
+    /// Returns the bucket of its Call-ID, 0 to 255.
+    pub const fn bucket(&self) -> u8 {
+        call::bucket(self.call_hash)
+    }
+
+    fn is_answered(&self) -> bool {
+        self.tracked && self.has_answer()
+    }
+
+    /// Forgets its transactions: they ended with another process.
+    fn goes_on(&mut self) {
+        (self.open, self.cancelled, self.challenged) = (0, false, false);
+        self.dialogs.retain(|dialog| dialog.answer.is_some());
+        self.dialogs.iter_mut().for_each(Dialog::goes_on);
+    }
+
+    fn write(&mut self, now: Now) -> Box<[u8]> {
+        let mut bytes = Vec::with_capacity(HEAD + 1_024);
+        bytes.push(VERSION);
+        bytes.extend_from_slice(&now.wall.to_le_bytes());
+        self.turn(moment(now));
+        // In the next process it is led nowhere else.
+        let scopes = self.stays_led().map(|stays| self.scopes.replace(stays));
+        let bytes = postcard::to_extend(self, bytes).expect("a vector takes all, and every sequence knows its length");
+        if let Some(scopes) = scopes {
+            self.scopes = scopes;
+        }
+        self.turn(moment(now));
+        bytes.into()
+    }
+}
+
+impl CallTable {
+    /// Notes that the kept state of this call may be out of date, if the call is kept or is to be.
+    pub(crate) fn has_changed(&mut self, key: u64) {
+        if !self.settings.keeps {
+            return;
+        }
+        let Some(call) = self.get_mut(key) else { return };
+        call.kept |= call.is_answered();
+        if call.kept && !std::mem::replace(&mut call.changed, true) {
+            self.changed.push(key);
+        }
+    }
+}
+
+impl CallTable {
+    /// Gives the state of kept calls that have changed to the owner, who calls this at the end of a round. Kept and ended calls
+    /// leave as [`CallEffect`]s.
+    #[inline]
+    pub fn keep_changed(&mut self, now: Now) {
+        if !self.changed.is_empty() {
+            self.keep_all_changed(now);
+        }
+    }
+
+    #[cold]
+    fn keep_all_changed(&mut self, now: Now) {
+        let mut changed = std::mem::take(&mut self.changed);
+        for key in changed.drain(..) {
+            // A call that has ended meanwhile has left by itself.
+            let Some(call) = self.get_mut(key).filter(|call| call.changed) else { continue };
+            call.changed = false;
+            let state = call.write(now);
+            self.effects.push(CallEffect::Keep { call: key, state });
+        }
+        self.changed = changed;
+    }
+
+    /// Gives the rows of ended calls to the owner, and ends their kept state.
+    pub fn close_accounts(&mut self, now: Now) {
+        for Ended { key, is_kept, was_tracked, account, texts } in self.ended.drain(..) {
+            if was_tracked {
+                self.settings.ended.note(key, now);
+            }
+            let rows: Vec<Box<Row>> = account.into_iter().flat_map(|account| account.close(names(&texts))).collect();
+            match (is_kept, rows.is_empty()) {
+                (true, true) => self.effects.push(CallEffect::Forget { call: key }),
+                (true, false) => {
+                    self.effects.push(CallEffect::Close { call: key, rows: Row::write_all(&rows).into() });
+                }
+                (false, _) => (),
+            }
+            self.effects.extend(rows.into_iter().map(CallEffect::Account));
+        }
+    }
+
+    /// Continues the calls of an earlier process, and asks their parties about them soon. Returns the number of calls
+    /// that have another secret: no request of their parties is admitted as one within a dialog, so their end is not
+    /// seen. `call_secret`: key of the hashes of Call-IDs.
+    pub fn take_over(&mut self, now: Now, calls: Vec<Call>, call_secret: u32) -> usize {
+        let (mut strange, count) = (0, calls.len());
+        for (place, mut call) in calls.into_iter().enumerate() {
+            call.goes_on();
+            call.doubt_all(now, place, count);
+            strange += usize::from(self.is_strange(&call, call_secret));
+            if call.is_over() {
+                let Call { key, account, texts, .. } = call;
+                self.ended.push(Ended { key, is_kept: true, was_tracked: true, account, texts });
+                continue;
+            }
+            self.put_back(call);
+        }
+        self.close_accounts(now);
+        strange
+    }
+}
+
+impl CallTable {
+    /// Writes rows without an end for the calls that continue when the process ends. Kept calls continue in the next
+    /// process.
+    pub fn cut_off_accounts(&mut self, now: Now) {
+        self.keep_changed(now);
+        let cut_off = self.take_accounts(|account, names| account.cut_off(names));
+        self.effects.extend(cut_off.into_iter().map(CallEffect::Account));
+    }
+
+    /// Tells whether the call would have other keys here, as far as these can be computed.
+    fn is_strange(&self, call: &Call, call_secret: u32) -> bool {
+        let (call_id, tag) = (call.call_id(), call.caller_tag());
+        let is_known = !call_id.is_empty() && tag.first() != Some(&HASHED);
+        let hash = call::hash(call_secret, call_id);
+        is_known && (self.key_of_call(call_id, tag), hash) != (call.key, call.call_hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_call_are_refused() {
+        let now = Now { mono: 5, wall: 1_000 };
+        assert_eq!(read_kept(now, b"").err(), Some(Unreadable::Malformed));
+        assert_eq!(read_kept(now, &[VERSION + 1; 40]).err(), Some(Unreadable::Version(VERSION + 1)));
+        for length in 0..60 {
+            let bytes = [&[VERSION][..], &[255; 60][..length]].concat();
+            assert_eq!(read_kept(now, &bytes).err(), Some(Unreadable::Malformed));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Tracked calls as operators see them, and the end of calls by operators.
+
+use crate::account::Ender;
+use crate::call::{Call, moment};
+use crate::effect::CallEffect;
+use crate::environment::Environment;
+use crate::table::CallTable;
+use strowger_core::Now;
+
+/// Maximum number of slots that are examined for one page.
+const LOOKS: u32 = 1_024;
+
+/// Page of the tracked calls of a shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallPage {
+    /// Calls in no particular order.
+    pub calls: Vec<CallView>,
+    /// Start of the next page; `None`: there are no more calls.
+    pub next: Option<u32>,
+}
+
+/// Tracked call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallView {
+    /// Number by which it can be ended: the same in all shards, while the call lasts.
+    pub id: u64,
+    /// URI of From in its INVITE.
+    pub caller: Vec<u8>,
+    /// URI of To in its INVITE.
+    pub callee: Vec<u8>,
+    /// Call-ID.
+    pub call_id: Vec<u8>,
+    /// State of the call.
+    pub state: CallState,
+    /// Milliseconds since its INVITE.
+    pub age: u64,
+    /// Milliseconds since its first answer.
+    pub answered: Option<u64>,
+    /// Dialogs of the callees that rang or answered and have not ended.
+    pub dialogs: Vec<DialogView>,
+}
+
+/// Dialog of a tracked call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialogView {
+    /// Tag of the callee.
+    pub tag: Vec<u8>,
+    /// Contact of the callee, as its caller has it; empty before the answer.
+    pub contact: Vec<u8>,
+    /// Milliseconds since its answer.
+    pub answered: Option<u64>,
+}
+
+/// State of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallState {
+    /// No callee rings.
+    Calling,
+    /// At least one callee rings.
+    Ringing,
+    /// At least one callee has answered.
+    Answered,
+    /// A BYE of each dialog is in progress.
+    Ending,
+}
+
+impl CallState {
+    /// Returns the state in lower case.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Calling => "calling",
+            Self::Ringing => "ringing",
+            Self::Answered => "answered",
+            Self::Ending => "ending",
+        }
+    }
+}
+
+impl Call {
+    fn state(&self) -> CallState {
+        let mut answered = self.dialogs.iter().filter(|dialog| dialog.answer.is_some()).peekable();
+        match (answered.peek().is_some(), self.dialogs.is_empty()) {
+            (true, _) if answered.all(|dialog| dialog.is_ending()) => CallState::Ending,
+            (true, _) => CallState::Answered,
+            (false, false) => CallState::Ringing,
+            (false, true) => CallState::Calling,
+        }
+    }
+
+    fn view(&self, now: Now) -> CallView {
+        let age = |at: i64| moment(now).saturating_sub(at).max(0).cast_unsigned();
+        let dialogs = self.dialogs.iter().map(|dialog| DialogView {
+            tag: dialog.tag().to_vec(),
+            contact: dialog.contact().to_vec(),
+            answered: dialog.answer.map(|answer| age(answer.at)),
+        });
+        let dialogs: Vec<DialogView> = dialogs.collect();
+        CallView {
+            id: self.key,
+            caller: self.caller().to_vec(),
+            callee: self.callee().to_vec(),
+            call_id: self.call_id().to_vec(),
+            state: self.state(),
+            age: age(self.began),
+            answered: dialogs.iter().filter_map(|dialog| dialog.answered).max(),
+            dialogs,
+        }
+    }
+}
+
+impl CallTable {
+    /// Lists tracked calls from this slot on, `most` of them at most. A page may be short though more follow. `party`:
+    /// text that the URI of the caller or callee must contain.
+    pub fn list_calls(&self, now: Now, from: u32, most: usize, party: Option<&[u8]>) -> CallPage {
+        let calls = &self.calls;
+        let mut page = CallPage::default();
+        for slot in from..calls.end() {
+            if slot - from >= LOOKS || page.calls.len() >= most {
+                page.next = Some(slot);
+                break;
+            }
+            let Some((_, call)) = calls.at(slot).filter(|(_, call)| call.tracked) else { continue };
+            let names =
+                |text: &[u8]| party.is_none_or(|party| text.windows(party.len().max(1)).any(|part| part == party));
+            if names(call.caller()) || names(call.callee()) {
+                page.calls.push(call.view(now));
+            }
+        }
+        page
+    }
+
+    /// Returns the tracked call with this id.
+    pub fn show_call(&self, now: Now, id: u64) -> Option<CallView> {
+        self.get(id).filter(|call| call.tracked).map(|call| call.view(now))
+    }
+
+    /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. The requests leave as
+    /// [`CallEffect`]s. False: no call
+    /// has this id.
+    pub fn end_call(&mut self, env: &mut Environment<'_>, id: u64) -> bool {
+        let Some(call) = self.get(id).filter(|call| call.tracked) else { return false };
+        let (context, legs) = (call.context(), call.legs);
+        if let Some((account, _)) = self.account(id) {
+            account.is_ended_by(Ender::Operator);
+        }
+        let at = moment(env.now);
+        self.end_dialogs(env, id, (Ender::Operator, at, [false; 2]), |dialog| dialog.answer.is_some());
+        self.effects.push(CallEffect::Cancel { context, legs });
+        true
+    }
+}

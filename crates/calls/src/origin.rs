@@ -1,0 +1,67 @@
+//! Addresses of the parties of a dialog: the sources of its INVITE and its 2xx.
+//!
+//! A route token proves that a request leads to a party of a call. It does not prove who sends it: the token covers the Call-ID and the tag
+//! of that party, and a caller chooses both. Two phones of one user can get a second token for them, by a subscription or an earlier call.
+//! One phone could then end the call in the name of the gateway. So a BYE from a foreign address ends the dialog at its
+//! receiver alone, and the server sends a BYE to the named party. A target refresh from a foreign address changes no target in the table.
+
+use crate::call::Call;
+use crate::dialog::Dialog;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+use strowger_core::notice::Party;
+
+/// Source of a party, without the port, which translators and new connections change: its IPv4 address, or a hash of the /64 of its IPv6
+/// address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Source(u32);
+
+impl Source {
+    const UNKNOWN: Self = Self(0);
+
+    pub(crate) fn of(address: SocketAddr) -> Self {
+        match address.ip().to_canonical() {
+            IpAddr::V4(ip) => Self(ip.to_bits()),
+            // Fibonacci hashing. 0 is [`Source::UNKNOWN`].
+            IpAddr::V6(ip) => {
+                let prefix = (ip.to_bits() >> 64) as u64;
+                Self((prefix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1)
+            }
+        }
+    }
+}
+
+impl Call {
+    /// Returns whether a request of this party came from another address than its INVITE or 2xx. False if that address is unknown.
+    pub(crate) fn is_from_elsewhere(&self, dialog: &Dialog, party: Party, source: SocketAddr) -> bool {
+        let known = self.source_of(dialog, party);
+        known != Source::UNKNOWN && known != Source::of(source)
+    }
+
+    /// Returns whether a request of this party came from the address of its INVITE or 2xx. False if that address is unknown.
+    pub(crate) fn is_from(&self, dialog: &Dialog, party: Party, source: SocketAddr) -> bool {
+        self.source_of(dialog, party) == Source::of(source)
+    }
+
+    const fn source_of(&self, dialog: &Dialog, party: Party) -> Source {
+        match party {
+            Party::Caller => self.source,
+            Party::Callee => dialog.source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_an_address_without_its_port_or_a_64() {
+        let of = |text: &str| Source::of(text.parse().expect("an address"));
+        assert_eq!(of("192.0.2.1:5060"), of("[::ffff:192.0.2.1]:1"));
+        assert_ne!(of("192.0.2.1:5060"), of("192.0.2.2:5060"));
+        assert_eq!(of("[2001:db8::1]:5060"), of("[2001:db8::2:3]:1"));
+        assert_ne!(of("[2001:db8::1]:5060"), of("[2001:db8:0:1::1]:5060"));
+        assert_ne!(of("[::1]:5060"), Source::UNKNOWN);
+    }
+}

@@ -1,0 +1,162 @@
+//! Calls that a role anchors: records, limits, list, kept state and ends come from the table.
+
+use crate::role::{LIFETIME, Site, line};
+use strowger_calls::{CallState, Context, OwnRequest};
+use strowger_core::notice::{NoticeEvent, Party};
+use strowger_core::{ListenerId, Target, Transport};
+
+/// Anchors a call that bob answers.
+fn answered(site: &mut Site) -> u64 {
+    let context = site.begin("1");
+    site.wait(1_000);
+    site.respond("1", context, 180);
+    site.wait(2_000);
+    site.respond("1", context, 200);
+    context
+}
+
+/// Returns the contexts of the BYEs that the role is to send, to the caller and to the callee.
+#[track_caller]
+fn byes(site: &mut Site) -> [u64; 2] {
+    let orders = site.orders();
+    let [(caller, Party::Caller, OwnRequest::Bye), (callee, Party::Callee, OwnRequest::Bye)] = orders[..] else {
+        panic!("{orders:?}")
+    };
+    [caller, callee]
+}
+
+#[test]
+fn an_operator_ends_an_anchored_call_on_both_legs() {
+    let mut site = Site::new();
+    let context = site.begin("1");
+    assert_eq!((site.list()[0].state, &site.list()[0].caller[..]), (CallState::Calling, &b"sip:alice@example.org"[..]));
+    assert_eq!(site.invite("2"), Context::Limited(line()), "it counts under its limit");
+    site.wait(1_000);
+    site.respond("1", context, 180);
+    assert_eq!(site.list()[0].state, CallState::Ringing);
+    site.wait(2_000);
+    site.respond("1", context, 200);
+    let view = site.list().remove(0);
+    assert_eq!((view.state, view.age, view.answered), (CallState::Answered, 3_000, Some(0)));
+    assert_eq!(view.dialogs[0].contact, b"sip:192.0.2.1");
+    assert!(site.kept.is_some(), "an answered call is kept");
+
+    site.wait(5_000);
+    assert!(site.work(|calls, env| calls.end_call(env, view.id)));
+    let [caller, callee] = byes(&mut site);
+    assert_eq!((site.list()[0].state, &site.cancelled[..]), (CallState::Ending, &[context][..]));
+    site.confirm(caller);
+    assert_eq!((site.list().len(), site.limits.calls(&line().counted)), (1, 1), "the callee has not ended it");
+    site.confirm(callee);
+    assert_eq!((site.list().len(), site.limits.calls(&line().counted)), (0, 0));
+    assert!(site.kept.is_none() && site.calls.is_empty());
+    let record = site.record();
+    assert_eq!((&*record.outcome, &*record.ended_by, record.status), ("answered", "operator", 200));
+    assert_eq!((record.ring, record.answer), (Some(record.setup + 1_000), Some(record.setup + 3_000)));
+    assert_eq!((record.end, &*record.codecs), (Some(record.setup + 8_000), "PCMA"));
+    assert_eq!(record.call_id, "", "the policy names none");
+}
+
+#[test]
+fn the_party_that_hangs_up_ends_the_record() {
+    for (by, peer, name) in [(Party::Caller, Party::Callee, "caller"), (Party::Callee, Party::Caller, "callee")] {
+        let mut site = Site::new();
+        let context = answered(&mut site);
+        site.wait(4_000);
+        site.emit(context, NoticeEvent::HungUp { by, cause: Some(31) });
+        let orders = site.orders();
+        let [(bye, party, OwnRequest::Bye)] = orders[..] else { panic!("{orders:?}") };
+        assert_eq!(party, peer, "the party itself gets none");
+        site.wait(700);
+        site.confirm(bye);
+        let record = site.record();
+        assert_eq!((&*record.ended_by, record.cause), (name, 31));
+        assert_eq!(record.end, Some(record.setup + 7_000), "not when the peer has answered");
+        assert!(site.calls.is_empty());
+    }
+}
+
+#[test]
+fn byes_of_both_parties_may_cross() {
+    let mut site = Site::new();
+    let context = answered(&mut site);
+    site.emit(context, NoticeEvent::HungUp { by: Party::Caller, cause: None });
+    assert_eq!(site.orders().len(), 1);
+    site.emit(context, NoticeEvent::HungUp { by: Party::Callee, cause: None });
+    assert!(site.orders().is_empty() && site.calls.is_empty());
+    assert_eq!((&*site.record().ended_by, site.record().cause), ("caller", 16));
+}
+
+#[test]
+fn a_refused_call_has_its_record() {
+    let mut site = Site::new();
+    let context = site.begin("1");
+    let gateway = Target::new(Transport::Udp, ListenerId(0), "192.0.2.9:5060".parse().expect("an address"));
+    site.emit(context, NoticeEvent::Refused { status: 486, by: Some(gateway) });
+    site.respond("1", context, 486);
+    let record = site.record();
+    assert_eq!((&*record.outcome, &*record.ended_by, &*record.gateway), ("missed", "callee", "192.0.2.9:5060"));
+    assert_eq!((record.status, record.cause, record.attempts), (486, 17, 1));
+    assert_eq!((site.calls.is_empty(), site.limits.calls(&line().counted)), (true, 0));
+}
+
+#[test]
+fn a_cancelled_call_has_its_record() {
+    let mut site = Site::new();
+    let context = site.begin("1");
+    site.emit(context, NoticeEvent::Cancelled);
+    site.respond("1", context, 487);
+    assert_eq!((&*site.record().outcome, &*site.record().ended_by), ("cancelled", "caller"));
+}
+
+#[test]
+fn an_anchored_call_ends_at_its_lifetime() {
+    let mut site = Site::new();
+    answered(&mut site);
+    let due = site.calls.deadline().expect("a deadline");
+    assert!(due >= site.now.mono + LIFETIME);
+    site.wait(due - site.now.mono);
+    assert!(site.work(|calls, env| calls.end_due(env)));
+    // The callee refuses the first BYE, and gets another one.
+    let [caller, callee] = byes(&mut site);
+    site.confirm(caller);
+    site.calls.set_responded(Some("192.0.2.9:5060".parse().expect("an address")));
+    site.emit(callee, NoticeEvent::Exhausted { status: 500, bytes: 0..0 });
+    site.calls.set_responded(None);
+    assert!(site.orders().is_empty() && !site.calls.is_empty());
+    site.wait(600);
+    while site.work(|calls, env| calls.end_due(env)) {}
+    let orders = site.orders();
+    let [(again, Party::Callee, OwnRequest::Bye)] = orders[..] else { panic!("{orders:?}") };
+    site.confirm(again);
+    assert_eq!((&*site.record().ended_by, site.calls.is_empty()), ("lifetime", true));
+}
+
+#[test]
+fn an_anchored_call_continues_in_the_next_process() {
+    let mut site = Site::new();
+    answered(&mut site);
+    site.wait(3_000);
+    site.restart();
+    assert_eq!((site.list()[0].state, site.list()[0].answered), (CallState::Answered, Some(4_000)));
+    assert_eq!(site.limits.calls(&line().counted), 1);
+    // The table doubts the calls of an earlier process: the role asks on both legs.
+    let due = site.calls.deadline().expect("a deadline");
+    site.wait(due - site.now.mono);
+    assert!(site.work(|calls, env| calls.end_due(env)));
+    let orders = site.orders();
+    let [(caller, Party::Caller, OwnRequest::Question), (callee, Party::Callee, OwnRequest::Question)] = orders[..]
+    else {
+        panic!("{orders:?}")
+    };
+    site.confirm(caller);
+    assert!(site.orders().is_empty());
+    // The callee has lost its dialog.
+    site.calls.set_responded(Some("192.0.2.9:5060".parse().expect("an address")));
+    site.emit(callee, NoticeEvent::Exhausted { status: 481, bytes: 0..0 });
+    site.calls.set_responded(None);
+    let [caller, _] = byes(&mut site);
+    site.confirm(caller);
+    assert_eq!((&*site.record().ended_by, site.calls.is_empty()), ("lost", true));
+    assert_eq!(site.limits.calls(&line().counted), 0);
+}

@@ -1,0 +1,98 @@
+//! Reports of the proxy about the requests of calls: notices go to the table of calls, questions are decided by limits.
+
+use crate::decision::Question;
+use crate::engine::Engine;
+use strowger_calls::begins_call;
+use strowger_calls::limits::Claim;
+use strowger_core::notice::{Notice, NoticeEvent};
+use strowger_core::proxy::{Choice, Question as ProxyQuestion, Report};
+use strowger_core::transaction::ServerId;
+use strowger_core::{Now, Outbox, Round};
+
+impl Engine {
+    /// Handles the notices since the last time. The responses that they name are in the outbox.
+    pub(crate) fn hear_notices(&mut self, now: Now, out: &mut Outbox) {
+        self.set_targets_aside(now);
+        // A decision about one notice may cause others.
+        while !self.stack.proxy.reports().is_empty() || self.take_anchor_notices(now, out) {
+            self.take_reports(now, out);
+        }
+        self.calls.set_responded(None);
+        self.calls.close_accounts(now);
+        self.carry_out(now, out);
+    }
+
+    fn take_reports(&mut self, now: Now, out: &mut Outbox) {
+        let mut reports = std::mem::take(self.stack.proxy.reports());
+        if let Some(heard) = &mut self.heard {
+            heard.extend_from_slice(&reports);
+        }
+        for report in reports.drain(..) {
+            match report {
+                Report::Notice(notice) => self.take_notice(now, &notice, out),
+                Report::Question(question) => self.decide_for_proxy(now, &question, out),
+            }
+        }
+        reports.append(self.stack.proxy.reports());
+        *self.stack.proxy.reports() = reports;
+    }
+
+    /// Handles a notice of a role about a call.
+    pub(crate) fn take_notice(&mut self, now: Now, notice: &Notice, out: &mut Outbox) {
+        if begins_call(notice.context) {
+            self.decider().count_outcome(&notice.event);
+            if let NoticeEvent::Rang { after, .. } | NoticeEvent::Answered { after, .. } = &notice.event
+                && let Some(milliseconds) = after
+            {
+                self.shared.durations[self.shard.number].call_setup.observe(u64::from(*milliseconds) * 1_000);
+            }
+        }
+        let (calls, mut env) = self.calls_at(now);
+        calls.hear(&mut env, notice, &out.bytes);
+        self.carry_out(now, out);
+    }
+
+    /// Answers a question of the proxy about the next target of an INVITE.
+    fn decide_for_proxy(&mut self, now: Now, question: &ProxyQuestion, out: &mut Outbox) {
+        let (key, server) = (self.calls.key_of(question.context), question.server);
+        match &question.choice {
+            Choice::Failing { plan: Some(claims), .. } => self.consider(now, key, server, claims, out),
+            // No plan of this server asks as a whole.
+            Choice::Failing { plan: None, .. } => (),
+            Choice::Choosing { before, next } => self.choose(now, key, server, [before, next], out),
+        }
+    }
+
+    /// Decides whether a failure rule, which the proxy found for the outcome of an INVITE, leads the INVITE on: it does
+    /// unless one of its limits is full. `key`: call of the INVITE, if that is in the table.
+    #[inline(never)]
+    pub(crate) fn consider(&mut self, now: Now, key: Option<u64>, server: ServerId, claims: &[u8], out: &mut Outbox) {
+        let is_counted = key.zip(Question::read(claims)).is_some_and(|(key, Question { claims, places })| {
+            let call = self.calls.get(key);
+            let counts = |claim: &Claim| {
+                let is_own = claims.iter().any(|other| other.counted == claim.counted);
+                is_own || call.is_some_and(|call| call.counts_under(claim))
+            };
+            self.decider().has_room_at_any(&places, &[], counts) && self.calls.count(key, &claims)
+        });
+        self.say(now, server, is_counted, out);
+    }
+
+    /// Leads an INVITE to its next place of rules, if that has room. The call counts under limits at this place, or did
+    /// at the one before.
+    fn choose(&mut self, now: Now, key: Option<u64>, server: ServerId, places: [&[u8]; 2], out: &mut Outbox) {
+        let [before, next] = places.map(Claim::read_all);
+        let is_chosen = next.is_some_and(|next| self.calls.lead_on(key, &before.unwrap_or_default(), &next));
+        self.say(now, server, is_chosen, out);
+    }
+
+    /// Answers a question of the proxy: it carries its plan out, or passes it over.
+    fn say(&mut self, now: Now, server: ServerId, is_so: bool, out: &mut Outbox) {
+        let round = &mut Round { now, tx: &mut self.stack.core.transactions, out };
+        if is_so {
+            self.stack.proxy.carry_out(round, server);
+        } else {
+            self.stack.proxy.pass(round, server);
+        }
+    }
+}
