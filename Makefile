@@ -36,7 +36,7 @@ ACCOUNTED ?= 20000
 # Name filter of the tests.
 TESTS ?=
 # Tests whose servers can get their configuration by a reload.
-BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registrations:: relaying:: removal:: unreachable:: waiting::
+BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: drain:: gone:: pings:: registrations:: relaying:: removal:: restart:: unreachable:: waiting::
 # Tests that take minutes; a short form of each is among the tests.
 LONG ?= fault_matrix:: lab_capacity:: lab_compare:: lab_hosts:: reload_under_load::
 # Number of simultaneous tests: most of them wait nearly all the time.
@@ -131,7 +131,7 @@ test-long: packages
 test-reload: packages
 	$(CARGO) build --locked --workspace --all-targets
 	STROWGER_BY_RELOAD=1 STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) RUST_TEST_THREADS=$(TEST_THREADS) \
-		$(CARGO) test --locked --workspace --no-fail-fast --test policy --test beside -- $(or $(TESTS),$(BY_RELOAD))
+		$(CARGO) test --locked --workspace --no-fail-fast --test policy --test sockets --test beside -- $(or $(TESTS),$(BY_RELOAD))
 
 # All faults of tests/faults.toml are in one build of a copy of the tree, and each run of a program has one.
 faults:

@@ -30,8 +30,8 @@ pub fn exchange(wire: &mut Wire, request: &Request) -> Vec<u8> {
     for _ in 0..if udp { 5 } else { 1 } {
         wire.send(&request.bytes()).expect("the server takes messages");
         let limit = if udp { STEP / 5 } else { STEP };
-        let end = std::time::Instant::now() + limit;
-        while let Some(answer) = wire.final_response(end.saturating_duration_since(std::time::Instant::now())) {
+        let end = wire.clock() + limit;
+        while let Some(answer) = wire.final_response(end.saturating_sub(wire.clock())) {
             if text::field(&answer, "Call-ID").as_deref() == Some(&request.call_id)
                 && text::cseq_method(&answer) == request.method
             {

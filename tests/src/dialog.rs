@@ -3,7 +3,7 @@
 use crate::text::{Request, address, field, fields, respond, status, unique};
 use crate::wire::Wire;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time limit of each step.
 const STEP: Duration = Duration::from_secs(5);
@@ -132,9 +132,9 @@ pub fn set_up_with(
 
 /// Returns the next response to a request with at least this status. Skips late answers to earlier requests.
 fn answer_to(request: &Request, wire: &mut Wire, least: u16) -> Option<Vec<u8>> {
-    let end = Instant::now() + STEP;
+    let end = wire.clock() + STEP;
     loop {
-        let message = wire.receive(end.saturating_duration_since(Instant::now()))?;
+        let message = wire.receive(end.saturating_sub(wire.clock()))?;
         let is_of_request = field(&message, "Call-ID").as_deref() == Some(&request.call_id)
             && field(&message, "CSeq") == Some(format!("{} {}", request.cseq, request.method));
         if is_of_request && status(&message).is_some_and(|status| status >= least) {

@@ -34,17 +34,18 @@ pub mod reload;
 pub mod scrape;
 pub mod server;
 pub mod sipp;
+pub mod site;
 pub mod slow_relay;
 pub mod smuggling;
 pub mod stopwatch;
 pub mod strict;
 pub mod terminal;
-pub mod text;
 pub mod trace;
 pub mod turn;
 pub mod wire;
 
 pub use strowger_lab::{port, wait};
+pub use strowger_rig::text;
 pub use turn::{alone, in_background, undisturbed};
 
 /// Runs cases that do not measure, each on a thread of its own, a few at a time: they wait more than they compute. With

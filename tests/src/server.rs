@@ -17,6 +17,7 @@ use crate::namespace::Namespace;
 use crate::port;
 use crate::process::Process;
 use crate::reload;
+use crate::site::Site;
 use crate::wire::{Transport, Wire};
 
 /// Time limit of a start.
@@ -123,6 +124,32 @@ impl Setup {
     pub fn prepare(self) -> Server {
         let folder = self.parent.as_ref().map_or_else(tempfile::tempdir, tempfile::tempdir_in);
         let folder = folder.expect("a temporary folder can be made");
+        std::fs::write(folder.path().join("strowger.toml"), self.text(folder.path()))
+            .expect("the folder can be written");
+        let Self { listen, wrap, environment, words, .. } = self;
+        Server { process: None, folder, listen, wrap, environment, words, starts: 0 }
+    }
+
+    /// Starts its decisions alone: an engine without sockets, with a virtual clock.
+    ///
+    /// # Panics
+    /// The configuration is wrong.
+    pub fn site(self) -> Site {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        Site::start(&self.text(folder.path()), folder)
+    }
+
+    /// Starts another one in the network of this site.
+    ///
+    /// # Panics
+    /// The configuration is wrong.
+    pub fn site_beside(self, site: &Site) -> Site {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        site.beside(&self.text(folder.path()), folder)
+    }
+
+    /// Returns the text of the configuration, for a file in this folder; makes a certificate there if it needs one.
+    fn text(&self, folder: &Path) -> String {
         let mut text = String::new();
         let listeners: Vec<String> =
             self.listen.iter().map(|(transport, address)| format!("\"{}:{address}\"", transport.name())).collect();
@@ -138,7 +165,7 @@ impl Setup {
             let ips = self.listen.iter().map(|(_, address)| address.ip()).filter(|ip| !ip.is_loopback());
             let ips: Vec<String> = ips.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()).collect();
             let names: Vec<&str> = ["example.org"].into_iter().chain(ips.iter().map(String::as_str)).collect();
-            let certificate = Certificate::in_folder(folder.path(), &names);
+            let certificate = Certificate::in_folder(folder, &names);
             let _ = writeln!(text, "tls.certificate = {:?}\ntls.key = {:?}", certificate.chain, certificate.key);
             if !given.contains("tls.outbound_ca") {
                 let _ = writeln!(text, "tls.outbound_ca = {:?}", certificate.authority);
@@ -151,9 +178,7 @@ impl Setup {
         }
         text.push_str(&given);
         text.push('\n');
-        std::fs::write(folder.path().join("strowger.toml"), text).expect("the folder can be written");
-        let Self { listen, wrap, environment, words, .. } = self;
-        Server { process: None, folder, listen, wrap, environment, words, starts: 0 }
+        text
     }
 
     /// Starts it and waits until it is ready.

@@ -4,7 +4,7 @@ use crate::wait;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::pem::PemObject;
@@ -67,8 +67,16 @@ impl Stream for Box<dyn Stream> {
 }
 
 enum Way {
-    Udp { socket: UdpSocket, peer: SocketAddr },
-    Stream { stream: Box<dyn Stream>, rest: Vec<u8> },
+    /// Line of a site without sockets.
+    Line(strowger_rig::Line),
+    Udp {
+        socket: UdpSocket,
+        peer: SocketAddr,
+    },
+    Stream {
+        stream: Box<dyn Stream>,
+        rest: Vec<u8>,
+    },
     Ws(Box<WebSocket<Box<dyn Stream>>>),
 }
 
@@ -152,10 +160,26 @@ impl Wire {
         Ok(Self { transport, way, local })
     }
 
+    /// Uses a line of a site without sockets.
+    pub fn of_line(transport: Transport, line: strowger_rig::Line) -> Self {
+        Self { transport, local: line.local(), way: Way::Line(line) }
+    }
+
     /// Sends by UDP to another server from now on.
     pub const fn turn_to(&mut self, server: SocketAddr) {
-        if let Way::Udp { peer, .. } = &mut self.way {
-            *peer = server;
+        match &mut self.way {
+            Way::Udp { peer, .. } => *peer = server,
+            Way::Line(line) => line.turn_to(server),
+            Way::Stream { .. } | Way::Ws(_) => {}
+        }
+    }
+
+    /// Returns the time of its clock, which is virtual for a site without sockets; only differences count.
+    pub fn clock(&self) -> Duration {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        match &self.way {
+            Way::Line(line) => line.clock(),
+            _ => START.elapsed(),
         }
     }
 
@@ -175,6 +199,7 @@ impl Wire {
     /// The connection is gone, or the peer does not read for ten seconds.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.way {
+            Way::Line(line) => line.send(bytes),
             Way::Udp { socket, peer } => socket.send_to(bytes, *peer).map(drop),
             Way::Stream { stream, .. } => {
                 stream.write_all(bytes)?;
@@ -192,6 +217,9 @@ impl Wire {
 
     /// Returns the next message, or `None` at the limit or when the connection is closed. Skips keep-alives.
     pub fn receive(&mut self, limit: Duration) -> Option<Vec<u8>> {
+        if let Way::Line(line) = &self.way {
+            return line.receive(limit);
+        }
         let end = Instant::now() + limit;
         loop {
             if let Way::Stream { rest, .. } = &mut self.way {
@@ -206,6 +234,7 @@ impl Wire {
                 return None;
             }
             match &mut self.way {
+                Way::Line(_) => return None,
                 Way::Udp { socket, .. } => {
                     socket.set_read_timeout(Some(left)).ok()?;
                     let mut buffer = vec![0; 65_536];
@@ -250,15 +279,16 @@ impl Wire {
                 buffer.truncate(length);
                 Some(buffer)
             }
+            Way::Line(line) => line.chunk(limit),
             Way::Udp { .. } | Way::Ws(_) => self.receive(limit),
         }
     }
 
     /// Receives until a final response comes; skips provisional responses and requests.
     pub fn final_response(&mut self, limit: Duration) -> Option<Vec<u8>> {
-        let end = Instant::now() + limit;
+        let end = self.clock() + limit;
         loop {
-            let message = self.receive(end.saturating_duration_since(Instant::now()))?;
+            let message = self.receive(end.saturating_sub(self.clock()))?;
             if crate::text::status(&message).is_some_and(|status| status >= 200) {
                 return Some(message);
             }
@@ -267,9 +297,9 @@ impl Wire {
 
     /// Receives until a response above 100 comes.
     pub fn answer(&mut self, limit: Duration) -> Option<Vec<u8>> {
-        let end = Instant::now() + limit;
+        let end = self.clock() + limit;
         loop {
-            let message = self.receive(end.saturating_duration_since(Instant::now()))?;
+            let message = self.receive(end.saturating_sub(self.clock()))?;
             if crate::text::status(&message).is_some_and(|status| status > 100) {
                 return Some(message);
             }
@@ -278,9 +308,9 @@ impl Wire {
 
     /// Receives until a request with this method comes.
     pub fn request(&mut self, method: &str, limit: Duration) -> Option<Vec<u8>> {
-        let end = Instant::now() + limit;
+        let end = self.clock() + limit;
         loop {
-            let message = self.receive(end.saturating_duration_since(Instant::now()))?;
+            let message = self.receive(end.saturating_sub(self.clock()))?;
             if crate::text::method(&message).as_deref() == Some(method) {
                 return Some(message);
             }
@@ -289,6 +319,9 @@ impl Wire {
 
     /// Tells whether the peer closes the connection before the limit; discards its input. Never for UDP.
     pub fn closes(&mut self, limit: Duration) -> bool {
+        if let Way::Line(line) = &self.way {
+            return line.closes(limit);
+        }
         let end = Instant::now() + limit;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -296,7 +329,7 @@ impl Wire {
                 return false;
             }
             match &mut self.way {
-                Way::Udp { .. } => return false,
+                Way::Line(_) | Way::Udp { .. } => return false,
                 Way::Stream { stream, .. } => {
                     let _ = stream.tcp().set_read_timeout(Some(left));
                     match stream.read(&mut [0; 16_384]) {
@@ -321,6 +354,9 @@ impl Wire {
 
     /// Tells whether the peer is known to have closed the connection; discards its input.
     pub fn is_closed(&mut self) -> bool {
+        if let Way::Line(line) = &self.way {
+            return line.closes(Duration::ZERO);
+        }
         let Some(tcp) = self.tcp() else { return false };
         if tcp.set_nonblocking(true).is_err() {
             return true;
@@ -334,6 +370,7 @@ impl Wire {
     pub fn has_come(&self) -> bool {
         let is_empty = |peeked: io::Result<usize>| matches!(peeked, Err(error) if is_timeout(&error));
         match (&self.way, self.tcp()) {
+            (Way::Line(line), _) => line.has_come(),
             (Way::Udp { socket, .. }, _) => {
                 let come = socket.set_nonblocking(true).is_ok() && !is_empty(socket.peek(&mut [0]));
                 socket.set_nonblocking(false).is_err() || come
@@ -348,7 +385,7 @@ impl Wire {
 
     fn tcp(&self) -> Option<&TcpStream> {
         match &self.way {
-            Way::Udp { .. } => None,
+            Way::Line(_) | Way::Udp { .. } => None,
             Way::Stream { stream, .. } => Some(stream.tcp()),
             Way::Ws(socket) => Some(socket.get_ref().tcp()),
         }

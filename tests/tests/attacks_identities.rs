@@ -1,8 +1,7 @@
 //! Users who impersonate others: they register for them, or call under their names.
 
 use crate::attacks_passwords::{LIMIT, answer, at, code, invite, register, send, start, with_password};
-use std::net::UdpSocket;
-use strowger_tests::text::{Request, method, request_uri, status, unique};
+use strowger_tests::text::{Request, request_uri, respond, status, unique};
 use strowger_tests::wire::Transport::Udp;
 use strowger_tests::wire::Wire;
 
@@ -80,9 +79,8 @@ fn callers_may_withhold_their_identity_and_gateways_show_another() {
     let numbers =
         "auth.identities = \"numbers\"\n[[set]]\nname = \"numbers\"\nentries = { mallory = \"+4930100, +49301*\" }\n";
     let server = start(&[Udp], numbers);
-    let gateway = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    gateway.set_read_timeout(Some(LIMIT)).expect("a socket can be set");
-    let uri = format!("sip:+4930@{}", gateway.local_addr().expect("it is bound"));
+    let mut gateway = server.connect(Udp);
+    let uri = format!("sip:+4930@{}", gateway.local());
     let mut wire = at(&server, Udp, 2);
     for (from, more) in [
         ("\"Anonymous\" <sip:anonymous@anonymous.invalid>", &[][..]),
@@ -98,19 +96,12 @@ fn callers_may_withhold_their_identity_and_gateways_show_another() {
         request.headers.extend(more.iter().map(ToString::to_string));
         let credentials = answer(&mut wire, &request, "mallory", "a secret");
         send(&mut wire, &credentials.on(&request));
-        let mut buffer = [0; 4_000];
-        let (length, _) =
-            gateway.recv_from(&mut buffer).unwrap_or_else(|_| panic!("{from} {more:?}: {}", server.log()));
-        assert_eq!(
-            (method(&buffer[..length]).as_deref(), request_uri(&buffer[..length])),
-            (Some("INVITE"), uri.clone())
-        );
+        let got = gateway.request("INVITE", LIMIT).unwrap_or_else(|| panic!("{from} {more:?}: {}", server.log()));
+        assert_eq!(request_uri(&got), uri);
         // The answer ends the INVITE, so that nothing is retransmitted.
-        let busy = strowger_tests::text::respond(&buffer[..length], 486, "busy", &[]);
-        gateway.send_to(&busy, server.address(Udp)).expect("loopback takes it");
+        gateway.send(&respond(&got, 486, "busy", &[])).expect("the server takes messages");
         assert_eq!(wire.final_response(LIMIT).and_then(|response| status(&response)), Some(486));
-        let mut ack = [0; 4_000];
-        while gateway.recv(&mut ack).is_ok_and(|length| method(&ack[..length]).as_deref() != Some("ACK")) {}
+        gateway.request("ACK", LIMIT).expect("the server acknowledges");
     }
     // Another number is still refused.
     assert_eq!(call_as_mallory(&mut wire, "<sip:+49302@192.0.2.1>", &[], &uri), Some(403));

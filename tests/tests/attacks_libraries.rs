@@ -6,9 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use strowger_tests::port::free_address;
-use strowger_tests::server::Setup;
+use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::Request;
 use strowger_tests::wire::Transport::{Tls, Udp, Ws, Wss};
+use strowger_tests::wire::Wire;
 
 /// Attempts of each kind.
 const ATTEMPTS: usize = 400;
@@ -121,4 +122,34 @@ fn no_library_logs_what_peers_send() {
     let log = server.log();
     let lines: Vec<&str> = log.lines().skip(before).collect();
     assert!(lines.len() < MOST_LINES, "{} lines:\n{}", lines.len(), lines[..MOST_LINES].join("\n"));
+}
+
+/// Returns the server's processor time for one message, sent `times` times by UDP. Discards answers.
+fn cost(server: &mut Server, wire: &mut Wire, times: u32, message: impl Fn() -> Vec<u8>) -> Duration {
+    let before = server.process().cpu();
+    for _ in 0..times {
+        wire.send(&message()).expect("loopback takes it");
+        // One at a time: datagrams that the socket cannot hold would cost nothing.
+        let _ = wire.receive(Duration::from_millis(20));
+    }
+    (server.process().cpu() - before) / times
+}
+
+#[test]
+fn a_long_user_agent_costs_no_more_than_another_long_line() {
+    let mut server = Setup::on(&[Udp]).with("domains = [\"example.org\"]\nban.exempt = []").start();
+    let mut wire = server.connect(Udp);
+    let here = wire.local();
+    let with = |name: &str| {
+        let name = name.to_owned();
+        move || {
+            Request::new("OPTIONS", "sip:example.org", "udp", here)
+                .with(format!("{name}: {}", "s".repeat(60_000)))
+                .bytes()
+        }
+    };
+    let other = cost(&mut server, &mut wire, 200, with("X-Other"));
+    let agent = cost(&mut server, &mut wire, 200, with("User-Agent"));
+    // Processor time is measured in steps of 10 ms, which are 50 us for each of 200.
+    assert!(agent < other * 3 / 2 + Duration::from_micros(200), "{agent:?} against {other:?}");
 }

@@ -386,3 +386,22 @@ fn no_disguise_evades_the_quota() {
     assert!(of_one.len() <= kinds * OF_A_SOURCE, "{} lines of one source: {of_one:#?}", of_one.len());
     assert!(lines.len() <= A_MINUTE + 20, "{} lines", lines.len());
 }
+
+/// Connections that carry malformed data.
+#[test]
+fn connections_of_scanners_do_not_fill_the_log() {
+    let mut server = Setup::on(&[Tcp]).with("log.refusals_per_minute = 50").start();
+    for _ in 0..30 {
+        let mut wire = server.connect(Tcp);
+        wire.send(b"OPTIONS sip:a SIP/2.0\r\nContent-Length: some\r\n\r\n").expect("loopback takes it");
+        assert!(wire.final_response(Duration::from_secs(2)).is_none());
+    }
+    server.stop();
+    assert_eq!(server.log().matches("stream cannot be cut into messages").count(), 5, "{}", server.log());
+    assert_eq!(
+        server.log().matches("suppressed log lines count=25 setting=log.refusals_per_minute connections=25").count(),
+        1,
+        "{}",
+        server.log()
+    );
+}

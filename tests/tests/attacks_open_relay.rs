@@ -1,15 +1,16 @@
 //! Attempts of a stranger, without a password and without a call, to make the server send to a third party. With the
 //! default configuration, where a stranger may call only users of the server.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
+use strowger_rig::Listener;
 use strowger_tests::account::register;
 use strowger_tests::call::exchange;
-use strowger_tests::server::{Server, Setup};
+use strowger_tests::server::Setup;
+use strowger_tests::site::Site;
 use strowger_tests::text::{Request, status, unique};
 use strowger_tests::wire::Transport::{self, Tcp, Udp};
-use strowger_tests::wire::{Wire, listen};
+use strowger_tests::wire::Wire;
 
 /// Name, start line without the version, and header lines. Placeholders in braces: `victim`, its `port`, `tcp` (a
 /// victim that listens), `server`, `own` (its port), `sender`.
@@ -136,20 +137,19 @@ const FROMS: &[&str] = &[
 ];
 
 struct Place {
-    server: Server,
+    server: Site,
     victim: Wire,
-    listener: TcpListener,
+    listener: Listener,
     tcp: String,
 }
 
 impl Place {
     fn new() -> Self {
-        let server = Setup::on(&[Udp, Tcp]).with("domains = [\"example.org\"]").start();
+        let server = Setup::on(&[Udp, Tcp]).with("domains = [\"example.org\"]").site();
         for user in ["alice", "bob"] {
             server.add_user(&format!("{user}@example.org"), user);
         }
-        let (listener, tcp) = listen();
-        listener.set_nonblocking(true).expect("a socket can be set");
+        let (listener, tcp) = server.listen();
         Self { victim: server.connect(Udp), listener, tcp: tcp.to_string(), server }
     }
 
@@ -187,7 +187,7 @@ impl Place {
             let heard = self.victim.receive(Duration::from_millis(1)).unwrap_or_default();
             faults.push(format!("{name}: {}", text(&heard)));
         }
-        if self.listener.accept().is_ok() {
+        if self.listener.accept(Duration::ZERO).is_some() {
             faults.push(format!("{name}: a connection"));
         }
     }
@@ -307,9 +307,9 @@ fn answers_go_back_to_the_source_whatever_the_via_says() {
     assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));
 }
 
-fn at_another_address(server: &Server, transport: Transport) -> Wire {
+fn at_another_address(server: &Site, transport: Transport) -> Wire {
     let from = "127.0.0.77:0".parse().expect("an address");
-    Wire::connect_from(transport, from, server.address(transport), None).expect("loopback takes it")
+    server.connect_from(transport, from)
 }
 
 /// A user may call any address, and its password grants nothing else: nothing to others, and nothing without it.

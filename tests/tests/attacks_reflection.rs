@@ -1,12 +1,13 @@
 //! Traffic that a forged source can direct at a victim: an unproven UDP request gets one answer, of at most three times
 //! its size. And no ACK for an answer of the server is forwarded.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strowger_tests::account::{authorized, challenged, register};
 use strowger_tests::call::exchange;
 use strowger_tests::dialog::{invite, set_up};
-use strowger_tests::server::{Server, Setup};
+use strowger_tests::server::Setup;
+use strowger_tests::site::Site;
 use strowger_tests::text::{Request, field, respond, status, unique};
 use strowger_tests::wire::{Transport, Wire};
 
@@ -15,8 +16,8 @@ const SOON: Duration = Duration::from_secs(5);
 /// The first two retransmissions by timer G would come within this time (500 ms and 1 s).
 const REPEATED: Duration = Duration::from_millis(1_700);
 
-fn start() -> Server {
-    let server = Setup::on(&[Transport::Udp]).with("domains = [\"example.org\"]").start();
+fn start() -> Site {
+    let server = Setup::on(&[Transport::Udp]).with("domains = [\"example.org\"]").site();
     for user in ["alice", "bob"] {
         server.add_user(&format!("{user}@example.org"), user);
     }
@@ -75,7 +76,7 @@ fn what_proved_nothing_gets_one_answer() {
         wire.send(bytes).expect("loopback takes it");
     }
     // Retransmissions by timer G would come only later.
-    std::thread::sleep(REPEATED);
+    server.wait(REPEATED);
     for (name, bytes, wire) in &mut cases {
         let text = String::from_utf8_lossy(bytes);
         let mut answers = Vec::new();
@@ -224,7 +225,7 @@ fn what_a_callee_answers_is_repeated_no_more_than_the_request_has_earned() {
         calls.push((name, bytes, caller, copies, again));
     }
     // Retransmissions by timer G would come only later.
-    std::thread::sleep(REPEATED);
+    server.wait(REPEATED);
     for (name, bytes, mut caller, copies, again) in calls {
         let mut finals = Vec::new();
         let mut sent = 0;
@@ -302,9 +303,8 @@ fn nothing_comes_before_a_challenge() {
     }
     let mut call = invite("sip:nobody@example.org", &wire);
     call.from = "<sip:x@example.net>;tag=1".into();
-    let began = Instant::now();
     wire.send(&call.bytes()).expect("loopback takes it");
     let first = wire.receive(SOON).expect("an answer");
-    assert_eq!(status(&first), Some(404), "after {:?}", began.elapsed());
+    assert_eq!(status(&first), Some(404));
     assert_eq!(field(&first, "Call-ID"), Some(call.call_id));
 }

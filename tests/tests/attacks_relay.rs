@@ -3,17 +3,16 @@
 //! call any address.
 
 use std::net::{SocketAddr, TcpListener};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strowger_tests::account::{challenged, register};
-use strowger_tests::binary::strowger;
 use strowger_tests::call::exchange;
 use strowger_tests::dialog::{End, arrives, contact, invite, set_up, set_up_with};
 use strowger_tests::namespace::{self, Namespace};
-use strowger_tests::server::{Server, Setup};
+use strowger_tests::server::Setup;
+use strowger_tests::site::Site;
 use strowger_tests::text::{Request, address, field, request_uri, respond, status, unique};
-use strowger_tests::wire::{Transport, Wire, listen};
+use strowger_tests::wire::{Transport, Wire};
 
 /// Time limit of an answer.
 const SOON: Duration = Duration::from_secs(5);
@@ -35,8 +34,8 @@ const METHODS: [&str; 13] = [
     "NONSENSE",
 ];
 
-fn start(transports: &[Transport], lines: &str, users: &[&str]) -> Server {
-    let server = Setup::on(transports).with("domains = [\"example.org\"]").with(lines).start();
+fn start(transports: &[Transport], lines: &str, users: &[&str]) -> Site {
+    let server = Setup::on(transports).with("domains = [\"example.org\"]").with(lines).site();
     for user in users {
         server.add_user(&format!("{user}@example.org"), user);
     }
@@ -60,8 +59,8 @@ fn refused(wire: &mut Wire, request: &Request) -> u16 {
 }
 
 /// Waits until all earlier requests have been processed.
-fn settle(server: &Server, wire: &mut Wire) {
-    let uri = format!("sip:{}", server.address(Transport::Udp));
+fn settle(server: SocketAddr, wire: &mut Wire) {
+    let uri = format!("sip:{server}");
     let answer = exchange(wire, &Request::new("OPTIONS", &uri, "udp", wire.local()));
     assert_eq!(status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
 }
@@ -74,7 +73,7 @@ fn hears_nothing(wire: &mut Wire) {
 }
 
 /// Makes a call of a stranger to a user, which rings or is answered. Returns both ends.
-fn strangers_call(server: &Server, user: &str, answers: bool) -> (Wire, Wire, End, End) {
+fn strangers_call(server: &Site, user: &str, answers: bool) -> (Wire, Wire, End, End) {
     let (mut stranger, mut bob) = (server.connect(Transport::Udp), server.connect(Transport::Udp));
     register(&mut bob, user, user);
     let invite = invite(&format!("sip:{user}@example.org"), &stranger);
@@ -111,7 +110,7 @@ fn a_strangers_call_leads_to_no_third_party() {
         for uri in [format!("sip:x@{there}"), party.replace("callee@", "+19005551234@")] {
             stranger.send(&end.request_to("ACK", &uri).bytes()).expect("loopback takes it");
         }
-        settle(&server, &mut stranger);
+        settle(server.address(Transport::Udp), &mut stranger);
         hears_nothing(&mut victim);
         hears_nothing(&mut bob);
         // The call itself still works.
@@ -191,7 +190,7 @@ fn an_ack_of_no_call_reaches_nobody() {
     let mut ack = Request::new("ACK", "sip:bob@example.org", "udp", stranger.local());
     ack.to = "<sip:bob@example.org>;tag=x".into();
     stranger.send(&ack.bytes()).expect("loopback takes it");
-    settle(&server, &mut stranger);
+    settle(server.address(Transport::Udp), &mut stranger);
     hears_nothing(&mut bob);
     server.log_with("ACK dropped");
     // The route token of the call, for another Contact.
@@ -206,9 +205,8 @@ fn an_ack_of_no_call_reaches_nobody() {
 fn a_strangers_call_opens_no_connection() {
     let server = start(&[Transport::Udp, Transport::Tcp], "", &["bob"]);
     let (mut stranger, _bob, mut end, _) = strangers_call(&server, "bob", false);
-    let (listener, open) = listen();
-    let (free, closed) = listen();
-    drop(free);
+    let (listener, open) = server.listen();
+    let closed = server.free_address();
     let mut answers = Vec::new();
     for method in METHODS {
         for there in [open, closed] {
@@ -218,12 +216,7 @@ fn a_strangers_call_opens_no_connection() {
         }
     }
     assert!(answers.chunks(2).all(|pair| pair[0] == pair[1]), "they tell open from closed ports: {answers:?}");
-    nobody_connects(&listener);
-}
-
-fn nobody_connects(listener: &TcpListener) {
-    listener.set_nonblocking(true).expect("a socket can be set");
-    assert!(listener.accept().is_err(), "a connection was made");
+    assert!(listener.accept(Duration::from_millis(20)).is_none(), "a connection was made");
 }
 
 /// The party is in the route token, not in the To header of the request, which its sender writes.
@@ -247,7 +240,7 @@ fn another_party_in_to_changes_nothing() {
 /// A callee of our user can reach that user through the call, but not third parties in its name.
 #[test]
 fn whom_a_user_calls_gets_no_open_relay() {
-    let mut server = start(&[Transport::Udp], "", &["alice", "bob"]);
+    let server = start(&[Transport::Udp], "", &["alice", "bob"]);
     let (mut alice, mut mallory) = (server.connect(Transport::Udp), server.connect(Transport::Udp));
     let mut gateway = server.connect(Transport::Udp);
     register(&mut alice, "alice", "alice");
@@ -260,7 +253,7 @@ fn whom_a_user_calls_gets_no_open_relay() {
     mallory.send(&respond(&got, 486, "mallory", &[])).expect("loopback takes it");
     assert_eq!(alice.final_response(SOON).as_deref().and_then(status), Some(486));
     mallory.drain();
-    let mut attack = |server: &Server, mallory: &mut Wire| {
+    let mut attack = |server: &Site, mallory: &mut Wire| {
         for method in METHODS {
             for from in ["<sip:ceo@example.org>", "<sip:alice@example.org>", "<sip:mallory@example.net>"] {
                 for to in ["<sip:+19005551234@example.org>", "<sip:alice@example.org>"] {
@@ -272,20 +265,14 @@ fn whom_a_user_calls_gets_no_open_relay() {
                 }
             }
         }
-        settle(server, mallory);
+        settle(server.address(Transport::Udp), mallory);
         hears_nothing(&mut gateway);
     };
     attack(&server, &mut mallory);
     // Not after a restart either, nor without the user.
-    server.stop();
-    server.start();
+    server.restart();
     attack(&server, &mut mallory);
-    let removed = Command::new(strowger())
-        .args(["user", "remove", "alice@example.org", "--config"])
-        .arg(server.config())
-        .output()
-        .expect("the program runs");
-    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    server.remove_user("alice@example.org");
     attack(&server, &mut mallory);
 }
 
@@ -295,7 +282,7 @@ fn whom_a_user_calls_gets_no_open_relay() {
 fn what_stands_in_a_contact_names_no_connection() {
     for shards in ["1", "\"auto\"", "2"] {
         let lines = format!("server.shards = {shards}");
-        let mut server = start(&[Transport::Udp, Transport::Tcp], &lines, &["bob"]);
+        let server = start(&[Transport::Udp, Transport::Tcp], &lines, &["bob"]);
         let (mut stranger, mut bob) = (server.connect(Transport::Udp), server.connect(Transport::Tcp));
         // A trunk with an open connection that never registered.
         let mut trunk = server.connect(Transport::Tcp);
@@ -332,7 +319,7 @@ fn what_stands_in_a_contact_names_no_connection() {
         for (n, uri) in forged.iter().enumerate() {
             // No more at once than a socket holds answers.
             if n % 20 == 0 {
-                settle(&server, &mut stranger);
+                settle(server.address(Transport::Udp), &mut stranger);
             }
             for to in [&end.to, "<sip:nobody@example.org>;tag=x"] {
                 let request = Request { to: to.into(), uri: uri.clone(), ..end.clone().request("INFO") };
@@ -340,7 +327,7 @@ fn what_stands_in_a_contact_names_no_connection() {
                 stranger.send(&request.bytes()).expect("loopback takes it");
             }
         }
-        settle(&server, &mut stranger);
+        settle(server.address(Transport::Udp), &mut stranger);
         server.assert_answers(Transport::Udp);
         server.assert_answers(Transport::Tcp);
         assert!(trunk.receive(Duration::from_millis(20)).is_none(), "the trunk got what was meant for bob");
@@ -457,16 +444,14 @@ fn route_tokens_end() {
     let server = start(&[Transport::Udp], "proxy.route_lifetime = \"1s\"", &["bob", "carol"]);
     let (mut stranger, mut bob, mut end, mut back) = strangers_call(&server, "bob", true);
     let (mut other, _, mut silent, _) = strangers_call(&server, "carol", true);
-    let began = Instant::now();
-    // The end of the lifetime is the only event to wait for. A second counts when it is over.
-    while began.elapsed() < Duration::from_millis(2_100) {
+    // A second of the lifetime counts when it is over.
+    for _ in 0..7 {
         let own = [contact("callee", &bob)];
         let update = end.request("UPDATE").with(contact("caller", &stranger));
         let (got, answer) = arrives(&mut stranger, &mut bob, &update, &own);
         back.uri = address(&field(&got, "Contact").expect("a Contact"));
         end.uri = address(&field(&answer, "Contact").expect("a Contact"));
-        // About seven times within the two seconds.
-        std::thread::sleep(Duration::from_millis(300));
+        server.wait(Duration::from_millis(300));
     }
     arrives(&mut stranger, &mut bob, &end.request("BYE"), &[]);
     assert_eq!(refused(&mut other, &silent.request("BYE")), 407);
@@ -479,7 +464,7 @@ fn a_route_token_of_another_server_opens_nothing() {
     let (_stranger, _bob, end, _) = strangers_call(&one, "bob", true);
     let (_, mut bob, mut second, _) = strangers_call(&two, "bob", true);
     let mut wire = two.connect(Transport::Udp);
-    let port = |server: &Server| server.address(Transport::Udp).port().to_string();
+    let port = |server: &Site| server.address(Transport::Udp).port().to_string();
     let mut request = second.request("INFO");
     request.headers = vec![format!("Route: {}", end.routes[0].replace(&port(&one), &port(&two)))];
     request.call_id.clone_from(&end.call_id);

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use strowger_tests::account::authorized;
 use strowger_tests::call::exchange;
-use strowger_tests::server::{Server, Setup};
+use strowger_tests::server::Setup;
+use strowger_tests::site::Site;
 use strowger_tests::text::{Request, field, fields, respond, status, unique};
 use strowger_tests::wire::Transport::{self, Tcp, Udp, Ws};
 use strowger_tests::wire::Wire;
 
 const SOON: Duration = Duration::from_secs(5);
 
-fn start() -> Server {
-    let server = Setup::on(&[Udp, Tcp, Ws]).with("domains = [\"example.org\"]\nserver.shards = 2").start();
+fn start() -> Site {
+    let server = Setup::on(&[Udp, Tcp, Ws]).with("domains = [\"example.org\"]\nserver.shards = 2").site();
     for user in ["alice", "bob"] {
         server.add_user(&format!("{user}@example.org"), user);
     }
@@ -85,17 +86,17 @@ const OF_INVITE: &[Change] = &[
 ];
 
 /// Returns the sources of the replays.
-fn wires(server: &Server) -> Vec<Wire> {
+fn wires(server: &Site) -> Vec<Wire> {
     let from = |transport: Transport, host: u8| {
         let from = SocketAddr::from(([127, 0, 0, host], 0));
-        Wire::connect_from(transport, from, server.address(transport), None).expect("loopback takes it")
+        server.connect_from(transport, from)
     };
     vec![from(Udp, 1), from(Udp, 66), from(Tcp, 1), from(Ws, 66)]
 }
 
 #[test]
 fn what_was_read_registers_and_calls_nobody() {
-    let mut server = start();
+    let server = start();
     let mut bob = server.connect(Udp);
     let at = format!("sip:bob@{}", bob.local());
     let request = Request::register("bob", "example.org", &at, "udp", bob.local());

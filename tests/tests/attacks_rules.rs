@@ -1,6 +1,6 @@
 //! Callers that try to bypass the rules: by Routes of their own, or by a call in the name of another.
 
-use crate::rules::{LIMIT, gateway, start};
+use crate::rules::{LIMIT, start};
 use strowger_tests::call::{exchange, register};
 use strowger_tests::dialog::{invite, set_up};
 use strowger_tests::port::free_address;
@@ -25,7 +25,7 @@ fn no_route_of_a_caller_leads_past_a_rule_or_a_failure() {
         at[1], at[0]
     ));
     let own = server.address(Udp);
-    let mut gateways = at.map(|at| gateway(&server, at));
+    let mut gateways = at.map(|at| server.connect_from(Udp, at));
     let mut wire = server.connect(Udp);
     let elsewhere = server.connect(Udp);
     let trap = elsewhere.local();

@@ -1,4 +1,5 @@
-//! System tests that measure no time: they run in parallel.
+//! System tests that measure no time: they run in parallel. Tests of decisions start an engine in place of a process
+//! (`strowger_tests::site`).
 
 mod accounting;
 mod accounting_faults;

@@ -11,9 +11,12 @@ use strowger_tests::text::{field, fields, request_uri, respond};
 use strowger_tests::wire::Transport::Udp;
 use strowger_tests::wire::Wire;
 
-use crate::rules::gateway;
-
 const SOON: Duration = Duration::from_secs(15);
+
+/// Opens the wire of a gateway at this address.
+pub(crate) fn gateway(server: &Server, at: SocketAddr) -> Wire {
+    Wire::connect_from(Udp, at, server.address(Udp), None).expect("the port is free")
+}
 
 /// Starts a server with this gateway; returns the wire of the gateway, too.
 fn site(lines: &str) -> (Server, Wire) {

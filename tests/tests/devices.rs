@@ -1,13 +1,14 @@
 //! Devices of one user: assignment of bindings to devices, and the devices that a call reaches. With the default
 //! configuration.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use strowger_tests::account::challenged;
 use strowger_tests::call::exchange;
 use strowger_tests::dialog::invite;
-use strowger_tests::server::{Server, Setup};
+use strowger_tests::server::Setup;
+use strowger_tests::site::Site;
 use strowger_tests::text::{Request, fields, request_uri, respond, status};
 use strowger_tests::wire::Transport::{self, Tcp, Udp};
 use strowger_tests::wire::Wire;
@@ -16,8 +17,8 @@ const SOON: Duration = Duration::from_secs(5);
 /// Longer than the delay of a message sent before another one that has arrived.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-fn start(transports: &[Transport]) -> Server {
-    let server = Setup::on(transports).with("domains = [\"example.org\"]").start();
+fn start(transports: &[Transport]) -> Site {
+    let server = Setup::on(transports).with("domains = [\"example.org\"]").site();
     server.add_user("bob@example.org", "bob");
     server
 }
@@ -61,12 +62,8 @@ fn a_phone_that_starts_again_and_again_registers_each_time() {
 #[test]
 fn phones_with_one_private_address_behind_two_routers_ring_both() {
     let server = start(&[Udp]);
-    let address = server.address(Udp);
     let private: SocketAddr = "10.9.9.9:5060".parse().expect("an address");
-    let mut phones = [2, 3].map(|host| {
-        let from = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, host)), 0);
-        Wire::connect_from(Udp, from, address, None).expect("loopback has a port")
-    });
+    let mut phones = [2, 3].map(|host| server.connect_from(Udp, SocketAddr::from(([127, 0, 0, host], 0))));
     for (n, phone) in phones.iter_mut().enumerate() {
         let instance = format!(";+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-00000000000{n}>\"");
         let answer = register(phone, &contact(private, Udp, &instance), &[]);

@@ -6,7 +6,8 @@ use serde_json::json;
 use strowger_tests::call::{exchange, register};
 use strowger_tests::control::{done, json, run};
 use strowger_tests::dialog::{End, arrives, contact, invite, set_up};
-use strowger_tests::server::{Server, Setup};
+use strowger_tests::server::Setup;
+use strowger_tests::site::Site;
 use strowger_tests::text::{Request, field, parameter, respond, status};
 use strowger_tests::wait;
 use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Ws};
@@ -15,9 +16,13 @@ use strowger_tests::wire::Wire;
 const LIMIT: Duration = Duration::from_secs(10);
 const ALL: [Transport; 4] = [Udp, Tcp, Tls, Ws];
 
-fn start(lines: &str) -> Server {
+fn setup(lines: &str) -> Setup {
     let open = "domains = [\"example.org\"]\nregistrar.authenticate = false\nauth.calls = false\ndialogs.track = true";
-    Setup::on(&ALL).with(open).with(lines).start()
+    Setup::on(&ALL).with(open).with(lines)
+}
+
+fn start(lines: &str) -> Site {
+    setup(lines).site()
 }
 
 /// Receives and answers the BYE that this server sends by itself.
@@ -61,7 +66,7 @@ fn a_call_that_lasts_too_long_is_ended_on_both_sides() {
 
 #[test]
 fn calls_are_listed_shown_and_ended() {
-    let server = start("server.shards = 2");
+    let server = setup("server.shards = 2").start();
     let list = |words: &[&str]| json(&server, &[&["calls", "list"], words].concat());
     assert_eq!(list(&[]), json!([]));
     let [mut caller, mut callee, mut other, mut ringing] = [Udp, Tcp, Tcp, Udp].map(|way| server.connect(way));
@@ -142,12 +147,12 @@ fn sessions_have_the_timer_that_the_settings_say() {
 /// By default no state of a call remains after its transactions.
 #[test]
 fn calls_are_tracked_where_the_configuration_says_so() {
-    let server = Setup::on(&[Udp]).open_registrar().start();
+    let server = Setup::on(&[Udp]).open_registrar().site();
     let [mut caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
     register(&mut callee, "bob");
     let call = invite("sip:bob@example.org", &caller);
     set_up(&mut caller, &mut callee, &call, true);
-    assert_eq!(json(&server, &["calls", "list"]), json!([]));
+    assert!(server.rig().calls().is_empty());
 }
 
 #[test]
@@ -204,14 +209,12 @@ fn a_phone_that_rang_and_lost_holds_no_call() {
     for says_so in [true, false] {
         let call = invite("sip:bob@example.org", &caller);
         let mut end = taken(&mut caller, &mut phones, &call, says_so);
-        let shown = json(&server, &["calls", "list"]);
-        let shown = json(&server, &["calls", "show", shown[0]["id"].as_str().expect("one call")]);
-        let dialogs = shown["dialogs"].as_array().map(Vec::len);
-        assert_eq!((&shown["state"], dialogs), (&json!("answered"), Some(if says_so { 1 } else { 2 })));
+        let [shown] = &server.rig().calls()[..] else { panic!("one call") };
+        assert_eq!((shown.state.text(), shown.dialogs.len()), ("answered", if says_so { 1 } else { 2 }));
         let one_more = invite("sip:bob@example.org", &caller);
         assert_eq!(status(&exchange(&mut caller, &one_more)), Some(486));
         arrives(&mut caller, &mut phones[0], &end.request("BYE"), &[]);
-        assert_eq!(done(&server, &["calls", "list"]), "no tracked calls\n");
+        assert!(server.rig().calls().is_empty());
     }
     caller.send(&invite("sip:bob@example.org", &caller).bytes()).expect("the server takes messages");
     phones[0].request("INVITE", LIMIT).expect("there is room for the next call");

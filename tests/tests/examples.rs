@@ -21,7 +21,8 @@ use strowger_tests::text::{self, Request};
 use strowger_tests::wire::{Transport, Wire};
 use tempfile::TempDir;
 
-use crate::rules::{LIMIT, gateway, taker};
+use crate::caller_numbers::gateway;
+use crate::rules::{LIMIT, taker};
 
 fn examples() -> Vec<PathBuf> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");

@@ -6,7 +6,8 @@ use std::time::Duration;
 use strowger_tests::account::{challenged, register, register_at};
 use strowger_tests::call::exchange;
 use strowger_tests::dialog::{End, arrives, contact, invite, set_up, set_up_with};
-use strowger_tests::server::{Server, Setup};
+use strowger_tests::server::Setup;
+use strowger_tests::site::{self, Site};
 use strowger_tests::text::{Request, address, field, fields, request_uri, respond, status};
 use strowger_tests::wire::{Transport, Wire, accept, listen};
 
@@ -15,12 +16,18 @@ const SOON: Duration = Duration::from_secs(5);
 /// Contact that only its device understands.
 const HIDDEN: &str = "10.99.99.99:5060";
 
-fn start(transports: &[Transport], lines: &str) -> Server {
-    let server = Setup::on(transports).with("domains = [\"example.org\"]").with(lines).start();
-    for user in ["alice", "bob", "carol"] {
-        server.add_user(&format!("{user}@example.org"), user);
-    }
-    server
+fn setup(transports: &[Transport], lines: &str) -> Setup {
+    Setup::on(transports).with("domains = [\"example.org\"]").with(lines)
+}
+
+fn add_users(add: impl Fn(&str, &str)) {
+    ["alice", "bob", "carol"].iter().for_each(|user| add(&format!("{user}@example.org"), user));
+}
+
+fn start(transports: &[Transport], lines: &str) -> Site {
+    let site = setup(transports, lines).site();
+    add_users(|address, user| site.add_user(address, user));
+    site
 }
 
 /// Alice, with her password, calls bob, both registered at these Contacts; returns both ends of the answered call.
@@ -79,7 +86,8 @@ fn acknowledge(from: &mut Wire, to: &mut Wire, end: &mut End, request: &Request)
 #[test]
 fn calls_of_users_go_on_from_both_sides() {
     let ways = [Transport::Udp, Transport::Tcp, Transport::Ws];
-    let server = start(&ways, "");
+    let server = setup(&ways, "").start();
+    add_users(|address, user| server.add_user(address, user));
     for one in ways {
         for other in ways {
             for hidden in [false, true] {
@@ -148,37 +156,46 @@ fn a_party_that_moves_is_reached_where_it_is_then() {
 /// A trunk that listens at the address of its Contact, and closes the connection of its call.
 #[test]
 fn a_party_whose_connection_is_gone_is_reached_where_it_listens() {
-    // In the second round the server closes it itself, after the time of the setting.
-    for lines in ["", "limits.idle_connection_timeout = \"1s\""] {
-        let server = start(&[Transport::Udp, Transport::Tcp], lines);
-        let (mut trunk, mut bob) = (server.connect(Transport::Tcp), server.connect(Transport::Udp));
-        register(&mut bob, "bob", "bob");
-        let (listener, there) = listen();
-        let at = format!("sip:trunk@{there};transport=tcp");
-        let call = Request::new("INVITE", "sip:bob@example.org", "tcp", trunk.local()).with(format!("Contact: <{at}>"));
-        let (_, mut other) = set_up(&mut trunk, &mut bob, &call, true);
-        if lines.is_empty() {
-            drop(trunk);
-            // The server has seen the end of the connection.
-            let options =
-                Request::new("OPTIONS", &format!("sip:{}", server.address(Transport::Udp)), "udp", bob.local());
-            exchange(&mut bob, &options);
-        } else {
-            assert!(trunk.closes(Duration::from_secs(5)), "the server closes it");
-        }
-        bob.send(&other.request("BYE").bytes()).expect("the server takes messages");
-        let mut again = accept(&listener, SOON);
-        let bye = again.request("BYE", SOON).expect("the BYE arrives");
-        assert_eq!(request_uri(&bye), at);
-        again.send(&respond(&bye, 200, "x", &[])).expect("the server takes messages");
-        assert_eq!(bob.final_response(SOON).as_deref().and_then(status), Some(200));
-    }
+    let server = start(&[Transport::Udp, Transport::Tcp], "");
+    let (mut trunk, mut bob) = (server.connect(Transport::Tcp), server.connect(Transport::Udp));
+    register(&mut bob, "bob", "bob");
+    let (listener, there) = server.listen();
+    let at = format!("sip:trunk@{there};transport=tcp");
+    let call = Request::new("INVITE", "sip:bob@example.org", "tcp", trunk.local()).with(format!("Contact: <{at}>"));
+    let (_, mut other) = set_up(&mut trunk, &mut bob, &call, true);
+    drop(trunk);
+    bob.send(&other.request("BYE").bytes()).expect("the server takes messages");
+    is_hung_up(&mut bob, &mut site::accept(&listener, SOON), &at);
+}
+
+/// The BYE for this party arrives over a new connection, and its answer at the other party.
+fn is_hung_up(bob: &mut Wire, again: &mut Wire, at: &str) {
+    let bye = again.request("BYE", SOON).expect("the BYE arrives");
+    assert_eq!(request_uri(&bye), at);
+    again.send(&respond(&bye, 200, "x", &[])).expect("the server takes messages");
+    assert_eq!(bob.final_response(SOON).as_deref().and_then(status), Some(200));
+}
+
+/// The server itself has closed the connection, after the time of the setting.
+#[test]
+fn a_party_whose_connection_was_idle_is_reached_where_it_listens() {
+    let server = setup(&[Transport::Udp, Transport::Tcp], "limits.idle_connection_timeout = \"1s\"").start();
+    add_users(|address, user| server.add_user(address, user));
+    let (mut trunk, mut bob) = (server.connect(Transport::Tcp), server.connect(Transport::Udp));
+    register(&mut bob, "bob", "bob");
+    let (listener, there) = listen();
+    let at = format!("sip:trunk@{there};transport=tcp");
+    let call = Request::new("INVITE", "sip:bob@example.org", "tcp", trunk.local()).with(format!("Contact: <{at}>"));
+    let (_, mut other) = set_up(&mut trunk, &mut bob, &call, true);
+    assert!(trunk.closes(Duration::from_secs(5)), "the server closes it");
+    bob.send(&other.request("BYE").bytes()).expect("the server takes messages");
+    is_hung_up(&mut bob, &mut accept(&listener, SOON), &at);
 }
 
 /// A phone or browser that reconnects and registers again, after a gap in its network or a restart of the server.
 #[test]
 fn a_party_that_connects_anew_goes_on() {
-    let mut server = start(&[Transport::Udp, Transport::Tcp, Transport::Ws], "");
+    let server = start(&[Transport::Udp, Transport::Tcp, Transport::Ws], "");
     for way in [Transport::Tcp, Transport::Ws] {
         for restart in [false, true] {
             let (mut alice, mut bob) = (server.connect(way), server.connect(Transport::Udp));
@@ -187,8 +204,7 @@ fn a_party_that_connects_anew_goes_on() {
             let (mut one, mut other) = users_call(&mut alice, &mut bob, (&at, &b));
             drop(alice);
             if restart {
-                server.stop();
-                server.start();
+                server.restart();
             }
             let mut alice = server.connect(way);
             register_at(&mut alice, "alice", "alice", &at);
@@ -401,8 +417,9 @@ fn two_servers_in_a_row_carry_a_call() {
     let near = Setup::on(&[Transport::Udp, Transport::Tcp])
         .with("domains = [\"example.org\"]\nproxy.relay_for = \"everyone\"")
         .with(open)
-        .start();
-    let far = Setup::on(&[Transport::Udp, Transport::Tcp]).with("domains = [\"127.0.0.1\"]").with(open).start();
+        .site();
+    let far =
+        Setup::on(&[Transport::Udp, Transport::Tcp]).with("domains = [\"127.0.0.1\"]").with(open).site_beside(&near);
     for way in [Transport::Udp, Transport::Tcp] {
         let (mut alice, mut bob) = (near.connect(way), far.connect(way));
         let (a, b) = (contact_uri("a", &alice, true), contact_uri("b", &bob, true));

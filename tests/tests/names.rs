@@ -16,7 +16,7 @@ use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, fields, status};
 use strowger_tests::wire::Transport::Udp;
 
-use crate::rules::gateway;
+use crate::caller_numbers::gateway;
 
 const SOON: Duration = Duration::from_secs(15);
 

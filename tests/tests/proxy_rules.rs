@@ -2,11 +2,12 @@
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strowger_tests::dialog::{arrives, invite, set_up};
 use strowger_tests::namespace::{self, Namespace};
-use strowger_tests::server::{Server, Setup};
+use strowger_tests::server::Setup;
+use strowger_tests::site::Site;
 use strowger_tests::text::{Request, address as address_of, field, fields, parameter, request_uri, respond, status};
 use strowger_tests::wire::Transport::{Tcp, Tls, Udp, Wss};
 use strowger_tests::wire::{Wire, listen};
@@ -14,11 +15,11 @@ use strowger_tests::wire::{Wire, listen};
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Starts a registrar of example.org that asks for no passwords; by default foreign callers may call its users.
-fn start(lines: &str) -> Server {
+fn start(lines: &str) -> Site {
     let lines = format!(
         "domains = [\"example.org\", \"localhost\"]\nregistrar.authenticate = false\nlog.level = \"error\"\n{lines}"
     );
-    Setup::on(&[Udp]).with(&lines).in_memory().start()
+    Setup::on(&[Udp]).with(&lines).in_memory().site()
 }
 
 fn ask(wire: &mut Wire, request: &Request) -> Option<u16> {
@@ -32,7 +33,7 @@ fn registration(wire: &Wire, user: &str) -> Request {
 }
 
 /// Registers a phone of this user.
-fn phone(server: &Server, user: &str) -> Wire {
+fn phone(server: &Site, user: &str) -> Wire {
     let mut wire = server.connect(Udp);
     let request = registration(&wire, user);
     assert_eq!(ask(&mut wire, &request), Some(200));
@@ -54,7 +55,7 @@ fn assert_taken_off(wire: &mut Wire, bob: &mut Wire, route: &str) {
 }
 
 /// Checks that a Route with one of these names, alone or among the others, is removed from any request.
-fn names_are_own(server: &Server, names: &[String]) {
+fn names_are_own(server: &Site, names: &[String]) {
     let mut bob = phone(server, "bob");
     for name in names {
         let mut wire = server.connect(Udp);
@@ -207,7 +208,7 @@ impl Ringing {
 }
 
 /// Calls this user, at whom so many phones ring.
-fn call(server: &Server, user: &str, phones: usize) -> (Wire, Request, Vec<Ringing>) {
+fn call(server: &Site, user: &str, phones: usize) -> (Wire, Request, Vec<Ringing>) {
     let mut phones: Vec<_> = (0..phones).map(|_| phone(server, user)).collect();
     let mut caller = server.connect(Udp);
     let invite = Request::new("INVITE", &format!("sip:{user}@example.org"), "udp", caller.local());
@@ -260,17 +261,17 @@ fn a_phone_hears_why_its_ringing_ends() {
 fn timer_c_ends_the_branch_that_says_nothing_more_and_no_other() {
     let server = start("timers.timer_c = \"1s\"");
     let (_caller, _, mut phones) = call(&server, "bob", 2);
-    let begun = Instant::now();
+    let begun = phones[1].phone.clock();
     phones[1].send(180);
     // Early media of one branch does not extend the other.
     let mut cancelled = None;
     while cancelled.is_none() {
-        assert!(begun.elapsed() < LIMIT, "it rings on");
+        assert!(phones[1].phone.clock() < begun + LIMIT, "it rings on");
         phones[0].send(183);
         cancelled = phones[1].cancelled(Duration::from_millis(200));
     }
-    // The server counts whole milliseconds.
-    assert!(begun.elapsed() >= Duration::from_millis(998), "{:?}", begun.elapsed());
+    let took = phones[1].phone.clock() - begun;
+    assert!((1_000..1_200).contains(&took.as_millis()), "{took:?}");
     assert!(phones[0].cancelled(Duration::from_millis(1)).is_none());
 }
 
@@ -279,18 +280,18 @@ fn timer_c_ends_the_branch_that_says_nothing_more_and_no_other() {
 fn a_request_that_takes_long_is_answered_100() {
     let lines =
         "domains = [\"example.org\"]\nregistrar.authenticate = false\ntimers.t1 = \"50ms\"\ntimers.t2 = \"200ms\"";
-    let server = Setup::on(&[Udp, Tcp]).with(lines).in_memory().start();
+    let server = Setup::on(&[Udp, Tcp]).with(lines).in_memory().site();
     let mut bob = phone(&server, "bob");
     for transport in [Udp, Tcp] {
         let mut wire = server.connect(transport);
         let request = Request::new("MESSAGE", "sip:bob@example.org", transport.name(), wire.local());
-        let begun = Instant::now();
+        let begun = wire.clock();
         wire.send(&request.bytes()).expect("loopback takes it");
         let got = bob.request("MESSAGE", LIMIT).expect("it arrives");
         let trying = wire.receive(LIMIT).expect("a response");
         assert_eq!(status(&trying), Some(100), "{transport:?}");
-        // 50 and 100 ms; the server counts whole milliseconds.
-        assert!(begun.elapsed() >= Duration::from_millis(148), "not before Timer E is T2");
+        // After 50 and 100 ms.
+        assert_eq!((wire.clock() - begun).as_millis(), 150, "when Timer E is T2");
         assert_eq!(field(&trying, "To").as_deref(), Some("<sip:bob@example.org>"));
         bob.send(&respond(&got, 202, "b", &[])).expect("loopback takes it");
         assert_eq!(wire.final_response(LIMIT).as_deref().and_then(status), Some(202));
@@ -365,7 +366,7 @@ fn a_route_without_brackets_is_one_with_its_parameters() {
     let request = message("sip:bob@example.org", wire.local()).with(format!("Route: sip:{};lr", server.address(Udp)));
     wire.send(&request.bytes()).expect("loopback takes it");
     assert!(bob.request("MESSAGE", LIMIT).is_some());
-    let server = Setup::on(&[Udp]).relay().start();
+    let server = Setup::on(&[Udp]).relay().site();
     let (mut next, mut wire) = (server.connect(Udp), server.connect(Udp));
     let route = format!("Route: sip:{};lr", next.local());
     wire.send(&message("sip:bob@example.net", wire.local()).with(&route).bytes()).expect("loopback takes it");
@@ -393,7 +394,7 @@ fn a_400_says_which_header_field_is_missing() {
 #[test]
 fn a_record_route_over_secure_websocket_says_ws() {
     let lines = "domains = [\"example.org\"]\nregistrar.authenticate = false";
-    let server = Setup::on(&[Udp, Wss]).with(lines).in_memory().start();
+    let server = Setup::on(&[Udp, Wss]).with(lines).in_memory().site();
     let mut bob = phone(&server, "bob");
     let mut caller = server.connect(Wss);
     let request = invite("sip:bob@example.org", &caller);

@@ -4,19 +4,20 @@
 //! that a clone without the folder has tests too.
 
 use std::collections::BTreeSet;
-use std::net::UdpSocket;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use strowger_tests::corpora;
 use strowger_tests::program::skipped;
-use strowger_tests::server::{Server, Setup, loopback};
+use strowger_tests::server::Setup;
+use strowger_tests::site::Site;
 use strowger_tests::text::{self, Request};
 use strowger_tests::wire::Transport::{self, Tcp, Udp};
 use strowger_tests::wire::Wire;
 
 /// Upper bound of the time of a reaction.
 const WAIT: Duration = Duration::from_millis(700);
+const STEP: Duration = Duration::from_millis(20);
 
 /// All callees in the messages of RFC 4475.
 const CALLED: &[&str] = &[
@@ -39,8 +40,8 @@ const DOMAINS: &str = "domains = [\"example.com\", \"example.org\", \"example.ne
 
 /// A server where all callees are registered at one phone, and that phone.
 struct Bench {
-    server: Server,
-    telephone: UdpSocket,
+    server: Site,
+    telephone: Wire,
 }
 
 /// The reaction to one message.
@@ -63,28 +64,25 @@ impl Bench {
             // An absent name server: no query leaves the machine.
             .with("dns.servers = [\"127.0.0.254\"]\ndns.timeout = \"50ms\"\ndns.attempts = 1")
             .in_memory()
-            .start();
-        let telephone = UdpSocket::bind(loopback(0)).expect("loopback has a port");
-        let here = telephone.local_addr().expect("it is bound");
-        telephone.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket can be set");
-        let mut buffer = vec![0; 65_536];
+            .site();
+        let mut telephone = server.connect(Udp);
+        let here = telephone.local();
         for (index, uri) in CALLED.iter().enumerate() {
             let domain = uri.rsplit('@').next().expect("each has a host");
             let contact = format!("sip:{index}@{here}");
             let mut register = Request::register("", domain, &contact, "udp", here);
             register.to = format!("<{uri}>");
             register.from = format!("<{uri}>;tag=torture");
-            telephone.send_to(&register.bytes(), server.address(Udp)).expect("loopback takes datagrams");
-            let length = telephone.recv(&mut buffer).unwrap_or_else(|error| panic!("{uri} is not registered: {error}"));
-            let answer = &buffer[..length];
-            assert_eq!(text::status(answer), Some(200), "{uri}: {}", String::from_utf8_lossy(answer));
+            telephone.send(&register.bytes()).expect("the server takes messages");
+            let answer = telephone.receive(WAIT).unwrap_or_else(|| panic!("{uri} is not registered"));
+            assert_eq!(text::status(&answer), Some(200), "{uri}: {}", String::from_utf8_lossy(&answer));
         }
         Self { server, telephone }
     }
 
     /// `mpart01` has a Route to a port of this machine: the phone's address replaces it.
     fn with_next_hop_here(&self, message: Vec<u8>) -> Vec<u8> {
-        let (from, to) = (b"127.0.0.1:5080", self.telephone.local_addr().expect("it is bound").to_string());
+        let (from, to) = (b"127.0.0.1:5080", self.telephone.local().to_string());
         match message.windows(from.len()).position(|window| window == from) {
             Some(at) => [&message[..at], to.as_bytes(), &message[at + from.len()..]].concat(),
             None => message,
@@ -92,28 +90,22 @@ impl Bench {
     }
 
     /// Sends a message and collects the reaction.
-    fn play(&self, transport: Transport, message: &[u8]) -> Seen {
-        self.telephone.set_nonblocking(true).expect("a socket can be set");
-        let mut buffer = vec![0; 65_536];
-        while self.telephone.recv(&mut buffer).is_ok() {}
-
+    fn play(&mut self, transport: Transport, message: &[u8]) -> Seen {
+        self.telephone.drain();
         let mut wire = self.server.connect(transport);
         let mut seen = Seen::default();
         if wire.send(message).is_err() {
             seen.closed = true;
             return seen;
         }
-        let end = Instant::now() + WAIT;
-        let mut quiet = None;
-        while Instant::now() < end && quiet.is_none_or(|since: Instant| since.elapsed() < WAIT / 4) {
-            let answer = wire.receive(Duration::from_millis(20));
+        for _ in 0..WAIT.as_millis() / STEP.as_millis() {
+            let answer = wire.receive(STEP);
             seen.statuses.extend(answer.as_deref().and_then(text::status).filter(|status| *status >= 200));
-            while let Ok((length, source)) = self.telephone.recv_from(&mut buffer) {
-                let request = buffer[..length].to_vec();
+            while let Some(request) = self.telephone.receive(Duration::ZERO) {
                 // The phone answers, so that the server does not retransmit.
-                let _ = self.telephone.send_to(&text::respond(&request, 200, "torture", &[]), source);
+                let answer = text::respond(&request, 200, "torture", &[]);
+                self.telephone.send(&answer).expect("the server takes messages");
                 seen.forwarded.push(request);
-                quiet = Some(Instant::now());
             }
             if !seen.statuses.is_empty() && seen.forwarded.is_empty() {
                 // One request, one answer; only a message with two requests needs more time.
@@ -346,7 +338,7 @@ const CASES: &[Case] = &[
 
 #[test]
 fn our_own() {
-    let bench = Bench::start();
+    let mut bench = Bench::start();
     let mut wrong = Vec::new();
     for case in CASES {
         for (transport, acceptable) in [(Udp, case.udp), (Tcp, case.tcp)] {
@@ -367,7 +359,7 @@ fn our_own() {
 
 #[test]
 fn unknown_header_fields_pass_byte_for_byte() {
-    let bench = Bench::start();
+    let mut bench = Bench::start();
     let odd = "X-Odd:   \u{fc}\t \"unbalanced ;;==<<  \r\n\t folded    too\r\nX-ODD : second\r\nx-Empty:\r\n";
     let message = format!(
         "OPTIONS sip:user@example.com SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1;branch=z9hG4bKodd\r\nMax-Forwards: 70\r\n{odd}\

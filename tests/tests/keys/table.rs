@@ -22,7 +22,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("listener.port", &["tests/tests/algorithms.rs::a_listener_offers_its_own_algorithms_and_accepts_no_others"]),
     (
         "listener.advertise",
-        &["crates/node/tests/policy/relaying.rs::a_domain_may_bear_a_dot_at_its_end_and_a_port_that_we_are_known_by"],
+        &["crates/server/tests/policy/relaying.rs::a_domain_may_bear_a_dot_at_its_end_and_a_port_that_we_are_known_by"],
     ),
     ("listener.network", &["tests/tests/keys/forwarding.rs::a_call_from_one_network_to_another_has_a_route_for_each"]),
     ("listener.algorithms", &["tests/tests/algorithms.rs::a_listener_offers_its_own_algorithms_and_accepts_no_others"]),
@@ -183,7 +183,7 @@ const TESTS: &[(&str, &[&str])] = &[
         "server.shards",
         &[
             "tests/tests/shards.rs::telephones_of_one_shard_are_called_from_another",
-            "crates/node/tests/policy/gone.rs::who_cannot_be_reached_any_more_is_not_available",
+            "crates/server/tests/policy/gone.rs::who_cannot_be_reached_any_more_is_not_available",
         ],
     ),
     ("server.kernel_steering", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
@@ -194,7 +194,10 @@ const TESTS: &[(&str, &[&str])] = &[
     ("server.udp_linger", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
     ("server.scheduling", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
     ("server.huge_pages", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
-    ("server.icmp_errors", &["crates/node/tests/policy/unreachable.rs::who_does_not_believe_icmp_waits_for_the_timer"]),
+    (
+        "server.icmp_errors",
+        &["crates/node/tests/sockets/unreachable.rs::who_does_not_believe_icmp_waits_for_the_timer"],
+    ),
     ("server.drain_timeout", &["tests/tests/keys/forwarding.rs::a_shutdown_waits_for_calls_as_long_as_it_may"]),
     ("server.names", &["tests/tests/proxy_rules.rs::a_route_with_a_configured_name_of_this_server_is_taken_off"]),
     ("server.node", &["crates/node/src/settings.rs::what_no_peer_can_see_arrives_at_the_network_side"]),
@@ -202,9 +205,9 @@ const TESTS: &[(&str, &[&str])] = &[
     (
         "proxy.relay_for",
         &[
-            "crates/node/tests/policy/relaying.rs::authenticated_users_only",
-            "crates/node/tests/policy/relaying.rs::from_local_domains",
-            "crates/node/tests/policy/relaying.rs::everyone",
+            "crates/server/tests/policy/relaying.rs::authenticated_users_only",
+            "crates/server/tests/policy/relaying.rs::from_local_domains",
+            "crates/server/tests/policy/relaying.rs::everyone",
         ],
     ),
     ("proxy.record_route", &["tests/tests/keys/forwarding.rs::what_is_forwarded_and_answered_is_as_the_settings_say"]),
@@ -254,10 +257,10 @@ const TESTS: &[(&str, &[&str])] = &[
             "crates/server/tests/suite/emergency.rs::an_emergency_call_needs_no_password_and_meets_no_rule_filter_or_limit",
         ],
     ),
-    ("emergency.target", &["crates/node/tests/policy/answers.rs::emergency_calls_have_a_way"]),
+    ("emergency.target", &["crates/server/tests/policy/answers.rs::emergency_calls_have_a_way"]),
     ("emergency.identity", &["crates/server/tests/suite/emergency.rs::an_emergency_call_has_a_record_and_an_identity"]),
     ("proxy.reachable", &["crates/server/tests/suite/reach.rs::networks_of_the_configuration_are_reachable"]),
-    ("registrar.authenticate", &["crates/node/tests/policy/registrations.rs::without_passwords"]),
+    ("registrar.authenticate", &["crates/server/tests/policy/registrations.rs::without_passwords"]),
     (
         "registrar.durability",
         &[
@@ -268,7 +271,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("registrar.min_expires", &["tests/tests/keys/registering.rs::bindings_live_as_long_as_the_bounds_say"]),
     ("registrar.max_expires", &["tests/tests/keys/registering.rs::bindings_live_as_long_as_the_bounds_say"]),
     ("registrar.default_expires", &["tests/tests/keys/registering.rs::bindings_live_as_long_as_the_bounds_say"]),
-    ("registrar.max_contacts", &["crates/node/tests/policy/registrations.rs::too_many"]),
+    ("registrar.max_contacts", &["crates/server/tests/policy/registrations.rs::too_many"]),
     ("registrar.linger", &["tests/tests/keys/registering.rs::bindings_wait_for_others_to_be_written_with"]),
     (
         "registrar.commit_rows",
@@ -281,7 +284,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("registrar.max_bindings", &["tests/tests/keys/registering.rs::bindings_live_as_long_as_the_bounds_say"]),
     ("registrar.max_binding_size", &["tests/tests/keys/registering.rs::bindings_live_as_long_as_the_bounds_say"]),
     ("registrar.path", &["tests/tests/keys/registering.rs::path_is_kept_ignored_or_demanded"]),
-    ("registrar.service_route", &["crates/node/tests/policy/registrations.rs::path_and_service_route"]),
+    ("registrar.service_route", &["crates/server/tests/policy/registrations.rs::path_and_service_route"]),
     ("auth.algorithms", &["tests/tests/algorithms.rs::md5_alone_is_offered_unless_the_configuration_says_otherwise"]),
     ("auth.qop", &["tests/tests/attacks_passwords.rs::no_offer_can_be_talked_down"]),
     ("auth.nonce_lifetime", &["tests/tests/attacks_passwords.rs::an_old_nonce_tells_only_who_knows_the_password"]),
@@ -303,7 +306,7 @@ const TESTS: &[(&str, &[&str])] = &[
         "auth.register_for_others",
         &["tests/tests/attacks_identities.rs::a_user_registers_for_others_where_the_setting_says_so"],
     ),
-    ("auth.calls", &["crates/node/tests/policy/relaying.rs::from_local_domains_without_a_password"]),
+    ("auth.calls", &["crates/server/tests/policy/relaying.rs::from_local_domains_without_a_password"]),
     (
         "auth.credential_cache",
         &["tests/tests/credential_cache.rs::a_phone_that_registered_at_one_server_is_verified_at_the_other"],
@@ -315,23 +318,23 @@ const TESTS: &[(&str, &[&str])] = &[
             "tests/tests/credential_cache_faults.rs::a_memcached_that_is_frozen_slow_or_gone_has_its_stated_answers",
         ],
     ),
-    ("ban.enabled", &["crates/node/tests/policy/bans.rs::switched_off"]),
-    ("ban.failures", &["crates/node/tests/policy/bans.rs::who_fails_too_often_is_not_heard"]),
+    ("ban.enabled", &["crates/server/tests/policy/bans.rs::switched_off"]),
+    ("ban.failures", &["crates/server/tests/policy/bans.rs::who_fails_too_often_is_not_heard"]),
     (
         "ban.account_failures",
         &["tests/tests/attacks_passwords.rs::an_account_that_many_sources_guess_hears_each_of_them_once_more"],
     ),
     ("ban.window", &["tests/tests/keys/passwords.rs::failures_count_within_the_window"]),
-    ("ban.duration", &["crates/node/tests/policy/bans.rs::who_fails_too_often_is_not_heard"]),
+    ("ban.duration", &["crates/server/tests/policy/bans.rs::who_fails_too_often_is_not_heard"]),
     ("ban.scanners", &["tests/tests/keys/passwords.rs::scanners_are_those_of_the_list"]),
-    ("ban.exempt", &["crates/node/tests/policy/bans.rs::those_exempt_may_fail"]),
+    ("ban.exempt", &["crates/server/tests/policy/bans.rs::those_exempt_may_fail"]),
     ("ban.sources", &["tests/tests/keys/passwords.rs::so_many_sources_are_watched"]),
     ("nat.contact_repair", &["tests/tests/shards.rs::answers_come_by_other_connections"]),
     (
         "nat.force_rport",
         &["tests/tests/keys/forwarding.rs::answers_go_where_requests_came_from_if_the_setting_says_so"],
     ),
-    ("nat.ping_interval", &["crates/node/tests/policy/pings.rs::every_phone_behind_nat_is_pinged_once_an_interval"]),
+    ("nat.ping_interval", &["crates/server/tests/policy/pings.rs::every_phone_behind_nat_is_pinged_once_an_interval"]),
     ("nat.ping_method", &["tests/tests/keys/registering.rs::a_phone_is_pinged_by_line_ends_if_the_setting_says_so"]),
     (
         "store.database",
@@ -591,7 +594,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("metrics.listen", &["tests/tests/metrics.rs::metrics_are_clean_and_count_what_was_done"]),
     ("metrics.connections", &["tests/tests/metrics.rs::so_many_connections_are_served_for_so_long"]),
     ("metrics.timeout", &["tests/tests/metrics.rs::so_many_connections_are_served_for_so_long"]),
-    ("metrics.unhealthy_after", &["crates/node/tests/policy/health.rs::a_shard_that_stands_still_is_seen"]),
+    ("metrics.unhealthy_after", &["crates/node/tests/sockets/health.rs::a_shard_that_stands_still_is_seen"]),
 ];
 
 /// Returns every key that the program knows, with its table in front.

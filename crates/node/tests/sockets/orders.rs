@@ -1,6 +1,5 @@
 //! Replies to operators about a stuck shard.
 
-use crate::calls::{answered, within};
 use crate::health::until;
 use crate::site::*;
 use std::io::{Read, Write};
@@ -34,8 +33,8 @@ fn calls_of_a_shard_that_stands_still_are_not_taken_for_none() {
     let site = Site::start_in(program, lines, &["alice", "bob"]);
     let (alice, bob) = (site.phone("alice"), site.phone("bob"));
     bob.register();
-    let (call, _, ok) = answered(&alice, &bob);
-    alice.send(&alice.text(&within(&call, &ok, "ACK", call.cseq)));
+    let (call, _, ok) = alice.calls(&bob);
+    alice.send(&alice.text(&call.within(&ok, "ACK", call.cseq)));
     assert_eq!(bob.next().method(), "ACK");
     let mut client = Client::connect(&site.control_socket(), Duration::from_secs(10)).expect("it listens");
     let list = Order::Calls { party: None, from: None, most: 10 };

@@ -4,7 +4,7 @@ use crate::site::*;
 
 #[test]
 fn a_cancel_does_not_overtake_its_invite() {
-    let site = Site::start("", &["alice", "bob"]);
+    let site = start("", &["alice", "bob"]);
     let (alice, bob) = (site.phone("alice"), site.phone("bob"));
     bob.register();
     let call = alice.call("INVITE", "sip:bob@example.org");
@@ -29,12 +29,12 @@ fn a_cancel_does_not_overtake_its_invite() {
             got => assert!([180, 200].contains(&got.status()), "{}", got.0),
         }
     }
-    assert_eq!(site.server().counts().held_dropped, 0);
+    assert_eq!(site.counts().held_dropped, 0);
 }
 
 #[test]
 fn many_messages_of_one_call_keep_their_order() {
-    let site = Site::start("", &["alice", "bob"]);
+    let site = start("", &["alice", "bob"]);
     let (alice, bob) = (site.phone("alice"), site.phone("bob"));
     bob.register();
     let call = alice.call("MESSAGE", "sip:bob@example.org");
@@ -61,7 +61,8 @@ fn many_messages_of_one_call_keep_their_order() {
 fn a_name_that_cannot_be_resolved_is_no_way() {
     let lines =
         "proxy.relay_for = \"everyone\"\ndns.servers = [\"127.0.0.1\"]\ndns.timeout = \"100ms\"\ndns.attempts = 1";
-    let site = Site::start(lines, &[]);
+    let site = start(lines, &[]);
+    site.set_lookup_time(std::time::Duration::from_secs(1));
     let phone = site.stranger();
     let call = phone.call("INVITE", "sip:somebody@nowhere.invalid");
     phone.send(&phone.text(&call));

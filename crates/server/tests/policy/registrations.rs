@@ -2,6 +2,7 @@
 
 use crate::site::*;
 use std::time::Duration;
+use strowger_core::Transport;
 
 /// Lifetimes of the contacts in a 200, by URI.
 fn contacts(got: &Got) -> Vec<(String, u32)> {
@@ -32,7 +33,7 @@ fn send(phone: &Phone, call: &Call) -> Got {
 
 #[test]
 fn contacts_come_and_go() {
-    let site = Site::start("", &["bob"]);
+    let site = start("", &["bob"]);
     let bob = site.phone("bob");
     assert!(contacts(&register(&bob, "")).is_empty());
     let two = "Contact: <sip:bob@192.0.2.1>;expires=300;q=0.3\nContact: \"B\" <sip:bob@192.0.2.2>, <sip:bob@192.0.2.3>\nExpires: 600\n";
@@ -52,30 +53,30 @@ fn contacts_come_and_go() {
     assert_eq!(register(&bob, "Contact: *\nExpires: 60\n").status(), 400);
     assert_eq!(register(&bob, "Contact: *\nContact: <sip:bob@192.0.2.9>\nExpires: 0\n").status(), 400);
     assert!(contacts(&register(&bob, "Contact: *\nExpires: 0\n")).is_empty());
-    assert_eq!(site.server().bindings(), 0);
+    assert_eq!(site.bindings(), 0);
 }
 
 /// A phone that only knows the server's address writes it into Request-URI and To: it names a user of the only domain.
 #[test]
 fn the_registrar_is_known_by_its_address_too() {
-    let site = Site::start("", &["bob"]);
+    let site = start("", &["bob"]);
     let bob = site.phone("bob");
-    let by_address = |lines: &str| Call { uri: format!("sip:{}", site.udp), ..bob.register_call(lines) };
+    let by_address = |lines: &str| Call { uri: format!("sip:{}", site.udp()), ..bob.register_call(lines) };
     assert_eq!(bob.ask_as(&by_address("Expires: 600\n"), "bob").status(), 200);
-    let at_address = Call { to: format!("<sip:bob@{}>", site.udp.ip()), ..by_address("") };
+    let at_address = Call { to: format!("<sip:bob@{}>", site.udp().ip()), ..by_address("") };
     assert_eq!(bob.ask_as(&at_address, "bob").status(), 200);
     let elsewhere = Call { to: "<sip:bob@192.0.2.9>".into(), ..by_address("") };
     assert_eq!(bob.ask(&elsewhere).status(), 404);
     // A relay without a domain registers no user, and does not offer it.
-    let relay = Site::start("domains = []", &[]);
+    let relay = start("domains = []", &[]);
     let phone = relay.stranger();
-    let got = phone.ask(&Call { uri: format!("sip:{}", relay.udp), ..phone.call("REGISTER", "sip:x") });
+    let got = phone.ask(&Call { uri: format!("sip:{}", relay.udp()), ..phone.call("REGISTER", "sip:x") });
     assert_eq!((got.status(), got.one("Allow")), (405, "OPTIONS"));
 }
 
 #[test]
 fn too_brief() {
-    let site = Site::start("", &["bob"]);
+    let site = start("", &["bob"]);
     let bob = site.phone("bob");
     let got = register(&bob, "Contact: <sip:bob@192.0.2.1>;expires=30\n");
     assert_eq!((got.status(), got.one("Min-Expires")), (423, "60"));
@@ -84,7 +85,7 @@ fn too_brief() {
 
 #[test]
 fn out_of_order() {
-    let site = Site::start("", &["bob"]);
+    let site = start("", &["bob"]);
     let bob = site.phone("bob");
     let call = |cseq: u32, lines: &str| {
         let mut call = bob.register_call(lines);
@@ -102,7 +103,7 @@ fn out_of_order() {
 
 #[test]
 fn too_many() {
-    let site = Site::start("registrar.max_contacts = 2", &["bob"]);
+    let site = start("registrar.max_contacts = 2", &["bob"]);
     let bob = site.phone("bob");
     assert_eq!(register(&bob, "Contact: <sip:b@192.0.2.1>, <sip:b@192.0.2.2>\n").status(), 200);
     assert_eq!(register(&bob, "Contact: <sip:b@192.0.2.3>\n").status(), 403);
@@ -111,7 +112,7 @@ fn too_many() {
 
 #[test]
 fn path_and_service_route() {
-    let site = Site::start("registrar.service_route = [\"sip:edge.example.org;lr\"]", &["bob"]);
+    let site = start("registrar.service_route = [\"sip:edge.example.org;lr\"]", &["bob"]);
     let (bob, edge, caller) = (site.phone("bob"), site.stranger(), site.stranger());
     let path = format!("<sip:{};lr>", edge.address);
     let got = register(&bob, &format!("Path: {path}\nSupported: path\nContact: <sip:bob@192.0.2.1>\n"));
@@ -123,7 +124,7 @@ fn path_and_service_route() {
 
 #[test]
 fn extensions_and_strangers() {
-    let site = Site::start("", &["alice", "bob"]);
+    let site = start("", &["alice", "bob"]);
     let bob = site.phone("bob");
     let got = register(&bob, "Require: gruu-of-tomorrow\nContact: <sip:b@192.0.2.1>\n");
     assert_eq!((got.status(), got.one("Unsupported")), (420, "gruu-of-tomorrow"));
@@ -144,12 +145,12 @@ fn extensions_and_strangers() {
     // User of a foreign domain.
     let call = Call { to: "<sip:mallory@example.net>".into(), ..stranger.register_call("") };
     assert_eq!(stranger.ask(&call).status(), 404);
-    assert_eq!(site.server().bindings(), 0);
+    assert_eq!(site.bindings(), 0);
 }
 
 #[test]
 fn a_nonce_is_good_once_for_each_count() {
-    let site = Site::start("", &["bob"]);
+    let site = start("", &["bob"]);
     let bob = site.phone("bob");
     let call = bob.register_call("Contact: <sip:b@192.0.2.1>\n");
     let challenge = bob.ask(&call);
@@ -163,10 +164,10 @@ fn a_nonce_is_good_once_for_each_count() {
 
 #[test]
 fn without_passwords() {
-    let site = Site::start("registrar.authenticate = false", &[]);
+    let site = start("registrar.authenticate = false", &[]);
     let phone = site.phone("anybody");
     assert_eq!(phone.ask(&phone.register_call("")).status(), 200);
-    assert_eq!(site.server().bindings(), 1);
+    assert_eq!(site.bindings(), 1);
     let stranger = site.stranger();
     let call = Call { to: "<sip:mallory@example.net>".into(), ..stranger.register_call("") };
     assert_eq!(stranger.ask(&call).status(), 404);
@@ -176,7 +177,7 @@ fn without_passwords() {
 
 #[test]
 fn of_no_user() {
-    let site = Site::start("", &["bob"]);
+    let site = start("", &["bob"]);
     let stranger = site.stranger();
     let call = Call { to: "<sip:example.org>".into(), ..stranger.register_call("") };
     assert_eq!(stranger.ask(&call).status(), 404);
@@ -186,7 +187,7 @@ fn of_no_user() {
 
 #[test]
 fn a_copy_gets_the_same_answer() {
-    let site = Site::start("", &["bob"]);
+    let site = start("", &["bob"]);
     let bob = site.phone("bob");
     let call = bob.register_call("Expires: 600\n");
     let call = bob.authorized(&call, &bob.ask(&call), "bob", "bob");
@@ -206,14 +207,14 @@ fn a_copy_gets_the_same_answer() {
     let copy = bob.answer();
     assert!(is_the_same(&copy), "{}", copy.0);
     // A late copy: the second in which the REGISTER is remembered is over.
-    std::thread::sleep(Duration::from_millis(1_200));
+    site.wait(Duration::from_millis(1_200));
     bob.send(&text);
     assert_eq!(bob.answer().status(), 200);
 }
 
 #[test]
 fn a_copy_changes_and_tells_nothing() {
-    let site = Site::start("", &["bob"]);
+    let site = start("", &["bob"]);
     let bob = site.phone("bob");
     let call = bob.register_call("Contact: <sip:b@192.0.2.1>\n");
     let call = bob.authorized(&call, &bob.ask(&call), "bob", "bob");
@@ -238,24 +239,19 @@ fn a_copy_changes_and_tells_nothing() {
 /// Outbound (RFC 5626 section 6): over a stream this server is the first hop of a flow; over UDP it is not, unless another proxy is, which sets `ob`.
 #[test]
 fn a_device_may_require_flows_where_they_are_kept() {
-    use std::io::{Read, Write};
-    let site = Site::start("registrar.authenticate = false", &[]);
+    let site = start("registrar.authenticate = false", &[]);
     let bob = site.phone("bob");
     let contact =
         "Contact: <sip:b@192.0.2.1>;reg-id=1;+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-000A95A0E128>\"\n";
     let lines = format!("{contact}Supported: path\nRequire: outbound\n");
     let got = send(&bob, &bob.register_call(&lines));
     assert_eq!((got.status(), got.one("Unsupported")), (420, "outbound"));
-    let mut stream = std::net::TcpStream::connect(site.udp).expect("it listens");
-    let text = bob.text(&bob.register_call(&lines)).replace("SIP/2.0/UDP", "SIP/2.0/TCP");
-    let own = format!("Contact: <sip:phone@{}>\r\n", bob.address);
-    stream.write_all(text.replacen(&own, "", 1).as_bytes()).expect("it is connected");
-    let mut buffer = [0; 4_096];
-    let n = stream.read(&mut buffer).expect("an answer");
-    let got = Got(String::from_utf8_lossy(&buffer[..n]).into_owned());
+    let by_tcp = Phone::new(site.connect(Transport::Tcp), &bob.aor);
+    let got = send(&by_tcp, &by_tcp.register_call(&lines));
     assert_eq!((got.status(), got.one("Require")), (200, "outbound"), "{}", got.0);
     for (parameter, requires) in [(";ob", vec!["outbound"]), ("", vec![])] {
         let lines = format!("{contact}Supported: path, outbound\nPath: <sip:192.0.2.7;lr{parameter}>\n");
+        let own = format!("Contact: <sip:phone@{}>\r\n", bob.address);
         let text = bob.text(&bob.register_call(&lines)).replacen(&own, "", 1);
         let device = "Via: SIP/2.0/TCP 192.0.2.1;branch=z9hG4bKdevice\r\nMax-Forwards";
         bob.send(&text.replacen("Max-Forwards", device, 1));

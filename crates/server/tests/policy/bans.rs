@@ -2,6 +2,7 @@
 
 use crate::site::*;
 use std::time::Duration;
+use strowger_core::Transport;
 
 fn wrong(phone: &Phone) -> Got {
     let call = phone.register_call("");
@@ -11,23 +12,23 @@ fn wrong(phone: &Phone) -> Got {
 
 #[test]
 fn who_fails_too_often_is_not_heard() {
-    let site = Site::start("ban.exempt = []\nban.failures = 3\nban.duration = \"2s\"", &["bob"]);
+    let site = start("ban.exempt = []\nban.failures = 3\nban.duration = \"2s\"", &["bob"]);
     let bob = site.phone("bob");
     for _ in 0..3 {
         assert_eq!(wrong(&bob).status(), 401);
     }
     bob.send(&bob.text(&bob.call("OPTIONS", "sip:example.org")));
     bob.hears_nothing();
-    assert!(site.server().counts().banned > 0);
+    assert!(site.counts().banned > 0);
     // The ban has ended.
-    std::thread::sleep(Duration::from_secs(2));
+    site.wait(Duration::from_secs(2));
     assert_eq!(bob.ask(&bob.call("OPTIONS", "sip:example.org")).status(), 200);
     bob.register();
 }
 
 #[test]
 fn by_udp_only_a_nonce_of_ours_counts() {
-    let site = Site::start("ban.exempt = []\nban.failures = 2", &["bob"]);
+    let site = start("ban.exempt = []\nban.failures = 2", &["bob"]);
     let bob = site.phone("bob");
     for _ in 0..6 {
         // A peer that forges its source has never seen a challenge.
@@ -42,7 +43,7 @@ fn by_udp_only_a_nonce_of_ours_counts() {
 
 #[test]
 fn switched_off() {
-    let site = Site::start("ban.enabled = false\nban.exempt = []\nban.failures = 1", &["bob"]);
+    let site = start("ban.enabled = false\nban.exempt = []\nban.failures = 1", &["bob"]);
     let bob = site.phone("bob");
     for _ in 0..4 {
         assert_eq!(wrong(&bob).status(), 401);
@@ -52,7 +53,7 @@ fn switched_off() {
 
 #[test]
 fn those_exempt_may_fail() {
-    let site = Site::start("ban.failures = 1", &["bob"]);
+    let site = start("ban.failures = 1", &["bob"]);
     let bob = site.phone("bob");
     for _ in 0..4 {
         assert_eq!(wrong(&bob).status(), 401);
@@ -62,7 +63,7 @@ fn those_exempt_may_fail() {
 
 #[test]
 fn scanners_hear_nothing() {
-    let site = Site::start("ban.exempt = []", &[]);
+    let site = start("ban.exempt = []", &[]);
     let phone = site.stranger();
     let mut call = phone.call("OPTIONS", "sip:example.org");
     call.lines = "User-Agent: Friendly-Scanner/1.0\n".into();
@@ -70,26 +71,20 @@ fn scanners_hear_nothing() {
     phone.hears_nothing();
     // The source may be forged: over UDP the server bans no source for this.
     assert_eq!(phone.ask(&phone.call("OPTIONS", "sip:example.org")).status(), 200);
-    assert_eq!(site.server().counts().banned, 1);
+    assert_eq!(site.counts().banned, 1);
 }
 
 /// Sends this over a connection, followed by OPTIONS. Returns the data received within `limit`.
 fn over_tcp(site: &Site, text: &str, limit: Duration) -> Option<String> {
-    use std::io::{Read, Write};
-    let mut stream = std::net::TcpStream::connect(site.udp).expect("it listens");
-    stream.set_read_timeout(Some(limit)).expect("a socket can be set");
-    stream.write_all(text.replace("SIP/2.0/UDP", "SIP/2.0/TCP").as_bytes()).expect("it is connected");
-    let phone = site.stranger();
-    let after = phone.text(&phone.call("OPTIONS", "sip:example.org")).replace("SIP/2.0/UDP", "SIP/2.0/TCP");
-    stream.write_all(after.as_bytes()).expect("it is connected");
-    let mut buffer = [0; 4_096];
-    let n = stream.read(&mut buffer).ok()?;
-    Some(String::from_utf8_lossy(&buffer[..n]).into_owned())
+    let phone = Phone::new(site.connect(Transport::Tcp), "sip:mallory@example.net");
+    phone.send(&text.replace("SIP/2.0/UDP", "SIP/2.0/TCP"));
+    phone.send(&phone.text(&phone.call("OPTIONS", "sip:example.org")));
+    phone.within(limit).map(|got| got.0)
 }
 
 #[test]
 fn a_scanner_behind_another_proxy_does_not_get_that_proxy_banned() {
-    let site = Site::start("ban.exempt = []", &[]);
+    let site = start("ban.exempt = []", &[]);
     let phone = site.stranger();
     let mut scan = phone.call("OPTIONS", "sip:example.org");
     scan.lines = "User-Agent: friendly-scanner\n".into();

@@ -4,7 +4,7 @@ use crate::site::*;
 
 /// Starts a site with four phones: alice, bob (registered), an unknown caller, and a phone of a foreign domain by its address.
 fn world(lines: &str) -> (Site, Phone, Phone, Phone, Phone) {
-    let site = Site::start(lines, &["alice", "bob"]);
+    let site = start(lines, &["alice", "bob"]);
     let (alice, bob, stranger, foreign) = (site.phone("alice"), site.phone("bob"), site.stranger(), site.stranger());
     bob.register();
     (site, alice, bob, stranger, foreign)
@@ -96,7 +96,7 @@ fn a_port_or_a_dot_in_from_hides_no_local_user() {
     let (site, alice, bob, stranger, _) = world("domains = [\"example.org\", \"{ip}\"]");
     for from in ["sip:alice@example.org:9", "sips:alice@EXAMPLE.org:5061", "sip:alice@example.org.", "sip:alice@{ip}:9"]
     {
-        let from = from.replace("{ip}", &site.udp.ip().to_string());
+        let from = from.replace("{ip}", &site.udp().ip().to_string());
         let call = Call { from: format!("<{from}>;tag=1"), ..stranger.call("MESSAGE", "sip:bob@example.org") };
         assert_eq!(stranger.ask(&call).status(), 407, "{from}");
     }

@@ -3,16 +3,17 @@
 use crate::site::*;
 
 fn refused(lines: &str, call: impl Fn(&Phone) -> Call) -> u16 {
-    let site = Site::start(lines, &["alice"]);
+    let site = start(lines, &["alice"]);
     let phone = site.stranger();
     phone.ask(&call(&phone)).status()
 }
 
 #[test]
 fn options_and_what_is_not_for_a_proxy() {
-    let site = Site::start("", &[]);
+    let site = start("", &[]);
     let phone = site.stranger();
-    for uri in ["sip:example.org".to_owned(), format!("sip:{}", site.udp), "sip:EXAMPLE.org;transport=udp".to_owned()] {
+    for uri in ["sip:example.org".to_owned(), format!("sip:{}", site.udp()), "sip:EXAMPLE.org;transport=udp".to_owned()]
+    {
         let mut call = phone.call("OPTIONS", &uri);
         call.lines = "Accept: application/sdp\n".into();
         let got = phone.ask(&call);
@@ -37,7 +38,7 @@ fn options_and_what_is_not_for_a_proxy() {
 
 #[test]
 fn a_method_that_nobody_knows_is_forwarded() {
-    let site = Site::start("", &["bob"]);
+    let site = start("", &["bob"]);
     let (bob, phone) = (site.phone("bob"), site.stranger());
     bob.register();
     phone.send(&phone.text(&phone.call("UNHEARD", "sip:bob@example.org")));
@@ -49,7 +50,7 @@ fn a_method_that_nobody_knows_is_forwarded() {
 
 #[test]
 fn nobody_and_nobody_there() {
-    let site = Site::start("", &["alice"]);
+    let site = start("", &["alice"]);
     let phone = site.stranger();
     assert_eq!(phone.ask(&phone.call("INVITE", "sip:nobody@example.org")).status(), 404);
     assert_eq!(phone.ask(&phone.call("INVITE", "sip:alice@example.org")).status(), 480);
@@ -61,7 +62,7 @@ fn nobody_and_nobody_there() {
 
 #[test]
 fn too_many_hops() {
-    let site = Site::start("", &["bob"]);
+    let site = start("", &["bob"]);
     let (bob, phone) = (site.phone("bob"), site.stranger());
     bob.register();
     for method in ["INVITE", "OPTIONS", "MESSAGE"] {
@@ -81,7 +82,7 @@ fn schemes() {
 
 #[test]
 fn extensions_that_a_proxy_must_know() {
-    let site = Site::start("", &["bob"]);
+    let site = start("", &["bob"]);
     let phone = site.stranger();
     let mut call = phone.call("INVITE", "sip:bob@example.org");
     call.lines = "Proxy-Require: foo, bar\nProxy-Require: baz\n".into();
@@ -98,14 +99,13 @@ fn extensions_that_a_proxy_must_know() {
 
 #[test]
 fn emergency_calls_have_a_way() {
-    let site = Site::start("", &[]);
+    let site = start("", &[]);
     let phone = site.stranger();
     assert_eq!(phone.ask(&phone.call("INVITE", "urn:service:sos")).status(), 407);
     for parameter in ["", ";lr"] {
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let target = format!("sip:{}", socket.local_addr().unwrap());
-        let site = Site::start(&format!("emergency.target = \"{target}{parameter}\""), &[]);
-        let (phone, psap, route) = (site.stranger(), site.phone_on(socket), format!("<{target};lr>"));
+        let target = "sip:127.0.0.1:5070";
+        let site = start(&format!("emergency.target = \"{target}{parameter}\""), &[]);
+        let (phone, psap, route) = (site.stranger(), phone_at(&site, "127.0.0.1:5070"), format!("<{target};lr>"));
         for (phone, uri) in [(&phone, "urn:service:sos"), (&site.phone("alice"), "urn:service:sos.fire")] {
             phone.send(&phone.text(&phone.call("INVITE", uri)));
             let got = psap.next();
@@ -122,7 +122,7 @@ fn emergency_calls_have_a_way() {
 
 #[test]
 fn a_telephone_number_goes_where_its_route_says() {
-    let site = Site::start("proxy.relay_for = \"everyone\"", &[]);
+    let site = start("proxy.relay_for = \"everyone\"", &[]);
     let (phone, gateway) = (site.stranger(), site.stranger());
     let mut call = phone.call("INVITE", "tel:+49-30-123456");
     call.lines = format!("Route: <sip:{};lr>\n", gateway.address);
@@ -150,7 +150,7 @@ fn routes_that_cannot_be_read() {
 
 #[test]
 fn requests_that_lack_what_they_must_have() {
-    let site = Site::start("", &["alice"]);
+    let site = start("", &["alice"]);
     let phone = site.stranger();
     let text = phone.text(&phone.call("INVITE", "sip:alice@example.org"));
     let without = |name: &str| {
@@ -174,7 +174,7 @@ fn requests_that_lack_what_they_must_have() {
 
 #[test]
 fn what_goes_round_is_a_loop() {
-    let site = Site::start("proxy.relay_for = \"everyone\"", &[]);
+    let site = start("proxy.relay_for = \"everyone\"", &[]);
     let (phone, mirror) = (site.stranger(), site.stranger());
     let uri = format!("sip:somebody@{}", mirror.address);
     phone.send(&phone.text(&phone.call("MESSAGE", &uri)));
@@ -188,14 +188,14 @@ fn what_goes_round_is_a_loop() {
 
 #[test]
 fn cancel_of_nothing() {
-    let site = Site::start("", &[]);
+    let site = start("", &[]);
     let phone = site.stranger();
     assert_eq!(phone.ask(&phone.call("CANCEL", "sip:bob@example.org")).status(), 481);
 }
 
 #[test]
 fn a_server_that_drains_takes_nothing_new() {
-    let site = Site::start("", &["bob"]);
+    let site = start("", &["bob"]);
     let (bob, phone) = (site.phone("bob"), site.stranger());
     bob.register();
     let call = phone.call("INVITE", "sip:bob@example.org");
@@ -203,7 +203,7 @@ fn a_server_that_drains_takes_nothing_new() {
     let invite = bob.next();
     bob.respond(&invite, 200, "");
     let ok = phone.answer();
-    site.server().handle().drain(std::time::Duration::from_secs(10));
+    site.drain();
     for (method, uri) in
         [("INVITE", "sip:bob@example.org"), ("OPTIONS", "sip:example.org"), ("REGISTER", "sip:example.org")]
     {
@@ -227,23 +227,22 @@ fn a_server_that_drains_takes_nothing_new() {
 
 #[test]
 fn a_user_at_our_own_address_is_one_of_the_only_domain() {
-    let site = Site::start("proxy.relay_for = \"everyone\"", &["alice"]);
+    let site = start("proxy.relay_for = \"everyone\"", &["alice"]);
     let phone = site.stranger();
     for (user, status) in [("alice", 480), ("carol", 404)] {
-        let got = phone.ask(&phone.call("INVITE", &format!("sip:{user}@{}", site.udp)));
+        let got = phone.ask(&phone.call("INVITE", &format!("sip:{user}@{}", site.udp())));
         assert_eq!(got.status(), status, "{user}");
     }
 }
 
 #[test]
 fn an_address_of_ours_may_be_a_domain_of_ours() {
-    let site =
-        Site::start("domains = [\"example.org\", \"{ip}\"]\nregistrar.authenticate = false\nauth.calls = false", &[]);
+    let site = start("domains = [\"example.org\", \"{ip}\"]\nregistrar.authenticate = false\nauth.calls = false", &[]);
     let (bob, phone) = (site.phone("bob"), site.stranger());
     let call =
-        Call { uri: format!("sip:{}", site.udp), to: format!("<sip:bob@{}>", site.udp), ..bob.register_call("") };
+        Call { uri: format!("sip:{}", site.udp()), to: format!("<sip:bob@{}>", site.udp()), ..bob.register_call("") };
     assert_eq!(bob.ask(&call).status(), 200);
-    phone.send(&phone.text(&phone.call("MESSAGE", &format!("sip:bob@{}", site.udp.ip()))));
+    phone.send(&phone.text(&phone.call("MESSAGE", &format!("sip:bob@{}", site.udp().ip()))));
     assert_eq!(bob.next().method(), "MESSAGE");
-    assert_eq!(phone.ask(&phone.call("OPTIONS", &format!("sip:{}", site.udp))).status(), 200);
+    assert_eq!(phone.ask(&phone.call("OPTIONS", &format!("sip:{}", site.udp()))).status(), 200);
 }

@@ -1,0 +1,206 @@
+//! Streams of the network: their choice for a message, as shards make it, and their ends.
+
+use crate::host::Sent;
+use crate::world::{Due, World};
+use std::net::SocketAddr;
+use strowger_core::{Arrival, Flow, ListenerId, Target, Transport};
+use strowger_message::frame::{self, Frame};
+
+/// Stream between two sides; the first one made it.
+pub(crate) struct Connection {
+    pub(crate) transport: Transport,
+    pub(crate) sides: [Side; 2],
+    /// Address of each side.
+    pub(crate) addresses: [SocketAddr; 2],
+}
+
+/// Side of a connection.
+pub(crate) enum Side {
+    /// Line of a test, by its number.
+    Line(usize),
+    /// Server.
+    Host(HostSide),
+}
+
+/// State of a server's side of a connection.
+pub(crate) struct HostSide {
+    pub(crate) host: usize,
+    flow: Flow,
+    listener: ListenerId,
+    is_open: bool,
+    /// Bytes of an incomplete message, and the state of its reader.
+    partial: Vec<u8>,
+    scanned: usize,
+    /// Tokens of its messages, with their shards.
+    sent: Vec<(usize, u64)>,
+}
+
+/// Address by which a server finds a connection again: its number, transport and address.
+pub(crate) type Place = (usize, Transport, SocketAddr);
+
+impl World {
+    fn host_side(&mut self, connection: usize, side: usize) -> Option<&mut HostSide> {
+        match &mut self.connections[connection].sides[side] {
+            Side::Host(own) => Some(own),
+            Side::Line(_) => None,
+        }
+    }
+
+    /// Creates the server's side of a connection.
+    pub(crate) fn side_of(&mut self, host: usize, listener: ListenerId) -> Side {
+        let flow = self.hosts[host].next_flow();
+        let (partial, sent) = (Vec::new(), Vec::new());
+        Side::Host(HostSide { host, flow, listener, is_open: true, partial, scanned: 0, sent })
+    }
+
+    /// Returns the side of this line.
+    pub(crate) fn side_of_line(&self, connection: usize, line: usize) -> usize {
+        usize::from(!matches!(self.connections[connection].sides[0], Side::Line(own) if own == line))
+    }
+
+    /// Returns the numbers of the open connections of a server, each with its side.
+    pub(crate) fn open_of(&self, host: usize) -> Vec<(usize, usize)> {
+        let is_open = |side: &Side| matches!(side, Side::Host(own) if own.host == host && own.is_open);
+        let sides = (0..self.connections.len()).flat_map(|at| [(at, 0), (at, 1)]);
+        sides.filter(|(at, side)| is_open(&self.connections[*at].sides[*side])).collect()
+    }
+
+    /// Sends a message of a server over a stream.
+    pub(crate) fn send_by_stream(&mut self, host: usize, shard: usize, sent: Sent) {
+        let Some((connection, side)) = self.way(host, &sent.target) else {
+            return self.report(host, shard, sent.token, true);
+        };
+        if sent.token != 0
+            && let Some(own) = self.host_side(connection, side)
+        {
+            own.sent.push((shard, sent.token));
+        }
+        self.plan(0, Due::Bytes { connection, to: 1 - side, bytes: sent.bytes });
+    }
+
+    /// Returns the connection for a message of a server, made if need be; `None` if the peer takes none.
+    fn way(&mut self, host: usize, target: &Target) -> Option<(usize, usize)> {
+        if let Some(flow) = target.flow {
+            let leads = |(connection, side): &(usize, usize)| {
+                let of = &self.connections[*connection];
+                let is_it = matches!(&of.sides[*side], Side::Host(own) if own.flow == flow);
+                let is_there = of.addresses[1 - side] == target.address
+                    || self.directory.get(&(host, of.transport, target.address)) == Some(&(*connection, *side));
+                is_it && is_there && of.transport == target.transport
+            };
+            if let Some(at) = self.open_of(host).into_iter().find(leads) {
+                return Some(at);
+            }
+            // A server cannot connect to a browser.
+            if matches!(target.transport, Transport::Ws | Transport::Wss) {
+                return None;
+            }
+        }
+        let target = target.without_flow();
+        let place = (host, target.transport, target.address);
+        if let Some(at) = self.directory.get(&place) {
+            return Some(*at);
+        }
+        let from = SocketAddr::new(self.hosts[host].address(target.listener).ip(), self.next_port());
+        let peer = self.accept(target.transport, target.address)?;
+        let own = self.side_of(host, target.listener);
+        let at = (self.connect(target.transport, [own, peer], [from, target.address]), 0);
+        self.directory.insert(place, at);
+        Some(at)
+    }
+
+    /// Adds a connection; returns its number.
+    pub(crate) fn connect(&mut self, transport: Transport, sides: [Side; 2], addresses: [SocketAddr; 2]) -> usize {
+        self.connections.push(Connection { transport, sides, addresses });
+        let number = self.connections.len() - 1;
+        for side in &self.connections[number].sides {
+            if let Side::Line(line) = side {
+                self.lines[*line].connection = Some(number);
+            }
+        }
+        number
+    }
+
+    /// Makes the other side of a connection to this address, if a server or a test listens there.
+    pub(crate) fn accept(&mut self, transport: Transport, to: SocketAddr) -> Option<Side> {
+        let listens = |(host, listener): (usize, Option<ListenerId>)| listener.map(|listener| (host, listener));
+        let mut listeners = self.hosts.iter().map(|host| host.listener(transport, to)).enumerate();
+        if let Some((host, listener)) = listeners.find_map(listens) {
+            return Some(self.side_of(host, listener));
+        }
+        if !self.accepted.contains_key(&to) {
+            return None;
+        }
+        let line = self.add_line(transport, to);
+        self.accepted.get_mut(&to)?.push_back(line);
+        Some(Side::Line(line))
+    }
+
+    /// Makes a connection of a server the way to the address that its peer named (RFC 5923).
+    pub(crate) fn alias(&mut self, host: usize, flow: Flow, transport: Transport, address: SocketAddr) {
+        let is_it =
+            |at: &(usize, usize)| matches!(&self.connections[at.0].sides[at.1], Side::Host(own) if own.flow == flow);
+        if let Some(at) = self.open_of(host).into_iter().find(is_it) {
+            self.directory.insert((host, transport, address), at);
+        }
+    }
+
+    /// Delivers bytes of a stream.
+    pub(crate) fn deliver(&mut self, connection: usize, to: usize, bytes: Vec<u8>) {
+        let of = &self.connections[connection];
+        let (transport, remote) = (of.transport, of.addresses[1 - to]);
+        let has_frames = matches!(transport, Transport::Ws | Transport::Wss);
+        let own = match &mut self.connections[connection].sides[to] {
+            Side::Line(line) => return self.lines[*line].inbox.push_back(bytes),
+            Side::Host(own) if own.is_open => own,
+            Side::Host(_) => return,
+        };
+        let (host, listener, flow) = (own.host, own.listener, Some(own.flow));
+        let arrival = Arrival { transport, listener, remote, flow };
+        if has_frames {
+            return self.receive(host, &arrival, &bytes);
+        }
+        own.partial.extend_from_slice(&bytes);
+        let limits = self.hosts[host].shared().policy().config.message_limits();
+        while let Some(own) = self.host_side(connection, to).filter(|own| own.is_open && !own.partial.is_empty()) {
+            match frame::next(&own.partial, &mut own.scanned, &limits) {
+                Frame::Ping(length) => {
+                    own.partial.drain(..length);
+                    self.plan(0, Due::Bytes { connection, to: 1 - to, bytes: b"\r\n".to_vec() });
+                }
+                Frame::Skip(length) => drop(own.partial.drain(..length)),
+                Frame::Message(length) => {
+                    let message: Vec<u8> = own.partial.drain(..length).collect();
+                    self.receive(host, &arrival, &message);
+                }
+                Frame::Partial(_) => return,
+                Frame::Broken(_) => return self.close(connection, to),
+            }
+        }
+    }
+
+    /// Ends a connection by this side: the other side learns of it.
+    pub(crate) fn close(&mut self, connection: usize, by: usize) {
+        self.ended(connection, by);
+        self.plan(0, Due::Ended { connection, to: 1 - by });
+    }
+
+    /// Tells a side that its connection has ended.
+    pub(crate) fn ended(&mut self, connection: usize, to: usize) {
+        let own = match &mut self.connections[connection].sides[to] {
+            Side::Line(line) => return self.lines[*line].is_closed = true,
+            Side::Host(own) if own.is_open => own,
+            Side::Host(_) => return,
+        };
+        own.is_open = false;
+        let (host, flow, sent) = (own.host, own.flow, std::mem::take(&mut own.sent));
+        self.directory.retain(|_, at| *at != (connection, to));
+        if flow.process != self.hosts[host].process() {
+            return;
+        }
+        self.hosts[host].closed(flow);
+        for (shard, token) in sent.into_iter().rev() {
+            self.work(host, shard, |now, engine, out| engine.cut_off(now, token, out));
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Process of a server: its engines, and the state that a restart keeps.
+
+use crate::log;
+use crate::users::Users;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use strowger_config::{Config, Source};
+use strowger_core::call::{self, BUCKETS};
+use strowger_core::log_limiter::LogLimiter;
+use strowger_core::routing::{Identity, ListenerAddress, Machine};
+use strowger_core::{Flow, ListenerId, Now, Outbox, Target, Transport};
+use strowger_message::scan;
+use strowger_server::calls::CallView;
+use strowger_server::engine::{Answer, Circumstances, Effect, Engine};
+use strowger_server::local_address::OneWay;
+use strowger_server::process_state::{ProcessState, Surroundings};
+use strowger_store::location::{ExistingBindings, LocationTable, Step};
+use strowger_store::ticket::{SinkId, Ticket};
+
+/// Message that leaves, or the attempt to send one.
+pub(crate) struct Sent {
+    pub(crate) target: Target,
+    pub(crate) bytes: Vec<u8>,
+    /// Token of its sender; 0: no report of a failure is wanted.
+    pub(crate) token: u64,
+}
+
+/// State of a server that outlives a restart, as a database and a configuration keep it.
+struct Kept {
+    users: Arc<Users>,
+    has_database: bool,
+    /// Key of its tokens, seals and nonces.
+    secret: Vec<u8>,
+    location: Arc<LocationTable>,
+    listeners: Vec<(Transport, SocketAddr)>,
+}
+
+/// One process of a server.
+struct Process {
+    /// Number of the process, part of its flows.
+    number: u16,
+    shared: Arc<ProcessState>,
+    engines: Vec<Engine>,
+    /// Time of the last poll of each engine.
+    polled: Vec<u64>,
+    /// Number of connections so far.
+    slots: u32,
+    is_draining: bool,
+}
+
+/// A server.
+pub(crate) struct Host {
+    process: Process,
+    kept: Kept,
+    pub(crate) log: String,
+    out: Outbox,
+}
+
+/// Key of the hash that names the bucket of a call.
+const CALL_SECRET: u32 = 7;
+
+/// Reads a configuration.
+///
+/// # Panics
+/// It is wrong.
+pub(crate) fn read(text: &str, folder: &Path) -> Config {
+    let read = Config::read(Source { file: "test", text, folder, ..Source::default() });
+    read.unwrap_or_else(|report| panic!("{report}\n{text}")).0
+}
+
+/// Returns the configuration to start with, and the one to adopt then. With `STROWGER_BY_RELOAD=1` a server starts with
+/// only the keys that need a restart, and gets the others by a reload: the result must be the same.
+fn parts(config: Config) -> (Config, Option<Config>) {
+    if std::env::var_os("STROWGER_BY_RELOAD").is_none_or(|value| value != "1") {
+        return (config, None);
+    }
+    (Config::default().for_running(&config).0, Some(config))
+}
+
+/// Returns the secret of the configuration; without one each server has another.
+fn secret(config: &Config) -> Vec<u8> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    match &config.auth.secret {
+        Some(secret) => secret.reveal().to_vec(),
+        None => NEXT.fetch_add(1, Relaxed).to_be_bytes().repeat(4),
+    }
+}
+
+/// Returns the address by which peers reach a listener.
+fn reachable(bound: SocketAddr) -> IpAddr {
+    if bound.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { bound.ip() }
+}
+
+/// Returns the identity of a server with these listeners, on a machine whose interfaces are theirs and loopback.
+fn identity(config: &Config, bound: &[(Transport, SocketAddr)]) -> Identity {
+    let mut networks: Vec<&str> = Vec::new();
+    let listeners = config.listeners.iter().zip(bound).map(|(listener, (transport, bound))| {
+        let network = networks.iter().position(|name| *name == listener.network).unwrap_or_else(|| {
+            networks.push(&listener.network);
+            networks.len() - 1
+        });
+        let sent_by = match &listener.advertise {
+            Some(name) => format!("{}:{}", name.host, name.port.unwrap_or_else(|| bound.port())),
+            None => SocketAddr::new(reachable(*bound), bound.port()).to_string(),
+        };
+        ListenerAddress {
+            transport: *transport,
+            bound: *bound,
+            sent_by: sent_by.into_bytes().into(),
+            network: network as u16,
+        }
+    });
+    let listeners: Vec<ListenerAddress> = listeners.collect();
+    let mut interfaces: Vec<IpAddr> = bound.iter().map(|(_, bound)| reachable(*bound)).collect();
+    interfaces.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let machine = Machine::new(interfaces.iter().copied(), []);
+    let identity = Identity::on(machine, listeners, config.domain_names(), &interfaces);
+    identity.with_names(config.server_names()).with_aliases(config.aliases())
+}
+
+impl Process {
+    fn start(now: Now, number: u16, config: Config, kept: &Kept) -> Self {
+        let shards = config.server.shards.map_or(1, usize::from);
+        let surroundings = Surroundings {
+            identity: identity(&config, &kept.listeners),
+            secret: kept.secret.clone(),
+            seed: [number as u8; 32],
+            call_secret: CALL_SECRET,
+            process: number,
+            shards,
+            location: kept.location.clone(),
+            subscribers: kept.has_database.then(|| kept.users.clone() as _),
+            credentials: None,
+            log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
+            routes: Box::new(OneWay),
+        };
+        let shared = Arc::new(ProcessState::new(now, config, surroundings));
+        let engine = |shard| {
+            let circumstances = Circumstances { draining: false, shards };
+            let mut engine = Engine::new(now, shared.clone(), shard, circumstances);
+            engine.sinks.found = Some(SinkId::NONE);
+            engine
+        };
+        let engines = (0..shards).map(engine).collect();
+        Self { number, shared, engines, polled: vec![now.mono; shards], slots: 0, is_draining: false }
+    }
+}
+
+impl Host {
+    /// Starts a server. `port`: returns a port for a listener that leaves the choice to the system.
+    pub(crate) fn start(now: Now, config: Config, mut port: impl FnMut() -> u16) -> Self {
+        let bound = config.listeners.iter().map(|listener| {
+            let mut address = listener.address;
+            if address.port() == 0 {
+                address.set_port(port());
+            }
+            (listener.transport, address)
+        });
+        let kept = Kept {
+            users: Arc::default(),
+            has_database: config.store.database.is_some(),
+            secret: secret(&config),
+            location: Arc::new(LocationTable::new(config.location_settings())),
+            listeners: bound.collect(),
+        };
+        let (first, rest) = parts(config);
+        let process = Process::start(now, 1, first, &kept);
+        let mut host = Self { process, kept, log: String::new(), out: Outbox::new() };
+        rest.into_iter().for_each(|config| host.reload(now, config));
+        host
+    }
+
+    /// Starts the next process, with this configuration.
+    pub(crate) fn restart(&mut self, now: Now, config: Config) {
+        let (first, rest) = parts(config);
+        self.process = Process::start(now, self.process.number + 1, first, &self.kept);
+        rest.into_iter().for_each(|config| self.reload(now, config));
+    }
+
+    /// Adopts another configuration, except the keys that need a restart.
+    pub(crate) fn reload(&mut self, now: Now, config: Config) {
+        let (config, _) = config.for_running(&self.process.shared.policy().config);
+        let identity = identity(&config, &self.kept.listeners);
+        let policy = self.process.shared.set_config(config, identity);
+        for shard in 0..self.process.engines.len() {
+            let policy = policy.clone();
+            let (sent, _) = self.work(now, shard, |engine, out| engine.answered(now, Answer::Policy(policy), out));
+            assert!(sent.is_empty(), "a reload sends nothing");
+        }
+        self.process.shared.drop_retired();
+    }
+
+    /// Returns the state that all engines share.
+    pub(crate) fn shared(&self) -> &Arc<ProcessState> {
+        &self.process.shared
+    }
+
+    /// Returns the database of users.
+    pub(crate) fn users(&self) -> &Arc<Users> {
+        &self.kept.users
+    }
+
+    /// Returns the listeners, in the order of the configuration.
+    pub(crate) fn listeners(&self) -> &[(Transport, SocketAddr)] {
+        &self.kept.listeners
+    }
+
+    /// Returns the number of the process.
+    pub(crate) const fn process(&self) -> u16 {
+        self.process.number
+    }
+
+    /// Removes a user, with the bindings and route tokens.
+    pub(crate) fn remove_user(&mut self, now: Now, name: &str, domain: &str) {
+        self.kept.users.remove(name, domain);
+        let aor = format!("{name}@{domain}");
+        let all = |_: &ExistingBindings<'_>| Ok::<_, ()>(vec![Step::RemoveAll]);
+        let removed = self.kept.location.update(aor.as_bytes(), now.mono, 0, Ticket::NONE, all);
+        assert!(removed.is_ok(), "a table without a journal takes each change");
+        self.process.shared.end_routes_of(name.as_bytes(), domain.as_bytes(), now);
+    }
+
+    /// Returns the tracked calls.
+    pub(crate) fn calls(&self, now: Now) -> Vec<CallView> {
+        let of = |engine: &Engine| engine.list_calls(now, 0, usize::MAX, None).calls;
+        self.process.engines.iter().flat_map(of).collect()
+    }
+
+    /// Takes no new requests from now on.
+    pub(crate) fn drain(&mut self) {
+        self.process.is_draining = true;
+    }
+
+    /// Calls an engine; returns the messages to send and the effects to carry out.
+    pub(crate) fn work(
+        &mut self,
+        now: Now,
+        shard: usize,
+        input: impl FnOnce(&mut Engine, &mut Outbox),
+    ) -> (Vec<Sent>, Vec<Effect>) {
+        let _log = log::catch();
+        let (process, out) = (&mut self.process, &mut self.out);
+        let circumstances = Circumstances { draining: process.is_draining, shards: process.engines.len() };
+        let engine = &mut process.engines[shard];
+        engine.shard.circumstances = circumstances;
+        input(engine, out);
+        engine.sinks.has_asked = false;
+        engine.keep_changed(now);
+        engine.show_gauges();
+        engine.count_sent(out);
+        let sent = |send: &strowger_core::outbox::Send| Sent {
+            target: send.target,
+            bytes: out.bytes[send.range()].to_vec(),
+            token: send.token,
+        };
+        let sent = out.sends().iter().map(sent).collect();
+        out.clear();
+        self.log.push_str(&log::taken());
+        (sent, std::mem::take(&mut engine.effects))
+    }
+
+    /// Runs the timers of an engine.
+    pub(crate) fn poll(&mut self, now: Now, shard: usize) -> (Vec<Sent>, Vec<Effect>) {
+        self.process.polled[shard] = now.mono;
+        self.work(now, shard, |engine, out| engine.poll(now, out))
+    }
+
+    /// Runs the upkeep of each second.
+    pub(crate) fn keep_up(&mut self, now: Now) {
+        let _log = log::catch();
+        self.process.shared.keep_up(now);
+        self.process.shared.tidy(now);
+        self.log.push_str(&log::taken());
+    }
+
+    /// Returns the earliest deadline of an engine, and its number.
+    pub(crate) fn deadline(&mut self) -> Option<(u64, usize)> {
+        let due = |((shard, engine), polled): ((usize, &mut Engine), &u64)| {
+            engine.deadline().map(|at| (at.max(polled + 1), shard))
+        };
+        self.process.engines.iter_mut().enumerate().zip(&self.process.polled).filter_map(due).min()
+    }
+
+    /// Returns the shard of the call of this message.
+    pub(crate) fn shard_of(&self, bytes: &[u8]) -> usize {
+        let bucket = scan::call_id(bytes).map_or(0, |at| call::bucket(call::hash(CALL_SECRET, &bytes[at])));
+        usize::from(bucket) * self.process.engines.len() / BUCKETS
+    }
+
+    /// Returns the address of a listener as its peers see it.
+    pub(crate) fn address(&self, listener: ListenerId) -> SocketAddr {
+        let (_, bound) = self.kept.listeners[usize::from(listener.0)];
+        SocketAddr::new(reachable(bound), bound.port())
+    }
+
+    /// Returns the listener for messages to this address.
+    pub(crate) fn listener(&self, transport: Transport, to: SocketAddr) -> Option<ListenerId> {
+        let takes = |(own, bound): &(Transport, SocketAddr)| {
+            *own == transport && bound.port() == to.port() && (bound.ip().is_unspecified() || bound.ip() == to.ip())
+        };
+        self.kept.listeners.iter().position(takes).map(|at| ListenerId(at as u16))
+    }
+
+    /// Returns the flow of another connection.
+    pub(crate) fn next_flow(&mut self) -> Flow {
+        self.process.slots += 1;
+        let node = self.process.shared.policy().config.server.node;
+        Flow { node, process: self.process.number, shard: 0, slot: self.process.slots, generation: 1 }
+    }
+
+    /// Notes that a connection of this process has closed.
+    pub(crate) fn closed(&self, flow: Flow) {
+        self.process.engines[0].closed(flow);
+    }
+}

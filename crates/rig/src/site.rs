@@ -1,0 +1,258 @@
+//! Server of a test.
+
+use crate::host::{self, Host};
+use crate::line::{Line, Listener, lock};
+use crate::phone::Phone;
+use crate::world::World;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use strowger_core::Transport;
+use strowger_server::calls::CallView;
+use strowger_server::counters::Counts;
+
+/// Server of a test, in a network of its own or [beside](Self::beside) another.
+pub struct Site {
+    world: Arc<Mutex<World>>,
+    host: usize,
+    /// Configuration of the next process.
+    text: Mutex<String>,
+    folder: PathBuf,
+}
+
+impl Site {
+    /// Starts a server with the text of a configuration file.
+    ///
+    /// # Panics
+    /// The configuration is wrong.
+    pub fn start(text: &str) -> Self {
+        Self::start_in(text, Path::new(""))
+    }
+
+    /// Starts a server whose configuration has paths relative to this folder.
+    ///
+    /// # Panics
+    /// The configuration is wrong.
+    pub fn start_in(text: &str, folder: &Path) -> Self {
+        Self::of(Arc::new(Mutex::new(World::new())), text, folder)
+    }
+
+    /// Starts another server of the same network and clock.
+    ///
+    /// # Panics
+    /// The configuration is wrong.
+    pub fn beside(&self, text: &str) -> Self {
+        Self::of(self.world.clone(), text, Path::new(""))
+    }
+
+    fn of(world: Arc<Mutex<World>>, text: &str, folder: &Path) -> Self {
+        let host = {
+            let mut world = lock(&world);
+            let (now, config) = (world.now, host::read(text, folder));
+            let host = Host::start(now, config, || world.next_port());
+            world.add(host)
+        };
+        Self { world, host, text: Mutex::new(text.into()), folder: folder.into() }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Host) -> T) -> T {
+        work(&mut lock(&self.world).hosts[self.host])
+    }
+
+    /// Returns the address of its first listener with this transport.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn address(&self, transport: Transport) -> SocketAddr {
+        let own = self.with(|host| host.listeners().iter().find(|(own, _)| *own == transport).copied());
+        let (_, mut address) = own.unwrap_or_else(|| panic!("no listener for {}", transport.text()));
+        if address.ip().is_unspecified() {
+            address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        }
+        address
+    }
+
+    /// Returns the address of its first listener of UDP.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn udp(&self) -> SocketAddr {
+        self.address(Transport::Udp)
+    }
+
+    /// Returns a free address of this machine.
+    pub fn free_address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, lock(&self.world).next_port()))
+    }
+
+    /// Connects a client from 127.0.0.1.
+    ///
+    /// # Panics
+    /// There is no listener for this transport.
+    pub fn connect(&self, transport: Transport) -> Line {
+        self.connect_from(transport, self.free_address())
+    }
+
+    /// Connects a client from this address; port 0 leaves the choice to the system.
+    ///
+    /// # Panics
+    /// There is no listener for this transport.
+    pub fn connect_from(&self, transport: Transport, mut from: SocketAddr) -> Line {
+        if from.port() == 0 {
+            from.set_port(lock(&self.world).next_port());
+        }
+        Line::connect(&self.world, transport, from, self.address(transport)).expect("the server listens")
+    }
+
+    /// Listens for connections of servers.
+    pub fn listen(&self) -> Listener {
+        self.listen_at(self.free_address())
+    }
+
+    /// Listens for connections of servers at this address.
+    pub fn listen_at(&self, address: SocketAddr) -> Listener {
+        Listener::new(&self.world, address)
+    }
+
+    /// Returns a phone of this user of `example.org`.
+    pub fn phone(&self, user: &str) -> Phone {
+        Phone::new(self.connect(Transport::Udp), &format!("sip:{user}@example.org"))
+    }
+
+    /// Returns a phone of a foreign user.
+    pub fn stranger(&self) -> Phone {
+        Phone::new(self.connect(Transport::Udp), "sip:mallory@example.net")
+    }
+
+    /// Adds a user, such as `alice@example.org`, or changes the password.
+    ///
+    /// # Panics
+    /// The address has no domain.
+    pub fn add_user(&self, address: &str, password: &str) {
+        let (name, domain) = address.rsplit_once('@').expect("an address-of-record");
+        self.with(|host| {
+            let policy = host.shared().policy();
+            let domain = policy.identity().canonical_domain(domain.as_bytes());
+            let domain = String::from_utf8_lossy(domain);
+            host.users().set(name, &domain, policy.config.realm_of(&domain), password);
+        });
+    }
+
+    /// Removes a user, with the bindings and route tokens, as a server does within a second.
+    ///
+    /// # Panics
+    /// The address has no domain.
+    pub fn remove_user(&self, address: &str) {
+        let (name, domain) = address.rsplit_once('@').expect("an address-of-record");
+        let mut world = lock(&self.world);
+        let now = world.now;
+        world.hosts[self.host].remove_user(now, name, domain);
+    }
+
+    /// Sets the addresses of a name.
+    pub fn set_name(&self, name: &str, targets: &[(Transport, SocketAddr)]) {
+        lock(&self.world).names.insert(name.to_ascii_lowercase(), targets.to_vec());
+    }
+
+    /// Sets the time of each look-up of a user or a name from now on; at first a millisecond.
+    pub fn set_lookup_time(&self, time: Duration) {
+        lock(&self.world).lookup = time.as_millis() as u64;
+    }
+
+    /// Lets time pass.
+    pub fn wait(&self, time: Duration) {
+        let mut world = lock(&self.world);
+        let end = world.now.mono + time.as_millis() as u64;
+        while world.step(end) {}
+    }
+
+    /// Handles what is on its way.
+    pub fn settle(&self) {
+        lock(&self.world).settle();
+    }
+
+    /// Takes no new requests from now on, as a server that is about to end.
+    pub fn drain(&self) {
+        self.with(Host::drain);
+    }
+
+    /// Changes the text of the configuration, for the next [`restart`](Self::restart) or [`reload`](Self::reload).
+    ///
+    /// # Panics
+    /// The text lacks `from`.
+    pub fn rewrite(&self, from: &str, to: &str) {
+        let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(text.contains(from), "no {from} in {text}");
+        *text = text.replace(from, to);
+    }
+
+    /// Adopts the present text of the configuration, except the keys that need a restart.
+    ///
+    /// # Panics
+    /// The configuration is wrong.
+    pub fn reload(&self) {
+        let config = host::read(&self.text.lock().unwrap_or_else(PoisonError::into_inner), &self.folder);
+        let mut world = lock(&self.world);
+        let now = world.now;
+        world.hosts[self.host].reload(now, config);
+    }
+
+    /// Ends the process and starts another one, with the users and bindings of this one.
+    ///
+    /// # Panics
+    /// The configuration is wrong.
+    pub fn restart(&self) {
+        let config = host::read(&self.text.lock().unwrap_or_else(PoisonError::into_inner), &self.folder);
+        let mut world = lock(&self.world);
+        let now = world.now;
+        world.hosts[self.host].restart(now, config);
+        drop(world);
+        self.close_connections();
+    }
+
+    /// Closes the connections of the server.
+    pub fn close_connections(&self) {
+        let mut world = lock(&self.world);
+        for (connection, side) in world.open_of(self.host) {
+            world.close(connection, side);
+        }
+    }
+
+    /// Returns the number of its open connections.
+    pub fn connections(&self) -> usize {
+        lock(&self.world).open_of(self.host).len()
+    }
+
+    /// Returns the counters of all shards.
+    pub fn counts(&self) -> Counts {
+        self.with(|host| host.shared().counts())
+    }
+
+    /// Returns the tracked calls.
+    pub fn calls(&self) -> Vec<CallView> {
+        let world = lock(&self.world);
+        world.hosts[self.host].calls(world.now)
+    }
+
+    /// Returns the number of bindings.
+    pub fn bindings(&self) -> usize {
+        self.with(|host| host.shared().location.gauges().bindings)
+    }
+
+    /// Returns the lines of its log, with the event and its fields as the program writes them.
+    pub fn log(&self) -> String {
+        self.with(|host| host.log.clone())
+    }
+
+    /// Returns its log, which contains this text.
+    ///
+    /// # Panics
+    /// It does not.
+    pub fn log_with(&self, text: &str) -> String {
+        self.settle();
+        let log = self.log();
+        assert!(log.contains(text), "no {text:?} in\n{log}");
+        log
+    }
+}

@@ -1,0 +1,72 @@
+//! Phones whose connection has ended since their registration.
+
+use crate::site::*;
+use strowger_core::Transport;
+
+/// Sends a REGISTER of `user` over a connection of its own, with this Contact. Returns the response.
+fn register(site: &Site, user: &str, contact: &str) -> (Phone, Got) {
+    let phone = Phone::new(site.connect(Transport::Tcp), &format!("sip:{user}@example.org"));
+    let text = phone.text(&phone.register_call("Expires: 600\n"));
+    phone.send(&text.replace(&format!("<sip:phone@{}>", phone.address), contact));
+    let got = phone.answer();
+    (phone, got)
+}
+
+/// Closes the connection; the server notices.
+fn hang_up(site: &Site, phone: Phone) {
+    site.settle();
+    let before = site.connections();
+    drop(phone);
+    site.settle();
+    assert_eq!(site.connections(), before - 1);
+}
+
+#[test]
+fn who_cannot_be_reached_any_more_is_not_available() {
+    for shards in [1, 3] {
+        let site = start(&format!("server.shards = {shards}\nregistrar.authenticate = false"), &[]);
+        let (stream, ok) = register(&site, "bob", "<sip:bob@10.44.44.44:5060;transport=tcp>");
+        assert_eq!(ok.status(), 200, "{}", ok.0);
+        hang_up(&site, stream);
+        for restart in [false, true] {
+            if restart {
+                site.restart();
+            }
+            let caller = site.stranger();
+            for method in ["INVITE", "MESSAGE"] {
+                let got = caller.ask(&caller.call(method, "sip:bob@example.org"));
+                assert_eq!(got.status(), 480, "{}", got.0);
+            }
+            assert_eq!(site.bindings(), 1, "it may connect again and refresh");
+        }
+    }
+}
+
+#[test]
+fn the_other_phone_of_the_user_rings() {
+    let site = start("registrar.authenticate = false", &[]);
+    let (stream, _) = register(&site, "bob", "<sip:bob@10.44.44.44:5060;transport=tcp>");
+    let desk = site.phone("bob");
+    assert_eq!(desk.ask(&desk.register_call("Expires: 600\n")).all("Contact").len(), 2);
+    hang_up(&site, stream);
+    let caller = site.stranger();
+    caller.send(&caller.text(&caller.call("MESSAGE", "sip:bob@example.org")));
+    desk.respond(&desk.next(), 486, "");
+    assert_eq!(caller.answer().status(), 486);
+}
+
+#[test]
+fn connections_that_ended_leave_their_places_to_others() {
+    let site = start("registrar.authenticate = false\nregistrar.max_contacts = 2", &[]);
+    let contact = |n: u32| format!("<sip:tab{n}@10.44.44.44;transport=tcp>");
+    let (first, _) = register(&site, "bob", &contact(1));
+    let (second, ok) = register(&site, "bob", &contact(2));
+    assert_eq!(ok.all("Contact").len(), 2);
+    assert_eq!(register(&site, "bob", &contact(3)).1.status(), 403, "both are there");
+    hang_up(&site, first);
+    let (third, ok) = register(&site, "bob", &contact(3));
+    assert_eq!(ok.status(), 200, "{}", ok.0);
+    assert!(!ok.0.contains("tab1@") && ok.0.contains("tab2@") && ok.0.contains("tab3@"), "{}", ok.0);
+    assert_eq!(site.bindings(), 2);
+    drop((second, third));
+}

@@ -1,0 +1,11 @@
+//! Policy of a server: permissions, responses and state, with phones in a network in memory.
+
+mod answers;
+mod bans;
+mod calls;
+mod gone;
+mod pings;
+mod registrations;
+mod relaying;
+mod site;
+mod waiting;

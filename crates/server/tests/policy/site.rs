@@ -1,0 +1,33 @@
+//! A server of `example.org` with users.
+
+pub(crate) use strowger_rig::{Call, Got, Phone, Site};
+
+use strowger_core::Transport;
+
+/// Starts a registrar of example.org, or of the `domains` in `lines`, with these users, whose passwords are their
+/// names, and these lines of configuration; `{ip}` in them is its address.
+pub(crate) fn start(lines: &str, users: &[&str]) -> Site {
+    with_users(Site::start(&text("127.0.100.1", lines)), users)
+}
+
+/// Starts another server in the network of this one.
+pub(crate) fn start_beside(site: &Site, lines: &str, users: &[&str]) -> Site {
+    with_users(site.beside(&text("127.0.100.2", lines)), users)
+}
+
+fn text(ip: &str, lines: &str) -> String {
+    let domains = if lines.contains("domains =") { "" } else { "domains = [\"example.org\"]\n" };
+    let lines = lines.replace("{ip}", ip);
+    format!("listen = [\"udp:{ip}:5060\", \"tcp:{ip}:5060\"]\nrealm = \"example.org\"\n{domains}{lines}\n")
+}
+
+fn with_users(site: Site, users: &[&str]) -> Site {
+    users.iter().for_each(|user| site.add_user(&format!("{user}@example.org"), user));
+    site
+}
+
+/// Returns a phone without a user at this address.
+pub(crate) fn phone_at(site: &Site, address: &str) -> Phone {
+    let line = site.connect_from(Transport::Udp, address.parse().expect("an address"));
+    Phone::new(line, "sip:mallory@example.net")
+}
