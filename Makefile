@@ -107,6 +107,7 @@ test: packages
 		$(CARGO) test --locked --workspace --no-fail-fast -- $(TESTS)
 	@echo 'make test: everything passed'
 
+test-all: export STROWGER_WHOLE = 1
 test-all: test test-reload test-long test-dialogs test-accounting faults loom
 
 # As many calls as a server of one machine has, over a kill (DIALOGS=); two minutes.

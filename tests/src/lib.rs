@@ -1,6 +1,7 @@
 //! Common code of the system tests: the program under test, other programs, messages by hand.
 
 pub mod account;
+pub mod amount;
 pub mod baresip;
 pub mod binary;
 pub mod browser;
@@ -44,6 +45,7 @@ pub mod trace;
 pub mod turn;
 pub mod wire;
 
+pub use amount::amount;
 pub use strowger_lab::{port, wait};
 pub use strowger_rig::text;
 pub use turn::{alone, in_background, undisturbed};

@@ -1,7 +1,7 @@
 //! A minute of fuzzing on stable: seeds mutated by a seeded generator, as input of the same functions that cargo-fuzz
 //! runs (`make fuzz`).
 //!
-//! `STROWGER_FUZZ_SECONDS` (default 9) is the processor time of each function, `STROWGER_FUZZ_SEED` the generator's
+//! `STROWGER_FUZZ_SECONDS` (2, and 9 with `STROWGER_WHOLE=1`) is the processor time of each function, `STROWGER_FUZZ_SEED` the generator's
 //! seed (default: a fixed one; `random` draws one). No panic, no hang, memory bounded by the input: an input that
 //! violates one of these is written to a file, and its seed printed.
 
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use strowger_allocations::{Counting, most_held};
-use strowger_tests::in_background;
+use strowger_tests::{amount, in_background};
 
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);
@@ -183,15 +183,14 @@ fn run(name: &str, seeds: &[Vec<u8>], function: fn(&[u8])) {
 }
 
 fn try_all(name: &str, seeds: &[Vec<u8>], function: fn(&[u8])) {
-    let seconds =
-        std::env::var("STROWGER_FUZZ_SECONDS").map_or(9.0, |s| s.parse().expect("STROWGER_FUZZ_SECONDS is a number"));
+    let seconds = Duration::from_secs(amount("STROWGER_FUZZ_SECONDS", 9, 2));
     let seed = seed();
     assert!(!seeds.is_empty() && seed != 0);
     let words = words();
     let mut random = Random(seed);
     let (start, mut inputs) = (processor_time(), 0u64);
     let (mut now, mut next) = (start, seeds.iter().cloned());
-    while (now - start).as_secs_f64() < seconds || inputs < seeds.len() as u64 {
+    while now - start < seconds || inputs < seeds.len() as u64 {
         let data = next.next().unwrap_or_else(|| mutate(&mut random, seeds, &words));
         let (result, most) = most_held(|| catch_unwind(AssertUnwindSafe(|| function(&data))));
         let before = std::mem::replace(&mut now, processor_time());
@@ -353,15 +352,14 @@ fn dialog() {
 
 /// Requests within calls, each changed in up to seven ways, through the whole service: shards, sockets and connections.
 ///
-/// `STROWGER_FUZZ_CALLS` (default 1000000) is their number.
+/// `STROWGER_FUZZ_CALLS` (200,000, and 1,000,000 with `STROWGER_WHOLE=1`) is their number.
 #[test]
 fn calls() {
     in_background(many_calls);
 }
 
 fn many_calls() {
-    let wanted: u64 =
-        std::env::var("STROWGER_FUZZ_CALLS").map_or(1_000_000, |n| n.parse().expect("STROWGER_FUZZ_CALLS is a number"));
+    let wanted = amount("STROWGER_FUZZ_CALLS", 1_000_000, 200_000);
     let kinds = strowger_tests::fuzz_calls::requests();
     let (mut random, mut sent) = (Random(seed()), 0);
     let begun = Instant::now();

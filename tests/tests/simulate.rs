@@ -1,4 +1,4 @@
-//! Seeded simulation of user agents and servers: `STROWGER_SIM_SEEDS` worlds (default 5,000) from seed
+//! Seeded simulation of user agents and servers: `STROWGER_SIM_SEEDS` worlds (1,000, and 5,000 with `STROWGER_WHOLE=1`) from seed
 //! `STROWGER_SIM_FIRST` (default 0) on, or the one world `STROWGER_SIM_SEED` with a trace of its messages;
 //! `STROWGER_SIM_BILLED` worlds in which calls cost money (default 400); and a day of `STROWGER_SIM_PHONES` phones
 //! (default 250).
@@ -11,6 +11,7 @@ use strowger_sim::billing::{self, Money};
 use strowger_sim::day::Day;
 use strowger_sim::laws::Weather;
 use strowger_sim::scene;
+use strowger_tests::amount;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -30,7 +31,7 @@ fn every_call_ends_as_it_must_and_nothing_is_left() {
         }
         return;
     }
-    let seeds = number("STROWGER_SIM_SEEDS").unwrap_or(5_000);
+    let seeds = amount("STROWGER_SIM_SEEDS", 5_000, 1_000);
     let (whole, failures): (Weather, _) = run_all(seeds, scene::run, scene::replay);
     println!("{seeds} seeds: {whole:?}");
     let shown = &failures[..failures.len().min(12)];
