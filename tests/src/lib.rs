@@ -48,7 +48,7 @@ pub mod wire;
 pub use amount::amount;
 pub use strowger_lab::{port, wait};
 pub use strowger_rig::text;
-pub use turn::{alone, in_background, undisturbed};
+pub use turn::{alone, in_background, shared, undisturbed};
 
 /// Runs cases that do not measure, each on a thread of its own, a few at a time: they wait more than they compute. With
 /// the environment variable CASE only those whose name contains it.

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use strowger_tests::alone;
 use strowger_tests::call::exchange;
 use strowger_tests::limits::SmallDisk;
 use strowger_tests::program::{STRACE, have};
@@ -17,6 +16,7 @@ use strowger_tests::server::{Server, Setup, loopback};
 use strowger_tests::text::{self, Request};
 use strowger_tests::trace::Trace;
 use strowger_tests::wire::Transport::Udp;
+use strowger_tests::{alone, shared};
 
 /// Returns a folder on a disk: the folder for temporary files may be memory.
 fn disk() -> &'static Path {
@@ -287,7 +287,7 @@ fn a_trace_shows_that_the_sync_returned_before_the_200() {
     if !have(&[STRACE]) {
         return;
     }
-    let _alone = alone();
+    let _turn = shared();
     let trace = Trace::default();
     let words = trace.words("fsync,fdatasync,sendmmsg,sendto,sendmsg,recvmmsg,recvfrom,recvmsg", 64);
     let mut server = registrar().with("registrar.durability = \"power-loss\"").under(&words).start();
@@ -361,21 +361,21 @@ fn fill(mut server: Server, word: &str) {
 
 #[test]
 fn a_database_at_its_size_answers_500_and_never_a_wrong_200() {
-    let _alone = alone();
+    let _turn = shared();
     fill(registrar().with("store.max_size = \"512KiB\"").start(), "bindings cannot be written");
 }
 
 #[test]
 fn a_full_disk_answers_500_and_never_a_wrong_200() {
     let Some(disk) = SmallDisk::mount("2m") else { return };
-    let _alone = alone();
+    let _turn = shared();
     let database = disk.folder().join("full.sqlite");
     fill(registrar().with(&format!("store.database = {database:?}")).start(), "bindings cannot be written");
 }
 
 #[test]
 fn a_database_that_another_process_holds_answers_500_until_it_lets_go() {
-    let _alone = alone();
+    let _turn = shared();
     let mut server = registrar().with("store.busy_timeout = \"100ms\"").start();
     let mut wire = server.connect(Udp);
     let mut ask = |n: usize| {
