@@ -27,11 +27,13 @@ impl Search {
         Self { target: Target { package: "sim".to_owned(), name: "worlds".to_owned() }, tests: None }
     }
 
-    /// Reads `test` of the list: a crate and a part of the names of tests, of its unit tests if that has `::tests::`.
+    /// Reads `test` of the list: a crate, perhaps with a program of its tests, and a part of the names of tests; of its
+    /// unit tests if that has `::tests::`, otherwise of its suite.
     fn tests(test: &str) -> Self {
         let (package, tests) = test.split_once(' ').expect("a crate and a part of names of tests");
         let is_unit = format!("::{tests}").contains("::tests::");
-        let name = if is_unit { "lib" } else { "suite" }.to_owned();
+        let (package, suite) = package.split_once('/').unwrap_or((package, "suite"));
+        let name = if is_unit { "lib" } else { suite }.to_owned();
         Self { target: Target { package: package.to_owned(), name }, tests: Some(tests.to_owned()) }
     }
 }
