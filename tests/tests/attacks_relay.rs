@@ -12,7 +12,7 @@ use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::server::Setup;
 use strowger_tests::site::Site;
 use strowger_tests::text::{Request, address, field, request_uri, respond, status, unique};
-use strowger_tests::wire::{Transport, Wire, listen};
+use strowger_tests::wire::{Transport, Wire};
 
 /// Time limit of an answer.
 const SOON: Duration = Duration::from_secs(5);

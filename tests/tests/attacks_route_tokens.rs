@@ -227,8 +227,12 @@ impl Scene {
         assert_eq!(status(&exchange(sender, &fence)), Some(200));
         let mut heard = Vec::new();
         for (name, wire) in [other, ("carol", &mut self.carol), ("the victim", &mut self.victim)] {
-            if wire.has_come() {
-                heard.push((name, wire.receive(Duration::from_millis(1)).unwrap_or_default()));
+            while wire.has_come() {
+                let message = wire.receive(Duration::from_millis(1)).unwrap_or_default();
+                // Time passes: phones behind NAT are pinged.
+                if !String::from_utf8_lossy(&message).contains("Call-ID: ping-") {
+                    heard.push((name, message));
+                }
             }
         }
         if self.listener.accept(Duration::ZERO).is_some() {

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use strowger_tests::{alone, shared};
 use strowger_tests::call::exchange;
 use strowger_tests::limits::SmallDisk;
 use strowger_tests::program::{STRACE, have};
@@ -17,6 +16,7 @@ use strowger_tests::server::{Server, Setup, loopback};
 use strowger_tests::text::{self, Request};
 use strowger_tests::trace::Trace;
 use strowger_tests::wire::Transport::Udp;
+use strowger_tests::{alone, shared};
 
 /// Returns a folder on a disk: the folder for temporary files may be memory.
 fn disk() -> &'static Path {

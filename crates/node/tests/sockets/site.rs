@@ -9,7 +9,7 @@ use strowger_config::{Config, Report, Source};
 use strowger_core::digest::{Ha1Set, Hash};
 use strowger_node::{Program, Server};
 use strowger_rig::Line;
-pub(crate) use strowger_rig::{Call, Got, Phone};
+pub(crate) use strowger_rig::{Got, Phone};
 use strowger_store::subscriber::{Ha1s, SubscriberAdmin};
 use tempfile::TempDir;
 

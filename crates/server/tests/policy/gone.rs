@@ -14,6 +14,7 @@ fn register(site: &Site, user: &str, contact: &str) -> (Phone, Got) {
 
 /// Closes the connection; the server notices.
 fn hang_up(site: &Site, phone: Phone) {
+    site.settle();
     let before = site.connections();
     drop(phone);
     site.settle();
