@@ -39,7 +39,7 @@ pub enum Received<'a> {
 pub struct Unread<'a> {
     /// Cause; [`Error::status`] is that of a response.
     pub error: Error,
-    /// Readable start of a request, from which a response can be made. None: a response, or no start line of a request.
+    /// Request as far as it was read, for a response if it has a Via. None: a response, or nothing.
     pub request: Option<Message<'a>>,
 }
 

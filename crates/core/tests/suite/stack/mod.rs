@@ -274,22 +274,22 @@ fn a_message_is_read_in_canonical_form_with_its_source() {
         let text = read(&plain.replace(from, to), &reading).expect("one meaning");
         assert_eq!(text.replace("Max-Forwards:  ", "Max-Forwards: "), completed);
     }
-    let named = plain.replace("From: <", "From: Alice B. <");
+    let named = plain.replace("From: <", "From: Bell, Alice <");
     assert!(
         read(&named, &reading)
             .expect("one meaning")
-            .contains("\r\nFrom: \"Alice B.\" <sip:alice@example.org>;tag=a\r\n")
+            .contains("\r\nFrom: \"Bell, Alice\" <sip:alice@example.org>;tag=a\r\n")
     );
     let forced = read(&plain, &Reading { force_rport: true, ..reading }).expect("complete");
     assert!(forced.contains(";received=198.51.100.7;rport=1024\r\n"), "{forced}");
-    for (text, reason, is_answerable) in [
+    for (text, reason, is_request) in [
         (plain.replace("Call-ID: c\r\n", "Call-ID: c\r\nCall-ID: d\r\n"), Reason::Repeated, true),
         (plain.replace("Call-ID: c\r\n", ""), Reason::NoCallId, true),
         (plain.replace("\r\nMax-Forwards", "\rMax-Forwards"), Reason::LineEnd, true),
     ] {
-        assert_eq!(read(&text, &reading), Err((reason, is_answerable)), "{text}");
+        assert_eq!(read(&text, &reading), Err((reason, is_request)), "{text}");
     }
-    assert!(read("hello\r\n\r\n", &reading).is_err_and(|(_, is_answerable)| !is_answerable));
+    assert!(read("SIP/2.0 hello\r\n\r\n", &reading).is_err_and(|(_, is_request)| !is_request));
     let double = response(&plain, "200 OK", "b").replace("Call-ID: c\r\n", "Call-ID: c\r\nCall-ID: d\r\n");
     assert_eq!(read(&double, &reading), Err((Reason::Repeated, false)));
 }
