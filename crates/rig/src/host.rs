@@ -12,7 +12,7 @@ use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_core::{Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::scan;
-use strowger_server::calls::CallView;
+use strowger_calls::CallView;
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine};
 use strowger_server::local_address::OneWay;
 use strowger_server::process_state::{ProcessState, Surroundings};

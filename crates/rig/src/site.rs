@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use strowger_core::Transport;
-use strowger_server::calls::CallView;
+use strowger_calls::CallView;
 use strowger_server::counters::Counts;
 
 /// Server of a test, in a network of its own or [beside](Self::beside) another.
