@@ -3,7 +3,7 @@
 use super::*;
 use crate::decision::Decision;
 use crate::engine::Effect;
-use crate::handling::Progress;
+use crate::handling::{Progress, Proof, User};
 use crate::stage::Stage;
 use crate::stage::tests::{NOW, arrival, engine_of, first, text};
 use std::sync::{Arc, Mutex};
@@ -85,10 +85,12 @@ impl Site {
         let message = Message::new(text.as_bytes(), &index);
         let request = Request::of(message, &arrival, 1).unwrap();
         let transactions = &mut self.engine.stack.core.transactions;
-        let Incoming::New(server) = transactions.request(NOW, &request.message, &arrival, 1, &mut self.out) else {
+        let Incoming::Request(server) = transactions.request(self.now, &request.message, &arrival, 1, &mut self.out) else {
             panic!("a new INVITE")
         };
-        let mut progress = Progress { decision: Some(self.decision.clone()), ..Progress::new(NOW) };
+        let user = User { name: b"alice"[..].into(), domain: b"example.org"[..].into() };
+        let proof = Proof { user: Some(user), ..Proof::default() };
+        let mut progress = Progress { decision: Some(self.decision.clone()), proof, ..Progress::new(self.now) };
         progress.stage = Stage::Route;
         let (now, out) = (self.now, &mut self.out);
         let server = Some(server);
@@ -154,6 +156,7 @@ fn rules_let_a_role_carry_a_call() {
     let list = |site: &Site| site.engine.list_calls(site.now, 0, 10, None).calls;
     assert_eq!(list(&site)[0].state, CallState::Ringing);
     assert_eq!(site.invite("2"), ["486"], "the limit of the rules is full");
+    assert_eq!(&*site.record().outcome, "missed", "it has a record of its own");
     site.out.clear();
     site.now.mono += 2_000;
     site.answer();
