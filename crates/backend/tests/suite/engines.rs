@@ -18,17 +18,20 @@ use strowger_store::binding::{Binding, BindingId};
 use strowger_store::calls::{self, Change, Left};
 use strowger_store::journal::{BindingEngine, Write};
 
+/// Opens the storage in a folder.
+type Open<T> = fn(&Path) -> Box<T>;
+
 /// Storage of one technology in a folder: how to open it for each kind of data. None: it has no such data.
 pub(crate) struct Technology {
     pub(crate) name: &'static str,
-    pub(crate) bindings: Option<fn(&Path) -> Box<dyn BindingEngine>>,
-    pub(crate) calls: Option<fn(&Path) -> Box<dyn calls::Engine>>,
+    pub(crate) bindings: Option<Open<dyn BindingEngine>>,
+    pub(crate) calls: Option<Open<dyn calls::Engine>>,
     pub(crate) rows: Option<Rows>,
 }
 
 /// Sink of accounting rows.
 pub(crate) struct Rows {
-    pub(crate) open: fn(&Path) -> Box<dyn Sink>,
+    pub(crate) open: Open<dyn Sink>,
     /// Counts the rows of a folder without the sink.
     pub(crate) count: fn(&Path) -> usize,
 }
@@ -40,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 const SQLITE: Technology = Technology {
     name: "sqlite",
-    bindings: Some(|folder| Box::new(SqliteBindings::open(&SqliteSettings::new(&folder.join("bindings"))).unwrap())),
+    bindings: Some(|folder| Box::new(SqliteBindings::open(&SqliteSettings::new(folder.join("bindings"))).unwrap())),
     calls: Some(|folder| {
         let settings = FileSettings { path: folder.join("calls"), form: 1, wait: PATIENCE };
         Box::new(SqliteCalls::open(settings).unwrap())

@@ -28,7 +28,7 @@ impl BindingEngine for Toy {
         ids: RangeInclusive<u64>,
         each: &mut dyn FnMut(BindingId, &Binding<'_>, &str),
     ) -> Result<u64, StoreError> {
-        let highest = self.rows.range(ids.clone()).next_back().map_or(*ids.start(), |(id, _)| *id);
+        let highest = self.rows.range(ids.clone()).next_back().map_or_else(|| *ids.start(), |(id, _)| *id);
         self.rows.retain(|_, (_, _, expires_at, _)| *expires_at > wall_ms);
         for (id, (aor, uri, expires_at, listener)) in &self.rows {
             each(BindingId(*id), &Binding { aor, uri, expires_at: *expires_at, ..Binding::EMPTY }, listener);
