@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use strowger_config::{Config, Source};
+use strowger_config::Source;
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Now, Transport};
+use strowger_node::preflight;
 use strowger_server::engine::{Circumstances, Engine};
 use strowger_server::local_address::OneWay;
 use strowger_server::process_state::{ProcessState, Surroundings};
@@ -26,7 +27,7 @@ pub const BEGIN: Now = Now { mono: 10_000, wall: 1_700_000_000_000 };
 /// The configuration is wrong.
 pub fn engine(text: &str, folder: &Path) -> Result<Engine, String> {
     let (config, _) =
-        Config::read(Source { text, folder, ..Source::default() }).map_err(|report| report.to_string())?;
+        preflight::read(Source { text, folder, ..Source::default() }).map_err(|report| report.to_string())?;
     let bound = address(SERVER);
     let listener = ListenerAddress { transport: Transport::Udp, bound, sent_by: SERVER.as_bytes().into(), network: 0 };
     let surroundings = Surroundings {

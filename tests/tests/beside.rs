@@ -101,6 +101,7 @@ mod sql_rows;
 mod sql_subscribers;
 mod stand_by;
 mod strict_reader;
+mod structure;
 mod supervisor;
 mod supply_chain;
 mod torture;

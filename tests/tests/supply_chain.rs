@@ -108,3 +108,22 @@ fn the_engine_depends_on_nothing_that_acts() {
         assert!(found.is_empty(), "{package} depends on {found:?}");
     }
 }
+
+/// A configuration is made of texts: the process that uses it reads the files that it names.
+#[test]
+fn the_configuration_opens_no_file() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/config/src");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).expect("the crate") {
+        let path = entry.expect("and its files").path();
+        let text = std::fs::read_to_string(&path).expect("source text");
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for line in code.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
+            let acts = ["fs::", "File::", "OpenOptions", ".exists()", ".is_file()", ".is_dir()", ".metadata()"];
+            let acts = acts.iter().find(|word| line.contains(**word));
+            assert!(acts.is_none(), "{}: {line}: checks of files are in crates/node/src/preflight", path.display());
+        }
+        seen += 1;
+    }
+    assert!(seen > 40, "{seen}");
+}

@@ -141,7 +141,7 @@ fn measure(name: &str, url: &str, database: &Backend) -> Result<(), AnyError> {
         let mut writing = Settings::new(folder.path().join("spool"));
         writing.group.linger = linger;
         let sink = Box::new(ServerSink::new(&settings, PATIENCE, false)?);
-        let accounting = Accounting::start_on(sink, writing, Arc::new(|| 0))?;
+        let accounting = Accounting::start(sink, writing, Arc::new(|| 0))?;
         let ((), took) = took(database, || {
             let begun = Instant::now();
             for n in 0..RATE * SECONDS {

@@ -9,6 +9,9 @@
 //! | rows of accounting, a `Sink` | [`sqlite::accounting`] | [`sql::accounting`] | [`files::accounting`] |
 //! | rows of data sets | [`sqlite::rows`] | [`sql::rows`] | |
 //!
+//! A further technology is a folder here, and a line where the process opens it. The contracts are tested for each technology of a table
+//! (`tests/suite/engines.rs`), among them a toy.
+//!
 //! [`accounting`] writes accounting rows to any sink. Engines block: threads of the store and of this crate call them,
 //! never a shard.
 //!

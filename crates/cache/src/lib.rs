@@ -54,7 +54,7 @@
 //! | short fetch from the local cache | `local/partition.rs`, `fetch`; `index.rs`, `guess`; `cells.rs`, `value_of` |
 //! | eviction, expiry, memory | `local/partition.rs`; `wheel.rs`; `cells.rs` |
 //! | entries that survive a kill | `log/keeper.rs` |
-//! | Memcached and Redis | `remote/mod.rs` |
+//! | Memcached and Redis; server of a key | `remote/mod.rs`; `remote/cluster.rs`, `chosen`; `spread.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -69,5 +69,6 @@ pub mod remote;
 pub mod request;
 pub mod servers;
 pub mod settings;
+pub mod spread;
 pub mod ticket;
 pub mod waiting;

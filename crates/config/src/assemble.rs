@@ -1,8 +1,7 @@
-//! Assembly of the tables of a file: listeners and domains of both forms, derived defaults, secrets from environment
-//! and files.
+//! Assembly of the tables of a file: listeners and domains of both forms, derived defaults, the secret from the
+//! environment.
 
 use std::collections::HashSet;
-use std::fs;
 
 use super::certificate::{Certificate, CertificateFiles};
 use super::domains::{Domain, LocalDomain};
@@ -11,7 +10,7 @@ use super::name::Reference;
 use super::reader::Reader;
 use super::report::Fault;
 use super::tls::Tls;
-use super::{Auth, Config, SECRET_VARIABLE, Secret, Source, Tables, rules, with_reason};
+use super::{Auth, Config, SECRET_VARIABLE, Secret, Source, Tables, rules};
 
 /// Builds the configuration from tables whose paths are resolved.
 pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Reader) -> Config {
@@ -132,7 +131,7 @@ fn domains(tables: &mut Tables, listeners: &[Listener], reader: &Reader) -> (Vec
     (short.chain(own).collect(), realm)
 }
 
-/// Secret of `auth`: the environment precedes the file, the file precedes the key.
+/// Secret of `auth`: the environment precedes the file, the file precedes the key. None for a file, which is not read here.
 fn secret(auth: &Auth, source: Source<'_>, reader: &mut Reader) -> Option<Secret> {
     if let Some(text) = (source.environment)(SECRET_VARIABLE) {
         return match Secret::new(text.trim_end_matches(['\r', '\n'])) {
@@ -144,31 +143,10 @@ fn secret(auth: &Auth, source: Source<'_>, reader: &mut Reader) -> Option<Secret
             }
         };
     }
-    let Some(path) = &auth.secret_file else { return auth.secret.clone() };
-    let span = reader.value_of("auth.secret_file");
-    if auth.secret.is_some() {
+    if auth.secret.is_some() && auth.secret_file.is_some() {
         let message = "auth.secret and auth.secret_file are both set";
+        let span = reader.value_of("auth.secret_file");
         reader.push(Fault::error(span, message, "keep one of the two, better secret_file"));
-        return None;
     }
-    let cure = "name a file whose first line is the secret, and that this user may read";
-    match fs::read_to_string(path) {
-        Ok(text) => match Secret::new(text.lines().next().unwrap_or_default().trim()) {
-            Ok(secret) => Some(secret),
-            Err(message) => {
-                let message = format!("the first line of auth.secret_file {message}");
-                reader.push(Fault::error(
-                    span,
-                    message,
-                    "put at least 16 random characters there (openssl rand -hex 32 makes some)",
-                ));
-                None
-            }
-        },
-        Err(error) => {
-            let message = format!("cannot read auth.secret_file {}: {}", path.display(), with_reason(&error, path));
-            reader.push(Fault::error(span, message, cure));
-            None
-        }
-    }
+    auth.secret.clone()
 }

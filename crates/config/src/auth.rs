@@ -125,3 +125,10 @@ section! {
         pub credential_cache_required: bool = true, ANY;
     }
 }
+
+impl Auth {
+    /// Tells whether it has a secret, here or in a file.
+    pub const fn has_secret(&self) -> bool {
+        self.secret.is_some() || self.secret_file.is_some()
+    }
+}

@@ -1,9 +1,6 @@
-//! Checks for settings that contradict each other, and for files that do not contain what their key requires.
+//! Checks for settings that contradict each other.
 
-use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::time::Duration;
 
 use super::certificate::Span;
@@ -13,8 +10,8 @@ use super::listen::Listener;
 use super::reader::Reader;
 use super::report::Fault;
 use super::{
-    Config, Source, cache, call_limit, check_database, check_relay, check_rules, check_tls, dialogs, emergency,
-    gateway_group,
+    Config, Source, check_cache, check_call_limit, check_database, check_dialogs, check_emergency, check_relay,
+    check_rules, check_tls, gateway_group,
 };
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
@@ -25,18 +22,15 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_expiry(config, reader);
     check_timers(config, reader);
     check_limits(config, reader);
-    check_auth(config, source, reader);
-    check_database::check(config, source, reader);
-    if config.sets.iter().any(super::SetTable::has_password) {
-        warn_if_others_read(Path::new(source.file), &None, reader);
-    }
+    check_auth(config, reader);
+    check_database::check(config, reader);
     check_dialogs(config, reader);
-    dialogs::check(config, reader);
-    cache::check(config, reader);
-    cache::warn_of_open(config, reader);
+    check_dialogs::check(config, reader);
+    check_cache::check(config, reader);
+    check_cache::warn_of_open(config, reader);
     check_database::warn_of_open(config, reader);
     gateway_group::check(&config.gateway_groups, reader);
-    emergency::check(config, reader);
+    check_emergency::check(config, reader);
     check_rules::check(config, reader);
     check_mixed(config, reader);
     reader.check_unused();
@@ -48,8 +42,8 @@ pub(super) fn check_mixed(config: &Config, reader: &mut Reader) {
     check_registering(config, reader);
     check_relay::check(config, reader);
     check_database::check_mixed(config, reader);
-    dialogs::check_use(config, reader);
-    call_limit::check(config, reader);
+    check_dialogs::check_use(config, reader);
+    check_call_limit::check(config, reader);
     check_control(config, reader);
 }
 
@@ -110,7 +104,7 @@ fn check_listeners(config: &Config, source: Source<'_>, reader: &mut Reader) {
         let cure = "name at least one, such as listen = [\"udp:127.0.0.1:5060\"], or leave the key out";
         reader.push(Fault::error(span, "there is no listener", cure));
     }
-    let paths = listener_paths(config, source, reader);
+    let paths = source.listeners(config.listeners.len(), reader.places());
     for (index, (listener, path)) in config.listeners.iter().zip(&paths).enumerate() {
         let place = |reader: &Reader, keys: &[&str]| {
             let keys: Vec<String> = keys.iter().map(|key| format!("{path}.{key}")).collect();
@@ -142,20 +136,6 @@ fn check_listeners(config: &Config, source: Source<'_>, reader: &mut Reader) {
     }
 }
 
-/// Path of each listener in the file; empty if `--listen` replaces the listeners of the file.
-pub(super) fn listener_paths(config: &Config, source: Source<'_>, reader: &Reader) -> Vec<String> {
-    let all = config.listeners.len();
-    if !source.listen.is_empty() {
-        return vec![String::new(); all];
-    }
-    let short = all - (0..).take_while(|index| reader.has(&format!("listener[{index}]"))).count();
-    let path = |index: usize| match index.checked_sub(short) {
-        None => format!("listen[{index}]"),
-        Some(index) => format!("listener[{index}]"),
-    };
-    (0..all).map(path).collect()
-}
-
 /// Tells whether two listeners need the same socket: UDP ports are separate from those of streams.
 fn clash(a: &Listener, b: &Listener) -> bool {
     use super::Transport::Udp;
@@ -166,29 +146,6 @@ fn clash(a: &Listener, b: &Listener) -> bool {
         _ => false,
     };
     same_kind && overlap && a.address.port() == b.address.port() && a.address.port() != 0
-}
-
-/// Tells whether the folder of the file that this key names exists. Notes a fault if not.
-pub(super) fn check_folder_of(key: &str, path: &Path, reader: &mut Reader) -> bool {
-    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) else {
-        return true;
-    };
-    let message = format!("the folder of {key}, {}, does not exist", folder.display());
-    let cure = format!("make it (mkdir -p {}), or name another", folder.display());
-    reader.push(Fault::error(reader.value_of(key), message, cure));
-    false
-}
-
-/// Warns of a file with a secret that every user of this machine can read.
-pub(super) fn warn_if_others_read(path: &Path, span: &Span, reader: &mut Reader) {
-    if fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o007 != 0) {
-        let cure = format!("chmod 600 {}", path.display());
-        reader.push(Fault::warning(
-            span.clone(),
-            format!("everyone on this machine can read {}", path.display()),
-            cure,
-        ));
-    }
 }
 
 fn check_expiry(config: &Config, reader: &mut Reader) {
@@ -305,20 +262,11 @@ fn check_limits(config: &Config, reader: &mut Reader) {
     }
 }
 
-fn check_auth(config: &Config, source: Source<'_>, reader: &mut Reader) {
+fn check_auth(config: &Config, reader: &mut Reader) {
     let auth = &config.auth;
     check_list("auth.algorithms", &auth.algorithms, super::Algorithm::word, "[\"MD5\"]", reader);
     check_list("auth.qop", &auth.qop, super::Qop::word, "[\"auth\"]", reader);
     check_phones("auth.algorithms", &auth.algorithms, reader);
-    let has_password = config.caches.iter().any(|cache| cache.password.is_some());
-    if has_password || reader.has("auth.secret") && auth.secret.is_some() {
-        // Without a position: a report shows the line, and with it the secret.
-        warn_if_others_read(Path::new(source.file), &None, reader);
-    }
-    if let Some(path) = &auth.secret_file {
-        let span = reader.value_of("auth.secret_file");
-        warn_if_others_read(path, &span, reader);
-    }
 }
 
 fn check_registering(config: &Config, reader: &mut Reader) {
@@ -407,16 +355,9 @@ mod tests {
             ("[[listener]]\n[[listener]]\nport = 5060\n", 3, "want the same port"),
             ("[[listener]]\ntransport = \"wss\"", 2, "has no certificate"),
             ("[[listener]]\ntransport = \"tls\"\nkey = \"a\"", 3, "only one of certificate and key"),
-            ("store.database = \"/\"", 1, "is a folder"),
             ("\nstore.subscribers = \"sqlite://u:p@h/d\"", 2, "no database server that is known"),
             ("store.subscribers = \"mysql://u:p@h\"", 1, "names no database"),
             ("store.subscribers = \"mysql://u@localhost/d\"\nstore.subscriber_table = \"a..b\"", 2, "names no table"),
-            (
-                "[store]\nsubscribers = \"postgresql://u@h/d\"\nsubscriber_tls = \"required\"\nsubscriber_ca = \"no.pem\"",
-                4,
-                "is no file",
-            ),
-            ("\ntls.certificate = \"no.pem\"\ntls.key = \"no.key\"", 2, "cannot read no.pem"),
             ("[[domain]]\nname = \"a.org\"\nrealm = \"\"", 3, "domain[0].realm is empty"),
             (
                 "domains = [\"a.org\"]\n[[domain]]\nname = \"A.org.\"",
@@ -489,19 +430,6 @@ mod tests {
         let [fault] = report.faults() else { panic!("{report}") };
         assert_eq!((&*fault.message, &*fault.cure), ("the domain a.org is named twice: lines 1 and 2", "name it once"));
         assert_eq!((fault.severity, report.position(fault)), (super::super::Severity::Warning, Some((2, 3))));
-    }
-
-    #[test]
-    fn a_secret_that_everyone_can_read_is_told() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("strowger.toml");
-        fs::write(&path, "[auth]\nsecret = \"correct horse battery\"\n").expect("it can be written");
-        for (mode, warnings) in [(0o644, 1), (0o600, 0)] {
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
-            let (_, report) = Config::load(Some(&path), &[], &|_| None).expect("it can be used");
-            assert_eq!(report.warnings(), warnings, "{report}");
-            assert!(!report.to_string().contains("horse"), "{report}");
-        }
     }
 
     #[test]

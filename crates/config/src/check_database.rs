@@ -1,25 +1,21 @@
-//! Checks of database files, database servers and accounting files.
-
-use std::path::Path;
+//! Checks of database servers and of the places of accounting rows.
 
 use strowger_store::database_url::{DatabaseAddress, DatabaseUrl};
 
+use super::Config;
 use super::accounting::AccountingTarget;
-use super::check::{check_folder_of, warn_if_others_read};
 use super::database::Database;
 use super::key::duration_text;
 use super::reader::Reader;
 use super::registrar::Durability;
 use super::report::Fault;
 use super::store::{DatabaseServer, DatabaseTls};
-use super::{Config, Source};
 
-pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
-    check_database(config, source, reader);
-    check_subscribers(config, source, reader);
-    check_bindings(config, source, reader);
-    check_accounting(config, source, reader);
-    check_calls(config, source, reader);
+pub(super) fn check(config: &Config, reader: &mut Reader) {
+    check_subscribers(config, reader);
+    check_bindings(config, reader);
+    check_accounting(config, reader);
+    check_calls(config, reader);
 }
 
 /// Checks as [`check_mixed`](super::check::check_mixed) requires.
@@ -42,25 +38,8 @@ fn check_durability(config: &Config, reader: &mut Reader) {
     }
 }
 
-fn check_database(config: &Config, source: Source<'_>, reader: &mut Reader) {
-    let Some(path) = &config.store.database else { return };
-    let span = reader.value_of("store.database");
-    // It contains HA1s, which are equivalent to passwords; the file next to it contains the key of routes and nonces.
-    for file in [path.clone(), path.with_extension("secret")].iter().filter(|file| !file.is_dir()) {
-        warn_if_others_read(file, &span, reader);
-    }
-    if path.is_dir() {
-        let cure = "name a file in it, such as \"strowger.sqlite\"";
-        reader.push(Fault::error(span, format!("store.database {} is a folder", path.display()), cure));
-    } else if check_folder_of("store.database", path, reader)
-        && let Some((what, cure)) = (source.database)(path)
-    {
-        reader.push(Fault::error(span, format!("store.database {} {what}", path.display()), cure));
-    }
-}
-
 /// Checks the database server of subscribers as far as the file describes it; the connection is tried at the start.
-fn check_subscribers(config: &Config, source: Source<'_>, reader: &mut Reader) {
+fn check_subscribers(config: &Config, reader: &mut Reader) {
     const KEYS: ServerKeys = ServerKeys {
         url: "store.subscribers",
         tls: "store.subscriber_tls",
@@ -83,7 +62,7 @@ fn check_subscribers(config: &Config, source: Source<'_>, reader: &mut Reader) {
         reader.push(Fault::error(span, message, "write TABLE or SCHEMA.TABLE, such as \"subscriber\""));
     }
     warn_of_shared_realm(config, reader);
-    check_server(server, &KEYS, source, reader);
+    check_server(server, &KEYS, reader);
 }
 
 /// Warns of one realm for several domains: OpenSIPS and Kamailio compute the HA1s of each domain with a realm of its
@@ -102,7 +81,7 @@ fn warn_of_shared_realm(config: &Config, reader: &mut Reader) {
 }
 
 /// Checks the database server of bindings.
-fn check_bindings(config: &Config, source: Source<'_>, reader: &mut Reader) {
+fn check_bindings(config: &Config, reader: &mut Reader) {
     const KEYS: ServerKeys = ServerKeys {
         url: "store.bindings",
         tls: "store.binding_tls",
@@ -122,11 +101,11 @@ fn check_bindings(config: &Config, source: Source<'_>, reader: &mut Reader) {
         let message = "registrar.durability = \"none\" keeps no bindings: store.bindings has no effect";
         reader.push(Fault::error(span, message, "remove one of the two"));
     }
-    check_server(server, &KEYS, source, reader);
+    check_server(server, &KEYS, reader);
 }
 
 /// Checks the database server of calls.
-fn check_calls(config: &Config, source: Source<'_>, reader: &mut Reader) {
+fn check_calls(config: &Config, reader: &mut Reader) {
     const KEYS: ServerKeys = ServerKeys {
         url: "dialogs.database",
         tls: "dialogs.database_tls",
@@ -134,7 +113,7 @@ fn check_calls(config: &Config, source: Source<'_>, reader: &mut Reader) {
         harm: "who calls whom crosses the network to the server of dialogs.database, and who changes it there ends or makes calls",
     };
     match config.dialogs.server() {
-        Some(server) => check_server(server, &KEYS, source, reader),
+        Some(server) => check_server(server, &KEYS, reader),
         None => warn_of_unused(
             &[KEYS.tls, KEYS.ca],
             "name the server in dialogs.database",
@@ -164,40 +143,17 @@ fn warn_of_unused(keys: &[&str], missing: &str, reason: &str, reader: &mut Reade
     }
 }
 
-fn check_server(server: DatabaseServer<'_>, keys: &ServerKeys, source: Source<'_>, reader: &mut Reader) {
-    if server.url.password.is_some() {
-        // Without a position, like any secret.
-        warn_if_others_read(Path::new(source.file), &None, reader);
-    }
-    match server.tls {
-        DatabaseTls::Off if !server.url.is_local() => {
-            let span = reader.value_of(keys.url);
-            let cure = format!("set {} = \"required\", unless all who reach this network may know it", keys.tls);
-            reader.push(Fault::warning(span, keys.harm, cure));
-        }
-        DatabaseTls::Required => match server.authorities() {
-            Some(path) if path.is_file() => {}
-            path => {
-                let span = reader.first_of(&[keys.ca, keys.tls]);
-                let path = path.unwrap_or_default();
-                let message = match path.as_os_str().is_empty() {
-                    true => "this system keeps no authorities where they are looked for".to_owned(),
-                    false => format!("{} {} is no file", keys.ca, path.display()),
-                };
-                let cure = format!(
-                    "name the PEM file of the authority that signed the certificate of the server in {}",
-                    keys.ca
-                );
-                reader.push(Fault::error(span, message, cure));
-            }
-        },
-        DatabaseTls::Off => {}
+fn check_server(server: DatabaseServer<'_>, keys: &ServerKeys, reader: &mut Reader) {
+    if server.tls == DatabaseTls::Off && !server.url.is_local() {
+        let span = reader.value_of(keys.url);
+        let cure = format!("set {} = \"required\", unless all who reach this network may know it", keys.tls);
+        reader.push(Fault::warning(span, keys.harm, cure));
     }
 }
 
-fn check_accounting(config: &Config, source: Source<'_>, reader: &mut Reader) {
+fn check_accounting(config: &Config, reader: &mut Reader) {
     if config.accounting.is_on() {
-        check_accounting_server(config, source, reader);
+        check_accounting_server(config, reader);
         check_accounting_files(config, reader);
     }
 }
@@ -250,7 +206,7 @@ fn check_accounted(config: &Config, reader: &mut Reader) {
 }
 
 /// Checks the database server of accounting rows.
-fn check_accounting_server(config: &Config, source: Source<'_>, reader: &mut Reader) {
+fn check_accounting_server(config: &Config, reader: &mut Reader) {
     const KEYS: ServerKeys = ServerKeys {
         url: "accounting.database",
         tls: "accounting.database_tls",
@@ -259,7 +215,7 @@ fn check_accounting_server(config: &Config, source: Source<'_>, reader: &mut Rea
     };
     let accounting = &config.accounting;
     match accounting.server() {
-        Some(server) => check_server(server, &KEYS, source, reader),
+        Some(server) => check_server(server, &KEYS, reader),
         None if accounting.to == AccountingTarget::Sql => {
             let message = "accounting.to = \"sql\" names no database";
             let cure = "set accounting.database = \"mysql://USER:PASSWORD@HOST:3306/DATABASE\" or \
@@ -282,7 +238,6 @@ fn check_accounting_files(config: &Config, reader: &mut Reader) {
             let message = format!("{key} is the database of the server, store.database");
             reader.push(Fault::error(reader.first_of(&[key, "store.database"]), message, "name a file of its own"));
         }
-        check_folder_of(key, path, reader);
     }
     if is_sql {
         return;
@@ -290,20 +245,6 @@ fn check_accounting_files(config: &Config, reader: &mut Reader) {
     if accounting.path == accounting.spool {
         let span = reader.first_of(&["accounting.spool", "accounting.path"]);
         reader.push(Fault::error(span, "accounting.path and accounting.spool are one file", "name two"));
-    }
-    let is_folder = accounting.path.is_dir();
-    if accounting.to == AccountingTarget::Sqlite && is_folder {
-        let message = format!("accounting.path {} is a folder", accounting.path.display());
-        reader.push(Fault::error(
-            reader.value_of("accounting.path"),
-            message,
-            "name a file, such as \"accounting.sqlite\"",
-        ));
-    }
-    if accounting.to != AccountingTarget::Sqlite && accounting.path.exists() && !is_folder {
-        let message = format!("accounting.path {} is a file", accounting.path.display());
-        let cure = "name a folder, which the server makes if it is missing";
-        reader.push(Fault::error(reader.value_of("accounting.path"), message, cure));
     }
 }
 
@@ -333,6 +274,7 @@ pub(super) fn warn_of_open(config: &Config, reader: &mut Reader) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Source;
     use super::*;
 
     #[test]
@@ -343,15 +285,7 @@ mod tests {
             ("accounting.database = \"mysql://u:hunter2@h\"", "names no database"),
             ("store.bindings = \"redis://u:hunter2@h/d\"", "no database server that is known"),
             ("store.bindings = \"mysql://u:p@localhost/d\"\nregistrar.durability = \"none\"", "keeps no bindings"),
-            (
-                "store.bindings = \"mysql://u:p@localhost/d\"\nstore.binding_tls = \"required\"\nstore.binding_ca = \"no.pem\"",
-                "store.binding_ca",
-            ),
             ("store.database = \"memory\"", "cannot keep"),
-            (
-                "dialogs.database = \"mysql://u:p@localhost/d\"\ndialogs.database_tls = \"required\"\ndialogs.database_ca = \"no.pem\"",
-                "dialogs.database_ca",
-            ),
             ("dialogs.database = \"mysql://u:hunter2@h\"", "names no database"),
         ] {
             let report = read(text).expect_err(text).to_string();

@@ -3,12 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Config;
-use super::check::check_folder_of;
 use super::database::Database;
 use super::key::Rule;
-use super::reader::{ANY, Reader, section};
-use super::report::Fault;
+use super::reader::{ANY, section};
 use super::store::{DatabaseServer, DatabaseTls};
 
 /// Shortest session interval (RFC 4028 section 4).
@@ -82,93 +79,17 @@ impl Dialogs {
     }
 }
 
-impl Config {
-    /// Tells whether any calls are tracked.
-    pub fn tracks_calls(&self) -> bool {
-        self.dialogs.track || self.accounting.is_on() || self.decisions.track_calls()
-    }
-}
-
-/// Checks the place of kept calls, except a server, which [`check_database`](super::check_database) checks.
-pub(super) fn check(config: &Config, reader: &mut Reader) {
-    let Some(place) = config.dialogs.place() else { return };
-    if let Some(folder) = &config.dialogs.folder {
-        check_folder(folder, config.dialogs.database.is_some(), reader);
-    }
-    check_file(config, reader);
-    if config.auth.secret.is_none() && config.store.database.is_none() {
-        let message = "calls are kept over a restart and the secret that lets their BYE through is not";
-        let cure = "set auth.secret, or store.database, beside which the server keeps the one that it draws";
-        reader.push(Fault::error(reader.value_of(place), message, cure));
-    }
-}
-
-/// Warns of a place for calls when no calls are kept.
-pub(super) fn check_use(config: &Config, reader: &mut Reader) {
-    let Some(place) = config.dialogs.place() else { return };
-    if !config.tracks_calls() {
-        let message = format!("{place} is set, and no call is tracked or accounted: none is kept");
-        let cure = "set dialogs.track = true or accounting.cdr = true";
-        reader.push(Fault::warning(reader.value_of(place), message, cure));
-    }
-}
-
-fn check_folder(folder: &Path, has_database: bool, reader: &mut Reader) {
-    if folder.exists() && !folder.is_dir() {
-        let message = format!("dialogs.folder {} is a file", folder.display());
-        let cure = "name a folder, which the server makes if it is missing";
-        reader.push(Fault::error(reader.value_of("dialogs.folder"), message, cure));
-    }
-    check_folder_of("dialogs.folder", folder, reader);
-    if has_database {
-        let message = "calls are kept in a folder and in a database".to_owned();
-        reader.push(Fault::error(
-            reader.value_of("dialogs.database"),
-            message,
-            "remove dialogs.folder or dialogs.database",
-        ));
-    }
-}
-
-fn check_file(config: &Config, reader: &mut Reader) {
-    let Some(file) = config.dialogs.file() else { return };
-    check_folder_of("dialogs.database", file, reader);
-    let mut wrong = |message: String, cure: &str| {
-        reader.push(Fault::error(reader.value_of("dialogs.database"), message, cure));
-    };
-    if file.is_dir() {
-        wrong(
-            format!("dialogs.database {} is a folder", file.display()),
-            "name a file, such as \"sqlite:calls.sqlite\"",
-        );
-    }
-    let rows = config.accounting.is_on().then_some(&config.accounting);
-    let others = [
-        ("store.database", config.store.database.as_ref()),
-        ("accounting.path", rows.map(|rows| &rows.path)),
-        ("accounting.spool", rows.map(|rows| &rows.spool)),
-    ];
-    if let Some((key, _)) = others.into_iter().find(|(_, path)| path.is_some_and(|path| path == file)) {
-        wrong(format!("dialogs.database is the file of {key}"), "name a file of its own");
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::Source;
-    use super::*;
+    use super::super::{Config, Source};
 
     #[test]
     fn what_keeps_no_call_has_its_place_and_its_cure() {
-        let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("file"), "text").expect("it can be written");
         let report = |text: &str| {
-            let source = Source { text, folder: folder.path(), ..Source::default() };
+            let source = Source { text, ..Source::default() };
             Config::read(source).map_or_else(|report| report, |(_, report)| report)
         };
         for (value, more, cure) in [
-            ("file", "", "name a folder"),
-            ("no/calls", "", "make it"),
             ("calls", "store.database = \"memory\"\n", "set auth.secret"),
             ("calls", "dialogs.track = false\n", "dialogs.track = true"),
         ] {
@@ -193,8 +114,6 @@ mod tests {
             ("dialogs.database = \"sqlite:calls.sqlite\"".to_owned(), 1, "dialogs.track = true"),
             (format!("dialogs.folder = \"calls\"\ndialogs.database = \"{file}\""), 2, "remove dialogs.folder or"),
             (format!("store.database = \"memory\"\ndialogs.database = \"{file}\""), 2, "set auth.secret"),
-            ("dialogs.database = \"sqlite:.\"".to_owned(), 1, "sqlite:calls.sqlite"),
-            ("dialogs.database = \"sqlite:no/calls\"".to_owned(), 1, "make it"),
             (format!("store.database = \"calls.sqlite\"\ndialogs.database = \"{file}\""), 2, "file of its own"),
             (
                 format!("accounting = {{ cdr = true, path = \"calls.sqlite\" }}\ndialogs.database = \"{file}\""),

@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Deref;
 
-use super::effective::Listed;
 use super::key::Text;
 use super::listen::ListenAddress;
 use super::reader::{ANY, section};
+use super::table_text::Listed;
 
 /// A domain of a SIP URI: a host name, an IPv4 address or an IPv6 address in brackets; in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

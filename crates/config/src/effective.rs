@@ -4,48 +4,8 @@ use std::fmt::Write;
 
 use super::Config;
 use super::domains::Top;
-use super::reader::{KeyDoc, Section, join};
-use super::secret::Secret;
-
-/// A table with its values as TOML.
-pub(super) struct TableText {
-    name: &'static str,
-    is_list: bool,
-    doc: &'static [&'static str],
-    keys: Vec<KeyDoc>,
-    values: Vec<String>,
-}
-
-impl TableText {
-    pub(super) fn new<S: Section>(section: &S) -> Self {
-        Self { name: S::NAME, is_list: false, doc: S::DOC, keys: S::docs(), values: section.values() }
-    }
-
-    /// A table of a list, with its defaults.
-    pub(super) fn item<S: Section>() -> Self {
-        Self { is_list: true, ..Self::new(&S::default()) }
-    }
-
-    fn write(&self, out: &mut String) {
-        for (key, value) in self.keys.iter().zip(&self.values) {
-            out.push('\n');
-            write_comment(out, key.doc);
-            let restart = if key.fixed { "; needs a restart" } else { "" };
-            let _ = writeln!(out, "# {}; default {}{restart}", key.allowed.replace('`', ""), key.default);
-            if value.trim_matches('"') == Secret::MASK {
-                let _ = writeln!(out, "# {} = {value} (set, not shown)", key.name);
-            } else {
-                let _ = writeln!(out, "{} = {value}", key.name);
-            }
-        }
-    }
-}
-
-fn write_comment(out: &mut String, doc: &[&str]) {
-    for line in doc {
-        let _ = writeln!(out, "# {}", line.trim().replace('`', ""));
-    }
-}
+use super::reader::{KeyDoc, join};
+use super::table_text::{TableText, write_comment};
 
 impl Config {
     /// Writes the whole configuration in force as a commented file, secrets masked.
@@ -70,44 +30,6 @@ impl Config {
         }
         out
     }
-}
-
-/// Part of a configuration that the file writes as a table of a list.
-pub(super) trait Listed {
-    /// Table of the part in the file.
-    type Table: Section;
-
-    /// Returns the table that gives this part when it is read; `None`: the part is written elsewhere.
-    fn table(&self) -> Option<Self::Table>;
-
-    /// Tells whether this key has a meaning for this part.
-    fn is_shown(&self, _key: &str) -> bool {
-        true
-    }
-}
-
-impl<S: Section + Clone> Listed for S {
-    type Table = S;
-
-    fn table(&self) -> Option<S> {
-        Some(self.clone())
-    }
-}
-
-/// Writes all tables of a list.
-pub(super) fn list<L: Listed>(parts: &[L]) -> String {
-    let mut out = String::new();
-    for (part, table) in parts.iter().filter_map(|part| Some((part, part.table()?))) {
-        let _ = writeln!(out, "\n[[{}]]", L::Table::NAME);
-        for (name, value) in L::Table::KEYS.iter().zip(table.values()).filter(|(name, _)| part.is_shown(name)) {
-            if value.trim_matches('"') == Secret::MASK {
-                let _ = writeln!(out, "# {name} = {value} (set, not shown)");
-            } else {
-                let _ = writeln!(out, "{name} = {value}");
-            }
-        }
-    }
-    out
 }
 
 /// Keys that most servers set, with their table and their effect in one line, in the order of setting up a server.

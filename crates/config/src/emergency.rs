@@ -1,10 +1,8 @@
 //! `[emergency]`: emergency calls (RFC 5031), which pass before authentication.
 
-use super::Config;
 use super::gateway_group::Place;
 use super::identity::{EmergencyNumber, Identities};
-use super::reader::{ANY, Reader, section};
-use super::report::Fault;
+use super::reader::{ANY, section};
 
 section! {
     /// Emergency calls: requests for `urn:service:sos` and its kind (RFC 5031), and calls of users to the numbers named here. They need no
@@ -23,20 +21,9 @@ section! {
     }
 }
 
-/// Notes numbers without a target.
-pub(super) fn check(config: &Config, reader: &mut Reader) {
-    let emergency = &config.emergency;
-    if emergency.target.is_none() && (!emergency.numbers.is_empty() || emergency.identity.is_some()) {
-        let span = reader.first_of(&["emergency.numbers", "emergency.identity"]);
-        let cure = "add target, such as target = \"sip:192.0.2.33\" or the name of a [[gateway_group]]";
-        reader.push(Fault::error(span, "emergency has no target: emergency calls would go nowhere", cure));
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::Source;
-    use super::*;
+    use super::super::{Config, Source};
 
     #[test]
     fn numbers_need_a_target() {

@@ -1,4 +1,7 @@
-//! The configuration: one TOML file, every key with a default, so that none is needed.
+//! The configuration: one TOML text, every key with a default, so that none is needed.
+//!
+//! The one rule of use: [`Config::read`] makes values of a text and opens no file. The process reads the files that the values name, and finds
+//! the position of each key in [`Report::places`]; in a server `strowger_node::preflight` does that.
 //!
 //! `section!` describes each table once, in the file of its name. The struct, the defaults, the reader, [`Config::effective`] and
 //! [`reference()`] come from that description. A table is single (`[log]`) or in a list (`[[certificate]]`), in which each table has a name
@@ -17,15 +20,16 @@
 //! | behaviour | file |
 //! |---|---|
 //! | keys of a table, with defaults, ranges and documentation | one file a table, `auth.rs` and others; `docs/configuration.md` is made from them |
-//! | lists of tables; names and references to them | `tables.rs`, `document`; `name.rs`, `Reference` |
+//! | all tables; lists of tables; names and references to them | `config.rs`, `Config`; `tables.rs`, `document`; `name.rs`, `Reference` |
 //! | shown and masked parts of a wrong file | `report.rs`; `mask.rs` |
 //! | reload: changed, fixed and contradicting keys | `reload.rs`, `for_running` |
 //! | rules: actions, compilation | `rules.rs`, `Action`, `compile` |
 //! | failures, limits of calls, filters, identities | `failure.rs`; `call_limit.rs`; `filter.rs`; `identity.rs` |
 //! | gateway groups; data sets | `gateway_group.rs`; `set.rs` |
 //! | domains: names, aliases, realms | `domains.rs`, `LocalDomain`; `domain_names.rs` |
+//! | positions of keys, for checks of the files that they name | `places.rs`, `Places` |
 //! | services that the server uses, which no peer may name | `services.rs` |
-//! | warnings of `strowger check`: rules, open relay, certificates | `check_rules.rs`; `check_relay.rs`; `check_tls.rs`; `certificate.rs`; `validity.rs` |
+//! | warnings of `strowger check`: rules, open relay, certificates | `check_rules.rs`; `check_relay.rs`; `check_tls.rs` |
 
 #![warn(missing_docs)]
 
@@ -36,12 +40,18 @@ mod ban;
 mod cache;
 mod call_limit;
 mod certificate;
+mod change;
 mod check;
 mod check_action;
+mod check_cache;
+mod check_call_limit;
 mod check_database;
+mod check_dialogs;
+mod check_emergency;
 mod check_relay;
 mod check_rules;
 mod check_tls;
+mod config;
 mod control;
 mod database;
 mod dialogs;
@@ -63,6 +73,7 @@ mod mask;
 mod metrics;
 mod name;
 mod nat;
+mod places;
 mod proxy;
 mod reader;
 mod registrar;
@@ -75,14 +86,14 @@ mod server;
 mod services;
 mod set;
 mod settings;
+mod source;
 mod store;
 mod syntax;
+mod table_text;
 mod tables;
 mod timers;
 mod tls;
-mod validity;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use strowger_core::Transport;
@@ -95,6 +106,8 @@ pub use self::ban::{Ban, Network};
 pub use self::cache::{CacheEngine, CacheMode, CacheTable, Password};
 pub use self::call_limit::{CallLimitTable, CountedPer, OverLimit, WithoutCache};
 pub use self::certificate::{Certificate, CertificateFiles};
+pub use self::change::Change;
+pub use self::config::Config;
 pub use self::control::{Control, ControlSocket};
 pub use self::database::Database;
 pub use self::dialogs::Dialogs;
@@ -113,177 +126,27 @@ pub use self::machine::own_addresses;
 pub use self::metrics::Metrics;
 pub use self::name::{Name, Reference};
 pub use self::nat::{Nat, PingMethod};
+pub use self::places::Places;
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri, UnmatchedCancel};
 pub use self::registrar::{Durability, PathRule, Registrar};
-pub use self::reload::Change;
 pub use self::report::{Fault, Report, Severity};
 pub use self::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText, is_user_text};
 pub use self::rules::{Action, Decisions, RuleTable, SourceTable, UserEdit};
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
 pub use self::set::{SetFault, SetKind, SetTable};
+pub use self::source::Source;
 pub use self::store::{DatabaseServer, DatabaseTls, Store};
 pub use self::syntax::faults as syntax_faults;
 pub use self::timers::Timers;
 pub use self::tls::Tls;
 
-use self::domains::{DomainTable, Top};
-use self::effective::TableText;
-use self::listen::ListenerTable;
-use self::reader::{Reader, Section};
-use self::tables::{Document, document};
+use self::config::Tables;
+use self::reader::Reader;
+use self::tables::Document;
 
 /// Environment variable that holds `auth.secret`.
 pub const SECRET_VARIABLE: &str = "STROWGER_AUTH_SECRET";
-
-/// Names the tables once. From this come the fields of [`Config`] and the code that reads, names and writes tables. Right of the arrow: the field and
-/// type made of a list.
-macro_rules! tables {
-    ($make:ident) => {
-        $make! {
-            top: Top,
-            lists {
-                /// Listeners; at least one.
-                listener: ListenerTable => listeners: Listener,
-                /// Local domains, those of `domains` first; empty for a pure relay.
-                domain: DomainTable => domains: LocalDomain,
-                /// Certificates by name.
-                certificate: Certificate => certificates: Certificate,
-                /// Groups of peers by address.
-                source: SourceTable => sources: SourceTable,
-                /// Data sets that conditions query.
-                set: SetTable => sets: SetTable,
-                /// Limits of concurrent calls.
-                call_limit: CallLimitTable => call_limits: CallLimitTable,
-                /// Next hops under one name.
-                gateway_group: GatewayGroupTable => gateway_groups: GatewayGroupTable,
-                /// Filters: requests refused before any other check.
-                filter: FilterTable => filters: FilterTable,
-                /// Reactions of rules to failed requests.
-                failure: FailureTable => failures: FailureTable,
-                /// Rules for requests, in order.
-                rule: RuleTable => rules: RuleTable,
-                /// Caches by name.
-                cache: CacheTable => caches: CacheTable,
-            }
-            tables {
-                server: Server,
-                proxy: Proxy,
-                emergency: Emergency,
-                registrar: Registrar,
-                auth: Auth,
-                ban: Ban,
-                nat: Nat,
-                store: Store,
-                tls: Tls,
-                limits: Limits,
-                timers: Timers,
-                dns: Dns,
-                dialogs: Dialogs,
-                accounting: Accounting,
-                log: Log,
-                metrics: Metrics,
-                control: Control,
-            }
-        }
-    };
-}
-
-macro_rules! config {
-    (
-        top: $top:ident,
-        lists { $($(#[$doc:meta])+ $list:ident: $item:ident => $items:ident: $part:ident),+ $(,)? }
-        tables { $($field:ident: $type:ident),+ $(,)? }
-    ) => {
-        /// Complete configuration.
-        #[derive(Debug, Clone, PartialEq)]
-        pub struct Config {
-            $( $(#[$doc])+ pub $items: Vec<$part>, )+
-            /// Realm of digest authentication for domains without a realm of their own, and for callers from no local
-            /// domain.
-            pub realm: String,
-            /// Compiled rules with their sets and sources.
-            pub decisions: std::sync::Arc<Decisions>,
-            $(
-                #[doc = concat!("The table `[", stringify!($field), "]`.")]
-                pub $field: $type,
-            )+
-        }
-
-        impl Tables {
-            #[expect(clippy::too_many_arguments, reason = "one for each list")]
-            fn into_config(
-                self,
-                $( $items: Vec<$part>, )+
-                realm: String,
-                decisions: std::sync::Arc<Decisions>,
-            ) -> Config {
-                Config { $( $items, )+ realm, decisions, $( $field: self.$field ),+ }
-            }
-        }
-
-        impl Config {
-            /// Each table with its values as TOML, in the order of the documentation.
-            fn tables(&self) -> Vec<TableText> {
-                vec![$( TableText::new(&self.$field) ),+]
-            }
-
-            /// The lists as TOML, in the order of the documentation.
-            fn lists(&self) -> String {
-                [$( effective::list(&self.$items) ),+].concat()
-            }
-
-            /// Tables of the items of lists, with their defaults.
-            fn list_items() -> Vec<TableText> {
-                vec![$( TableText::item::<$item>() ),+]
-            }
-
-            /// Keys of all tables whose values differ from those in `running`.
-            fn table_changes(&self, running: &Self) -> Vec<Change> {
-                [$( self.$field.changes(&running.$field, $type::NAME) ),+].concat()
-            }
-
-            /// Keys of all lists whose values differ from those in `running`.
-            fn list_changes(&self, running: &Self) -> Vec<Change> {
-                [$( reload::list_changes(&self.$items, &running.$items) ),+].concat()
-            }
-
-            fn keep_fixed(&mut self, running: &Self) {
-                $( self.$field.keep_fixed(&running.$field); )+
-            }
-        }
-    };
-}
-
-tables!(document);
-tables!(config);
-
-/// Input of a configuration.
-#[derive(Clone, Copy)]
-pub struct Source<'a> {
-    /// Name of the file in a report.
-    pub file: &'a str,
-    /// Text of the file.
-    pub text: &'a str,
-    /// Folder that relative paths start from.
-    pub folder: &'a Path,
-    /// Listeners of the command line; they replace all listeners of the file.
-    pub listen: &'a [ListenAddress],
-    /// Values of environment variables by name.
-    pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// Check of the database file: why the server cannot use it, and the cure; `None`: it can, or there is no file.
-    pub database: DatabaseCheck<'a>,
-}
-
-/// Fault of a database file, as the end of a sentence that begins with its name, and the cure.
-pub type DatabaseCheck<'a> = &'a dyn Fn(&Path) -> Option<(String, &'static str)>;
-
-impl Default for Source<'_> {
-    fn default() -> Self {
-        let folder = Path::new("");
-        Self { file: "defaults", text: "", folder, listen: &[], environment: &|_| None, database: &|_| None }
-    }
-}
 
 impl Default for Config {
     /// Returns the configuration of an empty file, without reading the environment.
@@ -293,50 +156,26 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a file, or takes the defaults if none is given. `listen` replaces the listeners of the file; `database` checks the file of
-    /// `store.database`.
+    /// Reads a text. Opens none of the files that it names: that is a task of the process that uses them.
     ///
     /// Returns the configuration with a report of its warnings, which may be empty.
     ///
     /// # Errors
     /// The report of all faults, warnings included.
-    pub fn load(
-        path: Option<&Path>,
-        listen: &[ListenAddress],
-        database: DatabaseCheck<'_>,
-    ) -> Result<(Self, Report), Report> {
-        let environment = |name: &str| std::env::var(name).ok();
-        let Some(path) = path else {
-            return Self::read(Source { listen, environment: &environment, database, ..Source::default() });
-        };
-        let file = path.display().to_string();
-        let text = match fs::read(path).map(String::from_utf8) {
-            Ok(Ok(text)) => text,
-            Ok(Err(error)) => {
-                let valid = error.utf8_error().valid_up_to();
-                let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
-                let fault = Fault::error(Some(valid..valid + 1), "the file is not UTF-8", "save it as UTF-8 text");
-                return Err(Report::new(file, text, vec![fault]));
-            }
-            Err(error) => {
-                let message = format!("cannot read the file: {}", with_reason(&error, path));
-                let cure = "name a file that exists and that this user may read; `strowger init` writes one";
-                return Err(Report::new(file, "", vec![Fault::error(None, message, cure)]));
-            }
-        };
-        let folder = path.parent().unwrap_or_else(|| Path::new(""));
-        Self::read(Source { file: &file, text: &text, folder, listen, environment: &environment, database })
+    pub fn read(source: Source<'_>) -> Result<(Self, Report), Report> {
+        match Self::examine(source) {
+            (Some(config), report) if report.errors() == 0 => Ok((config, report)),
+            (_, report) => Err(report),
+        }
     }
 
-    /// Reads a text; see [`Config::load`].
-    ///
-    /// # Errors
-    /// The report of all faults, warnings included.
-    pub fn read(source: Source<'_>) -> Result<(Self, Report), Report> {
+    /// Reads a text as [`Config::read`] does. Returns the values also if some of them contradict each other, so that further checks can name their
+    /// faults in the same report. [`Report::places`] has the positions of the keys.
+    pub fn examine(source: Source<'_>) -> (Option<Self>, Report) {
         let report = |faults| Report::new(source.file, source.text, faults);
         let (document, errors) = DeTable::parse_recoverable(source.text);
         if !errors.is_empty() {
-            return Err(report(syntax::faults(&errors, source.text)));
+            return (None, report(syntax::faults(&errors, source.text)));
         }
 
         let mut reader = Reader::new(Tables::names(), source.text);
@@ -345,11 +184,12 @@ impl Config {
         tables.resolve(source.folder);
         let config = assemble::assemble(tables, source, &mut reader);
         // Contradictions between wrong values would only confuse.
-        if reader.fault_count() == 0 {
+        let is_whole = reader.fault_count() == 0;
+        if is_whole {
             check::check(&config, source, &mut reader);
         }
-        let report = report(reader.into_faults());
-        if report.errors() > 0 { Err(report) } else { Ok((config, report)) }
+        let (faults, places) = reader.into_parts();
+        (is_whole.then_some(config), report(faults).with_places(places))
     }
 
     /// Path of the control socket, if there is one.
@@ -357,14 +197,12 @@ impl Config {
         control_socket(&self.control, &self.store)
     }
 
-    /// Path of the control socket of a server that runs with this file, even if other parts of the file are wrong: the running server has an earlier
-    /// version. Reads nothing that the file refers to.
-    pub fn control_socket_of(file: &Path) -> Option<PathBuf> {
-        let text = fs::read_to_string(file).ok()?;
-        let (document, _) = DeTable::parse_recoverable(&text);
-        let mut reader = Reader::new(Tables::names(), &text);
+    /// Path of the control socket of a server that runs with this text, even if other parts of it are wrong: the running server has an earlier
+    /// version. Relative paths start from `folder`.
+    pub fn control_socket_of(text: &str, folder: &Path) -> Option<PathBuf> {
+        let (document, _) = DeTable::parse_recoverable(text);
+        let mut reader = Reader::new(Tables::names(), text);
         let mut tables: Tables = tables::read(document.get_ref(), &mut reader);
-        let folder = file.parent().unwrap_or_else(|| Path::new(""));
         tables.resolve(folder);
         control_socket(&tables.control, &tables.store)
     }
@@ -375,14 +213,6 @@ fn control_socket(control: &Control, store: &Store) -> Option<PathBuf> {
         ControlSocket::At(path) => Some(path.clone()),
         ControlSocket::Database => Some(store.database.as_ref()?.with_extension("control")),
         ControlSocket::None => None,
-    }
-}
-
-/// Text of an error of reading a file, with the file's owner and mode if they are the reason.
-fn with_reason(error: &std::io::Error, path: &Path) -> String {
-    match strowger_files::access::denial(path, false) {
-        Some(reason) => format!("{error}; {reason}"),
-        None => error.to_string(),
     }
 }
 

@@ -9,10 +9,10 @@ use strowger_core::Transport;
 
 use super::auth::Algorithm;
 use super::certificate::{Certificate, CertificateFiles};
-use super::effective::Listed;
 use super::key::{Rule, Text};
 use super::name::Reference;
 use super::reader::{ANY, section};
+use super::table_text::Listed;
 
 impl Text for Transport {
     const EXPECTED: &'static str = "\"udp\", \"tcp\", \"tls\", \"ws\" or \"wss\"";

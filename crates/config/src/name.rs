@@ -276,7 +276,7 @@ mod tests {
 
     section! {
         /// The keys above the first table.
-        struct Nothing = "" {
+        pub(super) struct Nothing = "" {
             /// No key.
             pub colour: String = String::new(), ANY;
         }
@@ -284,7 +284,7 @@ mod tests {
 
     section! {
         /// A gateway.
-        struct Gateway = "gateway" {
+        pub(super) struct Gateway = "gateway" {
             /// Its name.
             pub name: Name = Name::UNSET, ANY.required();
             /// Its address.
@@ -294,7 +294,7 @@ mod tests {
 
     section! {
         /// Gateways that replace one another.
-        struct GatewayGroup = "gateway_group" {
+        pub(super) struct GatewayGroup = "gateway_group" {
             /// Its name.
             pub name: Name = Name::UNSET, ANY.required();
             /// Its gateways.
@@ -306,7 +306,7 @@ mod tests {
 
     section! {
         /// Calls out.
-        struct Trunk = "trunk" {
+        pub(super) struct Trunk = "trunk" {
             /// Group for its calls.
             pub group: Option<Reference<GatewayGroup>> = None, ANY.or("");
         }

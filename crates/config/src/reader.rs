@@ -1,6 +1,5 @@
 //! Reader of a file: walks the tables, hands each value to its key, and notes all faults.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -8,9 +7,10 @@ use strowger_rules::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::change::Change;
 use super::key::{Role, Rule};
 use super::name::Names;
-use super::reload::Change;
+use super::places::Places;
 use super::report::Fault;
 
 /// Documentation of one key of a section.
@@ -106,10 +106,10 @@ macro_rules! section {
                 $( $crate::key::Key::resolve(&mut self.$key, folder); )+
             }
 
-            fn changes(&self, running: &Self, path: &str) -> Vec<$crate::reload::Change> {
+            fn changes(&self, running: &Self, path: &str) -> Vec<$crate::change::Change> {
                 let mut changes = Vec::new();
                 $( if self.$key != running.$key {
-                    changes.push($crate::reload::Change {
+                    changes.push($crate::change::Change {
                         key: $crate::reader::join(path, stringify!($key)),
                         running: $crate::key::Key::write(&running.$key, &$rule),
                         wanted: $crate::key::Key::write(&self.$key, &$rule),
@@ -175,13 +175,6 @@ impl TableName {
     }
 }
 
-/// Positions of a key and its value in the file.
-#[derive(Debug, Clone)]
-pub(super) struct Place {
-    pub key: Range<usize>,
-    pub value: Range<usize>,
-}
-
 /// Moved keys: former table and name, present name and heading.
 const MOVED: &[(&str, &str, &str, &str)] = &[("proxy", "emergency_target", "target", "[emergency]")];
 
@@ -189,7 +182,7 @@ const MOVED: &[(&str, &str, &str, &str)] = &[("proxy", "emergency_target", "targ
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     faults: Vec<Fault>,
-    places: BTreeMap<String, Place>,
+    places: Places,
     /// All tables with their keys, to tell where a misplaced key belongs.
     tables: Vec<TableName>,
     /// Table that is being read.
@@ -222,6 +215,15 @@ impl Reader {
         self.faults
     }
 
+    pub(super) fn into_parts(self) -> (Vec<Fault>, Places) {
+        (self.faults, self.places)
+    }
+
+    /// Positions of the keys read so far.
+    pub(super) const fn places(&self) -> &Places {
+        &self.places
+    }
+
     /// Appends words to the cure of each fault after the first `from`.
     pub(super) fn amend(&mut self, from: usize, words: &str) {
         for fault in &mut self.faults[from..] {
@@ -231,25 +233,25 @@ impl Reader {
 
     /// Position of the value of a key such as `timers.t1`, if the file has it.
     pub(super) fn value_of(&self, path: &str) -> Option<Range<usize>> {
-        self.places.get(path).map(|place| place.value.clone())
+        self.places.value_of(path)
     }
 
     /// Position of the first of these keys that the file has.
     pub(super) fn first_of(&self, paths: &[&str]) -> Option<Range<usize>> {
-        paths.iter().find_map(|path| self.value_of(path))
+        self.places.first_of(paths)
     }
 
     pub(super) fn has(&self, path: &str) -> bool {
-        self.places.contains_key(path)
+        self.places.has(path)
     }
 
     pub(super) fn note_place(&mut self, path: &str, key: Range<usize>, value: Range<usize>) {
-        self.places.insert(path.to_owned(), Place { key, value });
+        self.places.note(path, key, value);
     }
 
     /// Position of a key itself, if the file has it.
     pub(super) fn key_of(&self, path: &str) -> Option<Range<usize>> {
-        self.places.get(path).map(|place| place.key.clone())
+        self.places.key_of(path)
     }
 
     /// Lines of two positions, for a sentence: `line 1`, or `lines 1 and 7`.

@@ -1,24 +1,10 @@
 //! Reload: a configuration for a process that already runs with another one.
 
 use super::domains::Top;
-use super::effective::Listed;
 use super::listen::Listener;
 use super::reader::{Reader, Section};
 use super::report::{Fault, Report};
-use super::{Config, check};
-
-/// A key whose value in the file differs from the running value. Secrets are masked in both.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
-    /// Name with its table, such as `server.shards` or `listener[0].advertise`.
-    pub key: String,
-    /// Running value, as TOML.
-    pub running: String,
-    /// Value in the file, as TOML.
-    pub wanted: String,
-    /// True: the process keeps its value until it restarts.
-    pub needs_restart: bool,
-}
+use super::{Change, Config, check};
 
 impl Config {
     /// Returns this configuration as a process that runs with `running` can adopt it, and the changes: keys that need a restart keep their running
@@ -77,24 +63,9 @@ impl Config {
     }
 }
 
-/// Keys of a list whose values differ from those in `running`, table by table; if the numbers of tables differ, the two numbers.
-pub(super) fn list_changes<L: Listed>(list: &[L], running: &[L]) -> Vec<Change> {
-    let tables = |list: &[L]| list.iter().filter_map(L::table).collect::<Vec<_>>();
-    let (list, running) = (tables(list), tables(running));
-    let name = L::Table::NAME;
-    if list.len() != running.len() {
-        let [running, wanted] = [running.len(), list.len()].map(|tables| format!("{tables} tables"));
-        let needs_restart = L::Table::docs().iter().all(|key| key.fixed);
-        return vec![Change { key: format!("[[{name}]]"), running, wanted, needs_restart }];
-    }
-    let pairs = list.iter().zip(&running).enumerate();
-    pairs.flat_map(|(n, (table, running))| table.changes(running, &format!("{name}[{n}]"))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Source;
-    use super::super::check_tls::tests::folder;
     use super::*;
 
     fn read(text: &str) -> Config {
@@ -172,22 +143,20 @@ mod tests {
     /// The kept listeners refer to certificates by name and keep the running ones.
     #[test]
     fn listeners_that_stay_as_they_are_keep_their_certificates() {
-        let folder = folder();
-        let read = |port: u16, name: &str, file: &str| {
+        let with = |port: u16, name: &str, file: &str| {
             let text = format!(
                 "domains = [\"west.example\", \"east.example\"]\n[[listener]]\ntransport = \"tls\"\nport = {port}\n\
                  certificates = [\"{name}\"]\n[[certificate]]\nname = \"{name}\"\ncertificate = \"{file}.pem\"\n\
                  key = \"{file}.key\"\n"
             );
-            let source = Source { text: &text, folder: folder.path(), ..Source::default() };
-            Config::read(source).unwrap_or_else(|report| panic!("{report}")).0
+            read(&text)
         };
-        let running = read(5061, "one", "west");
-        let (config, changes) = read(5062, "two", "east").for_running(&running);
+        let running = with(5061, "one", "west");
+        let (config, changes) = with(5062, "two", "east").for_running(&running);
         assert_eq!(named(&changes, true), ["listen"]);
         assert_eq!(config, running);
-        let (config, changes) = read(5061, "two", "east").for_running(&running);
-        assert_eq!(config, read(5061, "two", "east"));
+        let (config, changes) = with(5061, "two", "east").for_running(&running);
+        assert_eq!(config, with(5061, "two", "east"));
         assert_eq!(named(&changes, true), <[&str; 0]>::default());
     }
 

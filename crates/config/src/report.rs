@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::places::Places;
 use super::{Secret, mask};
 
 /// Severity of a [`Fault`].
@@ -55,6 +56,7 @@ pub struct Report {
     faults: Vec<Fault>,
     /// Parts of the text that are not shown.
     secrets: Vec<Range<usize>>,
+    places: Places,
 }
 
 impl Report {
@@ -63,7 +65,11 @@ impl Report {
         faults.sort_by_key(Fault::start);
         let text = text.into();
         let secrets = mask::secrets(&text);
-        Self { file: file.into(), text, faults, secrets }
+        Self { file: file.into(), text, faults, secrets, places: Places::default() }
+    }
+
+    pub(super) fn with_places(self, places: Places) -> Self {
+        Self { places, ..self }
     }
 
     /// Adds faults.
@@ -72,6 +78,11 @@ impl Report {
         self.faults.extend(faults);
         self.faults.sort_by_key(Fault::start);
         self
+    }
+
+    /// Returns the positions of the keys in the text.
+    pub const fn places(&self) -> &Places {
+        &self.places
     }
 
     /// Returns the name of the file.

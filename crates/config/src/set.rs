@@ -1,16 +1,13 @@
 //! `[[set]]`: data sets that conditions of rules query, from the configuration itself, a file or a database.
 //!
-//! The entries of a file are read with the configuration. A set from a database is empty until the running process has queried the database and
-//! called [`Decisions::with_set`](super::Decisions::with_set).
+//! A set from a file or a database is empty until the process has read its entries and called [`Decisions::with_set`](super::Decisions::with_set).
 
 use std::fmt;
-use std::fs;
-use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use strowger_rules::{Columns, FileError, FileFault, Kind, Set, SetId, SetNames};
+use strowger_rules::{Columns, Kind, Set, SetId, SetNames};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -21,8 +18,6 @@ use super::reader::{ANY, Reader, section};
 use super::report::Fault;
 use super::rules::of_entries;
 use super::store::DatabaseTls;
-use super::tls::system_authorities;
-use super::with_reason;
 
 words! {
     /// Look-up of the keys of a set.
@@ -178,7 +173,7 @@ impl SetTable {
     }
 
     /// Tells whether it names a database with a password.
-    pub(super) fn has_password(&self) -> bool {
+    pub fn has_password(&self) -> bool {
         self.database.as_ref().and_then(Database::server).is_some_and(|url| url.password.is_some())
     }
 
@@ -197,37 +192,9 @@ impl SetTable {
             && (&self.database, &self.query, &self.key, &self.value)
                 == (&other.database, &other.query, &other.key, &other.value)
     }
-
-    /// Returns the PEM file of the authorities that verify a database server, if TLS is required; those of the system if no file is named.
-    pub fn authorities(&self) -> Option<PathBuf> {
-        match self.tls {
-            DatabaseTls::Off => None,
-            DatabaseTls::Required => Some(self.ca.clone().or_else(system_authorities).unwrap_or_default()),
-        }
-    }
-
-    /// Reads the entries of a file.
-    ///
-    /// # Errors
-    /// The file cannot be read, or has a faulty line; the first one is named.
-    pub fn read_file(&self, file: &Path) -> Result<Set, SetFault> {
-        let place = file.display().to_string();
-        let unread = |error: std::io::Error| {
-            let message = format!("cannot be read: {}", with_reason(&error, file));
-            let cure = "name a CSV file in UTF-8 that this user may read".into();
-            SetFault { place: place.clone(), line: None, message, cure }
-        };
-        let source = BufReader::new(fs::File::open(file).map_err(unread)?);
-        Set::read_csv(self.kind.kind(), &place, source, self.columns()).map_err(|error| match error {
-            FileError::Unread { error, .. } => unread(error),
-            FileError::Wrong(FileFault { file: place, line, message, cure }) => {
-                SetFault { place, line: Some(line), message, cure }
-            }
-        })
-    }
 }
 
-/// Names all sets and loads their entries, except those of databases.
+/// Names all sets and compiles their entries, except those of files and databases.
 pub(super) fn load(tables: &[SetTable], reader: &mut Reader) -> (SetNames, Vec<(SetId, Arc<Set>)>) {
     let (mut names, mut loaded) = (SetNames::default(), Vec::new());
     for (index, table) in tables.iter().enumerate() {
@@ -252,23 +219,10 @@ pub(super) fn load(tables: &[SetTable], reader: &mut Reader) -> (SetNames, Vec<(
 }
 
 fn read(table: &SetTable, path: &str, reader: &mut Reader) -> Option<Set> {
-    if table.database.is_some() {
+    if table.is_elsewhere() {
         return None;
     }
-    let Some(file) = &table.file else {
-        return of_entries(table.kind.kind(), table.entries.iter(), path, "entries", reader);
-    };
-    match table.read_file(file) {
-        Ok(set) => Some(set),
-        Err(SetFault { place, line, message, cure }) => {
-            let message = match line {
-                Some(line) => format!("{place}:{line}: {message}"),
-                None => format!("{place} {message}"),
-            };
-            reader.push(Fault::error(reader.value_of(&format!("{path}.file")), message, cure));
-            None
-        }
-    }
+    of_entries(table.kind.kind(), table.entries.iter(), path, "entries", reader)
 }
 
 /// Notes contradictory keys of a table. Returns whether the set can be read.
@@ -305,24 +259,13 @@ fn check(table: &SetTable, path: &str, reader: &mut Reader) -> bool {
     reader.fault_count() == before
 }
 
-/// Notes missing or useless protection of the connection to a database server.
+/// Notes useless protection of a connection.
 fn check_tls(table: &SetTable, path: &str, reader: &mut Reader) {
-    let Some(Database::Server(_)) = &table.database else {
-        if table.tls != DatabaseTls::Off {
-            let message = format!("set '{}' has `tls` and no database server", table.name);
-            let span = reader.value_of(&format!("{path}.tls"));
-            reader.push(Fault::error(span, message, "remove `tls`, or name a server in `database`"));
-        }
-        return;
-    };
-    if let Some(file) = table.authorities().filter(|file| !file.is_file()) {
-        let message = match file.as_os_str().is_empty() {
-            true => format!("set '{}': this system keeps no authorities where they are looked for", table.name),
-            false => format!("set '{}': {} is no file", table.name, file.display()),
-        };
-        let span = reader.value_of(&format!("{path}.ca")).or_else(|| reader.value_of(&format!("{path}.tls")));
-        let cure = "name the PEM file of the authority that signed the certificate of the server in `ca`";
-        reader.push(Fault::error(span, message, cure));
+    let is_server = matches!(table.database, Some(Database::Server(_)));
+    if !is_server && table.tls != DatabaseTls::Off {
+        let message = format!("set '{}' has `tls` and no database server", table.name);
+        let span = reader.value_of(&format!("{path}.tls"));
+        reader.push(Fault::error(span, message, "remove `tls`, or name a server in `database`"));
     }
 }
 
@@ -330,6 +273,7 @@ fn check_tls(table: &SetTable, path: &str, reader: &mut Reader) {
 mod tests {
     use super::super::{Config, Report, Source};
     use super::*;
+    use std::path::Path;
     use strowger_rules::Case;
 
     const TABLE: &str = "[[set]]\nname = \"a\"\n";
@@ -386,7 +330,6 @@ mod tests {
             (format!("{database}{query}file = \"x.csv\""), 3, "keep one of the two"),
             ("entries = [\"x\"]\nrefresh = \"1m\"".into(), 4, "remove `refresh`"),
             (format!("database = \"sqlite:x\"\n{query}tls = \"required\""), 5, "remove `tls`"),
-            (format!("{database}{query}tls = \"required\"\nca = \"no.pem\""), 6, "in `ca`"),
             ("database = \"sqlite:\"".into(), 3, "a database such as"),
             ("database = \"oracle://u@h/d\"".into(), 3, "a database such as"),
             (format!("{database}{query}refresh = \"10ms\""), 5, "from \"1s\""),

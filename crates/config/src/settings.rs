@@ -1,5 +1,6 @@
 //! Conversion of the configuration to the settings of the lower crates.
 
+use std::path::Path;
 use std::time::Duration;
 
 use strowger_core::digest::{
@@ -15,7 +16,7 @@ use strowger_store::journal::{Durability as StoreDurability, JournalSettings};
 use strowger_store::location::LocationSettings;
 use strowger_store::read_through::ReadThroughSettings;
 
-use super::{Algorithm, Config, Durability, PathRule, Qop, UriCheck};
+use super::{AccountingTarget, Algorithm, Config, Durability, PathRule, Qop, UriCheck};
 
 fn milliseconds(duration: Duration) -> u64 {
     // Every range ends far below 2^64 milliseconds.
@@ -28,6 +29,27 @@ fn seconds(duration: Duration) -> u32 {
 }
 
 impl Config {
+    /// Tells whether any calls are tracked.
+    pub fn tracks_calls(&self) -> bool {
+        self.dialogs.track || self.accounting.is_on() || self.decisions.track_calls()
+    }
+
+    /// Returns the paths that the server writes, except the database, each with its key.
+    pub fn written(&self) -> Vec<(String, &Path)> {
+        let (accounting, dialogs) = (&self.accounting, &self.dialogs);
+        let is_on = accounting.is_on();
+        let rows = is_on.then_some(("accounting.spool", accounting.spool.as_path()));
+        let place = (is_on && accounting.to != AccountingTarget::Sql).then_some(("accounting.path", &*accounting.path));
+        let calls = dialogs.folder.as_deref().map(|folder| ("dialogs.folder", folder));
+        let file = dialogs.file().map(|file| ("dialogs.database", file));
+        let mut written: Vec<(String, &Path)> =
+            [place, rows, calls, file].into_iter().flatten().map(|(key, path)| (key.to_owned(), path)).collect();
+        for cache in &self.caches {
+            written.extend(cache.folder.as_deref().map(|folder| (format!("cache.folder of '{}'", cache.name), folder)));
+        }
+        written
+    }
+
     /// Returns the timers of transactions.
     pub fn timer_settings(&self) -> TimerSettings {
         TimerSettings {
@@ -266,5 +288,28 @@ mod tests {
         let source = Source { text, ..Default::default() };
         let (config, _) = Config::read(source).expect("right");
         assert_eq!(config.registrar_settings().service_route, b"<sip:a.example.org;lr>, <sip:b.example.org;lr>");
+    }
+
+    #[test]
+    fn what_is_written_is_known_by_its_key() {
+        let written = |text: &str| {
+            let (config, _) =
+                Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));
+            let written = config.written().into_iter().map(|(key, path)| format!("{key} {}", path.display()));
+            written.collect::<Vec<_>>()
+        };
+        assert_eq!(written("accounting.path = \"rows\""), [""; 0], "nothing is accounted");
+        assert_eq!(
+            written("accounting.cdr = true\ndialogs.folder = \"calls\"\n[[cache]]\nname = \"a\"\nfolder = \"c\""),
+            [
+                "accounting.path accounting",
+                "accounting.spool accounting.spool",
+                "dialogs.folder calls",
+                "cache.folder of 'a' c"
+            ]
+        );
+        let sql = "accounting.cdr = true\naccounting.to = \"sql\"\naccounting.database = \"mysql://u@127.0.0.1/d\"";
+        assert_eq!(written(sql), ["accounting.spool accounting.spool"]);
+        assert_eq!(written("dialogs.database = \"sqlite:calls.sqlite\""), ["dialogs.database calls.sqlite"]);
     }
 }

@@ -9,7 +9,6 @@ use super::cache::CacheTable;
 use super::key::{Rule, Text, words};
 use super::name::Reference;
 use super::reader::{ANY, section};
-use super::tls::system_authorities;
 
 words! {
     /// Protection of the connection to a database server (RFC 8446).
@@ -118,18 +117,6 @@ pub struct DatabaseServer<'a> {
     pub url: &'a DatabaseUrl,
     /// Protection of the connection.
     pub tls: DatabaseTls,
-    pub(super) authorities: Option<&'a Path>,
-}
-
-impl DatabaseServer<'_> {
-    /// Returns the PEM file of the authorities that verify the server, if TLS is required; those of the system if no
-    /// file is named.
-    pub fn authorities(&self) -> Option<PathBuf> {
-        match self.tls {
-            DatabaseTls::Off => None,
-            DatabaseTls::Required => {
-                Some(self.authorities.map(Path::to_path_buf).or_else(system_authorities).unwrap_or_default())
-            }
-        }
-    }
+    /// PEM file of the authorities that verify the server; `None`: those of the system.
+    pub authorities: Option<&'a Path>,
 }

@@ -78,10 +78,10 @@ macro_rules! document {
     ) => {
         /// Tables as written in the file, before they are assembled.
         #[derive(Default)]
-        struct Tables {
-            top: $top,
-            $( $list: Vec<$item>, )+
-            $( $field: $type, )+
+        pub(super) struct Tables {
+            pub(super) top: $top,
+            $( pub(super) $list: Vec<$item>, )+
+            $( pub(super) $field: $type, )+
         }
 
         impl $crate::tables::Document for Tables {

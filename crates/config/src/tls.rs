@@ -23,23 +23,9 @@ section! {
     }
 }
 
-/// Paths of the authorities trusted by the system: Debian, Fedora, Alpine and the BSDs.
-const SYSTEM_AUTHORITIES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-
-/// Returns the file of authorities that this system trusts.
-pub(super) fn system_authorities() -> Option<PathBuf> {
-    SYSTEM_AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file())
-}
-
 impl Tls {
     /// Returns certificate and key, if both are named.
     pub fn files(&self) -> Option<CertificateFiles> {
         CertificateFiles::of(self.certificate.clone(), self.key.clone())
-    }
-
-    /// Returns the authorities for outbound connections: the named ones, or else those of the system.
-    pub fn outbound_authorities(&self) -> Option<PathBuf> {
-        self.outbound_ca.clone().or_else(system_authorities)
     }
 }

@@ -1,13 +1,12 @@
 //! Directory of the connections of all shards, by target.
 
+use crate::partition::{self, PARTS};
 use crate::peer_names::PeerNames;
 use crate::verified_certificate::VerifiedCertificate;
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use strowger_core::{Flow, PeerName, Target, Transport};
-
-const PARTS: usize = 32;
 
 /// Process-wide; its locks are held for a look-up only, never across I/O.
 pub(crate) struct Directory {
@@ -82,7 +81,7 @@ impl Directory {
     }
 
     fn places(&self, of: SocketAddr) -> MutexGuard<'_, Partition> {
-        lock(&self.places[part(of.ip())])
+        lock(&self.places[partition::of(of.ip())])
     }
 }
 
@@ -98,14 +97,6 @@ impl Partition {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-fn part(ip: IpAddr) -> usize {
-    let bytes = match ip {
-        IpAddr::V4(ip) => u32::from(ip) as u64,
-        IpAddr::V6(ip) => (u128::from(ip) >> 64) as u64 ^ u128::from(ip) as u64,
-    };
-    (bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize
 }
 
 #[cfg(test)]

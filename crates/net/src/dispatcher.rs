@@ -3,10 +3,11 @@
 use crate::buckets::{Buckets, Placement};
 use crate::counters::Counters;
 use crate::dedicated::DedicatedSockets;
-use crate::handle::{Command, Process};
+use crate::extension::Extension;
 use crate::links::{Content, Links};
-use crate::service::{Extension, Service};
-use crate::streams::Sender;
+use crate::process::{Command, Process};
+use crate::sender::Sender;
+use crate::service::Service;
 use crate::timestamp::{ClockReading, Clocks};
 use std::collections::VecDeque;
 use std::marker::PhantomData;

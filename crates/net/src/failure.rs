@@ -1,7 +1,7 @@
 //! Failures of shards, and their report.
 
-use crate::handle::Process;
-use crate::{Handle, Service};
+use crate::Service;
+use crate::process::{Handle, Process};
 use std::any::Any;
 use std::fmt;
 use std::future::poll_fn;

@@ -1,138 +1,18 @@
 //! Handle of the shards for other threads of the process.
 
-use crate::bell::Bell;
-use crate::counters::{Counters, Snapshot};
-use crate::directory::Directory;
-use crate::failure::Failure;
-use crate::links::Transfer;
-use crate::peer_names::PeerNames;
-use crate::ring::{Consumer, Producer};
-use crate::shard_pool::{Backlog, ShardPool};
-use crate::source_addresses::SourceAddresses;
-use crate::sources::Sources;
+use crate::counters::Snapshot;
+use crate::process::{Command, Process};
+use crate::shard_pool::Backlog;
 use crate::tls::Identities;
-use crate::turns::Turns;
-use crate::{Bounds, Listener, NetSettings, Service, bounds};
-use arc_swap::ArcSwap;
+use crate::{Bounds, Listener, NetSettings, Service};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
 use std::time::Duration;
-use strowger_core::call::{self, BUCKETS};
+use strowger_core::call;
 use strowger_core::{Flow, PeerName, Transport};
 
-/// State that the shards of one process share.
-pub(crate) struct Process<S: Service> {
-    pub(crate) network: Arc<Network>,
-    pub(crate) entries: Box<[ShardEntry<S>]>,
-    /// Number of shards that own calls, or will after the moves: the first entries.
-    pub(crate) active: AtomicUsize,
-    /// Owner of each bucket, for other threads: exact except for buckets that are moving.
-    pub(crate) owners: [AtomicU8; BUCKETS],
-    pub(crate) draining: AtomicBool,
-    pub(crate) stopping: AtomicBool,
-    /// Reason for an unrequested end.
-    pub(crate) failure: tokio::sync::watch::Sender<Option<Failure>>,
-    pub(crate) services: tokio::runtime::Handle,
-    pub(crate) pool: Mutex<ShardPool<S>>,
-}
-
-/// Part that is independent of the service.
-pub(crate) struct Network {
-    pub(crate) settings: NetSettings,
-    pub(crate) listeners: Vec<Listener>,
-    pub(crate) addresses: Vec<SocketAddr>,
-    /// Identities of new handshakes.
-    pub(crate) identities: ArcSwap<Identities>,
-    pub(crate) bounds: bounds::Current,
-    pub(crate) directory: Directory,
-    pub(crate) sources: Sources,
-    pub(crate) source_addresses: Arc<SourceAddresses>,
-    pub(crate) names: Arc<PeerNames>,
-}
-
-impl<S: Service> Process<S> {
-    pub(crate) fn stop(&self) {
-        self.stopping.store(true, Release);
-        for entry in &self.entries {
-            entry.bell.ring();
-        }
-    }
-}
-
-impl<S: Service> std::ops::Deref for Process<S> {
-    type Target = Network;
-
-    fn deref(&self) -> &Network {
-        &self.network
-    }
-}
-
-/// Entry of one shard for other threads, on its own cache lines: the shard writes it in each round.
-#[repr(align(128))]
-pub(crate) struct ShardEntry<S: Service> {
-    pub(crate) bell: Bell,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) turns: Turns,
-    /// True if `commands` is not empty.
-    pub(crate) has_commands: AtomicBool,
-    pub(crate) commands: Mutex<Vec<Command<S>>>,
-    /// Number of peers whose rings the shard has taken.
-    pub(crate) links_taken: AtomicUsize,
-    /// Clock of the thread's CPU time; 0 before it runs.
-    pub(crate) clock: AtomicI32,
-}
-
-/// Input of a shard from outside the shards.
-pub(crate) enum Command<S: Service> {
-    Answer(S::Answer),
-    /// Answer for a call of this bucket.
-    AnswerTo(u8, S::Answer),
-    /// A new shard, and the rings to and from it.
-    Peer(usize, Producer<Transfer<S>>, Consumer<Transfer<S>>),
-    /// End this connection.
-    Close(Flow),
-    /// Direct messages for this address to that connection, while it lives.
-    Alias(Flow, Transport, SocketAddr),
-    /// Share the buckets among this many shards from now on.
-    Share(usize),
-}
-
-impl<S: Service> Default for ShardEntry<S> {
-    fn default() -> Self {
-        Self {
-            bell: Bell::default(),
-            counters: Arc::default(),
-            turns: Turns::default(),
-            has_commands: AtomicBool::new(false),
-            commands: Mutex::default(),
-            links_taken: AtomicUsize::new(0),
-            clock: AtomicI32::new(0),
-        }
-    }
-}
-
-impl<S: Service> ShardEntry<S> {
-    pub(crate) fn post(&self, command: Command<S>) {
-        {
-            let mut commands = self.commands.lock().unwrap_or_else(|e| e.into_inner());
-            commands.push(command);
-            self.has_commands.store(true, Release);
-        }
-        self.bell.ring();
-    }
-}
-
-/// Running shards, for other threads. Cheap to clone, may go to any thread.
-pub struct Handle<S: Service> {
-    pub(crate) process: Arc<Process<S>>,
-}
-
-impl<S: Service> Clone for Handle<S> {
-    fn clone(&self) -> Self {
-        Self { process: self.process.clone() }
-    }
-}
+pub use crate::process::Handle;
 
 /// Receiver of answers for one shard.
 pub struct Mailbox<S: Service> {

@@ -2,9 +2,9 @@
 
 use crate::buffer_pool::BufferPool;
 use crate::counters::Counters;
-use crate::handle::ShardEntry;
+use crate::process::ShardEntry;
 use crate::ring::{Consumer, Producer};
-use crate::streams::Sender;
+use crate::sender::Sender;
 use crate::{Service, Unsent};
 use std::collections::VecDeque;
 use std::net::SocketAddr;

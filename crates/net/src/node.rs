@@ -1,12 +1,13 @@
 //! Binding of the listeners and start of the shards.
 
 use crate::directory::Directory;
-use crate::handle::{Network, Process, ShardEntry};
+use crate::extension::{Extension, Plain, WithSockets};
 use crate::listen_socket::{ListenSocket, Origin};
+use crate::network::Network;
 use crate::peer_names::PeerNames;
-use crate::service::{Extension, Plain, WithSockets};
+use crate::process::{Factory, Process, ShardEntry, ShardPool};
 use crate::settings::Shards;
-use crate::shard_pool::{self, Factory, ShardPool};
+use crate::shard_pool;
 use crate::source_addresses::SourceAddresses;
 use crate::sources::Sources;
 use crate::tls::Identities;

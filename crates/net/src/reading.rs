@@ -2,7 +2,8 @@
 
 use crate::connection::Phase;
 use crate::dispatcher::Dispatcher;
-use crate::service::{Extension, Service};
+use crate::extension::Extension;
+use crate::service::Service;
 use crate::streams::{Streams, drained};
 use crate::{timestamp, ws};
 use rustls::Connection as Tls;

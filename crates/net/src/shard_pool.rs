@@ -2,11 +2,11 @@
 
 use crate::buckets::share;
 use crate::dispatcher::Dispatcher;
-use crate::handle::{Command, Process};
+use crate::extension::Extension;
 use crate::links::Links;
 use crate::listen_socket::{ListenSocket, Origin};
+use crate::process::{Command, Factory, OpenListener, Process, ShardPool, Startup};
 use crate::ring::ring;
-use crate::service::Extension;
 use crate::shard::Shard;
 use crate::streams::Streams;
 use crate::udp::{self, Udp};
@@ -18,45 +18,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use strowger_core::call::BUCKETS;
 use strowger_core::{ListenerId, Transport};
-
-/// Creates the service of a shard.
-pub(crate) type Factory<S> = Box<dyn Fn(usize, Handle<S>) -> S + Send + Sync>;
-
-/// Body of a shard's thread: [`run`] with the extension of its services.
-pub(crate) type ThreadBody<S> = fn(Startup<S>, Arc<Factory<S>>, &SyncSender<io::Result<()>>) -> io::Result<()>;
-
-/// Input of a shard at its start.
-pub(crate) struct Startup<S: Service> {
-    process: Arc<Process<S>>,
-    index: usize,
-    owner: [u8; BUCKETS],
-    sockets: Vec<(ListenSocket, Origin)>,
-    links: Links<S>,
-}
-
-/// Threads of the shards.
-pub(crate) struct ShardPool<S: Service> {
-    /// Number of shards ever started; none ends before the process does.
-    pub(crate) started: usize,
-    pub(crate) threads: Vec<JoinHandle<()>>,
-    /// `None` after the shards have ended: it may own references to the shards.
-    pub(crate) factory: Option<Arc<Factory<S>>>,
-    pub(crate) run: ThreadBody<S>,
-    /// All sockets of all listeners.
-    pub(crate) open_listeners: Vec<OpenListener>,
-}
-
-/// Socket of one listener and shard.
-pub(crate) struct OpenListener {
-    listener: ListenerId,
-    shard: usize,
-    socket: ListenSocket,
-    origin: Origin,
-}
 
 /// State of one UDP socket in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,12 @@
 //! Usage by each source, and by all together: connections, and bytes held for them.
 
 use crate::Bounds;
+use crate::partition::{self, PARTS};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use strowger_core::source::counted;
-
-const PARTS: usize = 32;
 
 /// Process-wide; its locks are held for one addition, never across I/O. Usage above a lowered bound stays counted.
 pub(crate) struct Sources {
@@ -95,12 +94,7 @@ impl Sources {
     }
 
     fn part(&self, source: IpAddr) -> MutexGuard<'_, HashMap<IpAddr, Usage>> {
-        let bits = match source {
-            IpAddr::V4(ip) => u64::from(u32::from(ip)),
-            IpAddr::V6(ip) => (u128::from(ip) >> 64) as u64 ^ u128::from(ip) as u64,
-        };
-        let at = (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize;
-        self.each[at].lock().unwrap_or_else(PoisonError::into_inner)
+        self.each[partition::of(source)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,14 +11,14 @@ mod posting;
 mod sent_log;
 mod writing;
 
-pub(crate) use self::posting::{Post, Sender};
+pub(crate) use self::posting::Post;
 pub(crate) use self::sent_log::LastSent;
 
 use self::dial::Dial;
 use self::sent_log::SentLog;
 use crate::connection::{Connection, Fallback, Layer, Phase};
 use crate::counters::{Count, Counters};
-use crate::handle::Network;
+use crate::network::Network;
 use crate::{Bounds, Ending, Unsent, clock, timestamp, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;

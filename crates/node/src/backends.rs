@@ -1,10 +1,14 @@
 //! Settings of the storage engines from the configuration.
 
-use strowger_backend::accounting::{Place, Settings as AccountingSettings};
+use strowger_backend::accounting::Settings as AccountingSettings;
+use strowger_backend::files::accounting::Files;
 use strowger_backend::files::calls::FolderSettings;
+use strowger_backend::files::form::Form;
 use strowger_backend::sqlite::SqliteSettings;
+use strowger_backend::sqlite::accounting::Sqlite;
 use strowger_backend::sqlite::calls::FileSettings;
 use strowger_config::{AccountingTarget, Config};
+use strowger_store::accounting::sink::Sink;
 
 /// Returns the settings of the database file; `None`: everything is in memory.
 pub fn sqlite(config: &Config) -> Option<SqliteSettings> {
@@ -28,13 +32,14 @@ pub fn accounting(config: &Config) -> Option<AccountingSettings> {
     accounting.is_on().then_some(settings)
 }
 
-/// Returns the place of accounting rows; `None`: a database server, which [`Accounting::server`](strowger_config::Accounting::server) names.
-pub fn accounting_place(config: &Config) -> Option<Place> {
-    let path = config.accounting.path.clone();
+/// Returns the sink of accounting rows, which has opened nothing yet; `None`: a database server, which
+/// [`Accounting::server`](strowger_config::Accounting::server) names.
+pub fn accounting_sink(config: &Config) -> Option<Box<dyn Sink>> {
+    let path = &config.accounting.path;
     Some(match config.accounting.to {
-        AccountingTarget::Sqlite => Place::Sqlite(path, config.store.busy_timeout),
-        AccountingTarget::Json => Place::Json(path),
-        AccountingTarget::Csv => Place::Csv(path),
+        AccountingTarget::Sqlite => Box::new(Sqlite::new(path, config.store.busy_timeout)),
+        AccountingTarget::Json => Box::new(Files::new(path, Form::Json)),
+        AccountingTarget::Csv => Box::new(Files::new(path, Form::Csv)),
         AccountingTarget::Sql => return None,
     })
 }

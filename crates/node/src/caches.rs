@@ -1,6 +1,5 @@
 //! Caches of the configuration: local ones, and clients of remote ones.
 
-use crate::metrics::OfCaches;
 use crate::settings;
 use anyhow::Context;
 use std::net::SocketAddr;
@@ -103,25 +102,6 @@ impl Caches {
     /// Tells whether the configuration has any caches.
     pub(crate) fn are_there(&self) -> bool {
         !self.engines.is_empty()
-    }
-
-    /// Returns the sums over all caches.
-    pub(crate) fn figures(&self) -> OfCaches {
-        let mut figures = OfCaches::default();
-        for (_, engine) in &self.engines {
-            let (all, remote) = (engine.gauges(), engine.remote_gauges());
-            figures.hits += all.hits;
-            figures.misses += all.misses;
-            figures.stores += all.stores;
-            figures.refused += all.refused;
-            figures.late += remote.late;
-            figures.failed += remote.failed;
-            figures.in_flight += remote.in_flight;
-            figures.bound += remote.bound;
-            figures.connections += remote.connections;
-            figures.lost += remote.lost;
-        }
-        figures
     }
 
     /// Drops expired entries of local caches while it is polled; `None` if there are no local caches.

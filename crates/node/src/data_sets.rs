@@ -5,42 +5,17 @@
 
 mod refresh;
 mod sources;
+pub(crate) mod state;
 
 pub(crate) use refresh::refresh;
 
-use crate::reload::Running;
+use crate::running::Running;
 use sources::{Rows, Unread};
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use state::{OldData, SetState};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use strowger_config::{Config, Decisions, Fault, SetFault, SetTable};
-use strowger_net::clock;
-
-/// States of the sets whose entries are outside the configuration.
-#[derive(Default)]
-pub(crate) struct DataSets {
-    states: Mutex<BTreeMap<String, SetState>>,
-    reads: AtomicU64,
-    failures: AtomicU64,
-}
-
-/// Last reading of a set.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SetState {
-    /// Time of the last success, in milliseconds since 1970.
-    pub(crate) read_at: u64,
-    /// Fault of the latest attempt; `None`: it succeeded.
-    pub(crate) fault: Option<SetFault>,
-    /// Begin of that reading. A reading that began earlier has older data, even if it ends later.
-    began: Option<Instant>,
-}
-
-/// A set that keeps data of an earlier reading.
-pub(crate) struct OldData {
-    name: String,
-    pub(crate) fault: SetFault,
-}
 
 /// Result of reading a set again.
 pub(crate) struct Reread {
@@ -50,54 +25,6 @@ pub(crate) struct Reread {
     pub(crate) before: usize,
     /// True if the entries differ from the earlier ones.
     pub(crate) is_other: bool,
-}
-
-impl DataSets {
-    fn states(&self) -> MutexGuard<'_, BTreeMap<String, SetState>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the state of the set with this name.
-    pub(crate) fn state(&self, name: &str) -> Option<SetState> {
-        self.states().get(name).cloned()
-    }
-
-    /// Returns the number of sets read again, by interval or by command.
-    pub(crate) fn reads(&self) -> u64 {
-        self.reads.load(Relaxed)
-    }
-
-    /// Returns the number of failed attempts to read a set again.
-    pub(crate) fn failures(&self) -> u64 {
-        self.failures.load(Relaxed)
-    }
-
-    /// Returns the number of sets whose latest reading failed.
-    pub(crate) fn old(&self) -> u64 {
-        self.states().values().filter(|state| state.fault.is_some()).count() as u64
-    }
-
-    /// Notes that all sets of this configuration, except `old`, were read by a reading that began at `began`.
-    pub(crate) fn are_those_of(&self, config: &Config, old: &[OldData], began: Instant) {
-        let states = &mut *self.states();
-        let before = std::mem::take(states);
-        for table in config.sets.iter().filter(|table| table.is_elsewhere()) {
-            let name = table.name.as_str();
-            let state = match old.iter().find(|old| old.name == name) {
-                Some(old) => {
-                    let read_at = before.get(name).map_or(0, |state| state.read_at);
-                    SetState { read_at, fault: Some(old.fault.clone()), began: Some(began) }
-                }
-                None => SetState::read(began),
-            };
-            states.insert(name.into(), state);
-        }
-    }
-
-    /// Tells whether the server has newer data of this set than a reading that began at `began`.
-    fn is_newer(&self, name: &str, began: Instant) -> bool {
-        self.states().get(name).and_then(|state| state.began).is_some_and(|it| it > began)
-    }
 }
 
 /// Reads these sets again and replaces all of them at the same time. Skips sets whose entries are in the configuration. Blocks.
@@ -159,10 +86,19 @@ fn take_again(
     Ok(reread)
 }
 
-impl SetState {
-    fn read(began: Instant) -> Self {
-        Self { read_at: clock::now().wall, fault: None, began: Some(began) }
+/// Reads the sets of this configuration that are in files, on behalf of [`crate::preflight`]. Returns the fault of each that cannot be read, with
+/// the position of its table.
+pub(crate) fn read_files(config: &mut Config) -> Vec<(usize, SetFault)> {
+    let (mut decisions, mut faults) = (Decisions::clone(&config.decisions), Vec::new());
+    for (index, table) in config.sets.iter().enumerate() {
+        let Some(file) = table.file.as_deref().filter(|_| table.database.is_none()) else { continue };
+        match sources::of_file(table, file) {
+            Ok(set) => decisions = decisions.with_set(table.name.as_str(), Arc::new(set)),
+            Err(fault) => faults.push((index, fault)),
+        }
     }
+    config.decisions = Arc::new(decisions);
+    faults
 }
 
 /// Reads the sets of this configuration that are in databases. A set that cannot be read now keeps its data of `running`, if those came from the same

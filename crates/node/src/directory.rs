@@ -1,5 +1,6 @@
 //! Subscribers of a database server, and the parts of the configuration that depend on their table.
 
+use crate::authorities;
 use anyhow::bail;
 use std::sync::Arc;
 use strowger_backend::sql::subscribers::{self, CurrentRealms, SqlSettings};
@@ -78,7 +79,7 @@ impl Directory {
 
 /// Returns the settings for a connection to this server.
 pub fn server_settings(server: DatabaseServer<'_>) -> ServerSettings {
-    ServerSettings { url: server.url.clone(), authorities: server.authorities() }
+    ServerSettings { url: server.url.clone(), authorities: authorities::of_server(server) }
 }
 
 /// Returns the realms in which the server asks for passwords.

@@ -1,11 +1,19 @@
 //! Identity of the server: names of the configuration and addresses of the machine.
 
-use crate::machine::Guarded;
 use if_addrs::IfAddr;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use strowger_config::Config;
 use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_server::policy::Policy;
+
+/// Addresses that peers may name only under conditions.
+#[derive(Debug, Default)]
+pub(crate) struct Guarded {
+    /// Addresses of the services.
+    pub(crate) services: Vec<SocketAddr>,
+    /// Addresses of the advertised names.
+    pub(crate) advertised: Vec<IpAddr>,
+}
 
 /// Returns the names and addresses of this server. A listener on all addresses is known by the address with the widest
 /// reach.

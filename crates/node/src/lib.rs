@@ -70,9 +70,9 @@
 //!
 //! | behaviour | file |
 //! |---|---|
-//! | type of a server; graceful shutdown | `server.rs`, `Server`, `drain` |
+//! | type of a server; graceful shutdown | `server.rs`, `Server`, `drain`; `program.rs`, `Program` |
 //! | effects of the engine | `shard.rs`, `Shard` |
-//! | reload; bindings of a renamed domain | `reload.rs`, `rename_bindings` |
+//! | reload; bindings of a renamed domain | `reload.rs`; `running.rs`; `renaming.rs`, `rename_bindings` |
 //! | thread of policies and data sets | `policy_thread.rs` |
 //! | data sets, their sources, refresh | `data_sets.rs`; `data_sets/sources.rs`; `refresh.rs` |
 //! | explain without a running server | `offline.rs` |
@@ -81,7 +81,8 @@
 //! | orders of `strowger status` and others, also by HTTP | `control/order.rs`; `carry_out.rs`; `ways.rs`; `http.rs`; `openapi.rs` |
 //! | orders about calls, limits, caches, accounting | `control/calls.rs`; `limits.rs`; `caches.rs`; `accounting.rs` |
 //! | readiness, watchdog and sockets of systemd | `supervisor.rs` |
-//! | addresses of the machine; routes of the kernel | `machine.rs`; `routes.rs` |
+//! | addresses of the machine and of services; routes of the kernel | `machine.rs`; `service_addresses.rs`; `routes.rs` |
+//! | checks of the files that a configuration names | `preflight.rs`; `preflight/certificates.rs`; `files.rs`; `machine.rs` |
 //! | caches of the configuration | `caches.rs` |
 //! | calls of the previous process | `kept.rs` |
 //! | counts that servers share | `shared_counts.rs` |
@@ -92,6 +93,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod authorities;
 pub mod backends;
 mod caches;
 pub mod control;
@@ -109,10 +111,14 @@ mod named_users;
 pub mod offline;
 mod policy_thread;
 pub mod preflight;
+mod program;
 mod reload;
 mod removal;
+mod renaming;
 mod routes;
+mod running;
 mod server;
+mod service_addresses;
 mod settings;
 pub mod shard;
 mod shared_counts;
@@ -127,8 +133,9 @@ pub use directory::server_settings;
 pub use health::Health;
 pub use lease::Leases;
 pub use policy_thread::PolicyThread;
+pub use program::Program;
 pub use reload::Refusal;
-pub use server::{Program, Server};
+pub use server::Server;
 pub use strowger_backend::sql::lease::Claim;
 
 /// Reads from the random source of the system.

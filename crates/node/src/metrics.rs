@@ -4,7 +4,7 @@ pub(crate) mod labelled;
 mod of_process;
 
 use self::labelled::Sample;
-use self::of_process::OfProcess;
+use self::of_process::{OfProcess, of_caches};
 use crate::caches::Caches;
 use crate::shard::{Services, Shard};
 use std::sync::atomic::Ordering::Relaxed;
@@ -292,7 +292,7 @@ impl Metrics {
             .chain(self.lookups().each())
             .chain(self.of_accounting().each())
             .chain(self.of_kept().each())
-            .chain(self.caches.figures().each())
+            .chain(of_caches(&self.caches).each())
             .chain(self.shared.counts().each())
             .chain(self.handle.total().each());
         let of_all = all.filter(|(metric, _)| !metric.is_by_shard() && is_of_server(metric));
@@ -433,7 +433,7 @@ impl Metrics {
             self.of_kept().log(event);
         }
         if self.caches.are_there() {
-            self.caches.figures().log(event);
+            of_caches(&self.caches).log(event);
         }
     }
 
@@ -441,7 +441,7 @@ impl Metrics {
     pub fn exposition(&self) -> String {
         let mut text = Exposition::default();
         let of_process = self.of_process().each().chain(self.process().each()).chain(self.lookups().each());
-        let beside = self.of_accounting().each().chain(self.of_kept().each()).chain(self.caches.figures().each());
+        let beside = self.of_accounting().each().chain(self.of_kept().each()).chain(of_caches(&self.caches).each());
         for (metric, value) in of_process.chain(beside) {
             text.metric(metric, &[], value);
         }

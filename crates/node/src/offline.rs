@@ -2,9 +2,9 @@
 
 use crate::backends;
 use crate::data_sets;
-use crate::identity::identity;
-use crate::machine::{Guarded, literal};
+use crate::identity::{Guarded, identity};
 use crate::routes::KernelRoutes;
+use crate::service_addresses::literal;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_backend::sqlite::subscribers::has_user;

@@ -1,18 +1,15 @@
 //! Reload: another configuration for a running server.
 
-use crate::data_sets::{self, OldData};
+use crate::data_sets::{self, state::OldData};
 use crate::directory::Directory;
+use crate::renaming::rename_bindings;
+use crate::running::Running;
 use crate::server::{Server, resolver};
 use crate::settings;
-use crate::shard::{Services, Shard};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use strowger_config::{Change, Config, Report};
-use strowger_net::Handle;
 use strowger_net::tls::Identities;
-use strowger_server::process_state::ProcessState;
-use strowger_store::location::Renamed;
 use tokio::sync::oneshot;
 
 /// Reason for which a server refuses a configuration.
@@ -24,19 +21,8 @@ pub enum Refusal {
     Unusable(anyhow::Error),
 }
 
-/// Longest wait for the shards to adopt another policy; the reload does not wait longer for a stuck shard.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
-
-/// Parts of a running server that depend on the policy.
-#[derive(Clone)]
-pub(crate) struct Running {
-    pub(crate) shared: Arc<ProcessState>,
-    pub(crate) services: Arc<Services>,
-    pub(crate) handle: Handle<Shard>,
-}
-
 impl Server {
-    /// Adopts the configuration that `read` returns, as [`Config::load`] does. Requests that arrived before keep their configuration. Everything that
+    /// Adopts the configuration that `read` returns, as [`preflight::load`](crate::preflight::load) does. Requests that arrived before keep their configuration. Everything that
     /// may fail precedes any change. Keys that need a restart keep their values; they are among the returned changes, next to the report of warnings.
     ///
     /// The policy thread calls `read` after earlier reloads. The reload continues if this future is dropped.
@@ -62,31 +48,6 @@ impl Server {
 
     fn running(&self) -> Running {
         Running { shared: self.shared.clone(), services: self.services.clone(), handle: self.handle().clone() }
-    }
-}
-
-/// Longest time for the database to store the bindings under other names.
-const LONGEST_RENAMING: Duration = Duration::from_secs(10);
-
-/// Moves the bindings of each user to the canonical name of the domain, in memory and on disk: a domain may have become an alias of another. Blocks;
-/// a shard waits no longer than one user takes.
-pub(crate) fn rename_bindings(shared: &ProcessState) {
-    let policy = shared.policy();
-    let canonical = |aor: &[u8]| {
-        let at = aor.iter().rposition(|byte| *byte == b'@')? + 1;
-        let (user, domain) = aor.split_at(at);
-        let name = policy.identity().canonical_domain(domain);
-        (name != domain).then(|| [user, name].concat())
-    };
-    let Renamed { bindings, left } = shared.location.rename_all(&canonical, Instant::now() + LONGEST_RENAMING);
-    if bindings > 0 {
-        tracing::info!(bindings, "bindings stand under the new name of their domain");
-    }
-    if left > 0 {
-        tracing::warn!(
-            users = left,
-            "bindings keep the former name of their domain: the database is behind; reload again"
-        );
     }
 }
 
@@ -145,15 +106,5 @@ impl Running {
         self.wait_for_shards();
         rename_bindings(&self.shared);
         Ok((changes, report))
-    }
-
-    /// Waits until each shard has adopted the policy at the end of a round, idle ones included: later messages use it. Blocks.
-    pub(crate) fn wait_for_shards(&self) {
-        let (reloads, end) = (self.shared.reloads(), Instant::now() + LONGEST_WAIT);
-        self.handle.wake_all();
-        let has_it = |shard| self.handle.busy(shard).is_none() || self.services.reloads(shard) >= reloads;
-        while !(0..self.handle.most()).all(has_it) && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 }

@@ -1,23 +1,25 @@
 //! Server: from a configuration to running shards.
 
 use crate::caches::Caches;
-use crate::control::{self, Controlled, Request, Socket};
+use crate::control::{self, Controlled, Socket};
 use crate::data_sets;
 use crate::directory::Directory;
 use crate::health::Health;
 use crate::http::{self, Pages};
 use crate::kept::Kept;
 use crate::lease::Leases;
-use crate::machine::{self, ServiceAddresses};
+use crate::machine;
 use crate::metrics::{Metrics, Writers};
 use crate::policy_thread::PolicyThread;
-use crate::reload::Running;
+use crate::program::Program;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
+use crate::running::Running;
+use crate::service_addresses::ServiceAddresses;
 use crate::shard::{Services, Shard};
 use crate::shared_counts::SharedCounts;
 use crate::store::{self, Secret, Store};
-use crate::{random, settings, supervisor, upkeep};
+use crate::{preflight, random, settings, supervisor, upkeep};
 use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -26,7 +28,6 @@ use std::time::{Duration, Instant};
 use strowger_backend::accounting::Accounting;
 use strowger_backend::sql::lease::Claim;
 use strowger_config::{Config, ControlSocket};
-use strowger_core::Outbox;
 use strowger_core::call::CallKeys;
 use strowger_dns::Resolver;
 use strowger_net::{Handle, ListenSocket, Net, Node, clock};
@@ -36,35 +37,6 @@ use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
 use strowger_store::calls::CallStore;
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
-use tokio::sync::mpsc;
-
-/// Callbacks from the server into its program.
-#[derive(Clone, Debug)]
-pub struct Program {
-    /// Called by a shard when its load has fallen much, so that the allocator of the program returns unused memory.
-    pub give_back: fn(),
-    /// Returns the lines that the log has lost and the failed attempts to write it, since the start; for the
-    /// statistics.
-    pub log_lost: fn() -> (u64, u64),
-    /// Sets the log level, in the syntax of `strowger log level`; without a level returns the present one.
-    pub log_level: fn(Option<&str>) -> Result<String, String>,
-    /// Receives requests of commands to the program; `None`: they are refused.
-    pub requests: Option<mpsc::Sender<Request>>,
-    /// Called with the output of a shard before it is sent, each round; for tests that judge where messages go.
-    pub sends: fn(&Outbox),
-}
-
-impl Default for Program {
-    fn default() -> Self {
-        Self {
-            give_back: || (),
-            log_lost: || (0, 0),
-            log_level: |_| Err("this program has no log of its own".into()),
-            requests: None,
-            sends: |_| (),
-        }
-    }
-}
 
 /// A running server. A drop stops it.
 pub struct Server {
@@ -135,7 +107,7 @@ impl Server {
         let pages = config.metrics.listen.map(|address| bind("metrics.listen", address)).transpose()?;
         let orders = config.control.listen.map(|address| bind("control.listen", address)).transpose()?;
         // A failure now precedes the loss of data, which might happen long after the start.
-        if let Some(fault) = config.unwritable().first() {
+        if let Some(fault) = preflight::unwritable(&config).first() {
             anyhow::bail!("{}: {}", fault.message, fault.cure);
         }
         let mut config = policies

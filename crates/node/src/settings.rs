@@ -1,5 +1,6 @@
 //! Conversion of the configuration to the settings of the network side.
 
+use crate::authorities;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,7 +88,7 @@ pub(crate) fn bounds(config: &Config) -> Bounds {
 /// Returns the settings for verifying servers in outbound connections.
 pub(crate) fn tls_client(config: &Config) -> tls::Client {
     tls::Client {
-        authorities: config.tls.outbound_authorities(),
+        authorities: authorities::outbound(&config.tls),
         unverified: !config.tls.outbound_verify,
         certificate: config.tls.files().map(certificate),
         ..tls::Client::default()

@@ -1,10 +1,10 @@
 //! A shard of a server: its engine, connected to sockets, other shards and slow services.
 
-use crate::data_sets::DataSets;
+use crate::data_sets::state::DataSets;
 use crate::kept;
-use crate::machine::ServiceAddresses;
 use crate::policy_thread::PolicyThread;
-use crate::server::Program;
+use crate::program::Program;
+use crate::service_addresses::ServiceAddresses;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -96,8 +96,8 @@ fn bindings_of(
 /// Opens the writer of accounting; `None` if accounting is off.
 pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accounting>>> {
     let Some(settings) = backends::accounting(config) else { return Ok(None) };
-    let sink = match (backends::accounting_place(config), config.accounting.server()) {
-        (Some(place), _) => place.sink(),
+    let sink = match (backends::accounting_sink(config), config.accounting.server()) {
+        (Some(sink), _) => sink,
         (None, Some(server)) => {
             let sink =
                 ServerSink::new(&server_settings(server), config.store.busy_timeout, settings.retention.is_some());
@@ -106,7 +106,7 @@ pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accountin
         // The configuration's checks exclude this.
         (None, None) => anyhow::bail!("`accounting.to` = \"sql\" without `accounting.database`"),
     };
-    let accounting = Accounting::start_on(sink, settings, Arc::new(|| strowger_net::clock::now().wall))?;
+    let accounting = Accounting::start(sink, settings, Arc::new(|| strowger_net::clock::now().wall))?;
     let left = accounting.figures().spool_rows;
     if left > 0 {
         tracing::info!(rows = left, "rows of accounting in the spool");

@@ -3,8 +3,8 @@
 use crate::lease::Leases;
 use crate::metrics::{Metrics, Writers};
 use crate::named_users::NamedUsers;
-use crate::reload::rename_bindings;
 use crate::removal::Removals;
+use crate::renaming::rename_bindings;
 use crate::shard::{Services, Shard};
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -44,9 +44,11 @@ mod checksum;
 pub mod disk;
 mod format;
 mod reader;
+mod segment;
 mod writer;
 
 pub use self::reader::{OpenError, Reader};
+pub use self::segment::Segment;
 pub use self::writer::{Medium, Records, Writer};
 
 /// Name and version at the beginning of a file.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use strowger_calls::limits::Claim;
+use strowger_cache::spread::{fnv, mix};
 use strowger_config::{CallLimitTable, CountedPer, Pick, Targets};
 use strowger_core::routing::Request;
 use strowger_message::uri::sip::unescaped;
@@ -194,18 +195,13 @@ impl Policy {
 
 /// Picks an index below `count` by a Call-ID: the same in each process and server, also after a restart.
 fn of_call(call_id: &[u8], count: usize) -> usize {
-    // FNV-1a.
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let hash = mixed(call_id.iter().fold(0xcbf2_9ce4_8422_2325, step));
+    let hash = mixed(fnv(call_id));
     ((u128::from(hash) * count as u128) >> 64) as usize
 }
 
-/// Mixes each bit of a number into all bits of the result (splitmix64).
+/// Mixes each bit of a number into all bits of the result (SplitMix64).
 const fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ number >> 31
+    mix(number.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
 impl Decider<'_> {

@@ -52,18 +52,12 @@ fn standard_input() -> Result<(Config, Report), Report> {
         return Err(Report::new(NAME, "", vec![Fault::error(None, message, "give it as UTF-8 text")]));
     }
     let environment = |name: &str| std::env::var(name).ok();
-    Config::read(Source {
-        file: NAME,
-        text: &text,
-        environment: &environment,
-        database: &preflight::database,
-        ..Source::default()
-    })
+    preflight::read(Source { file: NAME, text: &text, environment: &environment, ..Source::default() })
 }
 
 /// Reports settings that do not fit this machine and this database; returns the number of warnings.
 pub(crate) fn environment(config: &Config, file: &str) -> usize {
-    let foreign = [config.foreign_listeners(), config.unwritable()].concat();
+    let foreign = [preflight::foreign_listeners(config), preflight::unwritable(config)].concat();
     output::report(&Report::new(file, "", foreign.clone()));
     foreign.len() + realm::check(config, file)
 }

@@ -5,12 +5,11 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use serde_json::json;
-use strowger_backend::accounting::Place;
 use strowger_backend::sql::schema::{self, Found, Order, Part};
 use strowger_backend::sqlite::accounting;
 use strowger_backend::sqlite::calls::{FileSettings, Sqlite};
 use strowger_backend::sqlite::{OpenError, SqliteSettings, make, pending};
-use strowger_config::{Config, DatabaseServer};
+use strowger_config::{AccountingTarget, Config, DatabaseServer};
 use strowger_node::{backends, preflight, server_settings};
 
 use crate::access::denied;
@@ -93,9 +92,8 @@ fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>)
     if let Some(settings) = backends::sqlite(config) {
         lines.push(of_file(&settings, order, is_dry)?);
     }
-    let accounting = backends::accounting(config).and_then(|_| backends::accounting_place(config));
-    if let Some(place @ Place::Sqlite(..)) = &accounting {
-        lines.extend(of_accounting(place, order, is_dry)?);
+    if config.accounting.is_on() && config.accounting.to == AccountingTarget::Sqlite {
+        lines.push(of_accounting(config, order, is_dry)?);
     }
     // 0: the format version of states, none of which is written here.
     if let Some(settings) = backends::call_file(config, 0) {
@@ -157,8 +155,8 @@ fn of_file(settings: &SqliteSettings, order: Order, is_dry: bool) -> anyhow::Res
 }
 
 /// Line of the file with accounting rows.
-fn of_accounting(place: &Place, order: Order, is_dry: bool) -> anyhow::Result<Option<Line>> {
-    let Place::Sqlite(path, _) = place else { return Ok(None) };
+fn of_accounting(config: &Config, order: Order, is_dry: bool) -> anyhow::Result<Line> {
+    let path = &config.accounting.path;
     let found = accounting::Sqlite::version(path)?;
     let line = of_own_file(
         path,
@@ -167,10 +165,10 @@ fn of_accounting(place: &Place, order: Order, is_dry: bool) -> anyhow::Result<Op
         order,
         accounting::Sqlite::statements,
     );
-    if !is_dry && !line.statements.is_empty() {
-        place.sink().open().map_err(|error| denied(error, path))?;
+    if let Some(mut sink) = backends::accounting_sink(config).filter(|_| !is_dry && !line.statements.is_empty()) {
+        sink.open().map_err(|error| denied(error, path))?;
     }
-    Ok(Some(line))
+    Ok(line)
 }
 
 /// Line of the file with persisted calls.

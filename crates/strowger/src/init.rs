@@ -7,7 +7,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use strowger_config::{Advertised, Config, Domain, ListenAddress, Source, own_addresses};
+use strowger_config::{Advertised, Domain, ListenAddress, Source, own_addresses};
 use strowger_files::{access, private};
 use strowger_node::preflight;
 
@@ -40,8 +40,7 @@ pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<Outcome> {
     // The file must be valid, so the configuration reader of the server checks it.
     let folder = output_file.parent().unwrap_or_else(|| Path::new(""));
     let name = output_file.display().to_string();
-    match Config::read(Source { file: &name, text: &text, folder, database: &preflight::database, ..Source::default() })
-    {
+    match preflight::read(Source { file: &name, text: &text, folder, ..Source::default() }) {
         Ok((_, warnings)) => output::report(&warnings),
         Err(report) => {
             output::report(&report);
@@ -328,6 +327,7 @@ fn next_steps(domains: &[Domain], path: &Path) -> String {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use strowger_config::Config;
 
     fn answers() -> Answers {
         Answers {

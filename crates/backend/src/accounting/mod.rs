@@ -12,15 +12,16 @@
 //!
 //! ```
 //! use strowger_store::accounting::record::{Cdr, Row};
-//! use strowger_backend::accounting::Place;
 //! use strowger_backend::accounting::writer::{Accounting, Settings};
+//! use strowger_backend::files::accounting::Files;
+//! use strowger_backend::files::form::Form;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let folder = tempfile::tempdir()?;
-//! let place = Place::Json(folder.path().join("rows"));
+//! let sink = Box::new(Files::new(&folder.path().join("rows"), Form::Json));
 //! let settings = Settings::new(folder.path().join("spool"));
 //! // The time is fixed here, so that the name of the file is.
-//! let accounting = Accounting::start(&place, settings, std::sync::Arc::new(|| 1_700_000_000_000))?;
+//! let accounting = Accounting::start(sink, settings, std::sync::Arc::new(|| 1_700_000_000_000))?;
 //! let cdr = Cdr { identity: "1f".into(), setup: 1_700_000_000_000, outcome: "missed".into(), status: 486, ..Cdr::default() };
 //! accounting.submit(Box::new(Row::Cdr(cdr)));
 //! // Writes what is queued.
@@ -44,35 +45,4 @@ mod halving;
 mod work;
 pub mod writer;
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use strowger_store::accounting::sink::Sink;
-
-use crate::files::accounting::Files;
-use crate::files::form::Form;
-use crate::sqlite::accounting::Sqlite;
-
 pub use writer::{Accounting, Figures, Settings};
-
-/// Format and place of a sink.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Database file. The time is the longest wait for another process that holds it.
-    Sqlite(PathBuf, Duration),
-    /// Folder of files with JSON lines, one per day and table.
-    Json(PathBuf),
-    /// Folder of files with CSV, one per day and table.
-    Csv(PathBuf),
-}
-
-impl Place {
-    /// Returns a sink for this place. Nothing is opened yet.
-    pub fn sink(&self) -> Box<dyn Sink> {
-        match self {
-            Self::Sqlite(path, patience) => Box::new(Sqlite::new(path, *patience)),
-            Self::Json(folder) => Box::new(Files::new(folder, Form::Json)),
-            Self::Csv(folder) => Box::new(Files::new(folder, Form::Csv)),
-        }
-    }
-}

@@ -1,6 +1,5 @@
 //! Public interface of accounting: accepts rows and reports figures. [`work`](crate::accounting::work) has its thread.
 
-use crate::accounting::Place;
 use crate::accounting::counts::{Attempts, Counts};
 use crate::accounting::work::Work;
 use crate::files::quarantine::Quarantine;
@@ -109,19 +108,11 @@ pub struct Figures {
 }
 
 impl Accounting {
-    /// Opens the sink of this place and the spool, and starts the thread.
+    /// Opens the sink and the spool, and starts the thread.
     ///
     /// # Errors
     /// [`StartError`]. A locked, full or unreachable sink is no error: its rows go to the spool.
-    pub fn start(place: &Place, settings: Settings, clock: Clock) -> Result<Self, StartError> {
-        Self::start_on(place.sink(), settings, clock)
-    }
-
-    /// Starts on any sink.
-    ///
-    /// # Errors
-    /// See [`Accounting::start`].
-    pub fn start_on(mut sink: Box<dyn Sink>, settings: Settings, clock: Clock) -> Result<Self, StartError> {
+    pub fn start(mut sink: Box<dyn Sink>, settings: Settings, clock: Clock) -> Result<Self, StartError> {
         // The spool first: its lock waits for a process that is just ending.
         let spool = Spool::open(&settings.spool, settings.spool_bytes, settings.patience)?;
         match sink.open() {

@@ -7,10 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use strowger_files::FileLock;
-use strowger_records::{HEAD, Writer};
+use strowger_records::{HEAD, Segment, Writer};
 
 use super::changes::each;
-use super::segments::{Segment, path};
 use super::{LogState, Receipt};
 use crate::error::CacheError;
 use crate::local::Shared;
@@ -264,7 +263,7 @@ impl Keeper {
         // Oldest first: the remaining log is always its end. A segment that cannot be removed stays with all later
         // ones.
         while let Some(segment) = self.segments.first().filter(|segment| segment.number < compaction.first)
-            && remove(&path(&self.settings.folder, segment.number))
+            && remove(&Segment::path(&self.settings.folder, segment.number))
         {
             self.segments.remove(0);
         }
@@ -278,7 +277,7 @@ impl Keeper {
 
     fn begin_segment(&mut self) -> io::Result<()> {
         let number = self.next_number();
-        self.writer = Some((self.open)(&path(&self.settings.folder, number))?);
+        self.writer = Some((self.open)(&Segment::path(&self.settings.folder, number))?);
         self.segments.push(Segment { number, bytes: 0 });
         if self.settings.sync {
             std::fs::File::open(&self.settings.folder)?.sync_all()?;
@@ -304,13 +303,12 @@ impl Keeper {
         self.failed_at = Some(Instant::now());
         if let (Some(writer), Some(segment)) = (self.writer.take(), self.segments.last()) {
             // Bytes after the last complete record would count as damage.
-            let path = path(&self.settings.folder, segment.number);
-            let _ = std::fs::File::options().write(true).open(path).and_then(|file| file.set_len(writer.length()));
+            Segment::cut(&Segment::path(&self.settings.folder, segment.number), writer.length());
         }
         if let Some(compaction) = self.compaction.take().filter(|compaction| compaction.is_recovery) {
             // None of it is acknowledged, and the remains of repeated attempts would fill the disk.
             let (folder, first) = (&self.settings.folder, compaction.first);
-            self.segments.retain(|segment| segment.number < first || !remove(&path(folder, segment.number)));
+            self.segments.retain(|segment| segment.number < first || !remove(&Segment::path(folder, segment.number)));
         }
         self.show_segments();
         self.take_changes(false);

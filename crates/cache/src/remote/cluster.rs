@@ -1,6 +1,7 @@
 //! Servers of keys: slots of a Redis Cluster, shares of several Memcached servers.
 
 use crate::servers::Endpoint;
+use crate::spread::{fnv, mix};
 
 use super::resp::Reply;
 
@@ -75,17 +76,9 @@ pub(super) fn chosen(key: &[u8], servers: &[u64]) -> usize {
     servers.iter().enumerate().max_by_key(|(_, server)| weight(server)).map_or(0, |(index, _)| index)
 }
 
-/// Computes FNV-1a, mixed: the same in each process and version.
+/// Computes the hash of a key or server.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
-    let fold = |hash: u64, octet: &u8| (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3);
-    mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold))
-}
-
-/// Applies the finalizer of SplitMix64.
-const fn mix(mut x: u64) -> u64 {
-    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
+    mix(fnv(bytes))
 }
 
 #[cfg(test)]

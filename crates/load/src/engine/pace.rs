@@ -4,6 +4,8 @@
 //! exponential variates of mean 1). So a change of rate loses and doubles no call. A call that cannot begin in time
 //! stays due: it begins late, with its intended time, and is never dropped.
 
+use crate::random::Random;
+
 /// Distribution of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Arrivals {
@@ -45,7 +47,7 @@ pub struct Pace {
     /// Earliest time of the next arrival; other calls wait until a burst is over.
     earliest: u64,
     arrivals: Arrivals,
-    random: u64,
+    random: Random,
 }
 
 /// Point of the profile.
@@ -70,8 +72,17 @@ impl Pace {
     /// Creates a schedule from a profile that begins at `start`. No call is due after its last part.
     pub fn profile(parts: Vec<Part>, start: u64, arrivals: Arrivals, seed: u64) -> Self {
         let base = Position { since: start, ..Position::default() };
-        let mut pace =
-            Self { parts, base, left: 0.0, behind: None, at: base, next: None, earliest: 0, arrivals, random: seed };
+        let mut pace = Self {
+            parts,
+            base,
+            left: 0.0,
+            behind: None,
+            at: base,
+            next: None,
+            earliest: 0,
+            arrivals,
+            random: Random(seed),
+        };
         if arrivals == Arrivals::Poisson {
             pace.left = pace.distance();
         }
@@ -156,17 +167,8 @@ impl Pace {
         match self.arrivals {
             Arrivals::Fixed => 1.0,
             // Inversion method; the variate is above 0, so the logarithm is finite.
-            Arrivals::Poisson => -(((self.word() >> 11) as f64 + 0.5) / (1u64 << 53) as f64).ln(),
+            Arrivals::Poisson => -(((self.random.word() >> 11) as f64 + 0.5) / (1u64 << 53) as f64).ln(),
         }
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood 2014).
-    fn word(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 
     /// Finds the time at which the integral has grown by `left` since the last arrival.

@@ -4,21 +4,12 @@ use super::dial::Dial;
 use super::{Piece, Streams};
 use crate::Unsent;
 use crate::connection::{Alias, Connection, FALLBACK_DELAY, Fallback, Phase};
+use crate::sender::Sender;
 use crate::verified_certificate::VerifiedCertificate;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use strowger_core::{Flow, Now, Target, Transport};
-
-/// Sender of a message.
-#[derive(Clone, Copy)]
-pub(crate) struct Sender {
-    pub(crate) shard: usize,
-    /// Token of the message for a report of failure; 0: no report.
-    pub(crate) token: u64,
-    /// True if the sender has a fallback. The message fails if no connection is made within [`FALLBACK_DELAY`].
-    pub(crate) has_fallback: bool,
-}
 
 /// Result of posting a message.
 pub(crate) enum Post {

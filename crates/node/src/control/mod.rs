@@ -4,11 +4,14 @@
 //! slices, between which other work of that thread continues.
 
 mod accounting;
+mod accounting_state;
+mod cache_list;
 mod caches;
 mod calls;
 mod carry_out;
 mod client;
 pub(crate) mod http;
+mod limit_list;
 mod limits;
 mod next_hops;
 mod openapi;
@@ -21,22 +24,21 @@ mod ways;
 use crate::caches::Caches;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::server::Program;
+use crate::program::Program;
 use crate::shard::Services;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use strowger_server::process_state::ProcessState;
 use strowger_store::second_level::SecondLevel;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-pub use accounting::{AccountingError, AccountingState, QuarantineState, SpoolState};
-pub use caches::{CacheEntry, CacheList, CacheSummary, CachedUser, KeptAnswer, SubscriberCache};
+pub use crate::program::Request;
+pub use accounting_state::{AccountingError, AccountingState, QuarantineState, SpoolState};
+pub use cache_list::{CacheEntry, CacheList, CacheSummary, CachedUser, KeptAnswer, SubscriberCache};
 pub use client::{Client, Unreachable};
-pub use limits::{Limit, LimitKey, LimitList};
+pub use limit_list::{Limit, LimitKey, LimitList};
 pub use next_hops::NextHopAside;
 pub use order::{
     Ban, BanList, Call, CallList, Change, Dialog, Done, Fault, Found, LONGEST_LINE, Order, Page, Registration, Reload,
@@ -55,20 +57,6 @@ pub(crate) struct Controlled {
     /// Cache between memory and the database of subscribers.
     pub(crate) second: Option<SecondLevel>,
     pub(crate) services: Arc<Services>,
-}
-
-/// A request of a command to the program of the server; it goes to [`Program::requests`].
-#[derive(Debug)]
-pub enum Request {
-    /// Shut down gracefully.
-    Drain,
-    /// Reload the configuration ([`Server::reload`](crate::Server::reload)).
-    Reload {
-        /// File named by the command. A server with another file refuses the command.
-        file: Option<PathBuf>,
-        /// Receives the reply to the command.
-        reply: oneshot::Sender<Reply>,
-    },
 }
 
 /// A year, longer than the life of a server.

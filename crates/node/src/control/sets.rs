@@ -2,7 +2,7 @@
 
 use super::{Controlled, Done, Found, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, Wrong, shutting_down};
 use crate::data_sets::{self, Reread};
-use crate::reload::Running;
+use crate::running::Running;
 
 impl Controlled {
     pub(super) fn sets(&self) -> Reply {

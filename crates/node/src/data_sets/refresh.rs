@@ -2,7 +2,7 @@
 //!
 //! A file is read once it has changed and is unchanged between two checks: a partly written file is no set. A database is queried each time.
 
-use crate::reload::Running;
+use crate::running::Running;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,10 +1,14 @@
 //! Sources of the entries of sets: files, SQLite, database servers.
 
+use crate::authorities;
+use crate::preflight::findings::with_reason;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 use strowger_backend::sql::{ServerSettings, rows};
 use strowger_backend::sqlite;
 use strowger_config::{Database, SetFault, SetTable};
-use strowger_rules::Set;
+use strowger_rules::{FileError, FileFault, Set};
 
 /// Reason for which a set was not read.
 #[derive(Debug)]
@@ -53,7 +57,7 @@ fn fetch(table: &SetTable) -> Result<Rows, Unread> {
     match database {
         Database::Sqlite(path) => of_sqlite(table, path, &columns),
         Database::Server(url) => {
-            let settings = ServerSettings { url: url.clone(), authorities: table.authorities() };
+            let settings = ServerSettings { url: url.clone(), authorities: authorities::of_set(table) };
             of_server(table, &settings, &columns)
         }
     }
@@ -62,9 +66,29 @@ fn fetch(table: &SetTable) -> Result<Rows, Unread> {
 /// Builds a set from its file, or from these rows of its database.
 pub(crate) fn build(table: &SetTable, rows: &[Vec<String>]) -> Result<Set, Unread> {
     match &table.file {
-        Some(file) => table.read_file(file).map_err(Unread::Wrong),
+        Some(file) => of_file(table, file).map_err(Unread::Wrong),
         None => of_rows(table, rows),
     }
+}
+
+/// Reads the entries of a CSV file.
+///
+/// # Errors
+/// The file cannot be read, or has a faulty line; the first one is named.
+pub(crate) fn of_file(table: &SetTable, file: &Path) -> Result<Set, SetFault> {
+    let place = file.display().to_string();
+    let unread = |error: std::io::Error| {
+        let message = format!("cannot be read: {}", with_reason(&error, file));
+        let cure = "name a CSV file in UTF-8 that this user may read".into();
+        SetFault { place: place.clone(), line: None, message, cure }
+    };
+    let source = BufReader::new(File::open(file).map_err(unread)?);
+    Set::read_csv(table.kind.kind(), &place, source, table.columns()).map_err(|error| match error {
+        FileError::Unread { error, .. } => unread(error),
+        FileError::Wrong(FileFault { file: place, line, message, cure }) => {
+            SetFault { place, line: Some(line), message, cure }
+        }
+    })
 }
 
 fn of_sqlite(table: &SetTable, path: &Path, columns: &[&str]) -> Result<Rows, Unread> {

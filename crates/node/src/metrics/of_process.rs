@@ -1,5 +1,7 @@
 //! Figures of the kernel about this process (proc(5)), under the standard names of Prometheus.
 
+use super::OfCaches;
+use crate::caches::Caches;
 use std::fs;
 
 strowger_metrics::metrics! {
@@ -60,6 +62,25 @@ fn max_fds() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/limits").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Returns the sums over all caches.
+pub(super) fn of_caches(caches: &Caches) -> OfCaches {
+    let mut figures = OfCaches::default();
+    for (_, engine) in caches.each() {
+        let (all, remote) = (engine.gauges(), engine.remote_gauges());
+        figures.hits += all.hits;
+        figures.misses += all.misses;
+        figures.stores += all.stores;
+        figures.refused += all.refused;
+        figures.late += remote.late;
+        figures.failed += remote.failed;
+        figures.in_flight += remote.in_flight;
+        figures.bound += remote.bound;
+        figures.connections += remote.connections;
+        figures.lost += remote.lost;
+    }
+    figures
 }
 
 #[cfg(test)]

@@ -5,9 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::civil::{DateTime, datetime};
 use rustls::pki_types::CertificateDer;
+use strowger_config::Fault;
 use strowger_message::header::Date;
-
-use super::report::Fault;
 
 /// Seconds before the expiry at which the server warns. Automatic renewal has happened by then.
 const SOON: i64 = 14 * DAY;

@@ -1,15 +1,18 @@
 //! Server of two engines, with a database that never answers at once, alice's phone, which calls, and bob's.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use strowger_allocations::of_thread;
 use strowger_cache::ticket::{Answered, Receiver};
-use strowger_config::{Config, Source};
+use strowger_config::{Config, Decisions, Source};
 use strowger_core::digest::{Challenge, ChallengeAnswer as Digest, Ha1Set, Hash, Secret};
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
+use strowger_rules::Set;
 use strowger_server::engine::{Answer, Circumstances, Engine};
 use strowger_server::local_address::OneWay;
 use strowger_server::policy::Policy;
@@ -81,10 +84,23 @@ fn config(listeners: &[&str], settings: &str) -> Config {
     let open = if settings.contains("registrar.authenticate") { "" } else { "registrar.authenticate = false\n" };
     let fork = if settings.contains("proxy.fork = ") { "" } else { "proxy.fork = \"sequence\"\n" };
     let text = format!("listen = {listeners:?}\ndomains = [\"example.org\"]\n{open}{fork}{settings}");
-    match Config::read(Source { text: &text, ..Source::default() }) {
-        Ok((config, _)) => config,
-        Err(report) => panic!("{report}"),
+    read(Source { text: &text, ..Source::default() })
+}
+
+/// Reads a configuration and the files of its data sets.
+fn read(source: Source<'_>) -> Config {
+    let (mut config, _) = Config::read(source).unwrap_or_else(|report| panic!("{report}"));
+    let mut decisions = Decisions::clone(&config.decisions);
+    for table in &config.sets {
+        if let Some(file) = &table.file {
+            let place = file.display().to_string();
+            let entries = BufReader::new(File::open(file).unwrap_or_else(|error| panic!("{place}: {error}")));
+            let set = Set::read_csv(table.kind.kind(), &place, entries, table.columns()).expect("each line is right");
+            decisions = decisions.with_set(table.name.as_str(), Arc::new(set));
+        }
     }
+    config.decisions = Arc::new(decisions);
+    config
 }
 
 fn identity(config: &Config) -> Identity {
@@ -108,10 +124,7 @@ impl Site {
     /// Starts a site with a configuration of the examples, whose first listener takes UDP.
     pub(crate) fn of_example(text: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-        let config = match Config::read(Source { text, folder: &folder, ..Source::default() }) {
-            Ok((config, _)) => config,
-            Err(report) => panic!("{report}"),
-        };
+        let config = read(Source { text, folder: &folder, ..Source::default() });
         Self::with(Now { mono: 10_000, wall: 1_700_000_000_000 }, config, ListenerId(0), None)
     }
 

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use serde_json::json;
-use strowger_config::Config;
 use strowger_core::shown::shown;
 use strowger_node::control::{Ban, BanList, Client, Done, Order, Reply, Unreachable};
 use strowger_node::preflight;
@@ -199,7 +198,7 @@ fn reach_at(
 fn socket_of(choice: &Choice) -> anyhow::Result<Option<PathBuf>> {
     // The server runs with an earlier version of the file, which may have a fault now. Files that it names, such as
     // sets, need not be read.
-    if let Some(socket) = choice.file().and_then(Config::control_socket_of).filter(|socket| socket.exists()) {
+    if let Some(socket) = choice.file().and_then(preflight::control_socket_of).filter(|socket| socket.exists()) {
         return Ok(Some(socket));
     }
     match preflight::load(choice.file(), &[]) {

@@ -81,7 +81,7 @@ fn settings(folder: &std::path::Path) -> Settings {
 }
 
 fn start(memory: &Memory, settings: &Settings) -> Accounting {
-    Accounting::start_on(Box::new(memory.clone()), settings.clone(), Arc::new(|| 1_000_000)).unwrap()
+    Accounting::start(Box::new(memory.clone()), settings.clone(), Arc::new(|| 1_000_000)).unwrap()
 }
 
 fn submit(accounting: &Accounting, numbers: std::ops::Range<u32>) {
@@ -194,7 +194,7 @@ fn two_do_not_share_a_spool() {
     let folder = tempfile::tempdir().unwrap();
     let settings = settings(folder.path());
     let _first = start(&Memory::default(), &settings);
-    let second = Accounting::start_on(Box::new(Memory::default()), settings, Arc::new(|| 0));
+    let second = Accounting::start(Box::new(Memory::default()), settings, Arc::new(|| 0));
     let error = second.err().unwrap().to_string();
     assert!(error.contains("the spool of accounting cannot be used") && error.contains("another server"), "{error}");
 }
@@ -239,7 +239,7 @@ fn a_sink_that_panics_has_failed_and_its_rows_follow() {
 fn a_thread_that_ended_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(|| -> u64 { panic!("as the test says") });
-    let accounting = Accounting::start_on(Box::new(Memory::default()), settings(folder.path()), clock).unwrap();
+    let accounting = Accounting::start(Box::new(Memory::default()), settings(folder.path()), clock).unwrap();
     assert!(!accounting.has_ended());
     submit(&accounting, 0..1);
     wait("the end", || accounting.has_ended());

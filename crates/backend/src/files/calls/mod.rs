@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strowger_files::{FileLock, is_full};
-use strowger_records::Writer;
+use strowger_records::{Segment, Writer};
 
 use crate::files::calls::place::{Index, Place};
-use crate::files::calls::segments::{BESIDE, CLOSED, MAGIC, REMOVED, Records, STATE, Segment, path};
+use crate::files::calls::segments::{BESIDE, CLOSED, MAGIC, REMOVED, Records, STATE};
 use strowger_store::calls::{Change, Engine, Failure, Held, Left, LoadReport, OpenError};
 
 /// Folder and its settings.
@@ -106,7 +106,7 @@ impl Folder {
     /// The file cannot be created, or its header not be written.
     fn begin_segment(&mut self) -> io::Result<()> {
         let number = self.segments.last().map_or(1, |segment| segment.number + 1);
-        let path = path(&self.settings.folder, number);
+        let path = Segment::path(&self.settings.folder, number);
         let mut writer = (self.create)(&path)?;
         if let Err(error) = writer.write(|_| ()) {
             // Failed attempts leave no files.
@@ -203,7 +203,7 @@ impl Folder {
     /// Removes the oldest segment after its valid records were copied.
     fn remove_oldest(&mut self) -> io::Result<()> {
         let Some(oldest) = self.segments.first().copied() else { return Ok(()) };
-        let path = path(&self.settings.folder, oldest.number);
+        let path = Segment::path(&self.settings.folder, oldest.number);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => (),

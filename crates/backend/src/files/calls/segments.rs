@@ -1,17 +1,14 @@
-//! Segments: numbered files in a folder, read in order.
+//! States in the segments of a folder.
 
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use strowger_records::{HEAD, Magic, OpenError as Unread, Reader};
+use strowger_records::{HEAD, Magic, Reader, Segment};
 
 use crate::files::calls::place::{FARTHEST, Index, LONGEST, Place};
 use strowger_store::calls::{CallStore, Left, LoadReport};
 
-const NAME: [u8; 7] = *b"SW-KEEP";
 pub(crate) const MAGIC: Magic = *b"SW-KEEP\x01";
-const ENDING: &str = "segment";
 
 /// Kinds of records; each payload begins with the number (u64, little-endian).
 pub(crate) const STATE: u8 = 1;
@@ -22,17 +19,6 @@ pub(crate) const REMOVED: u8 = 3;
 pub(crate) const BESIDE: u64 = HEAD as u64 + 8;
 
 const _: () = assert!(CallStore::LONGEST as u64 + BESIDE <= LONGEST, "each state fits a record");
-
-/// Segment and its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
-    pub(crate) number: u64,
-    pub(crate) bytes: u64,
-}
-
-pub(crate) fn path(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("{number:012}.{ENDING}"))
-}
 
 /// Splits a payload into the number and its data; `None` if the kind is unknown.
 fn read(kind: u8, payload: &[u8]) -> Option<(u64, &[u8])> {
@@ -50,12 +36,8 @@ pub(crate) struct Records {
 impl Records {
     /// Opens a segment. `None`: a kill has cut it within its header.
     pub(crate) fn open(folder: &Path, number: u64) -> Result<Option<Self>, String> {
-        match Reader::open(&path(folder, number), NAME) {
-            Ok((reader, version)) if version == MAGIC[7] => Ok(Some(Self { reader, number, unknown: 0 })),
-            Ok((_, version)) => Err(format!("it is of version {version}, which is not known")),
-            Err(Unread::Cut(_)) => Ok(None),
-            Err(error) => Err(error.to_string()),
-        }
+        let reader = Segment::open(folder, number, MAGIC)?;
+        Ok(reader.map(|reader| Self { reader, number, unknown: 0 }))
     }
 
     /// Returns the next record: kind, number, place and data. Skips records of other kinds.
@@ -100,19 +82,10 @@ pub(crate) fn load(
     folder: &Path,
     take: &mut dyn FnMut(u64, Left<'_>),
 ) -> io::Result<(Vec<Segment>, Index, LoadReport)> {
-    let mut numbers = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == ENDING) {
-            numbers.extend(path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()));
-        }
-    }
-    numbers.sort_unstable();
-    let (mut report, mut index, mut segments) = (LoadReport::default(), Index::new(), Vec::new());
-    for number in numbers.iter().copied() {
-        let path = path(folder, number);
-        let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
-        segments.push(Segment { number, bytes });
+    let segments = Segment::all(folder)?;
+    let (mut report, mut index) = (LoadReport::default(), Index::new());
+    for Segment { number, bytes } in segments.iter().copied() {
+        let path = Segment::path(folder, number);
         report.bytes += bytes;
         match Records::open(folder, number) {
             Ok(None) => {}
@@ -124,11 +97,8 @@ pub(crate) fn load(
                     };
                 }
                 report.damage.extend(records.damage().map(|damage| (path.clone(), damage)));
-                if numbers.last() == Some(&number) && records.is_cut() {
-                    // A kill cut this record. It is removed, so that it is reported once. A file that cannot be cut is
-                    // read all the same.
-                    let whole = records.position();
-                    let _ = File::options().write(true).open(&path).and_then(|file| file.set_len(whole));
+                if segments.last().is_some_and(|last| last.number == number) && records.is_cut() {
+                    Segment::cut(&path, records.position());
                 }
             }
             Err(damage) => report.damage.push((path, damage)),
@@ -157,7 +127,7 @@ fn hand_over(
             Ok(Some(records)) => records,
             Ok(None) => continue,
             Err(error) => {
-                report.damage.push((path(folder, segment.number), error));
+                report.damage.push((Segment::path(folder, segment.number), error));
                 continue;
             }
         };

@@ -219,7 +219,7 @@ fn damaged_and_cut_records_are_left_out_and_reported() {
     let (store, ..) = open_with(FolderSettings { segment: 1 << 20, ..of(folder.path()) }, settings());
     (0..10).for_each(|n| store.put(n, state(n, 1)));
     drop(store);
-    let path = path(folder.path(), 1);
+    let path = Segment::path(folder.path(), 1);
     let whole = std::fs::read(&path).expect("it is there");
     for at in 0..whole.len() {
         let mut bytes = whole.clone();

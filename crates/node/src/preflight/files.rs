@@ -1,0 +1,256 @@
+//! Checks of database files, folders and authorities of database servers, and of the rights of files with secrets.
+
+use std::path::Path;
+
+use strowger_backend::sqlite::{self, OpenError};
+
+use super::findings::Findings;
+use crate::authorities;
+use strowger_config::{AccountingTarget, Config, Database, DatabaseServer, Fault, SetTable};
+
+/// Checks the files that a configuration names. `file` has its text.
+pub(super) fn check(config: &Config, file: &Path, findings: &mut Findings<'_>) {
+    if has_secret(config, findings) {
+        // Without a position: a report shows the line, and with it the secret.
+        findings.warn_if_others_read(file, &None);
+    }
+    check_database(config, findings);
+    for (keys, server) in servers(config) {
+        check_authorities(keys, server, findings);
+    }
+    for (index, table) in config.sets.iter().enumerate() {
+        check_authorities_of_set(index, table, findings);
+    }
+    if config.accounting.is_on() {
+        check_accounting(config, findings);
+    }
+    check_calls(config, findings);
+}
+
+/// Tells whether the text has a secret or a password.
+fn has_secret(config: &Config, findings: &Findings<'_>) -> bool {
+    config.caches.iter().any(|cache| cache.password.is_some())
+        || findings.places.has("auth.secret") && config.auth.secret.is_some()
+        || config.sets.iter().any(SetTable::has_password)
+        || servers(config).any(|(_, server)| server.url.password.is_some())
+}
+
+/// Keys of the protection of a connection.
+struct ServerKeys {
+    tls: &'static str,
+    ca: &'static str,
+}
+
+/// Returns the database servers in use.
+fn servers(config: &Config) -> impl Iterator<Item = (ServerKeys, DatabaseServer<'_>)> {
+    let keys = |tls, ca| ServerKeys { tls, ca };
+    let rows = Some(&config.accounting).filter(|rows| rows.is_on());
+    let servers = [
+        (keys("store.subscriber_tls", "store.subscriber_ca"), config.store.subscriber_server()),
+        (keys("store.binding_tls", "store.binding_ca"), config.store.binding_server()),
+        (keys("accounting.database_tls", "accounting.database_ca"), rows.and_then(|rows| rows.server())),
+        (keys("dialogs.database_tls", "dialogs.database_ca"), config.dialogs.server()),
+    ];
+    servers.into_iter().filter_map(|(keys, server)| Some((keys, server?)))
+}
+
+fn check_database(config: &Config, findings: &mut Findings<'_>) {
+    let Some(path) = &config.store.database else { return };
+    let span = findings.places.value_of("store.database");
+    // It contains HA1s, which are equivalent to passwords; the file next to it contains the key of routes and nonces.
+    for file in [path.clone(), path.with_extension("secret")].iter().filter(|file| !file.is_dir()) {
+        findings.warn_if_others_read(file, &span);
+    }
+    if path.is_dir() {
+        let cure = "name a file in it, such as \"strowger.sqlite\"";
+        findings.push(Fault::error(span, format!("store.database {} is a folder", path.display()), cure));
+    } else if findings.check_folder_of("store.database", path)
+        && let Some((reason, cure)) = database(path)
+    {
+        findings.push(Fault::error(span, format!("store.database {} {reason}", path.display()), cure));
+    }
+}
+
+/// Returns the reason for which a database file cannot be used, as the end of a sentence that begins with its name, and the cure. None for a file
+/// that can be used or is not there.
+fn database(path: &Path) -> Option<(String, &'static str)> {
+    Some(match sqlite::look(path) {
+        Err(OpenError::Corrupt { detail, .. }) => (
+            format!("is no sound SQLite database ({detail})"),
+            "name another file; or restore this one from a backup, or move it away",
+        ),
+        Err(OpenError::Foreign { .. }) => ("belongs to another program".into(), "name a file of its own"),
+        Err(OpenError::Newer { found, known, .. }) => (
+            format!("was written by a newer version: its schema is {found}, this program knows {known}"),
+            "use the version that wrote it, or name another file",
+        ),
+        // Other errors may be temporary, or depend on the user of this process.
+        Err(_) | Ok(()) => return None,
+    })
+}
+
+fn check_authorities(keys: ServerKeys, server: DatabaseServer<'_>, findings: &mut Findings<'_>) {
+    let Some(path) = authorities::of_server(server).filter(|path| !path.is_file()) else { return };
+    let message = match path.as_os_str().is_empty() {
+        true => "this system keeps no authorities where they are looked for".to_owned(),
+        false => format!("{} {} is no file", keys.ca, path.display()),
+    };
+    let cure = format!("name the PEM file of the authority that signed the certificate of the server in {}", keys.ca);
+    findings.push(Fault::error(findings.places.first_of(&[keys.ca, keys.tls]), message, cure));
+}
+
+fn check_authorities_of_set(index: usize, table: &SetTable, findings: &mut Findings<'_>) {
+    let is_server = table.database.as_ref().and_then(Database::server).is_some();
+    let file = authorities::of_set(table).filter(|file| is_server && !file.is_file());
+    let Some(file) = file else { return };
+    let message = match file.as_os_str().is_empty() {
+        true => format!("set '{}': this system keeps no authorities where they are looked for", table.name),
+        false => format!("set '{}': {} is no file", table.name, file.display()),
+    };
+    let span = findings.places.first_of(&[&format!("set[{index}].ca"), &format!("set[{index}].tls")]);
+    let cure = "name the PEM file of the authority that signed the certificate of the server in `ca`";
+    findings.push(Fault::error(span, message, cure));
+}
+
+fn check_accounting(config: &Config, findings: &mut Findings<'_>) {
+    let accounting = &config.accounting;
+    let is_sql = accounting.to == AccountingTarget::Sql;
+    let place = (!is_sql).then_some(("accounting.path", &accounting.path));
+    for (key, path) in place.into_iter().chain([("accounting.spool", &accounting.spool)]) {
+        findings.check_folder_of(key, path);
+    }
+    let (is_folder, span) = (accounting.path.is_dir(), findings.places.value_of("accounting.path"));
+    if accounting.to == AccountingTarget::Sqlite && is_folder {
+        let message = format!("accounting.path {} is a folder", accounting.path.display());
+        findings.push(Fault::error(span, message, "name a file, such as \"accounting.sqlite\""));
+    } else if !is_sql && accounting.to != AccountingTarget::Sqlite && accounting.path.exists() && !is_folder {
+        let message = format!("accounting.path {} is a file", accounting.path.display());
+        findings.push(Fault::error(span, message, "name a folder, which the server makes if it is missing"));
+    }
+}
+
+/// Checks the folder or file of kept calls.
+fn check_calls(config: &Config, findings: &mut Findings<'_>) {
+    if let Some(folder) = &config.dialogs.folder {
+        if folder.exists() && !folder.is_dir() {
+            let message = format!("dialogs.folder {} is a file", folder.display());
+            let cure = "name a folder, which the server makes if it is missing";
+            findings.push(Fault::error(findings.places.value_of("dialogs.folder"), message, cure));
+        }
+        findings.check_folder_of("dialogs.folder", folder);
+    }
+    if let Some(file) = config.dialogs.file() {
+        findings.check_folder_of("dialogs.database", file);
+        if file.is_dir() {
+            let message = format!("dialogs.database {} is a folder", file.display());
+            let cure = "name a file, such as \"sqlite:calls.sqlite\"";
+            findings.push(Fault::error(findings.places.value_of("dialogs.database"), message, cure));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::preflight;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use strowger_config::{Report, Source};
+
+    #[test]
+    fn a_file_that_does_not_fit_its_key_has_its_place_and_its_cure() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("file"), "text").expect("it can be written");
+        let report = |text: &str| -> Report {
+            let read = preflight::read(Source { file: "test.toml", text, folder: folder.path(), ..Source::default() });
+            read.map_or_else(|report| report, |(_, report)| report)
+        };
+        let rows = "accounting.cdr = true\naccounting.to";
+        for (text, line, part) in [
+            ("store.database = \"/\"".to_owned(), 1, "is a folder"),
+            ("\nstore.database = \"no/a.sqlite\"".to_owned(), 2, "the folder of store.database"),
+            (
+                "[store]\nsubscribers = \"postgresql://u@h/d\"\nsubscriber_tls = \"required\"\nsubscriber_ca = \"no.pem\""
+                    .to_owned(),
+                4,
+                "store.subscriber_ca",
+            ),
+            (
+                "store.bindings = \"mysql://u:p@localhost/d\"\nstore.binding_tls = \"required\"\nstore.binding_ca = \"no.pem\""
+                    .to_owned(),
+                3,
+                "store.binding_ca",
+            ),
+            (
+                "dialogs.database = \"mysql://u:p@localhost/d\"\ndialogs.database_tls = \"required\"\ndialogs.database_ca = \"no.pem\""
+                    .to_owned(),
+                3,
+                "dialogs.database_ca",
+            ),
+            (
+                "[[set]]\nname = \"a\"\ndatabase = \"mysql://u:p@h/d\"\nquery = \"SELECT 1 AS key\"\ntls = \"required\"\nca = \"no.pem\""
+                    .to_owned(),
+                6,
+                "in `ca`",
+            ),
+            ("[[set]]\nname = \"a\"\nfile = \"no.csv\"".to_owned(), 3, "no.csv cannot be read"),
+            ("\ntls.certificate = \"no.pem\"\ntls.key = \"no.key\"".to_owned(), 2, "cannot read"),
+            ("\nauth.secret_file = \"no\"".to_owned(), 2, "cannot read auth.secret_file"),
+            ("auth.secret_file = \"file\"".to_owned(), 1, "the first line of auth.secret_file has 4 characters"),
+            (format!("{rows} = \"sqlite\"\naccounting.path = \".\""), 3, "is a folder"),
+            (format!("{rows} = \"csv\"\naccounting.path = \"file\""), 3, "is a file"),
+            ("dialogs.folder = \"file\"".to_owned(), 1, "name a folder"),
+            ("dialogs.folder = \"no/calls\"".to_owned(), 1, "make it"),
+            ("dialogs.database = \"sqlite:.\"".to_owned(), 1, "sqlite:calls.sqlite"),
+            ("dialogs.database = \"sqlite:no/calls\"".to_owned(), 1, "make it"),
+        ] {
+            let report = report(&text);
+            let is_meant = |fault: &&strowger_config::Fault| format!("{}{}", fault.message, fault.cure).contains(part);
+            let fault = report.faults().iter().find(is_meant).unwrap_or_else(|| panic!("{text}\n{report}"));
+            assert_eq!(report.position(fault).map(|(line, _)| line), Some(line), "{text}\n{report}");
+        }
+        let right = report("dialogs.track = true\ndialogs.folder = \"calls\"");
+        assert!(right.faults().iter().all(|fault| !fault.message.contains("dialogs")), "{right}");
+    }
+
+    /// A contradiction between values does not hide a fault of a file.
+    #[test]
+    fn faults_of_values_and_of_files_are_in_one_report() {
+        let text = "auth.qop = []\ntls.certificate = \"no.pem\"\ntls.key = \"no.key\"";
+        let report = preflight::read(Source { text, ..Source::default() }).expect_err("it is wrong").to_string();
+        assert!(report.contains("auth.qop is empty") && report.contains("cannot read no.pem"), "{report}");
+    }
+
+    #[test]
+    fn the_secret_of_a_file_is_the_secret_of_the_server() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("secret");
+        fs::write(&path, "correct horse battery\nmore\n").expect("it can be written");
+        let text = "dialogs = { track = true, folder = \"calls\" }\nstore.database = \"memory\"\n\
+                    registrar.durability = \"none\"\nauth.secret_file = \"secret\"";
+        let own = |name: &str| (name == strowger_config::SECRET_VARIABLE).then(|| "of the environment".to_owned());
+        for (mode, environment, warnings, secret) in [
+            (0o644, &(|_: &str| None) as &dyn Fn(&str) -> Option<String>, 1, "correct horse battery"),
+            (0o600, &|_: &str| None, 0, "correct horse battery"),
+            (0o600, &own, 0, "of the environment"),
+        ] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+            let source = Source { text, folder: folder.path(), environment, ..Source::default() };
+            let (config, report) = preflight::read(source).unwrap_or_else(|report| panic!("{report}"));
+            assert_eq!(report.warnings(), warnings, "{report}");
+            assert_eq!(config.auth.secret.expect("it is set").reveal(), secret.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_secret_that_everyone_can_read_is_reported() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("strowger.toml");
+        fs::write(&path, "[auth]\nsecret = \"correct horse battery\"\n").expect("it can be written");
+        for (mode, warnings) in [(0o644, 1), (0o600, 0)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+            let (_, report) = preflight::load(Some(&path), &[]).expect("it can be used");
+            assert_eq!(report.warnings(), warnings, "{report}");
+            assert!(!report.to_string().contains("horse"), "{report}");
+        }
+    }
+}
