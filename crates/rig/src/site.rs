@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use strowger_core::Transport;
 use strowger_calls::CallView;
+use strowger_core::Transport;
 use strowger_server::counters::Counts;
 
 /// Server of a test, in a network of its own or [beside](Self::beside) another.

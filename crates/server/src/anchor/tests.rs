@@ -85,7 +85,8 @@ impl Site {
         let message = Message::new(text.as_bytes(), &index);
         let request = Request::of(message, &arrival, 1).unwrap();
         let transactions = &mut self.engine.stack.core.transactions;
-        let Incoming::Request(server) = transactions.request(self.now, &request.message, &arrival, 1, &mut self.out) else {
+        let Incoming::Request(server) = transactions.request(self.now, &request.message, &arrival, 1, &mut self.out)
+        else {
             panic!("a new INVITE")
         };
         let user = User { name: b"alice"[..].into(), domain: b"example.org"[..].into() };
