@@ -109,7 +109,7 @@ impl Site {
     /// Takes an INVITE of alice.
     pub(crate) fn invite(&mut self, call_id: &str) -> Context {
         let text = format!(
-            "INVITE sip:bob@example.org SIP/2.0\r\n{}To: <sip:bob@example.org>\r\nContact: <sip:alice@192.0.2.7>\r\n\r\n",
+            "INVITE sip:bob@example.org SIP/2.0\r\n{}To: <sip:bob@example.org>\r\nContact: <sip:alice@192.0.2.7>\r\nContent-Length: 0\r\n\r\n",
             fields(call_id)
         );
         let mut index = Index::new();

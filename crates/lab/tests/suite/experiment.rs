@@ -487,10 +487,10 @@ fn shipped_experiments_are_right_and_within_their_times() {
         ("connections", 2, 25),
         ("connections-calls", 1, 4),
         ("connections-idle", 2, 12),
-        ("proxy", 5, 55),
+        ("proxy", 6, 70),
         ("registration-storm", 2, 16),
         ("relay", 2, 16),
-        ("rfc7502", 3, 30),
+        ("rfc7502", 5, 30),
         ("stack", 4, 10),
         ("stress", 6, 120),
     ];

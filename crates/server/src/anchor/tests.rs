@@ -161,7 +161,8 @@ fn rules_let_a_role_carry_a_call() {
     site.out.clear();
     site.now.mono += 2_000;
     site.answer();
-    assert_eq!((list(&site)[0].state, site.statuses()), (CallState::Answered, vec!["200".to_owned()]));
+    // The 486, whose ACK is missing, is repeated after it.
+    assert_eq!((list(&site)[0].state, &*site.statuses()[0]), (CallState::Answered, "200"));
 
     site.now.mono += 5_000;
     let id = list(&site)[0].id;
