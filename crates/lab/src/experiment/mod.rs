@@ -6,7 +6,7 @@
 //! |---|---|
 //! | above the first table | `title`; `answer`: the figure of the sentence at the top of the report; `notes`: sentences for its readers |
 //! | `[published]` | `source`, `machine` and `errata` of the published figures |
-//! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `hold`, `answering` sides, `transport`, `connections`, `fresh` |
+//! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `hold`, `patience`, `answering` sides, `transport`, `connections`, `fresh` |
 //! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions`, `increase` |
 //! | `[goal]` | figures and the most that each may be, for a finder |
 //! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `figures`, `against` by value; `per_core` |
@@ -185,6 +185,8 @@ pub struct Call {
     pub users: u32,
     /// Time between the answer and the end of a call.
     pub hold: Duration,
+    /// Time for which a caller waits for a response before its call has failed.
+    pub patience: Duration,
     /// Answering sides among which the server chooses.
     pub answering: u32,
     /// Transport of callers and answering sides.

@@ -272,10 +272,10 @@ fn time(experiment: &Experiment, steps: &Steps, system: &str, axes: &Axes, load:
         (FinderKind::Rfc7502, _) => {
             let factor = 1.0 + steps.increase.unwrap_or(plan.increase);
             let climb = ((plan.expected / plan.start).max(1.0).ln() / factor.ln()).ceil();
-            // The climb sends as many sessions at each rate, and is the slower the lower the rate.
-            let climbing: f64 = (0..climb as i32).map(|n| 1.0 / (plan.start * factor.powi(n))).sum();
-            let sending = f64::from(steps.sessions.unwrap_or(plan.sessions)) * (climbing + REPEATS / plan.expected);
-            Duration::from_secs_f64(sending) + around.mul_f64(climb + REPEATS)
+            let sessions = f64::from(steps.sessions.unwrap_or(plan.sessions));
+            let sending = |rate: f64| (sessions / rate).max(steps.trial.as_secs_f64());
+            let climbing: f64 = (0..climb as i32).map(|n| sending(plan.start * factor.powi(n))).sum();
+            Duration::from_secs_f64(climbing + REPEATS * sending(plan.expected)) + around.mul_f64(climb + REPEATS)
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::fields::{Faults, Fields};
 use super::{Axis, Call, EventSpec, Experiment, Figure, Gate, LoadPlan, Publication, Steps, SystemSpec, transport};
+use crate::generator::PATIENCE;
 use crate::row::Profile;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -118,6 +119,7 @@ fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
         answer: None,
         users: 0,
         hold: Duration::ZERO,
+        patience: PATIENCE,
         answering: 1,
         transport: Transport::Udp,
         connections: Connections::One,
@@ -127,11 +129,15 @@ fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
         top.missing("[call]", "write [call] with document = \"call\" and answer = \"answer\"", faults);
         return call;
     };
-    fields.know(&["document", "answer", "users", "hold", "answering", "transport", "connections", "fresh"], faults);
+    fields.know(&["document", "answer", "users", "hold", "patience", "answering", "transport", "connections", "fresh"], faults);
     call.document = fields.required_text("document", "\"call\"", faults);
     call.answer = fields.text("answer", faults);
     call.users = fields.count("users", 0, faults).unwrap_or(0);
     call.hold = fields.duration("hold", faults).unwrap_or_default();
+    call.patience = fields.duration("patience", faults).unwrap_or(PATIENCE);
+    if let Some(value) = fields.value("patience").filter(|_| call.patience.is_zero()) {
+        faults.push(value.span(), "a caller waits for a response", "write patience = \"4s\"");
+    }
     (call.transport, call.connections) = transport::of_call(&fields, faults);
     call.fresh = fields.flag("fresh", faults).unwrap_or_default();
     call.answering = fields.count("answering", 1, faults).unwrap_or(1);

@@ -3,7 +3,8 @@
 //! A rate is carried when all sessions of a trial are established. The rate rises by a tenth after each success and falls by a tenth after
 //! each failure; ten successes that bring no higher rate end the search. Rates are whole numbers, so that a rate of 9 or less cannot rise.
 //!
-//! Two bounds are not of the RFC: no rate is above `most`, and a search that falls below a tenth of its first rate ends.
+//! Three bounds are not of the RFC: no rate is above `most`, a search that falls below a tenth of its first rate ends, and a trial has a least
+//! duration. A server that queues and retransmits establishes each session of a short burst at any rate.
 
 use super::{Cause, Finder, Finding, Limit, Method, Next, Outcome, Trial, cause};
 use crate::row::Check;
@@ -14,6 +15,8 @@ use std::time::Duration;
 pub struct Rfc7502Settings {
     /// N: sessions of a trial.
     pub sessions: u32,
+    /// Least duration of a trial: it has more than N sessions at a rate that sends N sooner.
+    pub least: Duration,
     /// r: first rate, in sessions a second.
     pub rate: f64,
     /// w: weight of an increase.
@@ -24,7 +27,7 @@ pub struct Rfc7502Settings {
 
 impl Default for Rfc7502Settings {
     fn default() -> Self {
-        Self { sessions: 50_000, rate: 100.0, increase: LEAST_WEIGHT, most: f64::INFINITY }
+        Self { sessions: 50_000, least: Duration::ZERO, rate: 100.0, increase: LEAST_WEIGHT, most: f64::INFINITY }
     }
 }
 
@@ -41,6 +44,7 @@ const REPEATS: u32 = 10;
 #[derive(Clone, Debug)]
 pub struct Rfc7502 {
     sessions: u32,
+    least: Duration,
     rate: f64,
     /// Lowest and highest rate.
     bounds: [f64; 2],
@@ -55,10 +59,11 @@ pub struct Rfc7502 {
 impl Rfc7502 {
     /// Begins a search.
     pub fn new(settings: Rfc7502Settings) -> Self {
-        let Rfc7502Settings { sessions, rate, increase, most } = settings;
+        let Rfc7502Settings { sessions, least, rate, increase, most } = settings;
         let decrease = LEAST_WEIGHT.max(increase / 2.0);
         Self {
             sessions: sessions.max(1),
+            least,
             rate: rate.floor(),
             bounds: [(rate * LOWEST).max(1.0), most.max(rate)],
             increase,
@@ -118,7 +123,7 @@ impl Finder for Rfc7502 {
         if self.repeats >= REPEATS || self.rate < self.bounds[0] {
             return Next::Done(self.limit());
         }
-        let duration = Duration::from_secs_f64(f64::from(self.sessions) / self.rate);
+        let duration = Duration::from_secs_f64(f64::from(self.sessions) / self.rate).max(self.least);
         Next::Trial(Trial { load: self.rate, duration })
     }
 

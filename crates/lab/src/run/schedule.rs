@@ -253,6 +253,7 @@ impl Schedule {
             }
             FinderKind::Rfc7502 => Box::new(Rfc7502::new(Rfc7502Settings {
                 sessions: steps.sessions.unwrap_or(load.sessions),
+                least: steps.trial,
                 rate: load.start,
                 increase: steps.increase.unwrap_or(load.increase),
                 most: load.most,

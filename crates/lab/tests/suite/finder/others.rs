@@ -41,6 +41,9 @@ fn the_rfc_sends_so_many_sessions_at_each_rate() {
     let settings = Rfc7502Settings { sessions: 5_000, rate: 250.0, increase: 0.5, ..Rfc7502Settings::default() };
     let Next::Trial(trial) = Rfc7502::new(settings).next() else { panic!("it begins with a trial") };
     assert_eq!((trial.load, trial.duration), (250.0, Duration::from_secs(20)));
+    let least = Duration::from_secs(30);
+    let Next::Trial(trial) = Rfc7502::new(Rfc7502Settings { least, ..settings }).next() else { panic!("a trial") };
+    assert_eq!((trial.load, trial.duration), (250.0, least));
     // A weight of 0.5 is halved at each failure, as is the decrease that begins with half of it.
     let (rates, ..) = rates(Rfc7502::new(settings), &mut Fixed(300.0));
     assert_eq!(rates[..5], [250.0, 375.0, 281.0, 351.0, 307.0]);
