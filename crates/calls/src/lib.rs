@@ -38,7 +38,7 @@
 //!
 //! // An INVITE of alice.
 //! let fields = "Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bK1\r\nFrom: <sip:alice@example.org>;tag=a\r\nCall-ID: 1\r\nCSeq: 1 INVITE\r\n";
-//! let invite = format!("INVITE sip:bob@example.org SIP/2.0\r\n{fields}To: <sip:bob@example.org>\r\nContact: <sip:a@192.0.2.7>\r\n\r\n");
+//! let invite = format!("INVITE sip:bob@example.org SIP/2.0\r\n{fields}To: <sip:bob@example.org>\r\nContact: <sip:a@192.0.2.7>\r\nContent-Length: 0\r\n\r\n");
 //! let mut index = Index::new();
 //! index.parse(invite.as_bytes(), &Limits::default())?;
 //! let remote = "192.0.2.7:5060".parse()?;
