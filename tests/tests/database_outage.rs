@@ -1,5 +1,5 @@
 //! Database file locked by another process so that nothing can be read: calls of known users continue, and others get
-//! their answer in time. Tests start in the order of their names: these, of a minute each, are among the first.
+//! their answer in time. Tests start in the order of their names: these, of a minute each with `STROWGER_WHOLE=1`, are among the first.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use strowger_backend::sqlite::subscribers::SqliteAdmin;
 use strowger_tests::account::{add, authorized, register};
 use strowger_tests::call::exchange;
 use strowger_tests::frozen_database::FrozenDatabase;
-use strowger_tests::in_background;
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::stopwatch::{Stopwatch, Took};
 use strowger_tests::text::{Request, method, respond, status, unique};
 use strowger_tests::wire::Transport::Tcp;
 use strowger_tests::wire::Wire;
+use strowger_tests::{amount, in_background};
 
 const STEP: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_millis(500);
@@ -97,8 +97,11 @@ fn a_frozen_database_is_no_outage_for_users_who_are_known() {
     assert_eq!(call(&mut caller, &mut phone, "carol", "alice").0, Some(486));
 }
 
-/// Length of an outage.
-const OUTAGE: Duration = Duration::from_secs(60);
+/// Returns the length of an outage.
+fn length() -> Duration {
+    Duration::from_secs(amount("STROWGER_OUTAGE_SECONDS", 60, 20))
+}
+
 /// Delay of a slow database.
 const SLOW: Duration = Duration::from_millis(500);
 /// `store.lookup_timeout`.
@@ -185,7 +188,7 @@ fn a_minute_without_a_database_is_none_for_users_who_are_known() {
         outage(|server| {
             let frozen = FrozenDatabase::of(server);
             // The length of the outage.
-            std::thread::sleep(OUTAGE);
+            std::thread::sleep(length());
             drop(frozen);
         })
     });
@@ -203,7 +206,7 @@ fn a_minute_without_a_database_is_none_for_users_who_are_known() {
 fn a_minute_with_a_slow_database_holds_up_users_who_are_not_known_alone() {
     let (known, unknown) = in_background(|| {
         outage(|server| {
-            let end = Instant::now() + OUTAGE;
+            let end = Instant::now() + length();
             while Instant::now() < end {
                 let frozen = FrozenDatabase::of(server);
                 // The time without reads.

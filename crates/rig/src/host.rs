@@ -213,7 +213,7 @@ impl Host {
     }
 
     /// Removes a user, with the bindings and route tokens.
-    pub(crate) fn remove_user(&mut self, now: Now, name: &str, domain: &str) {
+    pub(crate) fn remove_user(&self, now: Now, name: &str, domain: &str) {
         self.kept.users.remove(name, domain);
         let aor = format!("{name}@{domain}");
         let all = |_: &ExistingBindings<'_>| Ok::<_, ()>(vec![Step::RemoveAll]);

@@ -10,7 +10,7 @@
 //!
 //! let site = Site::start("listen = [\"udp:127.0.0.1:5060\"]\ndomains = [\"example.org\"]\n");
 //! site.add_user("bob@example.org", "bob");
-//! let (bob, caller) = (site.phone("bob"), site.stranger());
+//! let (bob, caller) = (site.phone("bob"), site.foreign_phone());
 //! bob.register();
 //! caller.send(&caller.text(&caller.call("MESSAGE", "sip:bob@example.org")));
 //! let got = bob.next();

@@ -121,7 +121,7 @@ impl Site {
     }
 
     /// Returns a phone of a foreign user.
-    pub fn stranger(&self) -> Phone {
+    pub fn foreign_phone(&self) -> Phone {
         Phone::new(self.connect(Transport::Udp), "sip:mallory@example.net")
     }
 
@@ -145,9 +145,8 @@ impl Site {
     /// The address has no domain.
     pub fn remove_user(&self, address: &str) {
         let (name, domain) = address.rsplit_once('@').expect("an address-of-record");
-        let mut world = lock(&self.world);
-        let now = world.now;
-        world.hosts[self.host].remove_user(now, name, domain);
+        let world = lock(&self.world);
+        world.hosts[self.host].remove_user(world.now, name, domain);
     }
 
     /// Sets the addresses of a name.

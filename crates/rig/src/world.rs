@@ -8,9 +8,6 @@ use strowger_core::{Arrival, Now, Outbox, Transport};
 use strowger_server::engine::{Answer, Effect, Engine};
 use strowger_server::question::{HostKey, Resolved};
 
-/// Milliseconds after which the network is quiet.
-const QUIET: u64 = 10;
-
 /// Milliseconds between two rounds of upkeep.
 const UPKEEP: u64 = 1_000;
 
@@ -136,9 +133,9 @@ impl World {
         }
     }
 
-    /// Handles events until the network is quiet; the clock advances by ten milliseconds.
+    /// Handles events until the network is quiet; the clock advances by the time of a look-up.
     pub(crate) fn settle(&mut self) {
-        let end = self.now.mono + QUIET;
+        let end = self.now.mono + self.lookup + 1;
         while self.step(end) {}
     }
 

@@ -5,7 +5,7 @@ use crate::site::*;
 #[test]
 fn a_call_that_rings_is_answered_while_the_server_ends() {
     let mut site = Site::start("", &["bob"]);
-    let (caller, bob) = (site.stranger(), site.phone("bob"));
+    let (caller, bob) = (site.foreign_phone(), site.phone("bob"));
     bob.register();
     let call = caller.call("INVITE", "sip:bob@example.org");
     caller.send(&caller.text(&call));

@@ -120,7 +120,7 @@ impl Site {
     }
 
     /// A phone of a foreign user.
-    pub(crate) fn stranger(&self) -> Phone {
+    pub(crate) fn foreign_phone(&self) -> Phone {
         self.phone_of("sip:mallory@example.net")
     }
 

@@ -4,14 +4,14 @@ use crate::site::*;
 
 fn refused(lines: &str, call: impl Fn(&Phone) -> Call) -> u16 {
     let site = start(lines, &["alice"]);
-    let phone = site.stranger();
+    let phone = site.foreign_phone();
     phone.ask(&call(&phone)).status()
 }
 
 #[test]
 fn options_and_what_is_not_for_a_proxy() {
     let site = start("", &[]);
-    let phone = site.stranger();
+    let phone = site.foreign_phone();
     for uri in ["sip:example.org".to_owned(), format!("sip:{}", site.udp()), "sip:EXAMPLE.org;transport=udp".to_owned()]
     {
         let mut call = phone.call("OPTIONS", &uri);
@@ -37,9 +37,9 @@ fn options_and_what_is_not_for_a_proxy() {
 }
 
 #[test]
-fn a_method_that_nobody_knows_is_forwarded() {
+fn an_unknown_method_is_forwarded() {
     let site = start("", &["bob"]);
-    let (bob, phone) = (site.phone("bob"), site.stranger());
+    let (bob, phone) = (site.phone("bob"), site.foreign_phone());
     bob.register();
     phone.send(&phone.text(&phone.call("UNHEARD", "sip:bob@example.org")));
     let got = bob.next();
@@ -49,9 +49,9 @@ fn a_method_that_nobody_knows_is_forwarded() {
 }
 
 #[test]
-fn nobody_and_nobody_there() {
+fn no_such_user_and_no_phone() {
     let site = start("", &["alice"]);
-    let phone = site.stranger();
+    let phone = site.foreign_phone();
     assert_eq!(phone.ask(&phone.call("INVITE", "sip:nobody@example.org")).status(), 404);
     assert_eq!(phone.ask(&phone.call("INVITE", "sip:alice@example.org")).status(), 480);
     assert_eq!(phone.ask(&phone.call("INVITE", "sip:%61lice@EXAMPLE.ORG:5060")).status(), 480);
@@ -63,7 +63,7 @@ fn nobody_and_nobody_there() {
 #[test]
 fn too_many_hops() {
     let site = start("", &["bob"]);
-    let (bob, phone) = (site.phone("bob"), site.stranger());
+    let (bob, phone) = (site.phone("bob"), site.foreign_phone());
     bob.register();
     for method in ["INVITE", "OPTIONS", "MESSAGE"] {
         let text =
@@ -83,7 +83,7 @@ fn schemes() {
 #[test]
 fn extensions_that_a_proxy_must_know() {
     let site = start("", &["bob"]);
-    let phone = site.stranger();
+    let phone = site.foreign_phone();
     let mut call = phone.call("INVITE", "sip:bob@example.org");
     call.lines = "Proxy-Require: foo, bar\nProxy-Require: baz\n".into();
     let got = phone.ask(&call);
@@ -100,12 +100,12 @@ fn extensions_that_a_proxy_must_know() {
 #[test]
 fn emergency_calls_have_a_way() {
     let site = start("", &[]);
-    let phone = site.stranger();
+    let phone = site.foreign_phone();
     assert_eq!(phone.ask(&phone.call("INVITE", "urn:service:sos")).status(), 407);
     for parameter in ["", ";lr"] {
         let target = "sip:127.0.0.1:5070";
         let site = start(&format!("emergency.target = \"{target}{parameter}\""), &[]);
-        let (phone, psap, route) = (site.stranger(), phone_at(&site, "127.0.0.1:5070"), format!("<{target};lr>"));
+        let (phone, psap, route) = (site.foreign_phone(), phone_at(&site, "127.0.0.1:5070"), format!("<{target};lr>"));
         for (phone, uri) in [(&phone, "urn:service:sos"), (&site.phone("alice"), "urn:service:sos.fire")] {
             phone.send(&phone.text(&phone.call("INVITE", uri)));
             let got = psap.next();
@@ -117,13 +117,13 @@ fn emergency_calls_have_a_way() {
         }
     }
     // Another service is no emergency call (RFC 5031 section 4.3).
-    assert_eq!(site.stranger().ask(&site.stranger().call("INVITE", "urn:service:counseling")).status(), 407);
+    assert_eq!(site.foreign_phone().ask(&site.foreign_phone().call("INVITE", "urn:service:counseling")).status(), 407);
 }
 
 #[test]
 fn a_telephone_number_goes_where_its_route_says() {
     let site = start("proxy.relay_for = \"everyone\"", &[]);
-    let (phone, gateway) = (site.stranger(), site.stranger());
+    let (phone, gateway) = (site.foreign_phone(), site.foreign_phone());
     let mut call = phone.call("INVITE", "tel:+49-30-123456");
     call.lines = format!("Route: <sip:{};lr>\n", gateway.address);
     phone.send(&phone.text(&call));
@@ -151,7 +151,7 @@ fn routes_that_cannot_be_read() {
 #[test]
 fn requests_that_lack_what_they_must_have() {
     let site = start("", &["alice"]);
-    let phone = site.stranger();
+    let phone = site.foreign_phone();
     let text = phone.text(&phone.call("INVITE", "sip:alice@example.org"));
     let without = |name: &str| {
         let lines: Vec<&str> = text.split("\r\n").filter(|l| !l.starts_with(name)).collect();
@@ -175,7 +175,7 @@ fn requests_that_lack_what_they_must_have() {
 #[test]
 fn what_goes_round_is_a_loop() {
     let site = start("proxy.relay_for = \"everyone\"", &[]);
-    let (phone, mirror) = (site.stranger(), site.stranger());
+    let (phone, mirror) = (site.foreign_phone(), site.foreign_phone());
     let uri = format!("sip:somebody@{}", mirror.address);
     phone.send(&phone.text(&phone.call("MESSAGE", &uri)));
     let got = mirror.next();
@@ -189,14 +189,14 @@ fn what_goes_round_is_a_loop() {
 #[test]
 fn cancel_of_nothing() {
     let site = start("", &[]);
-    let phone = site.stranger();
+    let phone = site.foreign_phone();
     assert_eq!(phone.ask(&phone.call("CANCEL", "sip:bob@example.org")).status(), 481);
 }
 
 #[test]
 fn a_server_that_drains_takes_nothing_new() {
     let site = start("", &["bob"]);
-    let (bob, phone) = (site.phone("bob"), site.stranger());
+    let (bob, phone) = (site.phone("bob"), site.foreign_phone());
     bob.register();
     let call = phone.call("INVITE", "sip:bob@example.org");
     phone.send(&phone.text(&call));
@@ -228,7 +228,7 @@ fn a_server_that_drains_takes_nothing_new() {
 #[test]
 fn a_user_at_our_own_address_is_one_of_the_only_domain() {
     let site = start("proxy.relay_for = \"everyone\"", &["alice"]);
-    let phone = site.stranger();
+    let phone = site.foreign_phone();
     for (user, status) in [("alice", 480), ("carol", 404)] {
         let got = phone.ask(&phone.call("INVITE", &format!("sip:{user}@{}", site.udp())));
         assert_eq!(got.status(), status, "{user}");
@@ -238,7 +238,7 @@ fn a_user_at_our_own_address_is_one_of_the_only_domain() {
 #[test]
 fn an_address_of_ours_may_be_a_domain_of_ours() {
     let site = start("domains = [\"example.org\", \"{ip}\"]\nregistrar.authenticate = false\nauth.calls = false", &[]);
-    let (bob, phone) = (site.phone("bob"), site.stranger());
+    let (bob, phone) = (site.phone("bob"), site.foreign_phone());
     let call =
         Call { uri: format!("sip:{}", site.udp()), to: format!("<sip:bob@{}>", site.udp()), ..bob.register_call("") };
     assert_eq!(bob.ask(&call).status(), 200);

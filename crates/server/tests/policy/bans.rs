@@ -64,7 +64,7 @@ fn those_exempt_may_fail() {
 #[test]
 fn scanners_hear_nothing() {
     let site = start("ban.exempt = []", &[]);
-    let phone = site.stranger();
+    let phone = site.foreign_phone();
     let mut call = phone.call("OPTIONS", "sip:example.org");
     call.lines = "User-Agent: Friendly-Scanner/1.0\n".into();
     phone.send(&phone.text(&call));
@@ -85,7 +85,7 @@ fn over_tcp(site: &Site, text: &str, limit: Duration) -> Option<String> {
 #[test]
 fn a_scanner_behind_another_proxy_does_not_get_that_proxy_banned() {
     let site = start("ban.exempt = []", &[]);
-    let phone = site.stranger();
+    let phone = site.foreign_phone();
     let mut scan = phone.call("OPTIONS", "sip:example.org");
     scan.lines = "User-Agent: friendly-scanner\n".into();
     let text = phone.text(&scan);

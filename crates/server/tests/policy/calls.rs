@@ -21,7 +21,7 @@ fn a_call_from_end_to_end() {
 #[test]
 fn a_cancelled_call() {
     let site = start("", &["bob"]);
-    let (caller, bob) = (site.stranger(), site.phone("bob"));
+    let (caller, bob) = (site.foreign_phone(), site.phone("bob"));
     bob.register();
     let call = caller.call("INVITE", "sip:bob@example.org");
     caller.send(&caller.text(&call));
@@ -42,7 +42,8 @@ fn a_cancelled_call() {
 #[test]
 fn a_route_token_of_one_call_opens_no_other() {
     let site = start("", &["alice", "bob"]);
-    let (alice, bob, stranger, target) = (site.phone("alice"), site.phone("bob"), site.stranger(), site.stranger());
+    let (alice, bob, stranger, target) =
+        (site.phone("alice"), site.phone("bob"), site.foreign_phone(), site.foreign_phone());
     bob.register();
     let (call, _, ok) = alice.calls(&bob);
     let foreign = format!("sip:carol@{}", target.address);
@@ -60,11 +61,12 @@ fn a_route_token_of_one_call_opens_no_other() {
 
 /// Any caller may call Bob, and gets a route token for the call. It leads to Bob only.
 #[test]
-fn the_route_token_of_a_strangers_call_leads_to_whom_he_called() {
+fn the_route_token_of_a_foreign_call_leads_to_its_callee() {
     let site = start("", &["bob"]);
     // With one contact the request leaves at once, with two it waits in a fork.
     for contacts in [1, 2] {
-        let (bob, second, stranger, target) = (site.phone("bob"), site.phone("bob"), site.stranger(), site.stranger());
+        let (bob, second, stranger, target) =
+            (site.phone("bob"), site.phone("bob"), site.foreign_phone(), site.foreign_phone());
         bob.register();
         if contacts == 2 {
             second.register();
@@ -125,7 +127,7 @@ fn the_route_token_of_a_strangers_call_leads_to_whom_he_called() {
 #[test]
 fn the_route_token_of_a_call_for_help_leads_nowhere_else() {
     let site = start("emergency.target = \"sip:127.0.0.1:5070;lr\"", &[]);
-    let (caller, gateway, target) = (site.stranger(), phone_at(&site, "127.0.0.1:5070"), site.stranger());
+    let (caller, gateway, target) = (site.foreign_phone(), phone_at(&site, "127.0.0.1:5070"), site.foreign_phone());
     let call = caller.call("INVITE", "urn:service:sos");
     caller.send(&caller.text(&call));
     let help = gateway.next();
@@ -155,7 +157,7 @@ fn the_route_token_of_a_call_for_help_leads_nowhere_else() {
 #[test]
 fn several_contacts_ring_and_one_answers() {
     let site = start("", &["bob"]);
-    let (caller, one, two) = (site.stranger(), site.phone("bob"), site.phone("bob"));
+    let (caller, one, two) = (site.foreign_phone(), site.phone("bob"), site.phone("bob"));
     one.register();
     two.register();
     let call = caller.call("INVITE", "sip:bob@example.org");
@@ -292,7 +294,7 @@ fn a_phone_by_tcp_is_reached_by_its_connection() {
 #[test]
 fn a_phone_by_tcp_is_reached_where_it_listens_when_its_connection_is_gone() {
     let site = start("registrar.authenticate = false", &[]);
-    let caller = site.stranger();
+    let caller = site.foreign_phone();
     let bob = Phone::new(site.connect(Transport::Tcp), "sip:bob@example.org");
     let listener = site.listen();
     let contact = format!("<sip:bob@{};transport=tcp>", listener.address());
@@ -321,7 +323,7 @@ fn a_phone_by_tcp_is_reached_where_it_listens_when_its_connection_is_gone() {
 #[test]
 fn a_large_request_stays_on_the_way_that_a_phone_registered_by() {
     let site = start("", &["bob"]);
-    let (caller, bob) = (site.stranger(), site.phone("bob"));
+    let (caller, bob) = (site.foreign_phone(), site.phone("bob"));
     // Another program listens at the TCP port of the phone.
     let other = site.listen_at(bob.address);
     bob.register();

@@ -32,7 +32,7 @@ fn who_cannot_be_reached_any_more_is_not_available() {
             if restart {
                 site.restart();
             }
-            let caller = site.stranger();
+            let caller = site.foreign_phone();
             for method in ["INVITE", "MESSAGE"] {
                 let got = caller.ask(&caller.call(method, "sip:bob@example.org"));
                 assert_eq!(got.status(), 480, "{}", got.0);
@@ -49,7 +49,7 @@ fn the_other_phone_of_the_user_rings() {
     let desk = site.phone("bob");
     assert_eq!(desk.ask(&desk.register_call("Expires: 600\n")).all("Contact").len(), 2);
     hang_up(&site, stream);
-    let caller = site.stranger();
+    let caller = site.foreign_phone();
     caller.send(&caller.text(&caller.call("MESSAGE", "sip:bob@example.org")));
     desk.respond(&desk.next(), 486, "");
     assert_eq!(caller.answer().status(), 486);

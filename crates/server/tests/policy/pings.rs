@@ -33,7 +33,7 @@ fn every_phone_behind_nat_is_pinged_once_an_interval() {
 }
 
 #[test]
-fn nobody_else_is_pinged() {
+fn no_other_phone_is_pinged() {
     let site = start("nat.ping_interval = \"1s\"", &["bob"]);
     let bob = site.phone("bob");
     bob.register();

@@ -69,7 +69,7 @@ fn the_registrar_is_known_by_its_address_too() {
     assert_eq!(bob.ask(&elsewhere).status(), 404);
     // A relay without a domain registers no user, and does not offer it.
     let relay = start("domains = []", &[]);
-    let phone = relay.stranger();
+    let phone = relay.foreign_phone();
     let got = phone.ask(&Call { uri: format!("sip:{}", relay.udp()), ..phone.call("REGISTER", "sip:x") });
     assert_eq!((got.status(), got.one("Allow")), (405, "OPTIONS"));
 }
@@ -113,7 +113,7 @@ fn too_many() {
 #[test]
 fn path_and_service_route() {
     let site = start("registrar.service_route = [\"sip:edge.example.org;lr\"]", &["bob"]);
-    let (bob, edge, caller) = (site.phone("bob"), site.stranger(), site.stranger());
+    let (bob, edge, caller) = (site.phone("bob"), site.foreign_phone(), site.foreign_phone());
     let path = format!("<sip:{};lr>", edge.address);
     let got = register(&bob, &format!("Path: {path}\nSupported: path\nContact: <sip:bob@192.0.2.1>\n"));
     assert_eq!((got.one("Path"), got.one("Service-Route")), (path.as_str(), "<sip:edge.example.org;lr>"));
@@ -123,7 +123,7 @@ fn path_and_service_route() {
 }
 
 #[test]
-fn extensions_and_strangers() {
+fn extensions_and_foreign_users() {
     let site = start("", &["alice", "bob"]);
     let bob = site.phone("bob");
     let got = register(&bob, "Require: gruu-of-tomorrow\nContact: <sip:b@192.0.2.1>\n");
@@ -140,7 +140,7 @@ fn extensions_and_strangers() {
     assert_eq!(challenge.status(), 401);
     assert_eq!(send(&nobody, &nobody.authorized(&call, &challenge, "nobody", "nobody")).status(), 401);
     // Foreign domain in the Request-URI: relaying, like any other request.
-    let stranger = site.stranger();
+    let stranger = site.foreign_phone();
     assert_eq!(stranger.ask(&stranger.call("REGISTER", "sip:192.0.2.1")).status(), 407);
     // User of a foreign domain.
     let call = Call { to: "<sip:mallory@example.net>".into(), ..stranger.register_call("") };
@@ -168,7 +168,7 @@ fn without_passwords() {
     let phone = site.phone("anybody");
     assert_eq!(phone.ask(&phone.register_call("")).status(), 200);
     assert_eq!(site.bindings(), 1);
-    let stranger = site.stranger();
+    let stranger = site.foreign_phone();
     let call = Call { to: "<sip:mallory@example.net>".into(), ..stranger.register_call("") };
     assert_eq!(stranger.ask(&call).status(), 404);
     // Without passwords no user is known not to exist.
@@ -178,7 +178,7 @@ fn without_passwords() {
 #[test]
 fn of_no_user() {
     let site = start("", &["bob"]);
-    let stranger = site.stranger();
+    let stranger = site.foreign_phone();
     let call = Call { to: "<sip:example.org>".into(), ..stranger.register_call("") };
     assert_eq!(stranger.ask(&call).status(), 404);
     let call = Call { to: "<tel:+4930>".into(), ..stranger.register_call("") };

@@ -5,7 +5,8 @@ use crate::site::*;
 /// Starts a site with four phones: alice, bob (registered), an unknown caller, and a phone of a foreign domain by its address.
 fn world(lines: &str) -> (Site, Phone, Phone, Phone, Phone) {
     let site = start(lines, &["alice", "bob"]);
-    let (alice, bob, stranger, foreign) = (site.phone("alice"), site.phone("bob"), site.stranger(), site.stranger());
+    let (alice, bob, stranger, foreign) =
+        (site.phone("alice"), site.phone("bob"), site.foreign_phone(), site.foreign_phone());
     bob.register();
     (site, alice, bob, stranger, foreign)
 }

@@ -63,7 +63,7 @@ fn a_name_that_cannot_be_resolved_is_no_way() {
         "proxy.relay_for = \"everyone\"\ndns.servers = [\"127.0.0.1\"]\ndns.timeout = \"100ms\"\ndns.attempts = 1";
     let site = start(lines, &[]);
     site.set_lookup_time(std::time::Duration::from_secs(1));
-    let phone = site.stranger();
+    let phone = site.foreign_phone();
     let call = phone.call("INVITE", "sip:somebody@nowhere.invalid");
     phone.send(&phone.text(&call));
     assert_eq!(phone.next().status(), 100);
