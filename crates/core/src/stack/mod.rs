@@ -172,7 +172,7 @@
 //! assert!(forwarded.starts_with("INVITE sip:bob@192.0.2.2 SIP/2.0\r\n") && shard.agent.event().is_none());
 //! let ringing = forwarded.replacen("INVITE sip:bob@192.0.2.2 SIP/2.0", "SIP/2.0 180 Ringing", 1);
 //! shard.receive(now, "192.0.2.2:5060", &ringing, &mut out);
-//! assert!(sent(&mut out)[0].starts_with("SIP/2.0 180 Ringing\r\nVia: SIP/2.0/UDP 192.0.2.1:5060;"));
+//! assert!(sent(&mut out)[0].starts_with("SIP/2.0 180 Ringing\r\n"));
 //! shard.receive(now, "192.0.2.1:5060", &request("CANCEL", "sip:bob@192.0.2.2", "2", 1), &mut out);
 //! let messages = sent(&mut out);
 //! assert!(messages[0].starts_with("SIP/2.0 200 OK\r\n") && messages[1].starts_with("CANCEL sip:bob@192.0.2.2 "));

@@ -129,7 +129,10 @@ fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
         top.missing("[call]", "write [call] with document = \"call\" and answer = \"answer\"", faults);
         return call;
     };
-    fields.know(&["document", "answer", "users", "hold", "patience", "answering", "transport", "connections", "fresh"], faults);
+    fields.know(
+        &["document", "answer", "users", "hold", "patience", "answering", "transport", "connections", "fresh"],
+        faults,
+    );
     call.document = fields.required_text("document", "\"call\"", faults);
     call.answer = fields.text("answer", faults);
     call.users = fields.count("users", 0, faults).unwrap_or(0);
