@@ -143,7 +143,7 @@ impl CallTable {
     }
 
     /// Sends the due BYEs of the dialogs of a call that this server ends.
-    pub(crate) fn send_due_byes(&mut self, env: &mut Environment<'_>, key: u64) {
+    pub(crate) fn send_due_byes(&mut self, env: &Environment<'_>, key: u64) {
         let now = env.now;
         let Some(call) = self.get(key) else { return };
         let is_due = |dialog: &&Dialog| dialog.ending().and_then(Ending::next).is_some_and(|next| next <= moment(now));
