@@ -21,6 +21,7 @@ const CIRCLES: &[(&str, usize, &str)] = &[
     ("dns", 100, "one state machine, four files"),
     ("measure", 23, "the page, its parts and the verdict"),
     ("report", 48, "charts and pages of one HTML document"),
+    ("rig", 23, "an engine, its phones and their lines"),
     ("scenario", 31, "one reader, whose parts read each other's elements"),
     ("server", 57, "the engine, whose parts share its files"),
     ("sim", 43, "a world of hosts that send to each other"),

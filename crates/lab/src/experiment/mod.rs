@@ -185,8 +185,8 @@ pub struct Call {
     pub users: u32,
     /// Time between the answer and the end of a call.
     pub hold: Duration,
-    /// Time for which a caller waits for a response before its call has failed.
-    pub patience: Duration,
+    /// Time for which a caller waits for a response before its call has failed. None: the time of the generator.
+    pub patience: Option<Duration>,
     /// Answering sides among which the server chooses.
     pub answering: u32,
     /// Transport of callers and answering sides.

@@ -2,7 +2,6 @@
 
 use super::fields::{Faults, Fields};
 use super::{Axis, Call, EventSpec, Experiment, Figure, Gate, LoadPlan, Publication, Steps, SystemSpec, transport};
-use crate::generator::PATIENCE;
 use crate::row::Profile;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -119,7 +118,7 @@ fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
         answer: None,
         users: 0,
         hold: Duration::ZERO,
-        patience: PATIENCE,
+        patience: None,
         answering: 1,
         transport: Transport::Udp,
         connections: Connections::One,
@@ -137,8 +136,8 @@ fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
     call.answer = fields.text("answer", faults);
     call.users = fields.count("users", 0, faults).unwrap_or(0);
     call.hold = fields.duration("hold", faults).unwrap_or_default();
-    call.patience = fields.duration("patience", faults).unwrap_or(PATIENCE);
-    if let Some(value) = fields.value("patience").filter(|_| call.patience.is_zero()) {
+    call.patience = fields.duration("patience", faults);
+    if let Some(value) = fields.value("patience").filter(|_| call.patience == Some(Duration::ZERO)) {
         faults.push(value.span(), "a caller waits for a response", "write patience = \"4s\"");
     }
     (call.transport, call.connections) = transport::of_call(&fields, faults);

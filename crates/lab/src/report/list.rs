@@ -3,6 +3,7 @@
 use super::cells::Cells;
 use super::table::show;
 use crate::experiment::{Entry, EntryValue, Experiment, Figure, Steps, entry_marks};
+use crate::generator::PATIENCE;
 use crate::row::Profile;
 use crate::run::Description;
 use strowger_load::campaign::Connections;
@@ -60,7 +61,7 @@ fn fact(experiment: &Experiment, mark: &str, system: &str, of: &Description) -> 
         "start" => grouped(load.start),
         "sessions" => grouped(f64::from(steps(experiment, profile).sessions.unwrap_or(load.sessions))),
         "hold" => seconds(steps(experiment, profile).hold.unwrap_or(call.hold)),
-        "patience" => seconds(call.patience),
+        "patience" => seconds(call.patience.unwrap_or(PATIENCE)),
         _ => of.systems.iter().find(|used| used.name == system).map_or_else(String::new, |used| used.version.clone()),
     }
 }

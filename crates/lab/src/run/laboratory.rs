@@ -181,7 +181,7 @@ impl Laboratory {
         load.users = self.experiment.users(&planned.axes);
         load.transport = self.experiment.transport(&planned.axes);
         load.connections = self.experiment.connections(&planned.axes);
-        load.patience = self.experiment.call.patience;
+        load.patience = self.experiment.call.patience.unwrap_or(load.patience);
         load.hold = self.steps.hold.unwrap_or(self.experiment.call.hold);
         if let Some(answer) = self.experiment.call.answer.as_ref().filter(|answer| *answer != document::ANSWER) {
             load.answer = Answer::Document(answer.clone());
