@@ -72,7 +72,7 @@ pub(crate) struct Account {
     ends: Option<Ender>,
     status: u16,
     cause: u16,
-    /// Texts that equal those of the call, and are stored there alone: a bit for each of [`CallNames`]. The texts of a
+    /// Bit set of the [`CallNames`] that the account shares with its call and does not store itself. The texts of a
     /// tracked call never change.
     of_call: u8,
     /// Texts in one piece of memory, since there is one account for each call. Behind the named ones follow name and

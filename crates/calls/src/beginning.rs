@@ -69,7 +69,7 @@ pub trait Admission {
     /// Returns the facts for the account of its call.
     fn account(&self, calls: &CallTable) -> AccountFacts;
 
-    /// Tells whether this limit is that of a failure of rules that leads it on, and is passed over if the limit is full.
+    /// Tells whether the limit belongs to a failure rule that is skipped while the limit is full.
     fn passes_over(&self, _claim: &Claim) -> bool {
         false
     }
@@ -90,8 +90,7 @@ pub enum Context {
     Limited(Claim),
     /// Full limit of the failure rule that leads the request on.
     PassedOver,
-    /// Call of the same Call-ID and tag, whose end would be taken for that of this one. This call would count under no
-    /// limit, and have no record.
+    /// Another call has the same Call-ID and tag: both calls would share one end, one record and one place under limits.
     Merged,
 }
 
@@ -100,7 +99,7 @@ pub enum Context {
 pub struct Ways<'a> {
     /// Index of each place among the candidates, with these limits.
     pub claims: Vec<(usize, &'a [Claim])>,
-    /// Candidate that is to be tried first.
+    /// Candidate to try first.
     pub first: usize,
 }
 
@@ -110,7 +109,7 @@ struct Room<'a> {
     of_call: Vec<Claim>,
     /// Limits under which its call counts while it is led to its place.
     led: &'a [Claim],
-    /// Those of them that were taken now.
+    /// Limits of `led` that this request has taken.
     taken: Vec<Claim>,
 }
 
@@ -152,7 +151,7 @@ impl CallTable {
         if let Some(call) = self.get(key) {
             let is_counted = accounts || facts.may_count || call.account.is_some() || call.taken().next().is_some();
             if let Some(again) = passes_again(env.router, request, facts.is_user && !in_dialog, call) {
-                // Two targets would share one record, that of the first.
+                // Two targets would share the record of the first target.
                 if again == Again::Forked && (accounts || call.account.is_some()) {
                     return Context::Merged;
                 }
@@ -352,9 +351,9 @@ impl CallTable {
         self.key_of(context).and_then(|key| self.get(key)).is_some_and(|call| call.tracked)
     }
 
-    /// Takes room under all limits of `more`, and under those of the first way that has room. `all`: limits under which
-    /// the call then counts. `counts`: tells whether it counts under a limit already. The error is a limit without
-    /// room.
+    /// Takes room under all limits of `more`, and under the limits of the first way that has room. `all`: limits under
+    /// which the call then counts. `counts`: tells whether the call counts under a limit already. The error is a limit
+    /// without room.
     fn take_room<'a>(
         &self,
         all: &[Claim],

@@ -1,4 +1,4 @@
-//! Calls whose deadline has passed: they have lasted too long, their session timer has run out, or their parties are to be asked.
+//! Calls whose deadline has passed: end of their lifetime, end of their session timer, or time to probe their parties.
 
 use crate::account::Ender;
 use crate::call::{CHALLENGE, Call, moment};

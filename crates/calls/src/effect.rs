@@ -50,7 +50,7 @@ pub enum CallEffect {
     },
     /// End of the requests to the parties of one dialog: the owner calls [`CallTable::has_sent`](crate::CallTable::has_sent).
     HasSent(DialogId),
-    /// The INVITEs of the call without a final response are to be cancelled.
+    /// Order to cancel the INVITEs of the call that have no final response.
     Cancel {
         /// Context of these INVITEs.
         context: u64,

@@ -1,8 +1,8 @@
 //! Refusal of calls that this server cannot end.
 //!
-//! A BYE of the server needs a CSeq above those of the parties, and the tags, URIs, Contacts and route sets of the
-//! dialog. The table stores each of them up to a maximum length. So an INVITE of a tracked call that exceeds it, or
-//! lacks one of them, is refused; and a 2xx counts as a failure of its branch.
+//! A BYE of the server needs a CSeq above the last CSeq of each party, and the tags, URIs, Contacts and route sets of the
+//! dialog. The table stores each text up to a maximum length. An INVITE of a tracked call with a longer or missing text
+//! is refused; a 2xx with such a text counts as a failure of its branch.
 
 use crate::call::{LAST_CSEQ, LONGEST_TAG, LONGEST_WAY, parties};
 use crate::table::CallTable;

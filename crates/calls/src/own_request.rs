@@ -95,7 +95,7 @@ impl CallTable {
     }
 }
 
-/// Name of this server in the Via of its own requests, below that of the proxy. No other element has it (RFC 2606).
+/// Host name in the bottom Via of own requests. No other element uses the name (RFC 2606).
 const OWN: &[u8] = b"server.invalid";
 
 /// Letter before the moment at the end of the branch of a question. It is no hexadecimal digit.

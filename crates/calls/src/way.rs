@@ -8,15 +8,15 @@ use strowger_core::routing::{Place, Request, Router};
 use strowger_message::header::Hop;
 use strowger_message::{Message, SipUri, Uri};
 
-/// Returns the URI of the Contact, as it is written.
+/// Returns the text of the Contact URI.
 pub(crate) fn contact_of<'a>(message: &Message<'a>) -> Option<&'a [u8]> {
     let text = message.contacts().next()?.ok()?.addr.uri_text;
     (text.len() <= LONGEST_WAY).then_some(text)
 }
 
-/// Returns the path of a request from the peer to this party: its Contact, and the Routes from this server on, that of
-/// this server first (RFC 3261 sections 12.1.1 and 12.1.2). The Record-Routes of a request lead to the caller, those of
-/// a response, in reverse order, to the callee.
+/// Returns the path of a request from the peer to this party: its Contact, and its Routes, which begin with the Route
+/// of this server (RFC 3261 sections 12.1.1 and 12.1.2). The Record-Routes of a request lead to the caller. The
+/// Record-Routes of a response, in reverse order, lead to the callee.
 pub(crate) fn way<'a>(router: &Router, message: &Message<'a>) -> Option<(&'a [u8], Vec<u8>)> {
     let contact = contact_of(message)?;
     let mut routes: SmallVec<[Hop<'a>; 4]> = SmallVec::new();

@@ -39,7 +39,7 @@ impl Places {
         self.0.get(path).map(|place| place.key.clone())
     }
 
-    /// Returns the name of each of `all` listeners, those of `listen` first.
+    /// Returns the names of `all` listeners: first the entries of `listen`, then the tables `[[listener]]`.
     pub fn listeners(&self, all: usize) -> Vec<String> {
         let short = all - (0..).take_while(|index| self.has(&format!("listener[{index}]"))).count().min(all);
         let path = |index: usize| match index.checked_sub(short) {

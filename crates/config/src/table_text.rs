@@ -1,4 +1,4 @@
-//! Tables as text: with their values as TOML, and compared with those of a running process.
+//! Tables as TOML text, with the values of this configuration or the differences from a running one.
 
 use std::fmt::Write;
 

@@ -36,7 +36,7 @@ pub(crate) struct Rows {
     pub(crate) count: fn(&Path) -> usize,
 }
 
-/// Technologies without a server. Those with one are tested beside their servers.
+/// Technologies that need no server. The tests of `sql` start their database servers.
 const TECHNOLOGIES: &[Technology] = &[SQLITE, FILES, crate::toy::TECHNOLOGY];
 
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -42,7 +42,7 @@ pub(crate) struct Site {
     pub(crate) rows: Vec<Row>,
     /// Orders about legs that the role has not carried out: context, party, request.
     pub(crate) orders: Vec<(u64, Party, OwnRequest)>,
-    /// Contexts whose INVITEs are to be cancelled.
+    /// Contexts of the INVITEs that the table has ordered to cancel.
     pub(crate) cancelled: Vec<u64>,
     /// Last kept state.
     pub(crate) kept: Option<Box<[u8]>>,

@@ -2,7 +2,7 @@
 //!
 //! [`Stack::receive`] reads a message, completes its top Via, checks its mandatory header fields, finds its transaction and returns an
 //! [`Incoming`]. Several *roles* share the stack. A transaction belongs to one role ([`TransactionUser`](crate::transaction::TransactionUser)),
-//! and the role gets what belongs to it:
+//! and the role gets its requests, responses and events:
 //!
 //! | role | gets | by |
 //! |---|---|---|
@@ -225,7 +225,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Creates a stack. `key`: that of [`Transactions::new`].
+    /// Creates a stack. `key`: secret of the transaction keys, the same in every shard of the process.
     pub fn new(timers: TimerSettings, key: [u64; 2], reading: Reading) -> Self {
         let transactions = Transactions::new(timers, key);
         Self { transactions, reading, reader: None, events: Vec::new(), taken: 0 }

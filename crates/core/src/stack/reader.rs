@@ -37,7 +37,7 @@ pub enum Received<'a> {
 /// Message that cannot be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Unread<'a> {
-    /// Cause; [`Error::status`] is that of a response.
+    /// Cause; [`Error::status`] is the status code of a response.
     pub error: Error,
     /// Request as far as it was read, for a response if it has a Via. None: a response, or nothing.
     pub request: Option<Message<'a>>,
