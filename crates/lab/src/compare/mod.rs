@@ -1,6 +1,7 @@
 //! Comparison of two runs.
 //!
-//! Rows of equal cells are paired. A difference is claimed where the interval of the ratio, divided by the floors of both runs, excludes 1.
+//! Rows of equal cells are paired. A difference is claimed where the interval of the ratio, divided by the floors of both runs, excludes 1,
+//! and the difference is 3 % at least.
 //! The floor is the unread relay that each run measures at its start and end: it shows how fast the machine was during that run.
 
 mod floor;
@@ -35,6 +36,9 @@ const FLOORS_DIFFER: f64 = 0.15;
 /// comparisons of equal runs at most.
 const CONFIDENCE: f64 = 0.98;
 const BY_CHANCE: f64 = 0.05;
+
+/// Least difference that is claimed. The trials of a run share its process and machine: the memory of two runs of one build differs by 2 %.
+const LEAST_DIFFERENCE: f64 = 0.03;
 
 /// Least confidence with which a difference is claimed. Three repetitions reach 0.90, four 0.97.
 const LEAST_CONFIDENCE: f64 = 0.95;
@@ -117,7 +121,8 @@ pub fn compare(before: Run<'_>, after: Run<'_>) -> Comparison {
 
 fn claim(figure: &str, ratio: Option<RatioInterval>) -> Claim {
     let (Some(definition), Some(ratio)) = (definition(figure), ratio) else { return Claim::None };
-    if ratio.low <= 1.0 && ratio.high >= 1.0 {
+    let is_small = ratio.middle.max(1.0 / ratio.middle) < 1.0 + LEAST_DIFFERENCE;
+    if is_small || (ratio.low <= 1.0 && ratio.high >= 1.0) {
         return Claim::None;
     }
     let has_risen = ratio.low > 1.0;

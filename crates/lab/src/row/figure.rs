@@ -116,7 +116,7 @@ pub const DEFINITIONS: &[Definition] = &[
     figure("machine.other", Percent, Neither, Fixed, "CPU of programs outside of the test, of all cores"),
     figure("machine.stolen", Percent, Neither, Fixed, "Processor time that the hypervisor took"),
     figure("machine.retransmissions", Count, Lower, Fixed, "TCP segments sent again, of the whole machine"),
-    figure("machine.memory", Percent, Lower, Fixed, "Used memory, formula (2) of the cache study"),
+    figure("machine.memory", Percent, Neither, Fixed, "Used memory, formula (2) of the cache study"),
     figure("machine.network", BytesPerSecond, Neither, Fixed, "Throughput, formula (1) of the cache study"),
     figure("limit", PerSecond, Higher, Speed, "Limit that the finder found"),
     figure("limit.low", PerSecond, Neither, Fixed, "Highest load that met the goal"),
