@@ -40,7 +40,7 @@ impl Decider<'_> {
         if !is_emergency && self.is_unknown_here(routing) {
             return Reply::unknown(Party::RequestUri).into();
         }
-        match self.is_own_by_name(handling, routing) {
+        match self.policy.is_own_by_name(handling, routing) {
             OwnName::No => (),
             OwnName::Yes => return self.arrived(handling, routing),
             OwnName::Ask(name) => return Verdict::Ask(name),
@@ -168,9 +168,9 @@ impl Engine {
         let request = handling.request;
         let mut bytes = Vec::with_capacity(request.message.bytes().len());
         let names_us = |uri: &SipUri<'_>| {
-            self.decider()
+            self.policy
                 .key_of(request, routing, uri)
-                .is_some_and(|key| self.decider().leads_here_by(&handling.progress.answers, &key))
+                .is_some_and(|key| self.policy.leads_here_by(&handling.progress.answers, &key))
         };
         self.policy.router.take_off_routes(&request.message, names_us, &mut bytes);
         let mut index = Index::new();

@@ -1,15 +1,13 @@
 //! Stage of rules: evaluates the rules of the configuration for a request outside a call.
 
 use crate::anchor::ServerRole;
-use crate::call_settings::claim;
+use crate::claims::{claims_at, claims_by};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision, Led};
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::identity::withholds_identity;
-use crate::judgement::{self, Heard, Inquiry, log_path};
-use crate::places::claims_at;
-use crate::policy::InForce;
+use crate::judgement::{self, Heard, Inquiry, Judgement, plain};
 use crate::reply::{Reply, Why};
 use crate::request_facts::RequestFacts;
 use crate::stage::{Stage, Verdict};
@@ -19,8 +17,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use strowger_calls::limits::Claim;
 use strowger_calls::{Again, Call, passes_again};
-use strowger_config::{Action, CallLimitTable, FailureAction, FilterAction, IdentitySource, OverLimit};
+use strowger_config::{Action, CallLimitTable, FailureAction, IdentitySource, OverLimit};
 use strowger_core::routing::{Request, Routing};
+use strowger_core::shown::shown;
 use strowger_message::{Index, Message};
 use strowger_rules::Rule;
 
@@ -110,7 +109,11 @@ impl Decider<'_> {
             let changes = |(_, failure): &(usize, &Arc<FailureAction>)| failure.user.is_some();
             let failures = (decision.on_failure.len()..).zip(&rule.action.on_failure).filter(changes);
             changing.extend(failures.map(|(place, failure)| (place, failure.clone())));
-            decision.hear(&rule.action, facts, places);
+            let failures = rule.action.on_failure.iter().map(|failure| {
+                let claims = claims_by(facts, &failure.call_limits);
+                FailureDecision::of(failure, claims, claims_at(facts, &failure.to, &failure.call_limits))
+            });
+            decision.hear(&rule.action, places, failures);
             identity = identity.or(rule.action.identity.as_ref());
             if let (Some(part), Some(more)) = (part, &rule.action.user) {
                 join(edit.get_or_insert_default(), more, part, &decisions.sets);
@@ -198,6 +201,18 @@ impl Decider<'_> {
     /// Tells whether a limit has no room for one more call. `full`: limits that are assumed to be full.
     pub(crate) fn is_full(&self, claim: &Claim, full: &[String]) -> bool {
         full.iter().any(|name| **name == *claim.counted.name) || self.shared.call_limits.is_full(claim)
+    }
+
+    /// Tells whether a call has room at one of these places at least. `counts`: tells whether it counts under a limit already.
+    /// `full`: limits that are assumed to be full.
+    pub(crate) fn has_room_at_any(
+        &self,
+        places: &[Vec<Claim>],
+        full: &[String],
+        counts: impl Fn(&Claim) -> bool,
+    ) -> bool {
+        let has_room = |claims: &Vec<Claim>| claims.iter().all(|claim| counts(claim) || !self.is_full(claim, full));
+        places.is_empty() || places.iter().any(has_room)
     }
 
     /// Returns the call of a request, if it is known already.
@@ -318,24 +333,21 @@ impl Engine {
     }
 }
 
-/// Returns the claims of the call of a request under these limits.
-pub(crate) fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTable>]) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    if facts.begins_call {
-        let claim = |limit: &Arc<CallLimitTable>| Some(claim(limit, &facts.counted_value(limit.per)?));
-        Claim::add(&mut claims, limits.iter().filter_map(claim));
+/// Logs the rules that were evaluated for a request, in order up to the one that decided, and a verdict that ends the
+/// request.
+#[cold]
+fn log_path(path: &[Judgement], verdict: &Verdict, call_id: &[u8]) {
+    let call_id = shown(call_id);
+    for Judgement { name, holds, part, part_holds, values, limits, full } in path {
+        let values = plain(values.iter().map(|(name, value)| format!("{name} is {value}")));
+        let part = plain(std::iter::once(part.clone()));
+        let limits = Some(limits.join(", ")).filter(|limits| !limits.is_empty());
+        tracing::debug!(rule = %name, holds, part, part_holds, values, limits, full, %call_id, "rule judged");
     }
-    claims
-}
-
-impl InForce {
-    /// Returns the filter with this index.
-    pub(crate) fn filter(&self, place: usize) -> Option<&Rule<FilterAction>> {
-        self.config.decisions.filters.iter().nth(place)
-    }
-
-    /// Returns the rule with this index.
-    pub(crate) fn rule(&self, place: usize) -> Option<&Rule<Action>> {
-        self.config.decisions.rules.iter().nth(place)
+    let rule = path.last().map_or("", |last| &last.name);
+    match verdict {
+        Verdict::Reply(reply) => tracing::debug!(rule = %rule, answer = reply.status, %call_id, "rule ends a request"),
+        Verdict::Drop => tracing::debug!(rule = %rule, drop = true, %call_id, "rule ends a request"),
+        _ => (),
     }
 }

@@ -9,7 +9,8 @@
 
 use crate::decider::Decider;
 use crate::decision::Decision;
-use crate::handling::{Handling, User};
+use crate::handling::Handling;
+use crate::proof::User;
 use crate::question::Question;
 use crate::reply::{Reply, Why};
 use crate::stage::Verdict;

@@ -7,9 +7,10 @@
 use crate::decider::Decider;
 use crate::decision::Decision;
 use crate::engine::Engine;
-use crate::handling::{Handling, User};
+use crate::handling::Handling;
 use crate::identity::is_anonymous;
 use crate::judgement::Judgement;
+use crate::proof::User;
 use crate::reachability::target_of;
 use crate::request_facts::number_of;
 use strowger_core::log_limiter::Kind;

@@ -5,16 +5,17 @@
 //! rings.
 
 use crate::ban::Bans;
-use crate::places::Turn;
 use crate::realm::Realms;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use strowger_config::{Config, Decisions, Network};
+use std::sync::atomic::AtomicUsize;
+use strowger_config::{Action, Config, Decisions, FilterAction, Network};
 use strowger_core::digest::{Algorithm, Authenticator};
 use strowger_core::routing::{ClockSteps, Identity, Router};
 use strowger_core::{ListenerId, Now, proxy, registrar};
 use strowger_message::Limits;
+use strowger_rules::Rule;
 
 /// Compiled configuration, by which requests are judged. All shards share one.
 pub struct Policy {
@@ -123,6 +124,15 @@ impl Policy {
     }
 }
 
+/// Turn of a group. All shards share it, so that even a few calls are spread evenly.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    /// Turn of requests that go to the group.
+    pub(crate) of_rules: AtomicUsize,
+    /// Turn of requests that may go to the group after a failure.
+    pub(crate) of_failures: AtomicUsize,
+}
+
 impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Policy").finish_non_exhaustive()
@@ -142,6 +152,16 @@ impl InForce {
     pub(crate) fn new(policy: Arc<Policy>) -> Arc<Self> {
         let forwarding = proxy::Policy { router: policy.router.clone(), settings: policy.config.proxy_settings() };
         Arc::new(Self { forwarding: Arc::new(forwarding), policy })
+    }
+
+    /// Returns the filter with this index.
+    pub(crate) fn filter(&self, place: usize) -> Option<&Rule<FilterAction>> {
+        self.config.decisions.filters.iter().nth(place)
+    }
+
+    /// Returns the rule with this index.
+    pub(crate) fn rule(&self, place: usize) -> Option<&Rule<Action>> {
+        self.config.decisions.rules.iter().nth(place)
     }
 }
 

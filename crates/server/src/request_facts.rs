@@ -1,7 +1,8 @@
 //! Facts of a request that conditions of rules may use.
 
 use crate::decider::Decider;
-use crate::handling::{Handling, User};
+use crate::handling::Handling;
+use crate::proof::User;
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 use std::fmt::{self, Write as _};

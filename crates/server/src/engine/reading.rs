@@ -93,7 +93,7 @@ impl Engine {
 
     fn begin_new(&mut self, handling: &mut Handling<'_, '_>, id: ServerId) {
         let request = handling.request;
-        let reply = self.decider().reply_target(&request.mandatory.via, request.arrival);
+        let reply = self.policy.reply_target(&request.mandatory.via, request.arrival);
         if reply != request.arrival.reply() {
             self.stack.core.transactions.set_reply(id, reply);
         }
