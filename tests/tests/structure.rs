@@ -22,7 +22,6 @@ const CIRCLES: &[(&str, usize, &str)] = &[
     ("report", 48, "charts and pages of one HTML document"),
     ("rig", 23, "an engine, its phones and their lines"),
     ("scenario", 31, "one reader, whose parts read each other's elements"),
-    ("server", 57, "the engine, whose parts share its files"),
     ("sim", 43, "a world of hosts that send to each other"),
     ("strowger", 21, "pages of a run, shown while it runs and after it"),
 ];
@@ -103,8 +102,8 @@ const TYPES: &[(&str, &str, usize, &str)] = &[
     ("load", "CallRunner", 13, "one kind of action a file"),
     ("node", "Controlled", 7, "one kind of order a file"),
     ("scenario", "Reader", 8, "one kind of element a file"),
-    ("server", "Decider", 41, "decisions without change of state: one request or stage a file"),
-    ("server", "Engine", 30, "one kind of event or effect a file"),
+    ("server", "Decider", 29, "decisions without change of state: one request or stage a file"),
+    ("server", "Engine", 24, "one kind of event or effect a file"),
     ("sim", "ServerHost", 7, "one effect of the engine a file"),
 ];
 
