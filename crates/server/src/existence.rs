@@ -11,14 +11,10 @@ use strowger_store::subscriber::{self, Answer};
 impl Decider<'_> {
     /// Returns the answer of the subscribers if the shard need not wait for it. Without subscribers every user is
     /// absent.
-    pub(crate) fn known(
-        &self,
-        question: subscriber::Question<'_>,
-        now: u64,
-    ) -> Option<Result<subscriber::Answer, StoreError>> {
+    pub(crate) fn known(&self, question: subscriber::Question<'_>, now: u64) -> Option<Result<Answer, StoreError>> {
         match (&self.shared.subscribers, self.sinks.found) {
             (Some(subscribers), Some(_)) => subscribers.cached(question, now),
-            _ => Some(Ok(subscriber::Answer::Absent)),
+            _ => Some(Ok(Answer::Absent)),
         }
     }
 

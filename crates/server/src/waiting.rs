@@ -41,7 +41,7 @@ pub(crate) struct SuspendedRequest {
     pub(crate) asks: QuestionKind,
     /// Server transaction; none for a REGISTER and an ACK.
     pub(crate) server: Option<ServerId>,
-    /// [`Now::mono`] when the request began to wait.
+    /// [`strowger_core::Now::mono`] when the request began to wait.
     pub(crate) since: u64,
     pub(crate) progress: Progress,
 }
