@@ -102,8 +102,8 @@ const TYPES: &[(&str, &str, usize, &str)] = &[
     ("load", "CallRunner", 13, "one kind of action a file"),
     ("node", "Controlled", 7, "one kind of order a file"),
     ("scenario", "Reader", 8, "one kind of element a file"),
-    ("server", "Decider", 29, "decisions without change of state: one request or stage a file"),
-    ("server", "Engine", 24, "one kind of event or effect a file"),
+    ("server", "Decider", 27, "decisions without change of state: one request or stage a file"),
+    ("server", "Engine", 20, "one kind of event or effect a file"),
     ("sim", "ServerHost", 7, "one effect of the engine a file"),
 ];
 

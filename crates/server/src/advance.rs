@@ -1,16 +1,17 @@
 //! Way of a request through its stages: verdicts are carried out, questions asked.
 
 use crate::contacts::Contacts;
+use crate::decision::Decision;
 use crate::engine::{Effect, Engine};
 use crate::handling::Handling;
 use crate::question::{Question, QuestionKind};
 use crate::reply::Reply;
 use crate::stage::{Stage, Verdict};
 use strowger_core::log_limiter::Kind;
-use strowger_core::routing::Request;
+use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
 use strowger_core::slots::Id;
-use strowger_message::Method;
+use strowger_message::{Index, Message, Method, SipUri};
 use strowger_store::subscriber;
 use strowger_store::ticket::Ticket;
 
@@ -67,6 +68,61 @@ impl Engine {
                 Verdict::TakeOffRoutes => return self.take_off_routes(handling, &routing),
                 other => return self.conclude(handling, other),
             }
+        }
+    }
+
+    /// Starts a request again without the Routes that name this server by names that were looked up. Kept out of line:
+    /// most requests have no use for the room that it needs.
+    #[inline(never)]
+    fn take_off_routes(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
+        let request = handling.request;
+        let mut bytes = Vec::with_capacity(request.message.bytes().len());
+        let names_us = |uri: &SipUri<'_>| {
+            self.policy
+                .key_of(request, routing, uri)
+                .is_some_and(|key| self.policy.leads_here_by(&handling.progress.answers, &key))
+        };
+        self.policy.router.take_off_routes(&request.message, names_us, &mut bytes);
+        let mut index = Index::new();
+        if index.parse(&bytes, &self.policy.limits).is_err() {
+            return;
+        }
+        let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash) else { return };
+        let now = handling.now;
+        handling.progress.stage = match request.method {
+            Method::Ack => Stage::Acknowledge,
+            Method::Register if self.decider().is_for_registrar(now, &request) => Stage::Register,
+            _ => Stage::Address,
+        };
+        let Handling { server, progress, out, .. } = handling;
+        self.advance(&mut Handling { now, request: &request, server: *server, progress, out });
+    }
+
+    /// Continues a request by this decision: from the stage of routes on, with the new user part of its Request-URI.
+    #[inline(never)]
+    pub(crate) fn go_on_by(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        mut decision: Box<Decision>,
+    ) {
+        if !decision.edits_uri() {
+            (handling.progress.decision, handling.progress.stage) = (Some(decision), Stage::Route);
+            return self.advance(handling);
+        }
+        let (request, mut index) = (handling.request, Index::new());
+        let bytes = decision.change_user(request, routing);
+        let again = index.parse(&bytes, &self.policy.limits);
+        handling.progress.decision = Some(decision);
+        handling.progress.stage = Stage::Route;
+        let Handling { now, server, progress, out, .. } = handling;
+        let message = Message::new(&bytes, &index);
+        match again.ok().and_then(|()| Request::of(message, request.arrival, request.call_hash).ok()) {
+            Some(request) => {
+                self.advance(&mut Handling { now: *now, request: &request, server: *server, progress, out })
+            }
+            // The message has become too large.
+            None => self.reply(handling, Reply::refused(513)),
         }
     }
 

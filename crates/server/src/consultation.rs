@@ -4,7 +4,6 @@ use crate::anchor::ServerRole;
 use crate::claims::{claims_at, claims_by};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision, Led};
-use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::identity::withholds_identity;
 use crate::judgement::{self, Heard, Inquiry, Judgement, plain};
@@ -20,7 +19,6 @@ use strowger_calls::{Again, Call, passes_again};
 use strowger_config::{Action, CallLimitTable, FailureAction, IdentitySource, OverLimit};
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
-use strowger_message::{Index, Message};
 use strowger_rules::Rule;
 
 impl Decider<'_> {
@@ -285,51 +283,6 @@ impl Decider<'_> {
     pub(crate) fn is_trusted(&self, source: IpAddr) -> bool {
         let decisions = &self.policy.config.decisions;
         decisions.group_of(source.to_canonical()).is_some_and(|group| decisions.trusts(group))
-    }
-}
-
-impl Engine {
-    /// Answers or drops a request if a filter holds. Returns whether one does.
-    pub(crate) fn is_filtered(&mut self, handling: &mut Handling<'_, '_>) -> bool {
-        let Some((place, answer)) = self.decider().filter(handling) else { return false };
-        match answer {
-            Some(status) => self.reply(handling, Reply { why: Why::Filter(place), ..Reply::refused(status) }),
-            None => {
-                self.counters().refused.one();
-                if let Some(server) = handling.server {
-                    self.stack.core.transactions.abandon(handling.now, server);
-                }
-            }
-        }
-        true
-    }
-
-    /// Continues a request by this decision: from the stage of routes on, with the new user part of its Request-URI.
-    #[inline(never)]
-    pub(crate) fn go_on_by(
-        &mut self,
-        handling: &mut Handling<'_, '_>,
-        routing: &Routing<'_>,
-        mut decision: Box<Decision>,
-    ) {
-        if !decision.edits_uri() {
-            (handling.progress.decision, handling.progress.stage) = (Some(decision), Stage::Route);
-            return self.advance(handling);
-        }
-        let (request, mut index) = (handling.request, Index::new());
-        let bytes = decision.change_user(request, routing);
-        let again = index.parse(&bytes, &self.policy.limits);
-        handling.progress.decision = Some(decision);
-        handling.progress.stage = Stage::Route;
-        let Handling { now, server, progress, out, .. } = handling;
-        let message = Message::new(&bytes, &index);
-        match again.ok().and_then(|()| Request::of(message, request.arrival, request.call_hash).ok()) {
-            Some(request) => {
-                self.advance(&mut Handling { now: *now, request: &request, server: *server, progress, out })
-            }
-            // The message has become too large.
-            None => self.reply(handling, Reply::refused(513)),
-        }
     }
 }
 

@@ -31,6 +31,7 @@ use crate::ping::Pings;
 use crate::policy::{InForce, Policy};
 use crate::process_state::ProcessState;
 use crate::question::{HostKey, Resolved};
+use crate::refusals::log_lost;
 use crate::waiting::{LookupResult, Waiting};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -385,7 +386,7 @@ impl Engine {
     fn run_events(&mut self, now: Now, reason: &str, out: &mut Outbox) {
         while let Some(event) = self.stack.core.event() {
             if let Event::Timeout { .. } | Event::ClientTransportError { .. } = event {
-                self.log_lost(now, &event, reason);
+                log_lost(now, &event, reason, &self.stack.core.transactions, self.decider());
             }
             match (event.user().role(), event) {
                 (Role::Proxy(context), _) => {

@@ -16,6 +16,7 @@ use crate::session_timer::SessionTimer;
 use smallvec::SmallVec;
 use strowger_calls::Context;
 use strowger_config::UnmatchedCancel;
+use strowger_core::Now;
 use strowger_core::proxy::{Candidate, Plan, Rerouting};
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
@@ -274,6 +275,12 @@ impl Engine {
         } else if self.calls.not_forwarded(handling.now, context) {
             self.refuse_own(context, 500);
         }
+    }
+
+    /// Takes a reserved entry for the transaction of an emergency call. False if none is left.
+    fn holds_emergency(&mut self, now: Now, request: &Request<'_>, server: ServerId) -> bool {
+        let is_known = self.decider().is_known_source(now, request);
+        self.stack.core.transactions.hold_emergency(server, request.arrival, is_known, request.message.bytes().len())
     }
 
     /// Returns the session timer of a request that goes on to its destination; none: it was answered, redirected or led elsewhere.

@@ -132,7 +132,7 @@
 //! | requests without a stage: unreadable, shed | `engine/unread.rs` |
 //! | rights of a caller without a password in a dialog | `authorization.rs`, `authorize`; `reach.rs`, `may_name` |
 //! | INVITEs that begin a call; requests within a dialog; removed users | `dialog_access.rs`; `removed_users.rs` |
-//! | proof of a dialog at a bound | `engine/reading.rs`, `proves_dialog` |
+//! | proof of a dialog at a bound | `dialog_access.rs`, `proves_dialog` |
 //! | targets that a peer may name | `reach.rs`, `may_name` |
 //! | spelling of a user in credentials | `proof.rs`, `User`; `authentication.rs`, `account` |
 //! | change of the bindings under the lock of their partition | `binding_change.rs`, `BindingChange` |

@@ -7,13 +7,15 @@
 use crate::ban::Bans;
 use crate::realm::Realms;
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use strowger_config::{Action, Config, Decisions, FilterAction, Network};
 use strowger_core::digest::{Algorithm, Authenticator};
 use strowger_core::routing::{ClockSteps, Identity, Router};
-use strowger_core::{ListenerId, Now, proxy, registrar};
+use strowger_core::source::counted;
+use strowger_core::{Arrival, ListenerId, Now, proxy, registrar};
 use strowger_message::Limits;
 use strowger_rules::Rule;
 
@@ -116,6 +118,12 @@ impl Policy {
     /// Returns the identity of this server.
     pub fn identity(&self) -> &Identity {
         self.router.identity()
+    }
+
+    /// Returns the key under which a source is counted: an IPv4 address, or an IPv6 network of `limits.ipv6_prefix`
+    /// bits.
+    pub(crate) fn source_of(&self, arrival: &Arrival) -> IpAddr {
+        counted(arrival.remote.ip(), self.config.limits.ipv6_prefix)
     }
 
     /// Returns the digest algorithms that this listener offers.

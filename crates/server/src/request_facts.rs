@@ -124,7 +124,9 @@ impl RequestFacts<'_, '_> {
             CountedPer::All => Some(Vec::new()),
             CountedPer::User => self.user.map(|user| self.decider.policy.realms.with_domain(user, user.name.to_vec())),
             CountedPer::SourceGroup => self.text(TextField::SourceGroup).map(<[u8]>::to_vec),
-            CountedPer::SourceAddress => Some(self.decider.source_of(self.request.arrival).to_string().into_bytes()),
+            CountedPer::SourceAddress => {
+                Some(self.decider.policy.source_of(self.request.arrival).to_string().into_bytes())
+            }
             CountedPer::Caller => aor(&self.request.mandatory.from.uri),
             CountedPer::Callee => aor(&self.routing.uri),
             // The places of the call tell the gateway.

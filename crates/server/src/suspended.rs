@@ -1,30 +1,15 @@
 //! Requests that wait for a slow answer, and later messages of the same call and sender, which are held back behind
 //! them.
 
-use crate::decider::Decider;
 use crate::engine::{Engine, EngineRecord};
 use crate::handling::{Handling, Progress};
 use crate::question::QuestionKind;
-use crate::waiting::{Held, HoldKey, LookupResult, Suspended, SuspendedRequest};
-use std::net::IpAddr;
+use crate::waiting::{Held, HoldKey, LookupResult, Suspended, SuspendedRequest, line_of};
 use strowger_core::routing::Request;
 use strowger_core::slots::Id;
-use strowger_core::source::counted;
 use strowger_core::transaction::{Role, ServerId, TransactionUser};
 use strowger_core::{Arrival, Now, Outbox, call};
 use strowger_message::{Index, Message, respond};
-
-impl Decider<'_> {
-    pub(crate) fn line_of(&self, request: &Request<'_>) -> HoldKey {
-        (request.call_hash, call::hash(self.shared.call_secret, request.from_tag))
-    }
-
-    /// Returns the key under which a source is counted: an IPv4 address, or an IPv6 network of `limits.ipv6_prefix`
-    /// bits.
-    pub(crate) fn source_of(&self, arrival: &Arrival) -> IpAddr {
-        counted(arrival.remote.ip(), self.policy.config.limits.ipv6_prefix)
-    }
-}
 
 impl Engine {
     /// Holds a message behind the suspended ones of its line. A copy of a held message is ignored. Without room the
@@ -87,7 +72,7 @@ impl Engine {
                 (limits.lookup_queue / share, limits.lookups_per_source)
             }
         };
-        let of_source = self.waiting.resolving.get(&self.decider().source_of(arrival)).copied().unwrap_or(0);
+        let of_source = self.waiting.resolving.get(&self.policy.source_of(arrival)).copied().unwrap_or(0);
         self.waiting.suspended.len() < most
             && of_source < most_of_source
             && self.has_room_to_wait(arrival, handling.request.message.bytes().len(), proof.in_dialog)
@@ -97,8 +82,8 @@ impl Engine {
     pub(crate) fn suspend(&mut self, handling: &mut Handling<'_, '_>, asks: QuestionKind) -> u64 {
         let request = handling.request;
         self.begins_to_wait(request.arrival, request.message.bytes().len());
-        let line = self.decider().line_of(request);
-        let source = (asks == QuestionKind::Name).then(|| self.decider().source_of(request.arrival));
+        let line = line_of(request, self.shared.call_secret);
+        let source = (asks == QuestionKind::Name).then(|| self.policy.source_of(request.arrival));
         let (arrival, call_hash, server) = (*request.arrival, request.call_hash, handling.server);
         let since = handling.now.mono;
         let progress = Progress { policy: Some(self.policy.clone()), ..handling.progress.take() };

@@ -10,16 +10,22 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 use strowger_cache::error::CacheError;
+use strowger_core::routing::Request;
 use strowger_core::slots::{Id, Slots};
 use strowger_core::source::counted;
 use strowger_core::transaction::ServerId;
-use strowger_core::{Arrival, Target};
+use strowger_core::{Arrival, Target, call};
 use strowger_store::error::StoreError;
 use strowger_store::subscriber;
 
 /// Key of messages that stay in order: hashes of the Call-ID and of the sender's tag. Another peer that knows the
 /// Call-ID delays none of them.
 pub(crate) type HoldKey = (u32, u32);
+
+/// Returns the key of a request. `secret`: key of [`call::hash`].
+pub(crate) fn line_of(request: &Request<'_>, secret: u32) -> HoldKey {
+    (request.call_hash, call::hash(secret, request.from_tag))
+}
 
 /// Work that waits under a ticket.
 #[derive(Debug)]
