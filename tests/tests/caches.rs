@@ -3,10 +3,10 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use strowger_cache::engine::{Engine, Subscriber};
+use strowger_cache::engine::Engine;
 use strowger_cache::error::CacheError;
 use strowger_cache::local::LocalCache;
 use strowger_cache::remote::{RemoteCache, RemoteSettings};
@@ -281,57 +281,17 @@ fn lives_end(cache: &mut Asked) {
     assert_eq!(cache.value(b"long"), Some(b"value".into()));
 }
 
-/// Received messages, and the number of starts of the subscription.
-#[derive(Default)]
-struct Heard(Mutex<(Vec<Vec<u8>>, usize)>);
-
-impl Subscriber for Heard {
-    fn published(&self, channel: &[u8], message: &[u8]) {
-        assert_eq!(channel, b"news");
-        self.0.lock().expect("no test holds it").0.push(message.into());
-    }
-
-    fn began(&self, _channel: &[u8]) {
-        self.0.lock().expect("no test holds it").1 += 1;
-    }
-}
-
-/// Checks that one cache receives what the other publishes.
-fn messages_are_heard(publisher: &mut Asked, subscriber: &Asked) -> Arc<Heard> {
-    let heard = Arc::new(Heard::default());
-    subscriber.cache.engine().subscribe(b"news", heard.clone()).expect("it has channels");
-    assert!(wait::until(Duration::from_secs(20), || heard.0.lock().expect("free").1 == 1), "it begins");
-    let messages: Vec<Vec<u8>> = (0..100).map(|n| format!("message {n}\r\n").into_bytes()).collect();
-    for message in &messages {
-        assert_eq!(publisher.ask(Request::Publish { channel: b"news", message }), Ok(Answer::Published));
-        assert_eq!(publisher.ask(Request::Publish { channel: b"olds", message }), Ok(Answer::Published));
-    }
-    let have_come = || heard.0.lock().expect("free").0.len() >= messages.len();
-    assert!(wait::until(Duration::from_secs(20), have_come));
-    assert_eq!(heard.0.lock().expect("free").0, messages);
-    heard
-}
-
-/// Checks that a cache without channels refuses them.
-fn has_no_channels(cache: &mut Asked) {
-    let heard = Arc::new(Heard::default());
-    assert_eq!(cache.cache.engine().subscribe(b"news", heard), Err(CacheError::Refused));
-    assert_eq!(cache.ask(Request::Publish { channel: b"news", message: b"x" }), Err(CacheError::Refused));
-}
-
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
 fn local() {
-    has_no_channels(&mut Asked::local());
     conforms(Asked::local());
 }
 
 fn memcached() {
     let folder = folder();
     let server = backend::memcached(folder.path()).expect("it starts");
-    has_no_channels(&mut Asked::remote(Service::Memcached, &[server.address()]));
     conforms(Asked::remote(Service::Memcached, &[server.address()]));
 }
 
@@ -378,17 +338,12 @@ fn redis() {
     // Another database has no entries.
     let mut other = Asked::remote(Service::Redis { database: 0 }, &[server.address()]);
     assert_eq!(other.value(b"long"), None);
-    let subscriber = Asked::remote(Service::Redis { database: 0 }, &[server.address()]);
-    let heard = messages_are_heard(&mut other, &subscriber);
-    // The subscription resumes when the server returns.
+    // Requests are answered again when the server returns.
     backend::stop_cache(&mut server).expect("it ends");
     server.start_again().expect("it starts");
-    assert!(wait::until(Duration::from_secs(20), || heard.0.lock().expect("free").1 >= 2), "it begins again");
-    let is_heard = wait::until(Duration::from_secs(20), || {
-        let _unless_down = other.ask(Request::Publish { channel: b"news", message: b"last" });
-        heard.0.lock().expect("free").0.last().is_some_and(|last| last == b"last")
-    });
-    assert!(is_heard);
+    let is_back =
+        wait::until(Duration::from_secs(20), || other.ask(Request::Fetch { key: b"long" }) == Ok(Answer::Absent));
+    assert!(is_back);
 }
 
 fn redis_by_a_socket_of_the_file_system() {
@@ -496,8 +451,6 @@ fn redis_as_a_cluster() {
     conforms(Asked::remote(Service::Cluster, &addresses[1..2]));
     // A slot migrates while its keys are requested.
     let mut cache = Asked::remote(Service::Cluster, &addresses[..1]);
-    let subscriber = Asked::remote(Service::Cluster, &addresses[2..]);
-    messages_are_heard(&mut cache, &subscriber);
     cache.store(b"foo", b"value", Life::FOREVER);
     let id = |place: usize| say(addresses[place], &["CLUSTER MYID"])[0].lines().nth(1).expect("an id").to_owned();
     let (from, to) = (id(2), id(0));

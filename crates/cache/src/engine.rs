@@ -41,14 +41,6 @@ pub trait RemoteEngine: Send + Sync {
         Vec::new()
     }
 
-    /// Subscribes to the messages of a channel as long as the engine lives.
-    ///
-    /// # Errors
-    /// [`CacheError::Refused`]: the engine has no channels, or not this one.
-    fn subscribe(&self, _channel: &[u8], _subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {
-        Err(CacheError::Refused)
-    }
-
     /// Returns the engine's figures, as far as it has them.
     fn gauges(&self) -> Gauges;
 
@@ -56,16 +48,6 @@ pub trait RemoteEngine: Send + Sync {
     fn remote_gauges(&self) -> RemoteGauges {
         RemoteGauges::default()
     }
-}
-
-/// Receiver of messages published on a channel, on a thread of the engine. Does not block.
-pub trait Subscriber: Send + Sync {
-    /// Takes a message.
-    fn published(&self, channel: &[u8], message: &[u8]);
-
-    /// Called when messages start to arrive; earlier ones were missed. Called again when the subscription restarts
-    /// after the loss of its server.
-    fn began(&self, _channel: &[u8]) {}
 }
 
 /// Result of a request.
@@ -130,17 +112,6 @@ impl Engine {
         match self {
             Self::Local(cache) => cache.receivers(),
             Self::Remote(engine) => Some(engine.receivers()),
-        }
-    }
-
-    /// Subscribes to the messages of a channel as long as the engine lives.
-    ///
-    /// # Errors
-    /// [`CacheError::Refused`]: the engine has no channels, or not this one. Only Redis has channels.
-    pub fn subscribe(&self, channel: &[u8], subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {
-        match self {
-            Self::Local(_) => Err(CacheError::Refused),
-            Self::Remote(engine) => engine.subscribe(channel, subscriber),
         }
     }
 

@@ -194,7 +194,6 @@ impl LocalCache {
                 Err(error) => Err(error),
             },
             Request::Count { key, count } => self.count(key, count, now).map(|(n, r)| (Answer::Count(n), r)),
-            Request::Publish { .. } => return Some(Err(CacheError::Refused)),
             Request::Remove { key } => {
                 let answer = |removed| if removed { Answer::Removed } else { Answer::Absent };
                 self.remove(key, now).map(|(removed, receipt)| (answer(removed), receipt))

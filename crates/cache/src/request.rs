@@ -109,14 +109,6 @@ pub enum Request<'a> {
         /// Key.
         key: &'a [u8],
     },
-    /// Publishes a message to [subscribers](crate::engine::Engine::subscribe): [`Answer::Published`]. Only Redis has
-    /// this; others refuse.
-    Publish {
-        /// Channel, within the bound of keys.
-        channel: &'a [u8],
-        /// Message, within the bound of values.
-        message: &'a [u8],
-    },
 }
 
 /// Answer of a cache.
@@ -134,6 +126,4 @@ pub enum Answer {
     Count(i64),
     /// The key had a value, and has none any more.
     Removed,
-    /// The message went to the present subscribers of the channel, if there are any.
-    Published,
 }

@@ -3,11 +3,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use strowger_cache::engine::{Engine, RemoteEngine as _, Subscriber};
+use strowger_cache::engine::{Engine, RemoteEngine as _};
 use strowger_cache::error::CacheError;
 use strowger_cache::remote::{RemoteCache, RemoteSettings};
 use strowger_cache::request::{Answer, Life, Promise, Request};
@@ -289,52 +289,4 @@ fn more_than_the_bound_is_refused() {
     let full = outcomes.iter().filter(|outcome| outcome.result == Err(CacheError::Full)).count();
     assert_eq!(full, 15);
     assert_eq!((remote.remote_gauges().in_flight, remote.remote_gauges().bound), (0, 10));
-}
-
-/// Subscriber that ignores messages.
-struct Deaf;
-
-impl Subscriber for Deaf {
-    fn published(&self, _: &[u8], _: &[u8]) {}
-}
-
-/// Sends a message without an end while the connection lasts.
-fn sends_a_message_without_an_end(mut stream: TcpStream) -> Option<ErrorKind> {
-    let mut bytes = [0; 4096];
-    while let Ok(length @ 1..) = stream.read(&mut bytes) {
-        if !bytes[..length].windows(9).any(|word| word == b"SUBSCRIBE") {
-            stream.write_all(b"+PONG\r\n").ok()?;
-            continue;
-        }
-        stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
-        let mut sent = b"*1000000\r\n".repeat(3);
-        loop {
-            if let Err(error) = stream.write_all(&sent) {
-                return Some(error.kind());
-            }
-            sent = b":1\r\n".repeat(10_000);
-        }
-    }
-    None
-}
-
-#[test]
-fn a_message_without_an_end_is_not_gathered() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let (ends, end) = mpsc::channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let ends = ends.clone();
-            std::thread::spawn(move || {
-                if let Some(kind) = sends_a_message_without_an_end(stream.unwrap()) {
-                    let _over = ends.send(kind);
-                }
-            });
-        }
-    });
-    let (remote, _cache) = cache(Service::Redis { database: 0 }, address);
-    remote.subscribe(b"news", Arc::new(Deaf)).unwrap();
-    let kind = end.recv_timeout(Duration::from_secs(20)).expect("it ends");
-    assert!(matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{kind}");
 }

@@ -5,9 +5,9 @@
 //! leave the shard.
 
 use crate::account_text::codecs;
-use crate::call::{CallNames, moment};
-use crate::dialog::Bye;
+use crate::bye::Bye;
 use crate::texts::Texts;
+use crate::times::moment;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
@@ -18,6 +18,9 @@ use strowger_core::notice::Party;
 use strowger_message::Message;
 use strowger_store::accounting::mask::Masks;
 use strowger_store::accounting::{Cdr, Event, Row};
+
+/// Texts of a call as its INVITE has them: Call-ID, caller, callee. Empty where the table does not store them.
+pub(crate) type CallNames<'a> = [&'a [u8]; 3];
 
 /// Facts about the INVITE of a call for its account. The texts are masked and cut to the length that rows may have.
 #[derive(Clone, Debug, Default)]

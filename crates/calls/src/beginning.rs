@@ -1,17 +1,19 @@
 //! INVITE that begins a call, or comes again in one: its place in the table, its limits, its account.
 
-use crate::account::{Account, AccountFacts};
+use crate::account::{Account, AccountFacts, CallNames};
 use crate::account_text::cause_of;
-use crate::call::{Call, CallNames, Legs, moment};
+use crate::call::Call;
 use crate::context::{NO_CALL, Purpose};
 use crate::effect::CallEffect;
 use crate::endable::{Unendable, unendable};
 use crate::environment::Environment;
+use crate::legs::Legs;
 use crate::limits::Claim;
 use crate::origin::Source;
 use crate::session_offer::SessionOffer;
 use crate::shares::Parties;
 use crate::table::CallTable;
+use crate::times::moment;
 use crate::way::way;
 use std::net::SocketAddr;
 use strowger_core::Now;

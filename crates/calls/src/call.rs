@@ -4,17 +4,21 @@
 //! the callee's tag in addition (RFC 3261 section 12). The INVITE alone names the parties, and the call ends only by a
 //! BYE that a route token of this server admits.
 
-use crate::account::Account;
-use crate::context::{Purpose, SALTS};
+use crate::account::{Account, CallNames};
+use crate::context::{BELOW_KEY, Purpose, SALTS};
 use crate::dialog::Dialog;
-use crate::led::CallScopes;
+use crate::legs::Legs;
 use crate::origin::Source;
+use crate::scopes::CallScopes;
 use crate::session_offer::SessionOffer;
 use crate::shares::Parties;
 use crate::texts::Texts;
+use crate::times::{CallTimes, moment};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::net::SocketAddr;
 use strowger_core::Now;
+use strowger_core::notice::Party;
 use strowger_core::routing::Request;
 use strowger_core::shown::LONGEST;
 
@@ -75,27 +79,6 @@ pub struct Call {
 
 /// Bytes of a call in the table. A segment of 128 calls then fills a size class of the allocator.
 const _: () = assert!(size_of::<Option<Call>>() == 192);
-
-/// Part of this server in the dialogs of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Legs {
-    /// A proxy forwards the INVITE. The later requests bypass this server.
-    Passing,
-    /// A proxy forwards the INVITE and stays in the route sets: one dialog between the parties, whose requests pass here.
-    Proxied,
-    /// Each party has a dialog with this server, and a role of this server writes the requests of both.
-    Anchored,
-}
-
-impl Legs {
-    /// Tells whether the later requests of the call come to this server.
-    pub(crate) const fn are_here(self) -> bool {
-        !matches!(self, Self::Passing)
-    }
-}
-
-/// Texts of a call as its INVITE has them: Call-ID, caller, callee. Empty where the table does not store them.
-pub(crate) type CallNames<'a> = [&'a [u8]; 3];
 
 pub(crate) const CALLER: usize = 0;
 pub(crate) const CALLEE: usize = 1;
@@ -289,6 +272,92 @@ impl Call {
         self.account.iter_mut().for_each(|account| turn(&mut account.began));
         self.dialogs.iter_mut().for_each(|dialog| dialog.change_moments(turn));
     }
+
+    /// Returns the context of a request for this purpose in this dialog. `party`: its sender; for a question of the
+    /// server, the party that is asked.
+    pub(crate) fn dialog_context(&self, dialog: &Dialog, purpose: Purpose, party: Party) -> u64 {
+        self.context_with(dialog.salt | party as u16, purpose)
+    }
+
+    pub(crate) fn context_with(&self, salt: u16, purpose: Purpose) -> u64 {
+        self.key >> BELOW_KEY << BELOW_KEY | u64::from(salt) << 2 | purpose as u64
+    }
+
+    /// Returns the index of the dialog that this context names, and the party that it names.
+    pub(crate) fn dialog_at(&self, context: u64) -> Option<(usize, Party)> {
+        let salt = (context >> 2 & SALTS) as u16;
+        let party = if salt & 1 == 0 { Party::Caller } else { Party::Callee };
+        let at = self.dialogs.iter().position(|dialog| dialog.salt == salt & !1)?;
+        Some((at, party))
+    }
+
+    /// Returns the dialog of a [`HangUp`](crate::doubt) with this context.
+    pub(crate) fn hang_up_at(&self, context: u64) -> Option<&Dialog> {
+        let salt = (context >> 2 & SALTS) as u16;
+        self.dialogs.iter().find(|dialog| dialog.hang_up_salt() == Some(salt))
+    }
+
+    /// Draws a salt that no dialog of the call has.
+    pub(crate) fn free_salt(&self, mut draw: impl FnMut() -> u64) -> u16 {
+        loop {
+            let salt = (draw() & SALTS) as u16 & !1;
+            if self.dialogs.iter().all(|dialog| dialog.salt != salt && dialog.hang_up_salt() != Some(salt)) {
+                return salt;
+            }
+        }
+    }
+
+    /// Tells whether a request with this context belongs to this call, or to one of its dialogs.
+    pub(crate) fn has_context(&self, context: u64, purpose: Purpose) -> bool {
+        let is_near = (self.key ^ context) >> BELOW_KEY == 0;
+        is_near
+            && match purpose {
+                Purpose::Invite => self.context() == context,
+                Purpose::Bye if self.hang_up_at(context).is_some() => true,
+                _ => self.dialog_at(context).is_some(),
+            }
+    }
+
+    /// Returns whether a request of this party came from another address than its INVITE or 2xx. False if that address is unknown.
+    pub(crate) fn is_from_elsewhere(&self, dialog: &Dialog, party: Party, source: SocketAddr) -> bool {
+        let known = self.source_of(dialog, party);
+        known != Source::UNKNOWN && known != Source::of(source)
+    }
+
+    /// Returns whether a request of this party came from the address of its INVITE or 2xx. False if that address is unknown.
+    pub(crate) fn is_from(&self, dialog: &Dialog, party: Party, source: SocketAddr) -> bool {
+        self.source_of(dialog, party) == Source::of(source)
+    }
+
+    const fn source_of(&self, dialog: &Dialog, party: Party) -> Source {
+        match party {
+            Party::Caller => self.source,
+            Party::Callee => dialog.source,
+        }
+    }
+
+    /// Returns the deadline of the call, as [`strowger_core::Now::mono`].
+    pub(crate) fn until(&self, times: CallTimes) -> Option<u64> {
+        let whole = |at: i64| at.max(0).cast_unsigned();
+        let after = |at: i64, time: u64| whole(at.saturating_add_unsigned(time));
+        let logged = self.is_in_log().then(|| after(self.began, times.logged));
+        let challenged = self.is_left().then(|| after(self.began, CHALLENGE));
+        let dialogs = self.dialogs.iter().filter_map(|dialog| match dialog.ending() {
+            Some(ending) => ending.next().map(whole),
+            None => self.dialog_until(dialog, times),
+        });
+        [logged, challenged, dialogs.min()].into_iter().flatten().min()
+    }
+
+    fn dialog_until(&self, dialog: &Dialog, times: CallTimes) -> Option<u64> {
+        let whole = |at: i64| at.max(0).cast_unsigned();
+        let answer = dialog.answer.filter(|_| self.tracked);
+        let lifetime = answer.map(|answer| whole(answer.at.saturating_add_unsigned(times.lifetime)));
+        let ack = answer.and_then(|_| dialog.unacknowledged_until(times.transaction)).map(whole);
+        let session = dialog.session_end().map(whole);
+        let doubt = dialog.doubt.as_ref().filter(|_| answer.is_some()).map(|doubt| whole(doubt.next));
+        [lifetime, ack, session, doubt].into_iter().flatten().min()
+    }
 }
 
 /// Time for a caller to come again with credentials, in milliseconds.
@@ -296,10 +365,6 @@ pub(crate) const CHALLENGE: u64 = 32_000;
 
 pub(crate) fn names(texts: &Texts) -> CallNames<'_> {
     [CALL_ID, CALLER, CALLEE].map(|number| texts.get(number))
-}
-
-pub(crate) const fn moment(now: Now) -> i64 {
-    now.mono.cast_signed()
 }
 
 /// Returns the URIs of From and To.

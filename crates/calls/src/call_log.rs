@@ -2,8 +2,9 @@
 //!
 //! A call is logged whole or not at all: the owner of the table decides when it begins. The state for its further lines is in the table.
 
-use crate::call::{Call, moment};
+use crate::call::Call;
 use crate::dialog::CallAnswer;
+use crate::times::moment;
 use strowger_core::Now;
 use strowger_core::shown::shown;
 

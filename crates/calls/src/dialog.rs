@@ -1,12 +1,15 @@
 //! Dialog of a call: between its caller and one callee that rang or answered (RFC 3261 section 12).
 
-use crate::doubt::Doubt;
+use crate::bye::Bye;
+use crate::doubt::{AFTER_BYE, Doubt, Standing};
 use crate::ending::Ending;
 use crate::origin::Source;
 use crate::session_offer::SessionOffer;
 use crate::texts::Texts;
+use crate::times::moment;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
+use strowger_core::Now;
 use strowger_core::notice::Party;
 
 /// 2xx that went upstream.
@@ -15,18 +18,6 @@ pub(crate) struct CallAnswer {
     /// Moment of the 2xx, on the clock of [`crate::call::Call::began`].
     pub(crate) at: i64,
     pub(crate) status: NonZeroU16,
-}
-
-/// BYE without a final response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Bye {
-    /// Moment when it passed, on the clock of [`CallAnswer::at`].
-    pub(crate) at: i64,
-    /// Q.850 cause, for the record.
-    pub(crate) cause: u16,
-    /// Set if it came from a foreign address ([`crate::origin`]).
-    #[serde(skip)]
-    pub(crate) from_elsewhere: bool,
 }
 
 /// BYEs of a dialog without a final response.
@@ -253,5 +244,41 @@ impl Dialog {
     /// Takes out the last request that renews this dialog, once it has its final response.
     pub(crate) fn end_renewal(&mut self) -> Option<Renewal> {
         self.renewal.take().map(|renewal| *renewal)
+    }
+
+    /// Returns the moment when its 2xx is doubted unless the ACK passes.
+    pub(crate) fn unacknowledged_until(&self, patience: u64) -> Option<i64> {
+        let waits = !self.acknowledged && self.ending().is_none();
+        self.answer.filter(|_| waits).map(|answer| answer.at.saturating_add_unsigned(patience))
+    }
+
+    /// Doubts the dialog after a refused BYE. Earlier confirmations no longer count.
+    pub(crate) fn doubt_refusal(&mut self, now: Now) {
+        if self.answer.is_none() || self.ending().is_some() {
+            return;
+        }
+        let fresh = Doubt::at(moment(now).saturating_add_unsigned(AFTER_BYE), Standing::Suspected);
+        match &mut self.doubt {
+            Some(doubt) => {
+                (doubt.parties, doubt.until) = (fresh.parties, doubt.until.max(fresh.until));
+                doubt.next = doubt.next.min(fresh.next);
+                doubt.since = now.mono + 1;
+            }
+            None => self.doubt = Some(fresh),
+        }
+    }
+
+    /// Doubts the dialog after a BYE that names it and goes elsewhere. Its receiver may accept a copy until the transaction ends. The server asks
+    /// once more then.
+    pub(crate) fn doubt_beside(&mut self, now: Now, transaction: u64) {
+        self.doubt_refusal(now);
+        if let Some(doubt) = &mut self.doubt {
+            doubt.again = Some(moment(now).saturating_add_unsigned(transaction + AFTER_BYE));
+        }
+    }
+
+    /// Salt of the last [`HangUp`](crate::doubt::HangUp).
+    pub(crate) fn hang_up_salt(&self) -> Option<u16> {
+        Some(self.doubt.as_ref()?.hang_up?.salt)
     }
 }

@@ -11,27 +11,15 @@
 //!
 //! Some parties send a BYE without a Route, as SIPp does. If the peer accepts it, and both messages come from the addresses of the
 //! parties, the dialog ends at the moment of this BYE. The server still sends its own BYE along the dialog. A 2xx to it shows that the
-//! dialog stood until then: the record lasts as long ([`Ending::by_party`]).
+//! dialog stood until then: the record lasts as long ([`Ending::by_party`](crate::ending::Ending::by_party)).
 //!
 //! The OPTIONS has the last CSeq of the party in whose name it goes: one more would make the next request of that party look old.
 
-use crate::account::{Ender, NORMAL};
-use crate::account_text::reason;
-use crate::answers::MOST_DIALOGS;
-use crate::call::{Call, moment};
-use crate::context::Purpose;
-use crate::dialog::{Bye, Dialog};
-use crate::ending::Ending;
-use crate::environment::Environment;
-use crate::own_request::moment_of_question;
-use crate::table::CallTable;
-use crate::way::leads_along;
+use crate::bye::Bye;
+use crate::times::moment;
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
 use strowger_core::Now;
-use strowger_core::notice::{NoticeEvent, Party};
-use strowger_core::routing::{Request, Router};
-use strowger_message::Method;
+use strowger_core::notice::Party;
 
 /// Time from the first question to the end of an unconfirmed dialog, in milliseconds.
 pub(crate) const PATIENCE: u64 = 60_000;
@@ -40,20 +28,11 @@ pub(crate) const PATIENCE: u64 = 60_000;
 const AGAIN: u64 = 15_000;
 
 /// Time from the refusal of a BYE to the first question, in milliseconds. The sender may send a correct BYE meanwhile.
-const AFTER_BYE: u64 = 2_000;
-
-/// Time from the start of a process to its first question, in milliseconds. Telephones reconnect meanwhile.
-const AFTER_START: u64 = 1_000;
-
-/// The questions of the calls of another process are spread over this time, so that the last transaction times out (64*T1) within a minute.
-const LONGEST_SPREAD: u64 = 25_000;
-
-/// Time between the questions of two calls, in milliseconds, up to [`LONGEST_SPREAD`] for all.
-const SPREAD: u64 = 2;
+pub(crate) const AFTER_BYE: u64 = 2_000;
 
 /// State of a party of a doubted dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Standing {
+pub(crate) enum Standing {
     /// Perhaps it has left: its silence is a loss.
     Suspected,
     Confirmed,
@@ -66,33 +45,33 @@ enum Standing {
 /// Open question about a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Doubt {
-    /// Moment of the next question, on the clock of [`Call::began`].
+    /// Moment of the next question, on the clock of [`crate::call::Call::began`].
     pub(crate) next: i64,
     /// Moment when it ends.
-    until: i64,
+    pub(crate) until: i64,
     /// Standing of each party, in the order of [`Party`].
-    parties: [Standing; 2],
+    pub(crate) parties: [Standing; 2],
     /// Questions from this moment on can confirm the dialog.
-    since: u64,
+    pub(crate) since: u64,
     /// Moment of a second round of questions.
     #[serde(skip)]
-    again: Option<i64>,
+    pub(crate) again: Option<i64>,
     /// Last BYE without a Route, from the address of its party.
     #[serde(skip)]
-    hang_up: Option<HangUp>,
+    pub(crate) hang_up: Option<HangUp>,
 }
 
 /// BYE without a Route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct HangUp {
-    party: Party,
-    bye: Bye,
-    /// Random bits of its context, like [`Dialog::salt`].
-    salt: u16,
+pub(crate) struct HangUp {
+    pub(crate) party: Party,
+    pub(crate) bye: Bye,
+    /// Random bits of its context, like the salt of a dialog.
+    pub(crate) salt: u16,
 }
 
 impl Doubt {
-    fn at(moment: i64, standing: Standing) -> Box<Self> {
+    pub(crate) fn at(moment: i64, standing: Standing) -> Box<Self> {
         let until = moment.saturating_add_unsigned(PATIENCE);
         let since = moment.max(0).cast_unsigned();
         Box::new(Self { next: moment, until, parties: [standing; 2], since, again: None, hang_up: None })
@@ -106,24 +85,24 @@ impl Doubt {
     }
 
     /// Begins the second round once it is due: earlier confirmations no longer count.
-    fn begin_second_round(&mut self, now: Now) {
+    pub(crate) fn begin_second_round(&mut self, now: Now) {
         if self.again.take_if(|at| *at <= moment(now)).is_some() {
             *self = *Self::at(moment(now), Standing::Suspected);
         }
     }
 
     /// Moment of the next question after one at this moment.
-    fn after(&self, at: i64) -> i64 {
+    pub(crate) fn after(&self, at: i64) -> i64 {
         let next = at.saturating_add_unsigned(AGAIN).min(self.until);
         self.again.map_or(next, |again| next.min(again))
     }
 
-    fn confirm(&mut self, party: Party) {
+    pub(crate) fn confirm(&mut self, party: Party) {
         self.parties[party as usize] = Standing::Confirmed;
     }
 
     /// Notes the silence of this party. Returns whether the dialog is lost.
-    fn fall_silent(&mut self, party: Party) -> bool {
+    pub(crate) fn fall_silent(&mut self, party: Party) -> bool {
         let standing = &mut self.parties[party as usize];
         match standing {
             Standing::Suspected => return true,
@@ -133,316 +112,12 @@ impl Doubt {
         self.parties == [Standing::Silent; 2]
     }
 
-    fn is_unconfirmed(&self) -> bool {
+    pub(crate) fn is_unconfirmed(&self) -> bool {
         !self.parties.contains(&Standing::Confirmed)
     }
 
-    fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         let is_open = |standing: &Standing| matches!(standing, Standing::Suspected | Standing::Unheard);
         !self.is_unconfirmed() && !self.parties.iter().any(is_open)
-    }
-}
-
-impl Dialog {
-    /// Returns the moment when its 2xx is doubted unless the ACK passes.
-    pub(crate) fn unacknowledged_until(&self, patience: u64) -> Option<i64> {
-        let waits = !self.acknowledged && self.ending().is_none();
-        self.answer.filter(|_| waits).map(|answer| answer.at.saturating_add_unsigned(patience))
-    }
-
-    /// Doubts the dialog after a refused BYE. Earlier confirmations no longer count.
-    pub(crate) fn doubt_refusal(&mut self, now: Now) {
-        if self.answer.is_none() || self.ending().is_some() {
-            return;
-        }
-        let fresh = Doubt::at(moment(now).saturating_add_unsigned(AFTER_BYE), Standing::Suspected);
-        match &mut self.doubt {
-            Some(doubt) => {
-                (doubt.parties, doubt.until) = (fresh.parties, doubt.until.max(fresh.until));
-                doubt.next = doubt.next.min(fresh.next);
-                doubt.since = now.mono + 1;
-            }
-            None => self.doubt = Some(fresh),
-        }
-    }
-
-    /// Doubts the dialog after a BYE that names it and goes elsewhere. Its receiver may accept a copy until the transaction ends. The server asks
-    /// once more then.
-    pub(crate) fn doubt_beside(&mut self, now: Now, transaction: u64) {
-        self.doubt_refusal(now);
-        if let Some(doubt) = &mut self.doubt {
-            doubt.again = Some(moment(now).saturating_add_unsigned(transaction + AFTER_BYE));
-        }
-    }
-
-    /// Salt of the last [`HangUp`].
-    pub(crate) fn hang_up_salt(&self) -> Option<u16> {
-        Some(self.doubt.as_ref()?.hang_up?.salt)
-    }
-}
-
-impl Call {
-    /// Notes a BYE that names this dialog before its 2xx passes: the server asks both parties then.
-    fn doubt_before_answer(&mut self, tag: &[u8], salt: u16) {
-        if self.open > 0 && self.dialog(tag).is_none() && self.dialogs.len() < MOST_DIALOGS {
-            self.dialogs.push(Dialog::new(tag, self.cseq, salt));
-        }
-        let early = self.dialog(tag).filter(|dialog| dialog.answer.is_none());
-        early.into_iter().for_each(|dialog| dialog.doubt = Some(Doubt::at(i64::MAX, Standing::Suspected)));
-    }
-
-    /// Doubts all dialogs of a call of an earlier process. `place`: index of the call among `count` calls.
-    pub(crate) fn doubt_all(&mut self, now: Now, place: usize, count: usize) {
-        let spread = (count as u64 * SPREAD).min(LONGEST_SPREAD);
-        let delay = AFTER_START + spread * place as u64 / (count as u64).max(1);
-        let at = moment(now).saturating_add_unsigned(delay);
-        for dialog in &mut self.dialogs {
-            match dialog.ending_mut() {
-                Some(ending) => ending.resume(at),
-                None => dialog.doubt = Some(Doubt::at(at, Standing::Unheard)),
-            }
-        }
-    }
-}
-
-impl CallTable {
-    /// Notes a BYE that may overtake the 2xx of its dialog, and end it at the other party.
-    pub(crate) fn doubt_before_answer(&mut self, env: &mut Environment<'_>, key: u64, tag: &[u8]) {
-        let Some(salt) = self.free_salt(env, key).filter(|_| self.get(key).is_some_and(|call| call.tracked)) else {
-            return;
-        };
-        self.change(key, |call| call.doubt_before_answer(tag, salt));
-    }
-
-    /// Notes the ACK for a 2xx on its way to the callee.
-    #[inline]
-    pub fn hear_ack(&mut self, router: &Router, request: &Request<'_>) {
-        if self.counts().tracked > 0 {
-            self.acknowledge_dialog(router, request);
-        }
-    }
-
-    fn acknowledge_dialog(&mut self, router: &Router, request: &Request<'_>) {
-        let key = self.key_of_call(request.call_id, request.from_tag);
-        let Some(call) = self.get(key).filter(|call| call.tracked) else { return };
-        let tag = &*self.kept_tag(request.to_tag);
-        let is_meant = |dialog: &&Dialog| dialog.tag() == tag && dialog.answer.is_some() && !dialog.acknowledged;
-        let dialog = call.dialogs.iter().find(is_meant);
-        if dialog.is_some_and(|dialog| leads_along(router, request, call, dialog, Party::Caller)) {
-            self.change(key, |call| call.dialog(tag).into_iter().for_each(|dialog| dialog.acknowledged = true));
-        }
-    }
-
-    /// Doubts the dialog that a BYE names, if the BYE does not pass in it: it goes elsewhere (`passes`), or the server has refused it. Its sender
-    /// may have hung up.
-    #[inline]
-    pub fn doubt_named(&mut self, now: Now, request: &Request<'_>, passes: bool) {
-        let is_meant = request.method == Method::Bye && !request.to_tag.is_empty();
-        if is_meant && self.counts().tracked > 0 {
-            self.doubt_tags(now, request, passes);
-        }
-    }
-
-    /// Handles a request that proves no dialog and is about to be forwarded. Returns the context of a [`HangUp`], else 0.
-    #[inline]
-    pub fn pass_outside(&mut self, env: &mut Environment<'_>, request: &Request<'_>) -> u64 {
-        self.doubt_named(env.now, request, true);
-        let is_meant = request.method == Method::Bye && self.counts().tracked > 0;
-        if is_meant { self.hang_up(env, request) } else { 0 }
-    }
-
-    /// Notes a BYE without a Route that comes from the address of a party and has a higher CSeq than each of its requests.
-    fn hang_up(&mut self, env: &mut Environment<'_>, request: &Request<'_>) -> u64 {
-        let now = env.now;
-        if request.message.routes().next().is_some() {
-            return 0;
-        }
-        let bye = Bye { at: moment(now), cause: reason(&request.message).unwrap_or(NORMAL), from_elsewhere: false };
-        let (from, to) = (request.from_tag, request.to_tag);
-        for (party, tag, other) in [(Party::Caller, from, to), (Party::Callee, to, from)] {
-            let key = self.key_of_call(request.call_id, tag);
-            let other = &*self.kept_tag(other);
-            let Some(salt) = self.free_salt(env, key) else { continue };
-            let context = self.change(key, |call| {
-                if call.chose_tag {
-                    // The BYE may be of another dialog with the same tags.
-                    return None;
-                }
-                let at = call.dialogs.iter().position(|dialog| dialog.tag() == other)?;
-                let (dialog, source) = (&call.dialogs[at], request.arrival.remote);
-                let is_own = request.cseq > dialog.last_cseq(party) && call.is_from(dialog, party, source);
-                let doubt = call.dialogs[at].doubt.as_mut().filter(|_| is_own)?;
-                doubt.hang_up = Some(HangUp { party, bye, salt });
-                Some(call.context_with(salt, Purpose::Bye))
-            });
-            if let Some(context) = context.flatten() {
-                return context;
-            }
-        }
-        0
-    }
-
-    fn doubt_tags(&mut self, now: Now, request: &Request<'_>, passes: bool) {
-        let transaction = self.times.transaction;
-        let doubt = |dialog: &mut Dialog| match passes {
-            true => dialog.doubt_beside(now, transaction),
-            false => dialog.doubt_refusal(now),
-        };
-        let (from, to) = (request.from_tag, request.to_tag);
-        for (tag, other) in [(from, to), (to, from)] {
-            let key = self.key_of_call(request.call_id, tag);
-            let other = &*self.kept_tag(other);
-            let doubt = |call: &mut Call| call.dialog(other).map(doubt).is_some();
-            if self.get(key).is_some_and(|call| call.tracked) && self.change(key, doubt) == Some(true) {
-                self.has_changed(key);
-            }
-        }
-    }
-
-    /// Doubts the dialogs whose 2xx has no ACK for as long as its sender repeats it (64*T1, RFC 3261 section 13.3.1.4).
-    pub(crate) fn doubt_unacknowledged(&mut self, now: Now, key: u64) {
-        let patience = self.times.transaction;
-        let is_due = |dialog: &Dialog| dialog.unacknowledged_until(patience).is_some_and(|at| at <= moment(now));
-        if self.get(key).is_none_or(|call| !call.tracked || !call.dialogs.iter().any(is_due)) {
-            return;
-        }
-        self.change(key, |call| {
-            for dialog in call.dialogs.iter_mut().filter(|dialog| is_due(dialog)) {
-                dialog.acknowledged = true;
-                dialog.doubt.get_or_insert_with(|| Doubt::at(moment(now), Standing::Suspected));
-            }
-        });
-        self.has_changed(key);
-    }
-
-    /// Asks the parties of the due dialogs of a call, and ends the dialogs that no party has confirmed in time.
-    pub(crate) fn ask_parties(&mut self, env: &mut Environment<'_>, key: u64) {
-        let now = env.now;
-        let is_due = |dialog: &Dialog| dialog.doubt.as_ref().is_some_and(|doubt| doubt.next <= moment(now));
-        if self.get(key).is_none_or(|call| !call.dialogs.iter().any(is_due)) {
-            return;
-        }
-        self.change(key, |call| {
-            call.dialogs
-                .iter_mut()
-                .filter_map(|dialog| dialog.doubt.as_mut())
-                .for_each(|doubt| doubt.begin_second_round(now));
-        });
-        let Some(call) = self.get(key) else { return };
-        let (mut questions, mut unasked) = (Vec::new(), Vec::new());
-        let due = call.dialogs.iter().filter(|dialog| is_due(dialog));
-        for (dialog, doubt) in due.filter_map(|dialog| Some((dialog, dialog.doubt.as_ref()?))) {
-            let is_open = |party: &Party| {
-                let standing = doubt.parties[*party as usize];
-                doubt.until > moment(now) && matches!(standing, Standing::Suspected | Standing::Unheard)
-            };
-            for asked in Party::BOTH.into_iter().filter(is_open) {
-                let context = call.dialog_context(dialog, Purpose::Question, asked);
-                match self.own_question(call, dialog, (asked, context), now.mono) {
-                    Some(question) => questions.push(question),
-                    None => unasked.push(context),
-                }
-            }
-        }
-        // A party of an emergency call may be unknown: it counts as one that has confirmed.
-        self.change(key, |call| {
-            for context in &unasked {
-                let Some((at, party)) = call.dialog_at(*context) else { continue };
-                call.dialogs[at].doubt.iter_mut().for_each(|doubt| doubt.confirm(party));
-            }
-        });
-        let is_over = |doubt: &Doubt| doubt.until <= moment(now);
-        let is_lost = |dialog: &Dialog| {
-            let doubt = dialog.doubt.as_ref().filter(|doubt| is_over(doubt));
-            doubt.is_some_and(|doubt| doubt.is_unconfirmed())
-        };
-        self.end_dialogs(env, key, (Ender::Lost, moment(now), [true; 2]), is_lost);
-        self.change(key, |call| {
-            for dialog in &mut call.dialogs {
-                dialog.doubt.take_if(|doubt| is_over(doubt));
-                for doubt in dialog.doubt.iter_mut().filter(|doubt| doubt.next <= moment(now)) {
-                    doubt.next = doubt.after(moment(now));
-                }
-            }
-        });
-        self.effects.extend(questions);
-    }
-
-    /// Handles the result of a question.
-    pub(crate) fn hear_of_question(
-        &mut self,
-        env: &mut Environment<'_>,
-        (key, context): (u64, u64),
-        event: &NoticeEvent,
-        sent: &[u8],
-    ) {
-        let now = env.now;
-        let is_ending =
-            |call: &Call| call.dialog_at(context).is_some_and(|(at, _)| call.dialogs[at].ending().is_some());
-        if self.get(key).is_some_and(is_ending) {
-            return self.hear_of_own_bye(env, (key, context), event);
-        }
-        let (is_gone, is_silent, asked_at) = match event {
-            NoticeEvent::Answered { bytes, .. } => (false, false, self.moment_of_question(bytes, sent)),
-            NoticeEvent::Exhausted { status, bytes } => match self.responded {
-                Some(_) => (matches!(status, 408 | 481), false, self.moment_of_question(bytes, sent)),
-                // The question did not leave.
-                None => return,
-            },
-            // RFC 4320 section 4.2: a 408 goes no further.
-            NoticeEvent::Abandoned => (self.responded.is_some(), self.responded.is_none(), None),
-            _ => return,
-        };
-        let Some((at, party)) = self.get(key).and_then(|call| call.dialog_at(context)) else { return };
-        let mut salt = 0;
-        let is_lost = self.change(key, |call| {
-            let dialog = &mut call.dialogs[at];
-            salt = dialog.salt;
-            let Some(doubt) = &mut dialog.doubt else { return is_gone };
-            if is_gone {
-                return true;
-            }
-            let is_lost = is_silent && doubt.fall_silent(party);
-            if !is_silent && asked_at.is_none_or(|at| at >= doubt.since) {
-                doubt.confirm(party);
-            }
-            if let Some(again) = doubt.again.filter(|_| doubt.is_settled()) {
-                doubt.next = again;
-            }
-            dialog.doubt.take_if(|doubt| doubt.is_settled() && doubt.again.is_none());
-            is_lost
-        });
-        if is_lost == Some(true) {
-            let lost = Party::BOTH.map(|other| other == party);
-            let by = (Ender::Lost, moment(now), lost);
-            self.end_dialogs(env, key, by, |dialog| dialog.salt == salt);
-        }
-    }
-
-    /// Returns the moment when the question of this response in the outbox left, as its branch says.
-    fn moment_of_question(&mut self, range: &Range<usize>, sent: &[u8]) -> Option<u64> {
-        let mut asked_at = None;
-        self.read_response(range, sent, |_, response| asked_at = moment_of_question(response));
-        asked_at
-    }
-
-    /// Handles the final response to a [`HangUp`]. Returns false if the context is of another BYE.
-    pub(crate) fn hear_of_hang_up(
-        &mut self,
-        env: &mut Environment<'_>,
-        (key, context): (u64, u64),
-        event: &NoticeEvent,
-    ) -> bool {
-        let Some(call) = self.get(key) else { return false };
-        let Some(dialog) = call.hang_up_at(context) else { return false };
-        let Some(HangUp { party, bye, .. }) = dialog.doubt.as_ref().and_then(|doubt| doubt.hang_up) else {
-            return false;
-        };
-        let is_of_peer = self.responded.is_some_and(|source| call.is_from(dialog, party.other(), source));
-        if matches!(event, NoticeEvent::Answered { .. }) && is_of_peer {
-            let salt = dialog.salt;
-            self.end_dialog(env, (key, salt), Ending::by_party(env.now, party, bye));
-        }
-        true
     }
 }

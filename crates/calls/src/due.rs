@@ -1,12 +1,13 @@
 //! Calls whose deadline has passed: end of their lifetime, end of their session timer, or time to probe their parties.
 
 use crate::account::Ender;
-use crate::call::{CHALLENGE, Call, moment};
+use crate::call::{CHALLENGE, Call};
 use crate::dialog::Dialog;
 use crate::effect::CallEffect;
 use crate::ending::Ending;
 use crate::environment::Environment;
 use crate::table::CallTable;
+use crate::times::moment;
 use smallvec::SmallVec;
 
 /// Maximum number of calls that end in one turn; the others end in the next.

@@ -1,6 +1,6 @@
 //! Effects of the table of calls: actions that its owner carries out, in order.
 
-use crate::call::Legs;
+use crate::legs::Legs;
 use strowger_core::notice::Party;
 use strowger_store::accounting::Row;
 

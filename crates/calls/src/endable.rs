@@ -5,7 +5,6 @@
 //! is refused; a 2xx with such a text counts as a failure of its branch.
 
 use crate::call::{LAST_CSEQ, LONGEST_TAG, LONGEST_WAY, parties};
-use crate::table::CallTable;
 use strowger_core::routing::{Request, Router};
 use strowger_message::header::Hop;
 use strowger_message::{Message, Method, Uri};
@@ -64,23 +63,16 @@ pub(crate) fn is_beyond_reach(router: &Router, response: &Message<'_>) -> bool {
     tag.is_empty() || tag.len() > LONGEST_TAG || !is_routed || contact.is_none()
 }
 
-impl CallTable {
-    /// Returns why a request with the tags of a tracked dialog, wherever it goes, would leave the server no way to end the dialog: no CSeq, or a
-    /// new Contact that the table cannot keep.
-    #[inline]
-    pub fn unendable_within(&self, request: &Request<'_>) -> Option<Unendable> {
-        if self.counts().tracked == 0 || request.to_tag.is_empty() {
-            return None;
+/// Returns why a request within a tracked dialog would leave the server no way to end the dialog: no CSeq, or a new Contact that the table
+/// cannot keep.
+pub(crate) fn unendable_after(request: &Request<'_>) -> Option<Unendable> {
+    match request.method {
+        Method::Ack => None,
+        _ if request.cseq > LAST_CSEQ => Some((400, "its CSeq leaves none for a BYE of this server")),
+        Method::Invite | Method::Update if !keeps_target(&request.message) => {
+            Some((400, "a Contact that is no SIP URI, or longer than the table of calls keeps"))
         }
-        let reason = match request.method {
-            Method::Ack => None,
-            _ if request.cseq > LAST_CSEQ => Some((400, "its CSeq leaves none for a BYE of this server")),
-            Method::Invite | Method::Update if !keeps_target(&request.message) => {
-                Some((400, "a Contact that is no SIP URI, or longer than the table of calls keeps"))
-            }
-            _ => None,
-        };
-        reason.filter(|_| self.is_of_tracked_dialog(request))
+        _ => None,
     }
 }
 

@@ -3,14 +3,16 @@
 use crate::account::NORMAL;
 use crate::account_text::reason;
 use crate::answers::MOST_DIALOGS;
-use crate::call::{Call, LONGEST_WAY, moment};
+use crate::bye::Bye;
+use crate::call::{Call, LONGEST_WAY};
 use crate::call_log::log_ended;
 use crate::context::Purpose;
-use crate::dialog::{Bye, Dialog, Renewal};
+use crate::dialog::{Dialog, Renewal};
 use crate::environment::Environment;
 use crate::origin::Source;
 use crate::session_offer::SessionOffer;
 use crate::table::CallTable;
+use crate::times::moment;
 use crate::way::{contact_of, leads_along};
 use std::net::SocketAddr;
 use strowger_core::Now;

@@ -8,10 +8,11 @@
 //! The state is the [`Call`] in bytes, behind a version and the moment of writing. Moments are written as ages, since
 //! no other process has the clock of this one.
 
-use crate::call::{Call, HASHED, moment, names};
+use crate::call::{Call, HASHED, names};
 use crate::dialog::Dialog;
 use crate::effect::CallEffect;
 use crate::table::{CallTable, Ended};
+use crate::times::moment;
 use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
 use strowger_store::accounting::Row;
@@ -45,10 +46,6 @@ impl Call {
         call::bucket(self.call_hash)
     }
 
-    fn is_answered(&self) -> bool {
-        self.tracked && self.has_answer()
-    }
-
     /// Forgets its transactions: they ended with another process.
     fn goes_on(&mut self) {
         (self.open, self.cancelled, self.challenged) = (0, false, false);
@@ -69,20 +66,6 @@ impl Call {
         }
         self.turn(moment(now));
         bytes.into()
-    }
-}
-
-impl CallTable {
-    /// Notes that the kept state of this call may be out of date, if the call is kept or is to be.
-    pub(crate) fn has_changed(&mut self, key: u64) {
-        if !self.settings.keeps {
-            return;
-        }
-        let Some(call) = self.get_mut(key) else { return };
-        call.kept |= call.is_answered();
-        if call.kept && !std::mem::replace(&mut call.changed, true) {
-            self.changed.push(key);
-        }
     }
 }
 

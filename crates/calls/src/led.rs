@@ -5,33 +5,8 @@
 
 use crate::call::Call;
 use crate::limits::{Claim, LimitScope};
-use crate::table::CallTable;
-use serde::{Deserialize, Serialize};
+use crate::scopes::{CallScopes, LedScope};
 use smallvec::SmallVec;
-use strowger_core::shown::shown;
-
-/// Limits under which a call counts. One limit of each kind needs no more memory.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct CallScopes {
-    /// Limits until the call ends.
-    counted: SmallVec<[LimitScope; 1]>,
-    /// Limits of the gateway or group that the call is led to. A record of a bucket stores these apart.
-    #[serde(skip)]
-    led: SmallVec<[LedScope; 1]>,
-}
-
-/// Key of a call, and the limits of the gateway or group to which it is led.
-pub type LedScopes = (u64, Box<[LedScope]>);
-
-/// Limit under which a call counts at the place to which it is led.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LedScope {
-    scope: LimitScope,
-    /// INVITEs of the call that were led there.
-    holds: u32,
-    /// Number of times that room was taken for them.
-    takes: u32,
-}
 
 impl Call {
     fn counted(&self) -> &[LimitScope] {
@@ -94,7 +69,7 @@ impl Call {
     }
 
     /// Notes that one of its INVITEs leaves a place with these limits. Returns the limits to be given back.
-    fn leave(&mut self, claims: &[Claim]) -> Vec<LimitScope> {
+    pub(crate) fn leave(&mut self, claims: &[Claim]) -> Vec<LimitScope> {
         let mut given = Vec::new();
         let Some(scopes) = &mut self.scopes else { return given };
         for claim in claims {
@@ -125,31 +100,5 @@ impl Call {
     /// Sets the limits of the place that the call is led to.
     pub(crate) fn set_led(&mut self, led: Box<[LedScope]>) {
         self.scopes.get_or_insert_default().led = led.into_vec().into();
-    }
-}
-
-impl CallTable {
-    /// Leads an INVITE of a call from a place with the limits `before` to one with the limits `next`. False: that has
-    /// no room, or the call is not there, and the INVITE stays where it was.
-    pub fn lead_on(&mut self, key: Option<u64>, before: &[Claim], next: &[Claim]) -> bool {
-        let Some((key, call)) = key.and_then(|key| Some((key, self.get(key)?))) else { return next.is_empty() };
-        let without = |claims: &[Claim], others: &[Claim]| -> Vec<Claim> {
-            let is_other = |claim: &&Claim| !others.iter().any(|other| other.counted == claim.counted);
-            claims.iter().filter(is_other).cloned().collect()
-        };
-        let (left, new) = (without(before, next), without(next, before));
-        let taken: Vec<Claim> = new.iter().filter(|claim| !call.counts_to_its_end(claim)).cloned().collect();
-        if let Err(full) = self.settings.limits.take(&taken) {
-            let call_id = shown(call.call_id());
-            tracing::debug!(limit = %full.counted.name, %call_id, "gateway passed over: its limit of calls is full");
-            return false;
-        }
-        let given = self.change(key, |call| {
-            call.lead(&new, &taken);
-            call.leave(&left)
-        });
-        given.iter().flatten().for_each(|scope| self.settings.limits.give_back(scope));
-        self.has_changed(key);
-        true
     }
 }

@@ -108,16 +108,16 @@
 //!
 //! | behaviour | file |
 //! |---|---|
-//! | call, its legs | `call.rs`, `Legs` |
+//! | call, its legs | `call.rs`; `legs.rs`, `Legs` |
 //! | table by key and deadline; keys; contexts | `table.rs`; `keys.rs`; `context.rs` |
 //! | INVITE that begins a call; room under limits | `beginning.rs`, `begin`, `take_room` |
 //! | notices | `notices.rs`, `hear` |
 //! | dialog, requests within it | `dialog.rs`; `in_dialog.rs`; `membership.rs` |
 //! | remote target and route set | `way.rs`, `leads_along` |
-//! | end of a dialog by this server; its requests | `ending.rs`; `own_request.rs`; `due.rs`, `end_due` |
-//! | doubt, late responses, calls that cannot be ended | `doubt.rs`; `answers.rs`; `endable.rs`, `unendable` |
+//! | end of a dialog by this server; its requests | `ending.rs`, `Ending`; `own_bye.rs`; `own_request.rs`; `due.rs`, `end_due` |
+//! | doubt, its questions; late responses; calls that cannot be ended | `doubt.rs`, `Doubt`; `probe.rs`; `answers.rs`; `endable.rs`, `unendable` |
 //! | ended calls of the process | `ended_calls.rs`, `recall` |
-//! | limits; of a gateway or group; shared by servers | `limits.rs`; `led.rs`, `lead_on`; `shared_counts.rs`, `Member` |
+//! | limits; of a gateway or group; shared by servers | `limits.rs`; `scopes.rs`; `led.rs`; `table.rs`, `lead_on`; `shared_counts.rs`, `Member` |
 //! | shares of the table | `shares.rs`, `are_used_up` |
 //! | account of a call; texts of its rows | `account.rs`, `Account`; `account_text.rs` |
 //! | log of calls | `call_log.rs` |
@@ -131,6 +131,7 @@ mod account;
 pub mod account_text;
 mod answers;
 mod beginning;
+mod bye;
 mod call;
 mod call_log;
 mod context;
@@ -147,12 +148,16 @@ mod in_dialog;
 mod kept;
 mod keys;
 mod led;
+mod legs;
 pub mod limits;
 mod list;
 mod membership;
 mod notices;
 mod origin;
+mod own_bye;
 mod own_request;
+mod probe;
+mod scopes;
 mod session_offer;
 pub mod shared_counts;
 pub mod shares;
@@ -164,7 +169,7 @@ mod way;
 pub use account::AccountFacts;
 pub use answers::Passage;
 pub use beginning::{Admission, Again, Beginning, Context, Ways, passes_again};
-pub use call::{Call, Legs, parties};
+pub use call::{Call, parties};
 pub use context::{NO_CALL, begins_call};
 pub use counts::CallCounts;
 pub use due::AT_ONCE;
@@ -172,7 +177,8 @@ pub use effect::{CallEffect, DialogId, OwnRequest};
 pub use endable::Unendable;
 pub use environment::Environment;
 pub use kept::{VERSION as KEPT_VERSION, read_kept};
-pub use led::LedScopes;
+pub use legs::Legs;
 pub use list::{CallPage, CallState, CallView, DialogView};
+pub use scopes::LedScopes;
 pub use table::{CallTable, TableSettings};
 pub use times::CallTimes;

@@ -1,10 +1,11 @@
 //! Tracked calls as operators see them, and the end of calls by operators.
 
 use crate::account::Ender;
-use crate::call::{Call, moment};
+use crate::call::Call;
 use crate::effect::CallEffect;
 use crate::environment::Environment;
 use crate::table::CallTable;
+use crate::times::moment;
 use strowger_core::Now;
 
 /// Maximum number of slots that are examined for one page.

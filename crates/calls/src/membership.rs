@@ -2,6 +2,7 @@
 
 use crate::call::Call;
 use crate::dialog::Dialog;
+use crate::endable::{Unendable, unendable_after};
 use crate::table::CallTable;
 use crate::way::leads_along;
 use strowger_core::notice::Party;
@@ -55,6 +56,16 @@ impl CallTable {
     /// request.
     pub fn is_of_begun_dialog(&self, request: &Request<'_>) -> bool {
         self.is_of_dialog(request, |_, dialog, party| dialog.answer.is_some() || party == Party::Callee)
+    }
+
+    /// Returns why a request with the tags of a tracked dialog, wherever it goes, would leave the server no way to end the dialog: no CSeq, or a
+    /// new Contact that the table cannot keep.
+    #[inline]
+    pub fn unendable_within(&self, request: &Request<'_>) -> Option<Unendable> {
+        if self.counts().tracked == 0 || request.to_tag.is_empty() {
+            return None;
+        }
+        unendable_after(request).filter(|_| self.is_of_tracked_dialog(request))
     }
 
     /// Tells whether the call with this key is tracked.

@@ -5,11 +5,8 @@
 //! One phone could then end the call in the name of the gateway. So a BYE from a foreign address ends the dialog at its
 //! receiver alone, and the server sends a BYE to the named party. A target refresh from a foreign address changes no target in the table.
 
-use crate::call::Call;
-use crate::dialog::Dialog;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
-use strowger_core::notice::Party;
 
 /// Source of a party, without the port, which translators and new connections change: its IPv4 address, or a hash of the /64 of its IPv6
 /// address.
@@ -17,7 +14,7 @@ use strowger_core::notice::Party;
 pub(crate) struct Source(u32);
 
 impl Source {
-    const UNKNOWN: Self = Self(0);
+    pub(crate) const UNKNOWN: Self = Self(0);
 
     pub(crate) fn of(address: SocketAddr) -> Self {
         match address.ip().to_canonical() {
@@ -27,26 +24,6 @@ impl Source {
                 let prefix = (ip.to_bits() >> 64) as u64;
                 Self((prefix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1)
             }
-        }
-    }
-}
-
-impl Call {
-    /// Returns whether a request of this party came from another address than its INVITE or 2xx. False if that address is unknown.
-    pub(crate) fn is_from_elsewhere(&self, dialog: &Dialog, party: Party, source: SocketAddr) -> bool {
-        let known = self.source_of(dialog, party);
-        known != Source::UNKNOWN && known != Source::of(source)
-    }
-
-    /// Returns whether a request of this party came from the address of its INVITE or 2xx. False if that address is unknown.
-    pub(crate) fn is_from(&self, dialog: &Dialog, party: Party, source: SocketAddr) -> bool {
-        self.source_of(dialog, party) == Source::of(source)
-    }
-
-    const fn source_of(&self, dialog: &Dialog, party: Party) -> Source {
-        match party {
-            Party::Caller => self.source,
-            Party::Callee => dialog.source,
         }
     }
 }

@@ -5,8 +5,6 @@
 //! An emergency call takes an ordinary place if it can. Otherwise it takes one of that eighth, in which the same rule
 //! bounds the sources.
 
-use crate::table::CallTable;
-
 /// Number of calls of a shard that a party may have, however few places are free.
 const LEAST: u32 = 8;
 
@@ -82,17 +80,15 @@ impl Shares {
     pub(crate) const fn emergencies(&self) -> usize {
         self.emergencies
     }
-}
 
-impl CallTable {
-    /// Returns an emergency place for a call of this source, [`party_of`] a key that names it; `None`: no such place is free. `is_known`: the
-    /// source cannot be forged. `places`: number of calls that the shard may track.
-    pub fn emergency_place(&self, places: usize, source: u32, is_known: bool) -> Option<Parties> {
+    /// Returns an emergency place for a call of this source; `None`: no such place is free. `is_known`: the source cannot be forged.
+    /// `places`: number of calls that the shard may track.
+    pub(crate) fn emergency_place(&self, places: usize, source: u32, is_known: bool) -> Option<Parties> {
         let share = if is_known { 1 } else { 2 };
         let most = (places / EMERGENCY_SHARE).max(LEAST_EMERGENCIES) / share;
-        let free = most.saturating_sub(self.shares.emergencies);
+        let free = most.saturating_sub(self.emergencies);
         let place = [source, EMERGENCY];
-        (free > 0 && !self.shares.are_used_up(place, free)).then_some(place)
+        (free > 0 && !self.are_used_up(place, free)).then_some(place)
     }
 }
 

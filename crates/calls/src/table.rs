@@ -1,17 +1,17 @@
 //! Table of the calls of a shard, by key and by deadline.
 
-use crate::account::Account;
-use crate::call::{Call, CallNames, moment, names};
+use crate::account::{Account, CallNames};
+use crate::call::{Call, names};
 use crate::context::{BELOW_KEY, Purpose};
 use crate::counts::CallCounts;
 use crate::effect::CallEffect;
 use crate::ended_calls::EndedCalls;
 use crate::keys::CallSeed;
-use crate::led::LedScopes;
 use crate::limits::{CallLimits, Claim};
-use crate::shares::Shares;
+use crate::scopes::LedScopes;
+use crate::shares::{Parties, Shares};
 use crate::texts::Texts;
-use crate::times::CallTimes;
+use crate::times::{CallTimes, moment};
 use hashbrown::HashTable;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -229,6 +229,30 @@ impl CallTable {
         true
     }
 
+    /// Leads an INVITE of a call from a place with the limits `before` to one with the limits `next`. False: that has
+    /// no room, or the call is not there, and the INVITE stays where it was.
+    pub fn lead_on(&mut self, key: Option<u64>, before: &[Claim], next: &[Claim]) -> bool {
+        let Some((key, call)) = key.and_then(|key| Some((key, self.get(key)?))) else { return next.is_empty() };
+        let without = |claims: &[Claim], others: &[Claim]| -> Vec<Claim> {
+            let is_other = |claim: &&Claim| !others.iter().any(|other| other.counted == claim.counted);
+            claims.iter().filter(is_other).cloned().collect()
+        };
+        let (left, new) = (without(before, next), without(next, before));
+        let taken: Vec<Claim> = new.iter().filter(|claim| !call.counts_to_its_end(claim)).cloned().collect();
+        if let Err(full) = self.settings.limits.take(&taken) {
+            let call_id = shown(call.call_id());
+            tracing::debug!(limit = %full.counted.name, %call_id, "gateway passed over: its limit of calls is full");
+            return false;
+        }
+        let given = self.change(key, |call| {
+            call.lead(&new, &taken);
+            call.leave(&left)
+        });
+        given.iter().flatten().for_each(|scope| self.settings.limits.give_back(scope));
+        self.has_changed(key);
+        true
+    }
+
     /// Changes a call, if it is there, and takes it out if it is over then.
     pub(crate) fn change<T>(&mut self, key: u64, change: impl FnOnce(&mut Call) -> T) -> Option<T> {
         let call = self.get_mut(key)?;
@@ -251,6 +275,18 @@ impl CallTable {
         Some(result)
     }
 
+    /// Notes that the kept state of this call may be out of date, if the call is kept or is to be.
+    pub(crate) fn has_changed(&mut self, key: u64) {
+        if !self.settings.keeps {
+            return;
+        }
+        let Some(call) = self.get_mut(key) else { return };
+        call.kept |= call.tracked && call.has_answer();
+        if call.kept && !std::mem::replace(&mut call.changed, true) {
+            self.changed.push(key);
+        }
+    }
+
     /// Returns the account of a call, if it has one, and the names of the call.
     pub(crate) fn account(&mut self, key: u64) -> Option<(&mut Account, CallNames<'_>)> {
         let Call { account, texts, .. } = self.get_mut(key)?;
@@ -265,6 +301,12 @@ impl CallTable {
             make(*call.account.take()?, names(&call.texts))
         };
         ids.into_iter().filter_map(take).collect()
+    }
+
+    /// Returns an emergency place for a call of this source, [`party_of`](crate::shares::party_of) a key that names it; `None`: no such place is free. `is_known`: the
+    /// source cannot be forged. `places`: number of calls that the shard may track.
+    pub fn emergency_place(&self, places: usize, source: u32, is_known: bool) -> Option<Parties> {
+        self.shares.emergency_place(places, source, is_known)
     }
 
     fn recount(&mut self, before: CallCounts, after: CallCounts) {

@@ -2,7 +2,8 @@
 
 use crate::decider::Decider;
 use crate::engine::Engine;
-use crate::handling::{Handling, User};
+use crate::handling::Handling;
+use crate::proof::User;
 use crate::reply::Why;
 use crate::stage::Stage;
 use strowger_calls::account_text::{cut, kept, party, values};

@@ -2,7 +2,7 @@
 
 use crate::contacts::Contacts;
 use crate::decider::Decider;
-use crate::forwarding::Destination;
+use crate::destination::Destination;
 use crate::handling::Handling;
 use crate::own_name::OwnName;
 use crate::routing::NoHop;
@@ -25,7 +25,7 @@ impl Decider<'_> {
         if is_ours || request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
             return Verdict::Drop;
         }
-        match self.is_own_by_name(handling, routing) {
+        match self.policy.is_own_by_name(handling, routing) {
             OwnName::No => (),
             OwnName::Yes => return self.arrived(handling, routing),
             OwnName::Ask(name) => return Verdict::Ask(name),

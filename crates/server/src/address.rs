@@ -1,7 +1,6 @@
 //! First stage: whom a request is for (RFC 3261 sections 16.3 and 16.4).
 
 use crate::decider::Decider;
-use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::own_name::OwnName;
 use crate::reply::{Lines, Party, Reply};
@@ -11,7 +10,7 @@ use strowger_core::registrar::PathRule;
 use strowger_core::routing::{Request, Routing};
 use strowger_message::header::Token;
 use strowger_message::uri::sip::unescaped;
-use strowger_message::{Index, Message, Method, Name, SipUri, Uri};
+use strowger_message::{Method, Name, SipUri, Uri};
 
 impl Decider<'_> {
     /// Decides whom a request is for, and whether it can be forwarded at all.
@@ -40,7 +39,7 @@ impl Decider<'_> {
         if !is_emergency && self.is_unknown_here(routing) {
             return Reply::unknown(Party::RequestUri).into();
         }
-        match self.is_own_by_name(handling, routing) {
+        match self.policy.is_own_by_name(handling, routing) {
             OwnName::No => (),
             OwnName::Yes => return self.arrived(handling, routing),
             OwnName::Ask(name) => return Verdict::Ask(name),
@@ -157,35 +156,6 @@ impl Decider<'_> {
         let Uri::Sip(uri) = &routing.uri else { return false };
         let leads_on = routing.route.is_some() || routing.device.is_some() || uri.params.maddr().is_some();
         !leads_on && self.policy.router.is_own(uri) && !self.is_local(&routing.uri)
-    }
-}
-
-impl Engine {
-    /// Starts a request again without the Routes that name this server by names that were looked up. Kept out of line:
-    /// most requests have no use for the room that it needs.
-    #[inline(never)]
-    pub(crate) fn take_off_routes(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
-        let request = handling.request;
-        let mut bytes = Vec::with_capacity(request.message.bytes().len());
-        let names_us = |uri: &SipUri<'_>| {
-            self.decider()
-                .key_of(request, routing, uri)
-                .is_some_and(|key| self.decider().leads_here_by(&handling.progress.answers, &key))
-        };
-        self.policy.router.take_off_routes(&request.message, names_us, &mut bytes);
-        let mut index = Index::new();
-        if index.parse(&bytes, &self.policy.limits).is_err() {
-            return;
-        }
-        let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash) else { return };
-        let now = handling.now;
-        handling.progress.stage = match request.method {
-            Method::Ack => Stage::Acknowledge,
-            Method::Register if self.decider().is_for_registrar(now, &request) => Stage::Register,
-            _ => Stage::Address,
-        };
-        let Handling { server, progress, out, .. } = handling;
-        self.advance(&mut Handling { now, request: &request, server: *server, progress, out });
     }
 }
 

@@ -1,11 +1,13 @@
 //! Authentication: digest challenges and credentials (RFC 3261 section 22, RFC 7616).
 
 use crate::ban::Account;
-use crate::credentials::{Found, Registrant};
+use crate::credentials::Found;
 use crate::decider::Decider;
-use crate::handling::{Handling, Proof, User};
+use crate::handling::Handling;
 use crate::identity::Claim;
+use crate::proof::{Proof, User};
 use crate::question::Question;
+use crate::registrant::Registrant;
 use crate::reply::{Party, Reply, Why};
 use crate::stage::Unproven;
 use std::borrow::Cow;

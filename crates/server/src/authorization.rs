@@ -2,7 +2,8 @@
 
 use crate::decider::Decider;
 use crate::dialog_access::DialogAccess;
-use crate::handling::{Handling, Proof};
+use crate::handling::Handling;
+use crate::proof::Proof;
 use crate::reply::{Counted, Reply};
 use crate::stage::Verdict;
 use strowger_config::RelayFor;

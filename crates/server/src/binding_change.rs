@@ -1,12 +1,13 @@
 //! Change of the bindings of an address of record by a REGISTER, decided under the lock of their partition.
 
-use crate::contacts::first_hop;
-use crate::credentials::{Keeping, Registrant, last_end};
+use crate::contacts::{LEADS_ON, first_hop};
+use crate::credentials::{Keeping, last_end};
 use crate::decider::Decider;
 use crate::methods;
 use crate::ping::NEEDS_PING;
 use crate::reach;
 use crate::reachability::is_unreachable;
+use crate::registrant::Registrant;
 use crate::registration_log::Changes;
 use strowger_core::registrar::{ExistingBinding, Refusal, Registrar, Upsert};
 use strowger_core::routing::Request;
@@ -16,9 +17,6 @@ use strowger_message::{Message, Name, Uri};
 use strowger_store::binding::{Binding, BindingId, Received};
 use strowger_store::location::{ExistingBindings, Step, UpdateError, UpdateStatus};
 use strowger_store::ticket::Ticket;
-
-/// Bit of [`Binding::flags`]: the contact names a local user, whose contacts stand for it.
-pub(crate) const LEADS_ON: u32 = 2;
 
 /// Destination of a contact that leads to this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

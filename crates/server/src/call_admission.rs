@@ -116,7 +116,7 @@ impl Decider<'_> {
         let caller = match &handling.progress.proof.user {
             Some(user) => hash(b"user", &[&user.name[..], b"@", &user.domain[..]].concat()),
             None if self.is_trusted(request.arrival.remote.ip()) => return [0; 2],
-            None => hash(b"source", self.source_of(request.arrival).to_string().as_bytes()),
+            None => hash(b"source", self.policy.source_of(request.arrival).to_string().as_bytes()),
         };
         [caller, hash(b"callee", &self.aor_of(&request.uri))]
     }
@@ -127,7 +127,7 @@ impl Decider<'_> {
             return None;
         }
         let is_known = self.is_known_source(handling.now, handling.request);
-        let source = self.source_of(handling.request.arrival).to_string();
+        let source = self.policy.source_of(handling.request.arrival).to_string();
         let source = party_of(self.calls.key_of_call(b"emergency", source.as_bytes()));
         self.calls.emergency_place(self.call_places(), source, is_known)
     }

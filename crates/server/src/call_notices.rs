@@ -1,5 +1,6 @@
 //! Reports of the proxy about the requests of calls: notices go to the table of calls, questions are decided by limits.
 
+use crate::decider::Decider;
 use crate::decision::Question;
 use crate::engine::Engine;
 use strowger_calls::begins_call;
@@ -40,7 +41,7 @@ impl Engine {
     /// Handles a notice of a role about a call.
     pub(crate) fn take_notice(&mut self, now: Now, notice: &Notice, out: &mut Outbox) {
         if begins_call(notice.context) {
-            self.decider().count_outcome(&notice.event);
+            count_outcome(self.decider(), &notice.event);
             if let NoticeEvent::Rang { after, .. } | NoticeEvent::Answered { after, .. } = &notice.event
                 && let Some(milliseconds) = after
             {
@@ -94,5 +95,23 @@ impl Engine {
         } else {
             self.stack.proxy.pass(round, server);
         }
+    }
+}
+
+/// Counts the outcome of an INVITE that begins a call: for its caller, and for a gateway.
+fn count_outcome(decider: Decider<'_>, event: &NoticeEvent) {
+    let (calls, gateways) = (&decider.messages().calls, &decider.shared.gateways);
+    match event {
+        NoticeEvent::Answered { status, first: true, .. } => {
+            calls.one(*status);
+            if let Some(by) = decider.calls.responded() {
+                gateways.count(by, Some(*status));
+            }
+        }
+        NoticeEvent::Exhausted { status, .. } if !matches!(status, 401 | 407) => calls.one(*status),
+        NoticeEvent::Abandoned => calls.one(408),
+        NoticeEvent::Refused { status, by: Some(by) } => gateways.count(by.address, Some(*status)),
+        NoticeEvent::TimedOut { target: Some(target) } => gateways.count(target.address, None),
+        _ => (),
     }
 }

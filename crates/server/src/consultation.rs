@@ -1,15 +1,12 @@
 //! Stage of rules: evaluates the rules of the configuration for a request outside a call.
 
 use crate::anchor::ServerRole;
-use crate::call_settings::claim;
+use crate::claims::{claims_at, claims_by};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision, Led};
-use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::identity::withholds_identity;
-use crate::judgement::{self, Heard, Inquiry, log_path};
-use crate::places::claims_at;
-use crate::policy::InForce;
+use crate::judgement::{self, Heard, Inquiry, Judgement, plain};
 use crate::reply::{Reply, Why};
 use crate::request_facts::RequestFacts;
 use crate::stage::{Stage, Verdict};
@@ -19,9 +16,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use strowger_calls::limits::Claim;
 use strowger_calls::{Again, Call, passes_again};
-use strowger_config::{Action, CallLimitTable, FailureAction, FilterAction, IdentitySource, OverLimit};
+use strowger_config::{Action, CallLimitTable, FailureAction, IdentitySource, OverLimit};
 use strowger_core::routing::{Request, Routing};
-use strowger_message::{Index, Message};
+use strowger_core::shown::shown;
 use strowger_rules::Rule;
 
 impl Decider<'_> {
@@ -110,7 +107,11 @@ impl Decider<'_> {
             let changes = |(_, failure): &(usize, &Arc<FailureAction>)| failure.user.is_some();
             let failures = (decision.on_failure.len()..).zip(&rule.action.on_failure).filter(changes);
             changing.extend(failures.map(|(place, failure)| (place, failure.clone())));
-            decision.hear(&rule.action, facts, places);
+            let failures = rule.action.on_failure.iter().map(|failure| {
+                let claims = claims_by(facts, &failure.call_limits);
+                FailureDecision::of(failure, claims, claims_at(facts, &failure.to, &failure.call_limits))
+            });
+            decision.hear(&rule.action, places, failures);
             identity = identity.or(rule.action.identity.as_ref());
             if let (Some(part), Some(more)) = (part, &rule.action.user) {
                 join(edit.get_or_insert_default(), more, part, &decisions.sets);
@@ -200,6 +201,18 @@ impl Decider<'_> {
         full.iter().any(|name| **name == *claim.counted.name) || self.shared.call_limits.is_full(claim)
     }
 
+    /// Tells whether a call has room at one of these places at least. `counts`: tells whether it counts under a limit already.
+    /// `full`: limits that are assumed to be full.
+    pub(crate) fn has_room_at_any(
+        &self,
+        places: &[Vec<Claim>],
+        full: &[String],
+        counts: impl Fn(&Claim) -> bool,
+    ) -> bool {
+        let has_room = |claims: &Vec<Claim>| claims.iter().all(|claim| counts(claim) || !self.is_full(claim, full));
+        places.is_empty() || places.iter().any(has_room)
+    }
+
     /// Returns the call of a request, if it is known already.
     fn call_of(&self, request: &Request<'_>) -> Option<&Call> {
         self.calls.get(self.calls.key_of_call(request.call_id, request.from_tag))
@@ -273,69 +286,21 @@ impl Decider<'_> {
     }
 }
 
-impl Engine {
-    /// Answers or drops a request if a filter holds. Returns whether one does.
-    pub(crate) fn is_filtered(&mut self, handling: &mut Handling<'_, '_>) -> bool {
-        let Some((place, answer)) = self.decider().filter(handling) else { return false };
-        match answer {
-            Some(status) => self.reply(handling, Reply { why: Why::Filter(place), ..Reply::refused(status) }),
-            None => {
-                self.counters().refused.one();
-                if let Some(server) = handling.server {
-                    self.stack.core.transactions.abandon(handling.now, server);
-                }
-            }
-        }
-        true
+/// Logs the rules that were evaluated for a request, in order up to the one that decided, and a verdict that ends the
+/// request.
+#[cold]
+fn log_path(path: &[Judgement], verdict: &Verdict, call_id: &[u8]) {
+    let call_id = shown(call_id);
+    for Judgement { name, holds, part, part_holds, values, limits, full } in path {
+        let values = plain(values.iter().map(|(name, value)| format!("{name} is {value}")));
+        let part = plain(std::iter::once(part.clone()));
+        let limits = Some(limits.join(", ")).filter(|limits| !limits.is_empty());
+        tracing::debug!(rule = %name, holds, part, part_holds, values, limits, full, %call_id, "rule judged");
     }
-
-    /// Continues a request by this decision: from the stage of routes on, with the new user part of its Request-URI.
-    #[inline(never)]
-    pub(crate) fn go_on_by(
-        &mut self,
-        handling: &mut Handling<'_, '_>,
-        routing: &Routing<'_>,
-        mut decision: Box<Decision>,
-    ) {
-        if !decision.edits_uri() {
-            (handling.progress.decision, handling.progress.stage) = (Some(decision), Stage::Route);
-            return self.advance(handling);
-        }
-        let (request, mut index) = (handling.request, Index::new());
-        let bytes = decision.change_user(request, routing);
-        let again = index.parse(&bytes, &self.policy.limits);
-        handling.progress.decision = Some(decision);
-        handling.progress.stage = Stage::Route;
-        let Handling { now, server, progress, out, .. } = handling;
-        let message = Message::new(&bytes, &index);
-        match again.ok().and_then(|()| Request::of(message, request.arrival, request.call_hash).ok()) {
-            Some(request) => {
-                self.advance(&mut Handling { now: *now, request: &request, server: *server, progress, out })
-            }
-            // The message has become too large.
-            None => self.reply(handling, Reply::refused(513)),
-        }
-    }
-}
-
-/// Returns the claims of the call of a request under these limits.
-pub(crate) fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTable>]) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    if facts.begins_call {
-        let claim = |limit: &Arc<CallLimitTable>| Some(claim(limit, &facts.counted_value(limit.per)?));
-        Claim::add(&mut claims, limits.iter().filter_map(claim));
-    }
-    claims
-}
-
-impl InForce {
-    /// Returns the filter with this index.
-    pub(crate) fn filter(&self, place: usize) -> Option<&Rule<FilterAction>> {
-        self.config.decisions.filters.iter().nth(place)
-    }
-
-    /// Returns the rule with this index.
-    pub(crate) fn rule(&self, place: usize) -> Option<&Rule<Action>> {
-        self.config.decisions.rules.iter().nth(place)
+    let rule = path.last().map_or("", |last| &last.name);
+    match verdict {
+        Verdict::Reply(reply) => tracing::debug!(rule = %rule, answer = reply.status, %call_id, "rule ends a request"),
+        Verdict::Drop => tracing::debug!(rule = %rule, drop = true, %call_id, "rule ends a request"),
+        _ => (),
     }
 }

@@ -1,7 +1,6 @@
 //! Contacts of a user: its own bindings and, in place of an address of this server (a user who forwards calls by
 //! registering another one), the contacts of the user there.
 
-use crate::binding_change::LEADS_ON;
 use crate::decider::Decider;
 use crate::methods::takes;
 use crate::reach::sender_of;
@@ -11,6 +10,9 @@ use std::ops::Range;
 use strowger_core::routing::{Identity, Scope};
 use strowger_core::{ListenerId, Now, Target};
 use strowger_message::{Method, SipUri, Uri};
+
+/// Bit of [`Binding::flags`](strowger_store::binding::Binding::flags): the contact names a local user, whose contacts stand for it.
+pub(crate) const LEADS_ON: u32 = 2;
 
 /// Contacts collected for one request. The memory is kept between requests.
 #[derive(Debug, Default)]

@@ -1,9 +1,7 @@
 //! Decisions of rules and failures about a request. They move with the request.
 
 use crate::anchor::ServerRole;
-use crate::consultation::claims_by;
-use crate::places::{Places, claims_at};
-use crate::request_facts::RequestFacts;
+use crate::places::Places;
 use crate::user_edit::user_part;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -97,10 +95,11 @@ pub(crate) struct Led {
 }
 
 impl FailureDecision {
-    fn of(action: &FailureAction, facts: &RequestFacts<'_, '_>) -> Self {
+    /// Makes the decision of a failure. `claims`: limits under which the call would count; `places`: those at each of its places.
+    pub(crate) fn of(action: &FailureAction, claims: Vec<Claim>, places: Vec<Vec<Claim>>) -> Self {
         Self {
             statuses: action.statuses.iter().map(|range| (range.first, range.last)).collect(),
-            to: Places::of(&action.to, claims_at(facts, &action.to, &action.call_limits)),
+            to: Places::of(&action.to, places),
             answer: action.answer,
             try_next: action.try_next.as_ref().map(|statuses| statuses.to_vec()),
             // The user is taken from the joint result of all rules, which is known later.
@@ -109,7 +108,7 @@ impl FailureDecision {
             remove: action.remove.to_vec(),
             ring_timeout: milliseconds(action.ring_timeout),
             answer_timeout: milliseconds(action.answer_timeout),
-            claims: claims_by(facts, &action.call_limits),
+            claims,
         }
     }
 
@@ -251,14 +250,20 @@ impl Decision {
         (self.add.len() - self.own_edits.0, self.remove.len() - self.own_edits.1)
     }
 
-    /// Adds the actions of one more rule, except those that an earlier rule has set.
-    pub(crate) fn hear(&mut self, action: &Action, facts: &RequestFacts<'_, '_>, places: Vec<Vec<Claim>>) {
+    /// Adds the actions of one more rule, except those that an earlier rule has set. `places`: limits at each place of the rule; `failures`:
+    /// decisions of its failures.
+    pub(crate) fn hear(
+        &mut self,
+        action: &Action,
+        places: Vec<Vec<Claim>>,
+        failures: impl Iterator<Item = FailureDecision>,
+    ) {
         if self.to.is_empty() {
             self.to = Places::of(&action.to, places);
             self.relay_for = action.relay_for;
             self.try_next = action.try_next.as_ref().map(|statuses| statuses.to_vec());
         }
-        self.on_failure.extend(action.on_failure.iter().map(|failure| FailureDecision::of(failure, facts)));
+        self.on_failure.extend(failures);
         if action.redirect {
             self.role = ServerRole::Redirect;
         }

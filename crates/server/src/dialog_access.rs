@@ -9,7 +9,8 @@
 
 use crate::decider::Decider;
 use crate::decision::Decision;
-use crate::handling::{Handling, User};
+use crate::handling::Handling;
+use crate::proof::User;
 use crate::question::Question;
 use crate::reply::{Reply, Why};
 use crate::stage::Verdict;
@@ -202,6 +203,17 @@ impl Decider<'_> {
             return DialogAccess::Granted;
         }
         self.access_of_user(handling, routing)
+    }
+
+    /// Tells whether a request may use the reserve: it ends, renews or serves a dialog that this server admitted, as
+    /// its route token, its seal or the table of calls shows.
+    pub(crate) fn proves_dialog(&self, now: Now, request: &Request<'_>) -> bool {
+        let is_reserved =
+            matches!(request.method, Method::Bye | Method::Prack | Method::Update | Method::Notify | Method::Invite);
+        is_reserved
+            && !request.to_tag.is_empty()
+            && (self.is_within_dialog(now, request, &self.policy.router.route(now, request))
+                || self.calls.is_of_tracked_dialog(request))
     }
 
     /// Decides by the account that the route token states. From counts only where it names that account: a sender may change it within a dialog.

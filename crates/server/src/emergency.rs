@@ -6,16 +6,15 @@
 
 use crate::decider::Decider;
 use crate::decision::Decision;
-use crate::engine::Engine;
-use crate::handling::{Handling, User};
+use crate::handling::Handling;
 use crate::identity::is_anonymous;
 use crate::judgement::Judgement;
+use crate::proof::User;
 use crate::reachability::target_of;
 use crate::request_facts::number_of;
 use strowger_core::log_limiter::Kind;
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
-use strowger_core::transaction::ServerId;
 use strowger_core::{Arrival, Now};
 use strowger_message::uri::sip::unescaped;
 use strowger_message::{Form, Host, Index, Message, Method, SipUri, Uri};
@@ -184,13 +183,5 @@ impl Decider<'_> {
         let Ok(request) = Request::of(message, arrival, 0) else { return false };
         let routing = self.policy.router.route(now, &request);
         routing.in_dialog || self.is_emergency(now, &request, &routing)
-    }
-}
-
-impl Engine {
-    /// Takes a reserved entry for the transaction of an emergency call. False if none is left.
-    pub(crate) fn holds_emergency(&mut self, now: Now, request: &Request<'_>, server: ServerId) -> bool {
-        let is_known = self.decider().is_known_source(now, request);
-        self.stack.core.transactions.hold_emergency(server, request.arrival, is_known, request.message.bytes().len())
     }
 }

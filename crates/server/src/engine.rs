@@ -7,20 +7,20 @@
 mod bans;
 mod buffers;
 mod failed_targets;
+mod memory;
 mod moves;
 mod policy;
 mod reading;
 mod stack;
 mod unread;
-mod upkeep;
 
 pub use crate::shard::{Circumstances, ShardState, Sinks};
-pub use crate::suspended::WaitingCounts;
+pub use crate::waiting::WaitingCounts;
 pub use moves::EngineRecord;
 
 use self::buffers::Buffers;
+use self::memory::Memory;
 use self::stack::Stack;
-use self::upkeep::Memory;
 use crate::anchor::Anchor;
 use crate::call_settings::call_times;
 use crate::counters::{Counters, Messages};
@@ -31,7 +31,8 @@ use crate::ping::Pings;
 use crate::policy::{InForce, Policy};
 use crate::process_state::ProcessState;
 use crate::question::{HostKey, Resolved};
-use crate::suspended::{LookupResult, Waiting};
+use crate::refusals::log_lost;
+use crate::waiting::{LookupResult, Waiting};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use strowger_cache::ticket::Answered;
@@ -198,6 +199,31 @@ impl Engine {
     }
 }
 
+/// Gauges.
+impl Engine {
+    /// Updates the gauges of this engine, which the metrics show and the shutdown waits for. A round calls this at its
+    /// end, before its messages leave: a peer that has a response finds it counted. Inputs after the end of a round
+    /// call it themselves.
+    pub fn show_gauges(&self) {
+        let counters = self.counters();
+        counters.unanswered.set(self.stack.proxy.unanswered() as u64);
+        counters.waiting.set(self.waiting.suspended.len() as u64);
+        let calls = self.calls.counts();
+        counters.calls_logged.set(calls.logged as u64);
+        counters.calls_tracked.set(calls.tracked as u64);
+        counters.dialogs_early.set(calls.early as u64);
+        counters.dialogs_confirmed.set(calls.confirmed as u64);
+        let counts = self.stack.core.transactions.counts();
+        counters.server_transactions.set(counts.servers);
+        counters.client_transactions.set(counts.clients);
+        counters.kept_bytes.set(counts.kept_bytes);
+        counters.charged_bytes.set(counts.charged_bytes);
+        counters.kept_abridged.set(counts.abridged);
+        counters.retransmissions.set(counts.requests_resent + counts.responses_resent);
+        counters.timeouts.set(counts.timeouts);
+    }
+}
+
 /// Reads the status code at the start of a response.
 #[inline]
 fn status_code(bytes: &[u8]) -> Option<u16> {
@@ -222,7 +248,8 @@ impl Engine {
         self.stack.proxy.poll(&mut self.stack.core.round(now, out));
         self.end_calls(now, out);
         self.hear_notices(now, out);
-        self.ping(now, out);
+        let Self { policy, shared, shard, calls, sinks, pings, stack, .. } = self;
+        pings.send_due(now, Decider { policy, shared, shard, calls, sinks }, &mut stack.entropy, out);
         self.waiting.suspended.tidy();
         self.calls.tidy(now.mono);
         self.effects.extend(self.memory.step(now, &mut self.stack).then_some(Effect::GiveBack));
@@ -359,7 +386,7 @@ impl Engine {
     fn run_events(&mut self, now: Now, reason: &str, out: &mut Outbox) {
         while let Some(event) = self.stack.core.event() {
             if let Event::Timeout { .. } | Event::ClientTransportError { .. } = event {
-                self.log_lost(now, &event, reason);
+                log_lost(now, &event, reason, &self.stack.core.transactions, self.decider());
             }
             match (event.user().role(), event) {
                 (Role::Proxy(context), _) => {

@@ -9,6 +9,15 @@ use strowger_store::error::StoreError;
 use strowger_store::subscriber::{self, Answer};
 
 impl Decider<'_> {
+    /// Returns the answer of the subscribers if the shard need not wait for it. Without subscribers every user is
+    /// absent.
+    pub(crate) fn known(&self, question: subscriber::Question<'_>, now: u64) -> Option<Result<Answer, StoreError>> {
+        match (&self.shared.subscribers, self.sinks.found) {
+            (Some(subscribers), Some(_)) => subscribers.cached(question, now),
+            _ => Some(Ok(Answer::Absent)),
+        }
+    }
+
     /// Returns the answer of the subscribers about the user of a URI, under the canonical name of the domain first and
     /// then under its other names, or the next question if an answer is missing. `unasked`: answer where the database is not
     /// asked.

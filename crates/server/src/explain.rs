@@ -5,11 +5,13 @@
 
 use crate::contacts::Contacts;
 use crate::decider::Decider;
+use crate::destination::{Destination, PlaceTargets};
+use crate::edits::Edits;
 use crate::engine::Engine;
-use crate::forwarding::{Destination, Edits, Onward};
-use crate::handling::{Handling, Progress, Proof, User};
+use crate::forwarding::Onward;
+use crate::handling::{Handling, Progress};
 use crate::judgement::{Inquiry, judgements};
-use crate::place_targets::PlaceTargets;
+use crate::proof::{Proof, User};
 use crate::question::{Question, Resolved};
 use crate::reply::{Counted, Reply, Why};
 use crate::request_facts::RequestFacts;

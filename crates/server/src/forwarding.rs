@@ -3,68 +3,25 @@
 
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
-use crate::decision::{AfterFailure, Decision, FailureDecision};
+use crate::decision::{AfterFailure, Decision};
+use crate::destination::{Destination, OlderUris, Targets};
+use crate::edits::Edits;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::identity::names_caller;
 use crate::place_forwarding::ways;
-use crate::place_targets::{PlaceTargets, rank};
+use crate::place_targets::rank;
 use crate::reply::{Reply, Why};
 use crate::session_timer::SessionTimer;
 use smallvec::SmallVec;
 use strowger_calls::Context;
 use strowger_config::UnmatchedCancel;
-use strowger_core::Target;
+use strowger_core::Now;
 use strowger_core::proxy::{Candidate, Plan, Rerouting};
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
 use strowger_core::transaction::ServerId;
-use strowger_message::{Message, Method, Name};
-
-/// Addresses of one target, in the order of trying.
-pub(crate) type Targets = SmallVec<[Target; 2]>;
-
-/// Request-URIs of a contact by its older flows.
-pub(crate) type OlderUris<'a> = Vec<(Target, &'a [u8])>;
-
-/// Destination of a request.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Destination {
-    /// Contacts that were looked up, each with its targets.
-    Contacts(SmallVec<[Targets; 2]>),
-    /// First of the contacts, for an ACK, which is sent once.
-    FirstContact(Target),
-    /// Places of rules, each with its targets.
-    Places(Vec<PlaceTargets>),
-    /// Next hop by Route or Request-URI; status of the response if it has no address.
-    NextHop { targets: Targets, otherwise: u16 },
-}
-
-impl Destination {
-    /// Returns the status of the response if no target has an address; `None`: one has.
-    pub(crate) fn unreachable(&self) -> Option<u16> {
-        match self {
-            Self::Contacts(targets) => targets.iter().all(|targets| targets.is_empty()).then_some(480),
-            Self::Places(targets) => {
-                let is_user = |targets: &PlaceTargets| matches!(targets, PlaceTargets::User(_));
-                let status = if targets.iter().any(is_user) { 480 } else { 500 };
-                targets.iter().all(PlaceTargets::is_empty).then_some(status)
-            }
-            Self::NextHop { targets, otherwise, .. } => targets.is_empty().then_some(*otherwise),
-            Self::FirstContact(_) => None,
-        }
-    }
-
-    /// Returns all addresses in the order of trying, of places from the one with this index on.
-    pub(crate) fn targets_from(&self, first: usize) -> Vec<Target> {
-        match self {
-            Self::Contacts(targets) => targets.iter().flatten().copied().collect(),
-            Self::FirstContact(target) => vec![*target],
-            Self::Places(targets) => targets.iter().skip(first).flat_map(PlaceTargets::addresses).collect(),
-            Self::NextHop { targets, .. } => targets.to_vec(),
-        }
-    }
-}
+use strowger_message::{Message, Method};
 
 /// Next step of a request whose destination is known.
 #[derive(Debug)]
@@ -77,32 +34,6 @@ pub(crate) enum Onward {
     Decide(Box<Decision>, Reply),
     /// Forwarding to the destination.
     Forward(SessionTimer),
-}
-
-/// Changes in the header of a request on its way.
-#[derive(Default)]
-pub(crate) struct Edits {
-    pub(crate) add: Vec<u8>,
-    pub(crate) remove: SmallVec<[Name; 4]>,
-}
-
-impl Edits {
-    pub(crate) fn of(handling: &Handling<'_, '_>, timer: &SessionTimer) -> Self {
-        let (mut add, mut remove) = (timer.lines.clone(), SmallVec::from_slice(timer.replaced()));
-        if let Some(decision) = &handling.progress.decision {
-            add.extend_from_slice(&decision.add);
-            remove.extend_from_slice(&decision.remove);
-        }
-        Self { add, remove }
-    }
-
-    /// Returns these changes with the changes of a failure. They replace the last `added` octets and `removed` names, which
-    /// come from the failure in use ([`Decision::of_failure`]).
-    pub(crate) fn with(&self, (added, removed): (usize, usize), failure: &FailureDecision) -> Self {
-        let add = &self.add[..self.add.len() - added];
-        let remove = &self.remove[..self.remove.len() - removed];
-        Self { add: [add, &failure.add].concat(), remove: remove.iter().chain(&failure.remove).copied().collect() }
-    }
 }
 
 /// Logs that a request has failed before it was forwarded, and continues by rules.
@@ -344,6 +275,12 @@ impl Engine {
         } else if self.calls.not_forwarded(handling.now, context) {
             self.refuse_own(context, 500);
         }
+    }
+
+    /// Takes a reserved entry for the transaction of an emergency call. False if none is left.
+    fn holds_emergency(&mut self, now: Now, request: &Request<'_>, server: ServerId) -> bool {
+        let is_known = self.decider().is_known_source(now, request);
+        self.stack.core.transactions.hold_emergency(server, request.arrival, is_known, request.message.bytes().len())
     }
 
     /// Returns the session timer of a request that goes on to its destination; none: it was answered, redirected or led elsewhere.

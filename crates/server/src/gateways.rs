@@ -5,17 +5,13 @@
 //! for the first gateway.
 
 use crate::counters::{CODES, OTHER, place_of};
-use crate::decider::Decider;
-use crate::forwarding::Targets;
-use crate::place_targets::PlaceTargets;
-use crate::places::gateway;
+use crate::destination::Targets;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 use strowger_config::{Action, Config};
-use strowger_core::notice::NoticeEvent;
 use strowger_message::Uri;
 use strowger_message::status::KNOWN;
 
@@ -57,7 +53,7 @@ pub struct GatewayCalls {
 
 impl Gateways {
     /// Notes the addresses of a gateway to which a call is sent.
-    fn note(&self, uri: &str, targets: &Targets, config: &Config) {
+    pub(crate) fn note(&self, uri: &str, targets: &Targets, config: &Config) {
         let is_known = {
             let known = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
             targets.iter().all(|target| known.contains_key(&target.address))
@@ -84,7 +80,7 @@ impl Gateways {
 
     /// Counts the outcome of a call at a next hop, if that is a gateway. None: it sent no response.
     #[inline]
-    fn count(&self, address: SocketAddr, status: Option<u16>) {
+    pub(crate) fn count(&self, address: SocketAddr, status: Option<u16>) {
         // The caller comes again with credentials.
         if self.count.load(Relaxed) > 0 && !matches!(status, Some(401 | 407)) {
             self.count_known(address, status);
@@ -132,6 +128,17 @@ fn name(uri: &str, config: &Config) -> Option<String> {
     gateway(uri).filter(|_| !is_local).map(|name| String::from_utf8_lossy(&name).into_owned())
 }
 
+/// Returns the next hop that a URI names: its host, and the port if it has one.
+pub(crate) fn gateway(uri: &str) -> Option<Vec<u8>> {
+    let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_bytes()) else { return None };
+    let mut text = Vec::new();
+    uri.host.write_lower(&mut text);
+    if let Some(port) = uri.port {
+        text.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    Some(text)
+}
+
 /// Returns the gateways that a configuration names.
 fn names(config: &Config) -> impl Iterator<Item = String> + '_ {
     let of_action = move |action: &Action| {
@@ -142,31 +149,19 @@ fn names(config: &Config) -> impl Iterator<Item = String> + '_ {
     config.decisions.rules.iter().flat_map(move |rule| of_action(&rule.action)).chain(of_emergency)
 }
 
-impl Decider<'_> {
-    /// Notes the gateways to which a call may be sent, each with its targets.
-    pub(crate) fn note_gateways(&self, uris: &[String], targets: &[PlaceTargets]) {
-        for (uri, targets) in uris.iter().zip(targets) {
-            if let PlaceTargets::NextHop(targets) = targets {
-                self.shared.gateways.note(uri, targets, &self.policy.config);
-            }
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Counts the outcome of an INVITE that begins a call: for its caller, and for a gateway.
-    pub(crate) fn count_outcome(&self, event: &NoticeEvent) {
-        let (calls, gateways) = (&self.messages().calls, &self.shared.gateways);
-        match event {
-            NoticeEvent::Answered { status, first: true, .. } => {
-                calls.one(*status);
-                if let Some(by) = self.calls.responded() {
-                    gateways.count(by, Some(*status));
-                }
-            }
-            NoticeEvent::Exhausted { status, .. } if !matches!(status, 401 | 407) => calls.one(*status),
-            NoticeEvent::Abandoned => calls.one(408),
-            NoticeEvent::Refused { status, by: Some(by) } => gateways.count(by.address, Some(*status)),
-            NoticeEvent::TimedOut { target: Some(target) } => gateways.count(target.address, None),
-            _ => (),
+    #[test]
+    fn a_gateway_is_known_by_host_and_port() {
+        for (uri, known) in [
+            ("sip:GW1.example.net", "gw1.example.net"),
+            ("sip:49@gw1.example.net;transport=tcp", "gw1.example.net"),
+            ("sip:192.0.2.1:5070", "192.0.2.1:5070"),
+            ("sip:[2001:db8::1]:5070", "[2001:db8::1]:5070"),
+        ] {
+            assert_eq!(gateway(uri).map(|text| String::from_utf8_lossy(&text).into_owned()).as_deref(), Some(known));
         }
     }
 }

@@ -3,7 +3,8 @@
 use crate::decision::Decision;
 use crate::judgement::Inquiry;
 use crate::policy::InForce;
-use crate::question::{Answers, Text};
+use crate::proof::Proof;
+use crate::question::Answers;
 use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -70,31 +71,6 @@ impl Progress {
     /// Takes the progress out, and leaves that of a new request.
     pub(crate) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(self.began))
-    }
-}
-
-/// User as the database spells it; credentials may spell it in many ways.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct User {
-    pub(crate) name: Text,
-    pub(crate) domain: Text,
-}
-
-/// Proof of identity that a request has given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Proof {
-    /// User of the verified credentials.
-    pub(crate) user: Option<User>,
-    /// Set if the credentials were right, but had been used before: the request must change nothing.
-    pub(crate) replayed: bool,
-    /// Set if the route token or seal is right: the request goes to the other party of an admitted call.
-    pub(crate) in_dialog: bool,
-}
-
-impl Proof {
-    /// Tells whether a password, a route token or a seal was shown.
-    pub(crate) const fn is_any(&self) -> bool {
-        self.user.is_some() || self.in_dialog
     }
 }
 

@@ -5,7 +5,8 @@
 //! pass (`rule.identity`).
 
 use crate::decider::Decider;
-use crate::handling::{Handling, User};
+use crate::handling::Handling;
+use crate::proof::User;
 use crate::request_facts::number_of;
 use smallvec::SmallVec;
 use strowger_config::{IdentityEntry, IdentityList, IdentitySource};

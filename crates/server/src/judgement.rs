@@ -3,13 +3,11 @@
 //! The log at level debug and [`explain`](crate::explain) use these. They come from the same evaluation of the rules
 //! that makes the decision.
 
-use crate::request_facts::RequestFacts;
-use crate::stage::Verdict;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::fmt;
-use strowger_core::shown::{brief, shown};
-use strowger_rules::{Rules, Sets};
+use strowger_core::shown::brief;
+use strowger_rules::{Facts, Rules, Sets};
 
 /// Result of a rule or filter for a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,12 +47,7 @@ pub(crate) struct Inquiry {
 }
 
 /// Returns the results of the first `most` rules.
-pub(crate) fn judgements<A>(
-    rules: &Rules<A>,
-    facts: &RequestFacts<'_, '_>,
-    sets: &Sets,
-    most: usize,
-) -> Vec<Judgement> {
+pub(crate) fn judgements<A>(rules: &Rules<A>, facts: &impl Facts, sets: &Sets, most: usize) -> Vec<Judgement> {
     let judgement = |verdict: strowger_rules::Verdict<'_>| Judgement {
         name: verdict.name.to_owned(),
         holds: verdict.matches,
@@ -86,12 +79,7 @@ impl Heard {
 }
 
 /// Returns the rules that were evaluated for a request, up to the last. `heard`: the rules that hold.
-pub(crate) fn path<A>(
-    rules: &Rules<A>,
-    facts: &RequestFacts<'_, '_>,
-    sets: &Sets,
-    heard: Vec<Heard>,
-) -> Vec<Judgement> {
+pub(crate) fn path<A>(rules: &Rules<A>, facts: &impl Facts, sets: &Sets, heard: Vec<Heard>) -> Vec<Judgement> {
     let last = heard.last().filter(|heard| heard.is_last).map_or(rules.len(), |heard| heard.place + 1);
     let mut path = judgements(rules, facts, sets, last);
     // Only the rules in `heard` hold: they have decided.
@@ -102,25 +90,6 @@ pub(crate) fn path<A>(
         }
     }
     path
-}
-
-/// Logs the rules that were evaluated for a request, in order up to the one that decided, and a verdict that ends the
-/// request.
-#[cold]
-pub(crate) fn log_path(path: &[Judgement], verdict: &Verdict, call_id: &[u8]) {
-    let call_id = shown(call_id);
-    for Judgement { name, holds, part, part_holds, values, limits, full } in path {
-        let values = plain(values.iter().map(|(name, value)| format!("{name} is {value}")));
-        let part = plain(std::iter::once(part.clone()));
-        let limits = Some(limits.join(", ")).filter(|limits| !limits.is_empty());
-        tracing::debug!(rule = %name, holds, part, part_holds, values, limits, full, %call_id, "rule judged");
-    }
-    let rule = path.last().map_or("", |last| &last.name);
-    match verdict {
-        Verdict::Reply(reply) => tracing::debug!(rule = %rule, answer = reply.status, %call_id, "rule ends a request"),
-        Verdict::Drop => tracing::debug!(rule = %rule, drop = true, %call_id, "rule ends a request"),
-        _ => (),
-    }
 }
 
 /// Joins texts of peers for one value of a log line: short, printable, in ASCII.

@@ -126,24 +126,25 @@
 //!
 //! | behaviour | file |
 //! |---|---|
-//! | stages and their verdicts | `stage.rs`, `Verdict` |
-//! | role that carries a call; anchored calls | `anchor.rs`, `ServerRole`, `Anchor` |
-//! | own responses, their lines and reasons | `reply.rs`, `Reply` |
+//! | stages and their verdicts; the way through them | `stage.rs`, `Verdict`; `advance.rs` |
+//! | role that carries a call; anchored calls | `anchor.rs`, `ServerRole`, `Anchor`; `anchoring.rs` |
+//! | own responses: lines and reasons; writing | `reply.rs`, `Reply`; `response.rs`, `write_response` |
 //! | requests without a stage: unreadable, shed | `engine/unread.rs` |
 //! | rights of a caller without a password in a dialog | `authorization.rs`, `authorize`; `reach.rs`, `may_name` |
 //! | INVITEs that begin a call; requests within a dialog; removed users | `dialog_access.rs`; `removed_users.rs` |
-//! | proof of a dialog at a bound | `engine/reading.rs`, `proves_dialog` |
+//! | proof of a dialog at a bound | `dialog_access.rs`, `proves_dialog` |
 //! | targets that a peer may name | `reach.rs`, `may_name` |
-//! | spelling of a user in credentials | `handling.rs`, `User`; `authentication.rs`, `account` |
+//! | spelling of a user in credentials | `proof.rs`, `User`; `authentication.rs`, `account` |
 //! | change of the bindings under the lock of their partition | `binding_change.rs`, `BindingChange` |
-//! | credentials in a cache alone | `credentials.rs` |
+//! | credentials in a cache alone | `credentials.rs`; `registrant.rs` |
 //! | bans, their end; failures by source and account | `ban.rs`, `lift`, `is_banned`; `tally.rs` |
 //! | set-aside next hops | `set_aside.rs`; `engine/failed_targets.rs` |
-//! | users as places of rules: ring group, hunt group, forward | `place_targets.rs`, `PlaceTargets`; `place_forwarding.rs` |
+//! | destination of a request | `destination.rs`, `Destination` |
+//! | users as places of rules: ring group, hunt group, forward | `place_targets.rs`; `place_forwarding.rs` |
 //! | methods of a device | `methods.rs` |
 //! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `consultation.rs`, `decide`; `decision.rs`, `Decision` |
 //! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `call_notices.rs`, `consider` |
-//! | gateway groups, limits at a place | `places.rs` |
+//! | gateway groups; limits at a place | `places.rs`; `claims.rs` |
 //! | explain | `explain.rs`, `explain`; `judgement.rs`, `Judgement`; `plan_view.rs`, `PlanView` |
 //! | entry of a call into the table; its notices, its effects | `call_admission.rs`, `begin_call`; `call_notices.rs`; `call_effects.rs` |
 //! | requests of the server within a dialog | `call_effects.rs`, `send_own` |
@@ -162,7 +163,9 @@
 mod accounting;
 mod acknowledgement;
 mod address;
+mod advance;
 pub mod anchor;
+mod anchoring;
 mod authentication;
 mod authorization;
 pub mod ban;
@@ -172,13 +175,16 @@ mod call_effects;
 mod call_log;
 mod call_notices;
 pub mod call_settings;
+mod claims;
 mod consultation;
 mod contacts;
 pub mod counters;
 mod credentials;
 mod decider;
 mod decision;
+mod destination;
 mod dialog_access;
+mod edits;
 mod emergency;
 pub mod engine;
 mod existence;
@@ -200,17 +206,20 @@ pub mod places;
 mod plan_view;
 pub mod policy;
 pub mod process_state;
+mod proof;
 pub mod question;
 mod reach;
 mod reachability;
 mod realm;
 mod redirect;
 mod refusals;
+mod registrant;
 mod registration;
 mod registration_log;
 pub mod removed_users;
 mod reply;
 mod request_facts;
+mod response;
 mod routing;
 mod session_timer;
 pub mod set_aside;
@@ -220,3 +229,4 @@ mod suspended;
 mod tally;
 mod upkeep;
 mod user_edit;
+mod waiting;

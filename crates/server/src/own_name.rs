@@ -5,8 +5,8 @@
 //! unknown peer must not choose which names are looked up. So before that only names below a local domain are; others
 //! once the request may be forwarded.
 
-use crate::decider::Decider;
 use crate::handling::Handling;
+use crate::policy::Policy;
 use crate::question::{Answers, HostKey, Question};
 use strowger_core::routing::{NextHop, Request, Routing};
 use strowger_message::{Host, SipUri, Uri};
@@ -22,25 +22,22 @@ pub(crate) enum OwnName {
     TooMany,
 }
 
-impl Decider<'_> {
+impl Policy {
     /// Tells whether the first remaining Route, or the Request-URI if there is none, names this server by a name that
     /// was looked up.
     pub(crate) fn is_own_by_name(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> OwnName {
         let Uri::Sip(uri) = routing.route.as_ref().unwrap_or(&routing.uri) else { return OwnName::No };
         let (Host::Name(name), None, None) = (uri.host, uri.params.maddr(), routing.device) else { return OwnName::No };
-        let identity = self.policy.router.identity();
+        let identity = self.router.identity();
         let answers = &handling.progress.answers;
         let may_ask = identity.is_below_local_domain(name);
-        if (answers.names.is_empty() && !may_ask)
-            || identity.is_local_domain(uri.host)
-            || self.policy.router.is_own(uri)
-        {
+        if (answers.names.is_empty() && !may_ask) || identity.is_local_domain(uri.host) || self.router.is_own(uri) {
             return OwnName::No;
         }
         let Some(key) = self.key_of(handling.request, routing, uri) else { return OwnName::No };
         if answers.name(&key).is_none() && may_ask {
             // If all names of a domain lead here, so may each of these.
-            return match answers.names.len() < self.policy.config.dns.names_per_request {
+            return match answers.names.len() < self.config.dns.names_per_request {
                 true => OwnName::Ask(Question::Name(key)),
                 false => OwnName::TooMany,
             };
@@ -52,7 +49,7 @@ impl Decider<'_> {
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
         // The same key as in `Decider::next_hop`.
         let uri = SipUri { secure: uri.secure || routing.uri.is_sips(), ..*uri };
-        match self.policy.router.next_hop(&Uri::Sip(uri), prefer) {
+        match self.router.next_hop(&Uri::Sip(uri), prefer) {
             NextHop::Name { host, port, transport, secure } => {
                 Some((host.to_ascii_lowercase().into(), port, transport, secure))
             }
@@ -61,8 +58,8 @@ impl Decider<'_> {
     }
 
     pub(crate) fn leads_here_by(&self, answers: &Answers, key: &HostKey) -> bool {
-        answers.name(key).is_some_and(|to| {
-            to.targets.iter().any(|(_, address)| self.policy.router.identity().is_own_socket(address))
-        })
+        answers
+            .name(key)
+            .is_some_and(|to| to.targets.iter().any(|(_, address)| self.router.identity().is_own_socket(address)))
     }
 }

@@ -1,10 +1,12 @@
 //! Keep-alive of the flows of phones behind NAT or on a stream (RFC 5626 section 4.4, RFC 3261 section 11).
 
-use crate::engine::{Effect, Engine};
+use crate::decider::Decider;
 use crate::reachability::{is_gone, target_of};
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::time::Duration;
 use strowger_config::PingMethod;
+use strowger_core::entropy::Entropy;
 use strowger_core::{Now, Outbox, Target};
 use strowger_store::location::Cursor;
 
@@ -57,41 +59,38 @@ impl Pings {
             self.at.get_or_insert(now.mono + STEP);
         }
     }
-}
 
-impl Engine {
-    /// Notes that there are new bindings that need pings. A shard other than the first leaves them to the first, which
-    /// finds them at its next step.
-    pub(crate) fn wake_pings(&mut self, now: Now) {
-        if self.shard.number == 0 {
-            self.shared.pings_awake.store(true, Relaxed);
-            self.pings.wake(now);
-        } else if self.shared.pings_awake.swap(true, AcqRel) {
-            // Another registration has woken the first shard already.
-        } else {
-            self.effects.push(Effect::WakePings);
+    /// Notes that the shard with this number has new bindings that need pings. Returns whether the first shard must be told: another shard
+    /// leaves them to the first, which finds them at its next step. `awake`: set while rounds run.
+    pub(crate) fn note_new(&mut self, now: Now, shard: usize, awake: &AtomicBool) -> bool {
+        if shard == 0 {
+            awake.store(true, Relaxed);
+            self.wake(now);
+            return false;
         }
+        // Else another registration has woken the first shard already.
+        !awake.swap(true, AcqRel)
     }
 
     /// Pings its share of the table: all of it in one interval, and no binding twice in it.
-    pub(crate) fn ping(&mut self, now: Now, out: &mut Outbox) {
-        let Some(interval) = self.pings.interval.filter(|_| self.pings.at.is_some_and(|at| at <= now.mono)) else {
+    pub(crate) fn send_due(&mut self, now: Now, decider: Decider<'_>, entropy: &mut Entropy, out: &mut Outbox) {
+        let Some(interval) = self.interval.filter(|_| self.at.is_some_and(|at| at <= now.mono)) else {
             return;
         };
-        let (shared, policy) = (self.shared.clone(), self.policy.clone());
+        let Decider { shared, policy, .. } = decider;
         let mut bindings = shared.location.gauges().bindings;
         if bindings == 0 {
             shared.pings_awake.swap(false, AcqRel);
             // A binding that came to another shard meanwhile found this one awake, and woke nothing.
             bindings = shared.location.gauges().bindings;
             if bindings == 0 {
-                self.pings.at = None;
+                self.at = None;
                 return;
             }
             shared.pings_awake.store(true, Release);
         }
-        let mut cursor = self.pings.cursor.take().unwrap_or_else(|| {
-            self.pings.began = now.mono;
+        let mut cursor = self.cursor.take().unwrap_or_else(|| {
+            self.began = now.mono;
             Cursor::default()
         });
         let mut left = bindings.div_ceil((interval / STEP).max(1) as usize);
@@ -109,24 +108,27 @@ impl Engine {
             left -= seen.min(left);
             match next {
                 None => {
-                    self.pings.round = self.pings.round.wrapping_add(1);
-                    self.pings.at = Some((self.pings.began + interval).max(now.mono + 1));
+                    self.round = self.round.wrapping_add(1);
+                    self.at = Some((self.began + interval).max(now.mono + 1));
                     break;
                 }
                 Some(next) if left == 0 => {
-                    self.pings.cursor = Some(next);
-                    self.pings.at = Some(now.mono + STEP);
+                    self.cursor = Some(next);
+                    self.at = Some(now.mono + STEP);
                     break;
                 }
                 Some(next) => cursor = next,
             }
         }
         for (target, uri, path) in due {
-            self.counters().pings.one();
+            decider.counters().pings.one();
             let from = out.start();
             match policy.config.nat.ping_method {
                 PingMethod::Crlf => out.bytes.extend_from_slice(b"\r\n\r\n"),
-                PingMethod::Options => self.write_options(&target, &uri, &path, out),
+                PingMethod::Options => {
+                    let sent_by = &policy.router.identity().listener(target.listener).sent_by;
+                    self.write_options((&target, &uri, &path), sent_by, entropy.u64(), out);
+                }
             }
             let range = from..out.bytes.len();
             out.send(target, range, 0);
@@ -135,9 +137,13 @@ impl Engine {
 
     /// Writes an OPTIONS outside any transaction. Its response shows only that the flow lives, and is dropped. Along
     /// its Path it reaches a phone behind another proxy, which has this connection (RFC 3327 section 5.3).
-    fn write_options(&mut self, target: &Target, uri: &[u8], path: &[u8], out: &mut Outbox) {
-        let sent_by = self.policy.router.identity().listener(target.listener).sent_by.clone();
-        let unique = self.stack.entropy.u64();
+    fn write_options(
+        &self,
+        (target, uri, path): (&Target, &[u8], &[u8]),
+        sent_by: &[u8],
+        unique: u64,
+        out: &mut Outbox,
+    ) {
         let text = &mut out.bytes;
         let hex = |text: &mut Vec<u8>, n: u64| strowger_core::entropy::write_hex(n, text);
         text.extend_from_slice(b"OPTIONS ");
@@ -145,7 +151,7 @@ impl Engine {
         text.extend_from_slice(b" SIP/2.0\r\nVia: SIP/2.0/");
         text.extend_from_slice(target.transport.via().as_bytes());
         text.push(b' ');
-        text.extend_from_slice(&sent_by);
+        text.extend_from_slice(sent_by);
         text.extend_from_slice(b";branch=z9hG4bK");
         hex(text, unique);
         if !path.is_empty() {
@@ -153,7 +159,7 @@ impl Engine {
             text.extend_from_slice(path);
         }
         text.extend_from_slice(b"\r\nMax-Forwards: 70\r\nFrom: <sip:ping@");
-        text.extend_from_slice(&sent_by);
+        text.extend_from_slice(sent_by);
         text.extend_from_slice(b">;tag=");
         hex(text, unique.rotate_left(17));
         text.extend_from_slice(b"\r\nTo: <");
@@ -161,7 +167,7 @@ impl Engine {
         text.extend_from_slice(b">\r\nCall-ID: ping-");
         hex(text, unique.rotate_left(31));
         text.extend_from_slice(b"\r\nCSeq: ");
-        text.extend_from_slice((self.pings.round % 1_000_000 + 1).to_string().as_bytes());
+        text.extend_from_slice((self.round % 1_000_000 + 1).to_string().as_bytes());
         text.extend_from_slice(b" OPTIONS\r\nContent-Length: 0\r\n\r\n");
     }
 }

@@ -1,10 +1,12 @@
 //! Forwarding of a request to the places of rules and failures.
 
+use crate::decider::Decider;
 use crate::decision::{Decision, FailureDecision};
+use crate::destination::PlaceTargets;
+use crate::edits::Edits;
 use crate::engine::Engine;
-use crate::forwarding::Edits;
 use crate::handling::Handling;
-use crate::place_targets::{PlaceCandidates, PlaceEdits, PlaceTargets, flows};
+use crate::place_targets::{PlaceCandidates, PlaceEdits, flows};
 use crate::places::Places;
 use crate::session_timer::SessionTimer;
 use strowger_calls::Ways;
@@ -50,6 +52,15 @@ fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>], asks: &'a
     }
 }
 
+/// Notes the gateways to which a call may be sent, each with its targets.
+fn note_gateways(decider: Decider<'_>, uris: &[String], targets: &[PlaceTargets]) {
+    for (uri, targets) in uris.iter().zip(targets) {
+        if let PlaceTargets::NextHop(targets) = targets {
+            decider.shared.gateways.note(uri, targets, &decider.policy.config);
+        }
+    }
+}
+
 impl Engine {
     /// Kept out of line: most requests are not routed by rules, and run less code.
     #[inline(never)]
@@ -61,11 +72,11 @@ impl Engine {
         timer: &SessionTimer,
     ) {
         let to = handling.progress.decision.as_deref().map_or_else(Places::default, |decision| decision.to.clone());
-        let mut order = self.decider().order_of_groups(handling.request, &to);
+        let mut order = self.policy.order_of_groups(handling.request, &to);
         self.decider().order_places(handling, &mut targets, &mut order);
         let edits = Edits::of(handling, timer);
         if handling.begins_call() {
-            self.decider().note_gateways(&to.uris, &targets);
+            note_gateways(self.decider(), &to.uris, &targets);
         }
         let asks = questions(&to, to.may_count());
         let routes = self.decider().emergency_routes(routing, &to.uris);
@@ -96,7 +107,7 @@ impl Engine {
         let targets = self.decider().targets_on_failure(handling, decision).unwrap_or_default();
         if handling.begins_call() {
             let places = decision.on_failure.iter().zip(&targets);
-            places.for_each(|(failure, targets)| self.decider().note_gateways(&failure.to.uris, targets));
+            places.for_each(|(failure, targets)| note_gateways(self.decider(), &failure.to.uris, targets));
         }
         let (failures, of_failure) = (&decision.on_failure, decision.of_failure());
         let changed = |failure: &FailureDecision| {

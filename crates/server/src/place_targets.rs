@@ -6,66 +6,16 @@
 
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
-use crate::forwarding::{Edits, OlderUris, Targets};
+use crate::destination::{OlderUris, PlaceTargets, Targets, UserContact};
+use crate::edits::Edits;
 use crate::handling::Handling;
 use crate::places::Places;
 use crate::question::Question;
 use smallvec::SmallVec;
 use strowger_config::Fork;
-use strowger_core::Target;
 use strowger_core::proxy::{Candidate, Rerouting};
 use strowger_core::routing::AccountHash;
 use strowger_message::{SipUri, Uri};
-
-/// Targets of one place of a rule or failure.
-#[derive(Debug, PartialEq)]
-pub(crate) enum PlaceTargets {
-    /// Addresses of a next hop.
-    NextHop(Targets),
-    /// Contacts of a user of this server, best first.
-    User(Vec<UserContact>),
-}
-
-/// Contact of a user that a rule or failure names.
-#[derive(Debug, PartialEq)]
-pub(crate) struct UserContact {
-    uri: Vec<u8>,
-    /// Older flows of the same device, each with its Contact.
-    older: Vec<(Target, Vec<u8>)>,
-    path: Vec<u8>,
-    /// Targets, at least one.
-    targets: Targets,
-    /// Position in the order of trying; equal ones are tried together.
-    rank: u16,
-    account: AccountHash,
-    /// True if the device sends from another address than that of its Contact.
-    translated: bool,
-}
-
-impl PlaceTargets {
-    /// Tells whether there is no target.
-    pub(crate) fn is_empty(&self) -> bool {
-        match self {
-            Self::NextHop(targets) => targets.is_empty(),
-            Self::User(contacts) => contacts.is_empty(),
-        }
-    }
-
-    /// Returns all addresses, in the order of trying.
-    pub(crate) fn addresses(&self) -> Vec<Target> {
-        match self {
-            Self::NextHop(targets) => targets.to_vec(),
-            Self::User(contacts) => contacts.iter().flat_map(|contact| &contact.targets).copied().collect(),
-        }
-    }
-
-    fn contacts(&self) -> &[UserContact] {
-        match self {
-            Self::NextHop(_) => &[],
-            Self::User(contacts) => contacts,
-        }
-    }
-}
 
 /// Returns the position of a contact in the order of trying. `n`: its number among the contacts of the user. `group`:
 /// its group by q.

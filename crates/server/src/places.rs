@@ -1,18 +1,13 @@
 //! Places to which rules and failures send a request: gateways, alone or in groups, and the limits of a call at each.
 
-use crate::call_settings::claim;
-use crate::decider::Decider;
-use crate::policy::Policy;
-use crate::request_facts::RequestFacts;
+use crate::policy::{Policy, Turn};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use strowger_cache::spread::{fnv, mix};
 use strowger_calls::limits::Claim;
-use strowger_config::{CallLimitTable, CountedPer, Pick, Targets};
+use strowger_config::{Pick, Targets};
 use strowger_core::routing::Request;
 use strowger_message::uri::sip::unescaped;
 use strowger_message::{SipUri, Uri};
@@ -118,15 +113,6 @@ impl Places {
     }
 }
 
-/// Turn of a group. All shards share it, so that even a few calls are spread evenly.
-#[derive(Debug, Default)]
-pub(crate) struct Turn {
-    /// Turn of requests that go to the group.
-    of_rules: AtomicUsize,
-    /// Turn of requests that may go to the group after a failure.
-    of_failures: AtomicUsize,
-}
-
 impl Policy {
     /// Returns the index of the target with which this group begins for a request that goes to it.
     pub(crate) fn first_of_group(&self, number: usize, count: usize, request: &Request<'_>) -> usize {
@@ -137,6 +123,11 @@ impl Policy {
     /// far, and a fixed turn could follow their pattern, so the turn is mixed into a pseudo-random index.
     pub(crate) fn first_after_failure(&self, number: usize, count: usize, request: &Request<'_>) -> usize {
         self.picks(number, count, request, |turn| mixed(turn.of_failures.fetch_add(1, Relaxed) as u64) as usize)
+    }
+
+    /// Returns the order in which the places of a request are tried, by their groups.
+    pub(crate) fn order_of_groups(&self, request: &Request<'_>, places: &Places) -> Order {
+        places.order(|number, count| self.first_of_group(number, count, request))
     }
 
     fn picks(&self, number: usize, count: usize, request: &Request<'_>, turn: impl Fn(&Turn) -> usize) -> usize {
@@ -204,63 +195,6 @@ const fn mixed(number: u64) -> u64 {
     mix(number.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
-impl Decider<'_> {
-    /// Returns the order in which the places of a request are tried, by their groups.
-    pub(crate) fn order_of_groups(&self, request: &Request<'_>, places: &Places) -> Order {
-        places.order(|number, count| self.policy.first_of_group(number, count, request))
-    }
-
-    /// Tells whether a call has room at one of these places at least. `counts`: tells whether it counts under a limit already.
-    /// `full`: limits that are assumed to be full.
-    pub(crate) fn has_room_at_any(
-        &self,
-        places: &[Vec<Claim>],
-        full: &[String],
-        counts: impl Fn(&Claim) -> bool,
-    ) -> bool {
-        let has_room = |claims: &Vec<Claim>| claims.iter().all(|claim| counts(claim) || !self.is_full(claim, full));
-        places.is_empty() || places.iter().any(has_room)
-    }
-}
-
-/// Returns the claims of a request's call at each of these targets: under those of `limits` that count for each
-/// gateway, and under the limits of groups. Empty: there are none at any target.
-pub(crate) fn claims_at(
-    facts: &RequestFacts<'_, '_>,
-    targets: &Targets,
-    limits: &[Arc<CallLimitTable>],
-) -> Vec<Vec<Claim>> {
-    let of_gateway = |limit: &&Arc<CallLimitTable>| limit.per == CountedPer::Gateway;
-    let is_any = limits.iter().any(|limit| of_gateway(&limit)) || targets.call_limits().next().is_some();
-    if !is_any || !facts.begins_call {
-        return Vec::new();
-    }
-    let claims = |(place, uri): (usize, &strowger_config::SipUri)| {
-        let part = targets.groups.iter().find(|part| part.places.contains(&place));
-        let of_group = part.map_or(&[][..], |part| &part.group.call_limits);
-        let value = |per: CountedPer| match per {
-            CountedPer::Gateway => gateway(uri.as_str()).filter(|_| !facts.names_user(uri.as_str())),
-            per => facts.counted_value(per),
-        };
-        let limits = limits.iter().filter(of_gateway).chain(of_group);
-        let mut claims = Vec::new();
-        Claim::add(&mut claims, limits.filter_map(|limit| Some(claim(limit, &value(limit.per)?))));
-        claims
-    };
-    targets.uris.iter().enumerate().map(claims).collect()
-}
-
-/// Returns the next hop that a URI names: its host, and the port if it has one.
-pub(crate) fn gateway(uri: &str) -> Option<Vec<u8>> {
-    let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_bytes()) else { return None };
-    let mut text = Vec::new();
-    uri.host.write_lower(&mut text);
-    if let Some(port) = uri.port {
-        text.extend_from_slice(format!(":{port}").as_bytes());
-    }
-    Some(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,17 +234,5 @@ mod tests {
         assert!(counts.iter().all(|count| (900..1_100).contains(count)), "{counts:?}");
         assert_eq!([&b""[..], b"a", b"b", b"c", b"d"].map(|id| of_call(id, 4)), [3, 1, 1, 1, 3]);
         assert_eq!(of_call(b"a", 0), 0);
-    }
-
-    #[test]
-    fn a_gateway_is_known_by_host_and_port() {
-        for (uri, known) in [
-            ("sip:GW1.example.net", "gw1.example.net"),
-            ("sip:49@gw1.example.net;transport=tcp", "gw1.example.net"),
-            ("sip:192.0.2.1:5070", "192.0.2.1:5070"),
-            ("sip:[2001:db8::1]:5070", "[2001:db8::1]:5070"),
-        ] {
-            assert_eq!(gateway(uri).map(|text| String::from_utf8_lossy(&text).into_owned()).as_deref(), Some(known));
-        }
     }
 }

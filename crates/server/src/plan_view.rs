@@ -3,10 +3,10 @@
 
 use crate::decider::Decider;
 use crate::decision::{Decision, FailureDecision};
-use crate::forwarding::{Edits, Targets};
+use crate::destination::{PlaceTargets, Targets};
+use crate::edits::Edits;
 use crate::handling::Handling;
 use crate::judgement::plain;
-use crate::place_targets::PlaceTargets;
 use crate::places::Places;
 use serde::Serialize;
 use std::fmt;

@@ -5,16 +5,19 @@
 //! rings.
 
 use crate::ban::Bans;
-use crate::places::Turn;
 use crate::realm::Realms;
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
-use strowger_config::{Config, Decisions, Network};
+use std::sync::atomic::AtomicUsize;
+use strowger_config::{Action, Config, Decisions, FilterAction, Network};
 use strowger_core::digest::{Algorithm, Authenticator};
 use strowger_core::routing::{ClockSteps, Identity, Router};
-use strowger_core::{ListenerId, Now, proxy, registrar};
+use strowger_core::source::counted;
+use strowger_core::{Arrival, ListenerId, Now, proxy, registrar};
 use strowger_message::Limits;
+use strowger_rules::Rule;
 
 /// Compiled configuration, by which requests are judged. All shards share one.
 pub struct Policy {
@@ -117,10 +120,25 @@ impl Policy {
         self.router.identity()
     }
 
+    /// Returns the key under which a source is counted: an IPv4 address, or an IPv6 network of `limits.ipv6_prefix`
+    /// bits.
+    pub(crate) fn source_of(&self, arrival: &Arrival) -> IpAddr {
+        counted(arrival.remote.ip(), self.config.limits.ipv6_prefix)
+    }
+
     /// Returns the digest algorithms that this listener offers.
     pub(crate) fn algorithms(&self, listener: ListenerId) -> &[Algorithm] {
         self.algorithms.get(usize::from(listener.0)).map_or(&[], |offered| offered)
     }
+}
+
+/// Turn of a group. All shards share it, so that even a few calls are spread evenly.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    /// Turn of requests that go to the group.
+    pub(crate) of_rules: AtomicUsize,
+    /// Turn of requests that may go to the group after a failure.
+    pub(crate) of_failures: AtomicUsize,
 }
 
 impl fmt::Debug for Policy {
@@ -142,6 +160,16 @@ impl InForce {
     pub(crate) fn new(policy: Arc<Policy>) -> Arc<Self> {
         let forwarding = proxy::Policy { router: policy.router.clone(), settings: policy.config.proxy_settings() };
         Arc::new(Self { forwarding: Arc::new(forwarding), policy })
+    }
+
+    /// Returns the filter with this index.
+    pub(crate) fn filter(&self, place: usize) -> Option<&Rule<FilterAction>> {
+        self.config.decisions.filters.iter().nth(place)
+    }
+
+    /// Returns the rule with this index.
+    pub(crate) fn rule(&self, place: usize) -> Option<&Rule<Action>> {
+        self.config.decisions.rules.iter().nth(place)
     }
 }
 

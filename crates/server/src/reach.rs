@@ -8,8 +8,7 @@
 //!
 //! Targets of the configuration pass, and so do connections and source addresses of devices: traffic proves them.
 
-use crate::decider::Decider;
-use crate::forwarding::Targets;
+use crate::destination::Targets;
 use crate::policy::Policy;
 use std::net::IpAddr;
 use strowger_config::Network;
@@ -79,14 +78,12 @@ impl Policy {
         targets.retain(|target| self.may_name(sender, target));
         targets.len() < before
     }
-}
 
-impl Decider<'_> {
     /// Returns the target of the response to a request with this top Via ([`via::reply_target`]): the source of the
     /// request if the Via names the port of a service.
     pub(crate) fn reply_target(&self, top: &Via<'_>, arrival: &Arrival) -> Target {
         let target = via::reply_target(top, arrival);
-        match self.policy.router.identity().machine().is_service(&target.without_flow().address) {
+        match self.router.identity().machine().is_service(&target.without_flow().address) {
             true => arrival.reply(),
             false => target,
         }

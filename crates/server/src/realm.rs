@@ -1,7 +1,7 @@
 //! Realm in which a request is judged (RFC 3261 sections 22.1 and 22.3). A domain may have a realm of its own. Its
 //! users then differ from those of the same name elsewhere, and their credentials are valid in that realm alone.
 
-use crate::handling::User;
+use crate::proof::User;
 use strowger_config::{Config, LocalDomain};
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::routing::{Identity, Request};

@@ -3,8 +3,8 @@
 use crate::anchor::ServerRole;
 use crate::contacts::Contacts;
 use crate::decision::Decision;
+use crate::destination::Destination;
 use crate::engine::Engine;
-use crate::forwarding::Destination;
 use crate::handling::Handling;
 use crate::reply::Why;
 use strowger_core::routing::Routing;
@@ -44,7 +44,7 @@ impl Engine {
                 contacts.entries.len()
             }
             Destination::Places(_) => {
-                let order = decision.map(|decision| self.decider().order_of_groups(handling.request, &decision.to));
+                let order = decision.map(|decision| self.policy.order_of_groups(handling.request, &decision.to));
                 let order = order.unwrap_or_default();
                 let to = decision.map_or(&[][..], |decision| &decision.to.uris);
                 for (n, uri) in order.iter().filter_map(|place| to.get(*place)).enumerate() {

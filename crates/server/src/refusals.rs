@@ -3,7 +3,6 @@
 //! few.
 
 use crate::decider::Decider;
-use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::process_state::ProcessState;
 use crate::reply::{Party, Why};
@@ -11,36 +10,34 @@ use std::borrow::Cow;
 use strowger_core::log_limiter::Kind;
 use strowger_core::routing::Routing;
 use strowger_core::shown::{brief, shown};
-use strowger_core::transaction::Event;
+use strowger_core::transaction::{Event, Transactions};
 use strowger_core::{Arrival, Now};
 use strowger_message::{Error, Host, Index, Message, Method, Name};
 
-impl Engine {
-    /// Logs that a forwarded request failed at one target. The caller gets this failure only if there was no other target.
-    #[cold]
-    pub(crate) fn log_lost(&self, now: Now, event: &Event, reason: &str) {
-        let (id, reason) = match event {
-            Event::Timeout { id, .. } => (*id, "no response"),
-            Event::ClientTransportError { id, .. } => (*id, reason),
-            _ => return,
-        };
-        let Some(target) = self.stack.core.transactions.lost_target(id) else { return };
-        if !self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono) {
-            return;
-        }
-        let mut index = Index::new();
-        let sent = self.stack.core.transactions.lost_request(id).unwrap_or_default();
-        let request = index.parse(sent, &self.policy.limits).ok().map(|()| Message::new(sent, &index));
-        let (method, call_id) = request.map(|r| (r.method_text(), r.header(Name::CallId))).unwrap_or_default();
-        tracing::info!(
-            to = %target.address,
-            transport = %target.transport.text(),
-            method = %shown(method),
-            call_id = %shown(call_id.unwrap_or_default()),
-            reason,
-            "forwarding failed"
-        );
+/// Logs that a forwarded request failed at one target. The caller gets this failure only if there was no other target.
+#[cold]
+pub(crate) fn log_lost(now: Now, event: &Event, reason: &str, transactions: &Transactions, decider: Decider<'_>) {
+    let (id, reason) = match event {
+        Event::Timeout { id, .. } => (*id, "no response"),
+        Event::ClientTransportError { id, .. } => (*id, reason),
+        _ => return,
+    };
+    let Some(target) = transactions.lost_target(id) else { return };
+    if !decider.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono) {
+        return;
     }
+    let mut index = Index::new();
+    let sent = transactions.lost_request(id).unwrap_or_default();
+    let request = index.parse(sent, &decider.policy.limits).ok().map(|()| Message::new(sent, &index));
+    let (method, call_id) = request.map(|r| (r.method_text(), r.header(Name::CallId))).unwrap_or_default();
+    tracing::info!(
+        to = %target.address,
+        transport = %target.transport.text(),
+        method = %shown(method),
+        call_id = %shown(call_id.unwrap_or_default()),
+        reason,
+        "forwarding failed"
+    );
 }
 
 impl Decider<'_> {

@@ -1,14 +1,16 @@
 //! REGISTER: from the request to the location table and back (RFC 3261 section 10.3).
 
 use crate::binding_change::{BindingChange, Changed, RegistrationError};
-use crate::credentials::{Keeping, Registrant};
+use crate::credentials::Keeping;
 use crate::decider::Decider;
-use crate::engine::Engine;
-use crate::handling::{Handling, Proof};
+use crate::engine::{Effect, Engine};
+use crate::handling::Handling;
+use crate::proof::Proof;
+use crate::registrant::Registrant;
 use crate::registration_log::Sender;
 use crate::reply::{Party, Reply, Why};
 use crate::stage::Verdict;
-use crate::suspended::{Registration, Suspended};
+use crate::waiting::{Registration, Suspended};
 use strowger_cache::error::CacheError;
 use strowger_core::Outbox;
 use strowger_core::digest::ChallengeHeader;
@@ -89,8 +91,8 @@ impl Engine {
         let Changed { lines, pings, changes, keeping, .. } = changed;
         let request = handling.request;
         self.sinks.has_asked_cache |= keeping.answers() > 0;
-        if pings {
-            self.wake_pings(handling.now);
+        if pings && self.pings.note_new(handling.now, self.shard.number, &self.shared.pings_awake) {
+            self.effects.push(Effect::WakePings);
         }
         let needs_cache = self.policy.config.auth.credential_cache_required;
         let mut has_failed = false;
@@ -99,7 +101,7 @@ impl Engine {
             has_failed = needs_cache;
         }
         let decider = self.decider();
-        let target = decider.reply_target(&request.mandatory.via, request.arrival);
+        let target = self.policy.reply_target(&request.mandatory.via, request.arrival);
         let left = u8::from(matches!(status, UpdateStatus::Pending)) + keeping.answers();
         if left == 0 {
             if !has_failed {

@@ -1,7 +1,8 @@
 //! Facts of a request that conditions of rules may use.
 
 use crate::decider::Decider;
-use crate::handling::{Handling, User};
+use crate::handling::Handling;
+use crate::proof::User;
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 use std::fmt::{self, Write as _};
@@ -123,7 +124,9 @@ impl RequestFacts<'_, '_> {
             CountedPer::All => Some(Vec::new()),
             CountedPer::User => self.user.map(|user| self.decider.policy.realms.with_domain(user, user.name.to_vec())),
             CountedPer::SourceGroup => self.text(TextField::SourceGroup).map(<[u8]>::to_vec),
-            CountedPer::SourceAddress => Some(self.decider.source_of(self.request.arrival).to_string().into_bytes()),
+            CountedPer::SourceAddress => {
+                Some(self.decider.policy.source_of(self.request.arrival).to_string().into_bytes())
+            }
             CountedPer::Caller => aor(&self.request.mandatory.from.uri),
             CountedPer::Callee => aor(&self.routing.uri),
             // The places of the call tell the gateway.

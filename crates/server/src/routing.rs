@@ -1,11 +1,12 @@
 //! Third stage: destination of a request (RFC 3261 section 16.5).
 
+use crate::anchoring::by_role;
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision};
-use crate::forwarding::{Destination, Targets, log_failed};
+use crate::destination::{Destination, PlaceTargets, Targets};
+use crate::forwarding::log_failed;
 use crate::handling::Handling;
-use crate::place_targets::PlaceTargets;
 use crate::places::Places;
 use crate::question::{HostKey, Question, Resolved};
 use crate::reachability::{is_gone, is_web, listens_at, may_listen, target_of};
@@ -46,7 +47,7 @@ impl Decider<'_> {
         if let (Some(status), Verdict::Decide(_)) = (failed, &verdict) {
             log_failed(handling, status);
         }
-        self.by_role(handling, verdict)
+        by_role(handling, verdict)
     }
 
     /// Applies the failure rules to the first destination of a request.

@@ -1,27 +1,16 @@
 //! Stages of a request and their verdicts.
 //!
-//! A stage is a function of the request, the policy and the answers so far, a method of [`Decider`]. It sends, stores and starts nothing:
-//! it returns a [`Verdict`], and [`Engine::advance`] carries that out. A request that needs an answer is suspended at its
-//! stage, and the answer resumes it there. Earlier stages do not run again.
+//! A stage is a function of the request, the policy and the answers so far, a method of [`Decider`](crate::decider::Decider). It sends,
+//! stores and starts nothing: it returns a [`Verdict`], and [`Engine::advance`](crate::engine::Engine::advance) carries that out. A request
+//! that needs an answer is suspended at its stage, and the answer resumes it there. Earlier stages do not run again.
 
-use crate::contacts::Contacts;
-use crate::credentials::Registrant;
-use crate::decider::Decider;
 use crate::decision::Decision;
-use crate::engine::{Effect, Engine};
-use crate::forwarding::Destination;
-use crate::handling::{Handling, Proof};
-use crate::question::{Question, QuestionKind};
+use crate::destination::Destination;
+use crate::proof::Proof;
+use crate::question::Question;
+use crate::registrant::Registrant;
 use crate::reply::Reply;
 use serde::{Deserialize, Serialize};
-use strowger_core::log_limiter::Kind;
-use strowger_core::routing::Request;
-use strowger_core::shown::shown;
-use strowger_core::slots::Id;
-use strowger_message::Method;
-use strowger_store::error::StoreError;
-use strowger_store::subscriber;
-use strowger_store::ticket::Ticket;
 
 /// Stage of a request in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,170 +85,3 @@ impl From<Reply> for Verdict {
         Self::Reply(reply)
     }
 }
-
-impl Engine {
-    /// Takes a request through its stages until it is answered, forwarded, dropped or suspended.
-    pub(crate) fn advance(&mut self, handling: &mut Handling<'_, '_>) {
-        let mut contacts = std::mem::take(&mut self.buffers.contacts);
-        self.run_stages(handling, &mut contacts);
-        self.buffers.contacts = contacts;
-    }
-
-    fn run_stages(&mut self, handling: &mut Handling<'_, '_>, contacts: &mut Contacts) {
-        let request = handling.request;
-        if handling.progress.stage == Stage::Register {
-            return self.run_registration(handling);
-        }
-        let routing = self.policy.router.route(handling.progress.began, request);
-        loop {
-            let decider = self.decider();
-            let verdict = match handling.progress.stage {
-                Stage::Address => decider.address(handling, &routing),
-                Stage::Authorize => decider.authorize(handling, &routing),
-                Stage::Decide => decider.decide(handling, &routing),
-                Stage::Route => decider.route(handling, &routing, contacts),
-                Stage::Acknowledge => decider.acknowledge(handling, &routing, contacts),
-                Stage::Register => return self.run_registration(handling),
-            };
-            match verdict {
-                Verdict::Next(stage) => handling.progress.stage = stage,
-                Verdict::Admit(proof) => {
-                    if proof.is_any() {
-                        self.confirm(request);
-                    }
-                    // A request within an admitted call follows that call: rules are not evaluated.
-                    let is_asked = !proof.in_dialog && self.decider().has_rules();
-                    handling.progress.proof = proof;
-                    handling.progress.stage = if is_asked { Stage::Decide } else { Stage::Route };
-                    if handling.progress.proof.in_dialog
-                        && self.decider().resumes_call(request, &routing)
-                        && let Err(reply) = self.decider().resume_call(handling, &routing)
-                    {
-                        return self.reply(handling, reply);
-                    }
-                }
-                Verdict::Decide(decision) if decision.edits_uri() => {
-                    return self.go_on_by(handling, &routing, decision);
-                }
-                Verdict::Decide(decision) => {
-                    handling.progress.decision = Some(decision);
-                    handling.progress.stage = Stage::Route;
-                }
-                Verdict::Forward(destination) => return self.forward(handling, &routing, contacts, destination),
-                Verdict::Anchor(destination) => return self.anchor_call(handling, &routing, contacts, destination),
-                Verdict::TakeOffRoutes => return self.take_off_routes(handling, &routing),
-                other => return self.conclude(handling, other),
-            }
-        }
-    }
-
-    /// Runs the only stage of a registration. A REGISTER that began as a transaction, before this server was known to
-    /// be its registrar, loses the transaction: an equal REGISTER gets an equal response.
-    fn run_registration(&mut self, handling: &mut Handling<'_, '_>) {
-        if let Some(server) = handling.server.take() {
-            self.stack.core.transactions.abandon(handling.now, server);
-        }
-        match self.decider().authorize_registration(handling) {
-            Verdict::Register(proof, registrant) => {
-                handling.progress.proof = proof;
-                self.confirm(handling.request);
-                self.register(handling, registrant.as_deref());
-            }
-            other => self.conclude(handling, other),
-        }
-    }
-
-    fn conclude(&mut self, handling: &mut Handling<'_, '_>, verdict: Verdict) {
-        match verdict {
-            Verdict::Reply(reply) => self.reply(handling, reply),
-            Verdict::Ask(question) => self.ask(handling, question),
-            _ => {
-                if let Some(server) = handling.server {
-                    self.stack.core.transactions.abandon(handling.now, server);
-                }
-            }
-        }
-    }
-
-    /// Reports that the source address of a request is genuine, since its sender has proved its identity.
-    pub(crate) fn confirm(&mut self, request: &Request<'_>) {
-        if !request.arrival.transport.is_reliable() {
-            self.effects.push(Effect::Confirm(request.arrival.remote));
-        }
-    }
-
-    /// Asks a question and suspends the request; replies 503 if there is no room.
-    fn ask(&mut self, handling: &mut Handling<'_, '_>, question: Question) {
-        let request = handling.request;
-        let asks = question.kind();
-        match question {
-            Question::Name(name) => {
-                // A 100 to an unproven sender would reveal which names are cached.
-                if handling.progress.stage == Stage::Route {
-                    self.trying(handling);
-                }
-                if self.may_resolve(handling) {
-                    let ticket = self.suspend(handling, asks);
-                    self.counters().parked.one();
-                    self.effects.push(Effect::Resolve { ticket, source: request.arrival.remote.ip(), name });
-                } else if request.method != Method::Ack {
-                    self.reply(handling, Reply::overloaded());
-                }
-            }
-            Question::Credential { username, realm } => {
-                let question = subscriber::Question::Credential { username: &username, realm: &realm };
-                self.ask_subscribers(handling, question, asks);
-            }
-            Question::Registered { username, realm } => self.ask_credentials(handling, &username, &realm, asks),
-            Question::User { username, domain, .. } => {
-                let question = subscriber::Question::User { username: &username, domain: &domain };
-                self.ask_subscribers(handling, question, asks);
-            }
-        }
-    }
-
-    fn ask_subscribers(
-        &mut self,
-        handling: &mut Handling<'_, '_>,
-        question: subscriber::Question<'_>,
-        asks: QuestionKind,
-    ) {
-        let request = handling.request;
-        let shared = self.shared.clone();
-        // Without subscribers no stage asks: see `known`.
-        let (Some(subscribers), Some(sink)) = (&shared.subscribers, self.sinks.found) else { return };
-        if !self.has_room_to_wait(request.arrival, request.message.bytes().len(), handling.progress.proof.in_dialog) {
-            return self.reply(handling, Reply::overloaded());
-        }
-        let value = self.suspend(handling, asks);
-        self.sinks.has_asked = true;
-        let Err(error) = subscribers.request(Ticket { sink, value }, question, handling.now.mono) else {
-            return self.counters().parked.one();
-        };
-        if self.decider().may_say(handling, Kind::Lookup) {
-            tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
-        }
-        if let Some(mut waiting) = self.resume(Id::from_u64(value)) {
-            *handling.progress = waiting.progress.take();
-        }
-        self.reply(handling, Reply::overloaded());
-    }
-}
-
-impl Decider<'_> {
-    /// Returns the answer of the subscribers if the shard need not wait for it. Without subscribers every user is
-    /// absent.
-    pub(crate) fn known(
-        &self,
-        question: subscriber::Question<'_>,
-        now: u64,
-    ) -> Option<Result<subscriber::Answer, StoreError>> {
-        match (&self.shared.subscribers, self.sinks.found) {
-            (Some(subscribers), Some(_)) => subscribers.cached(question, now),
-            _ => Some(Ok(subscriber::Answer::Absent)),
-        }
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests;

@@ -19,7 +19,6 @@ pub(super) enum Op {
     Add(Life),
     Count(Count),
     Remove,
-    Publish,
 }
 
 impl Op {
@@ -31,7 +30,6 @@ impl Op {
             Request::Add { key, value, life } => (Self::Add(life), key, value),
             Request::Count { key, count } => (Self::Count(count), key, &[]),
             Request::Remove { key } => (Self::Remove, key, &[]),
-            Request::Publish { channel, message } => (Self::Publish, channel, message),
         }
     }
 }

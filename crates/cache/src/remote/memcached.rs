@@ -46,8 +46,7 @@ pub(super) fn write(op: Op, key: &[u8], value: &[u8], token: u32, out: &mut Vec<
     let wire_key = on_the_wire(key);
     let is_hashed = matches!(wire_key, Cow::Owned(_));
     let (verb, life) = match op {
-        // A publication is refused before this.
-        Op::Fetch | Op::Publish => (&b"mg "[..], None),
+        Op::Fetch => (&b"mg "[..], None),
         // An entry without a lifetime is removed, or only looked up.
         Op::Store(Life::NONE) | Op::Remove => (&b"md "[..], None),
         Op::Add(Life::NONE) => (&b"mg "[..], None),
@@ -110,10 +109,9 @@ pub(super) fn can_be_shown(credentials: &Credentials) -> bool {
     is_word(&credentials.user) && is_word(&credentials.password)
 }
 
-/// Tells whether the operation is impossible: publishing, and counting below zero.
+/// Tells whether the operation is impossible: counting below zero.
 pub(super) const fn refuses(op: Op) -> bool {
     match op {
-        Op::Publish => true,
         Op::Count(count) => count.by < 0 && matches!(count.floor, Floor::None),
         _ => false,
     }

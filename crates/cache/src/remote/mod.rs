@@ -59,7 +59,6 @@ mod resp;
 mod said;
 mod settings;
 mod shared;
-mod subscription;
 mod wire;
 mod world;
 
@@ -74,7 +73,7 @@ pub use self::settings::RemoteSettings;
 use self::queue::Queue;
 use self::shared::Shared;
 use self::world::Served;
-use crate::engine::{RemoteEngine, Subscriber, Task};
+use crate::engine::{RemoteEngine, Task};
 use crate::error::CacheError;
 use crate::gauges::{Gauges, RemoteGauges};
 use crate::request::Request;
@@ -143,15 +142,6 @@ impl RemoteEngine for RemoteCache {
 
     fn peers(&self) -> Vec<SocketAddr> {
         self.shared.settings.peers.list()
-    }
-
-    fn subscribe(&self, channel: &[u8], subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {
-        let settings = &self.shared.settings;
-        if settings.service == Service::Memcached || channel.is_empty() || channel.len() > settings.key {
-            return Err(self.shared.refuse());
-        }
-        self.shared.subscriptions.add(channel, subscriber);
-        Ok(())
     }
 
     fn gauges(&self) -> Gauges {

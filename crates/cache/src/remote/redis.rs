@@ -39,7 +39,6 @@ pub(super) fn write(op: Op, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let milliseconds = |life: Life| life.in_ms().filter(|ms| *ms <= LONGEST).map(|ms| ms.to_string());
     match op {
         Op::Fetch => resp::write(&[b"GET", key], out),
-        Op::Publish => resp::write(&[b"PUBLISH", key, value], out),
         // An entry without a lifetime is removed, or only looked up.
         Op::Store(Life::NONE) | Op::Remove => resp::write(&[b"DEL", key], out),
         Op::Add(Life::NONE) => resp::write(&[b"EXISTS", key], out),
@@ -97,7 +96,6 @@ pub(super) fn read(input: &[u8], flight: &Flight, most: usize) -> Read {
         (Op::Store(life) | Op::Add(life), Reply::Simple(text)) if life != Life::NONE && is_ok(text) => {
             Ok(Answer::Stored)
         }
-        (Op::Publish, Reply::Integer(0..)) => Ok(Answer::Published),
         (Op::Count(_), Reply::Integer(counter)) => Ok(Answer::Count(*counter)),
         (Op::Count(_), Reply::Bulk(text)) => match number(&input[text.clone()]) {
             Some(counter) => Ok(Answer::Count(counter)),

@@ -10,7 +10,6 @@ use super::order::Order;
 use super::queue::Queue;
 use super::said::Said;
 use super::settings::RemoteSettings;
-use super::subscription::Subscriptions;
 use crate::error::CacheError;
 use crate::gauges::{Gauges, RemoteGauges};
 use crate::request::{Answer, Request};
@@ -34,7 +33,6 @@ pub(super) struct Shared {
     denied: Mutex<Option<Instant>>,
     pub(super) said: Said,
     pub(super) receivers: Receivers,
-    pub(super) subscriptions: Subscriptions,
     pub(super) figures: Figures,
 }
 
@@ -62,7 +60,6 @@ impl Shared {
             denied: Mutex::default(),
             said: Said::default(),
             receivers: Receivers::default(),
-            subscriptions: Subscriptions::default(),
             figures: Figures::default(),
         }
     }
@@ -141,7 +138,7 @@ impl Shared {
         figure.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn refuse(&self) -> CacheError {
+    fn refuse(&self) -> CacheError {
         self.figures.refused.fetch_add(1, Ordering::Relaxed);
         CacheError::Refused
     }

@@ -20,7 +20,7 @@ use super::link::{Answering, Bounds, Event, Link, State};
 use super::queue::{Job, Jobs, Queue};
 use super::shared::{DENIED, Shared};
 use super::wire::Wire;
-use super::{cluster::SLOTS, connection, subscription};
+use super::{cluster::SLOTS, connection};
 use crate::error::CacheError;
 use crate::servers::{Endpoint, Service};
 use crate::ticket::{Answered, ReceiverId, Ticket};
@@ -130,9 +130,6 @@ impl World {
         }
         if settings.service == Service::Cluster {
             tokio::task::spawn_local(self.clone().keep_learning());
-        }
-        if settings.service != Service::Memcached && self.is_first() {
-            tokio::task::spawn_local(subscription::keep(self.clone()));
         }
         let mut jobs = Jobs::default();
         let mut alarm = pin!(tokio::time::sleep(Duration::ZERO));
@@ -398,7 +395,7 @@ impl World {
     }
 
     /// Returns the known servers; those that answer come first.
-    pub(super) fn servers(&self) -> Vec<Endpoint> {
+    fn servers(&self) -> Vec<Endpoint> {
         let nodes = self.nodes.borrow();
         let (mut servers, down): (Vec<&Rc<Node>>, Vec<&Rc<Node>>) = nodes.iter().partition(|node| node.is_up());
         servers.extend(down);

@@ -2,9 +2,8 @@
 
 use super::Engine;
 use crate::decider::Decider;
-use crate::forwarding::Targets;
+use crate::destination::{PlaceTargets, Targets};
 use crate::handling::Handling;
-use crate::place_targets::PlaceTargets;
 use crate::places::Order;
 use crate::set_aside::Times;
 use smallvec::SmallVec;

@@ -5,7 +5,7 @@
 
 use super::Engine;
 use crate::handling::Progress;
-use crate::suspended::Held;
+use crate::waiting::Held;
 use serde::{Deserialize, Serialize};
 use strowger_calls::{Call, CallTable, LedScopes};
 use strowger_core::proxy::ContextRecord;

@@ -1,10 +1,10 @@
 //! Reading of messages: responses go to the roles of their transactions, requests to their first stage.
 
 use super::{Effect, Engine};
-use crate::decider::Decider;
 use crate::handling::{Handling, Progress};
-use crate::reply::Reply;
+use crate::reply::{Reply, Why};
 use crate::stage::Stage;
+use crate::waiting::line_of;
 use std::net::SocketAddr;
 use strowger_core::routing::Request;
 use strowger_core::stack::{Incoming, Received};
@@ -37,7 +37,7 @@ impl Engine {
     /// Hands a request to its transaction, or holds it behind suspended requests of its call.
     pub(crate) fn enter(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) {
         if !self.waiting.is_empty() {
-            let line = self.decider().line_of(request);
+            let line = line_of(request, self.shared.call_secret);
             if self.waiting.holds(line) {
                 // Only new requests wait: an ACK ends the retransmissions of its failure at once, and a retransmission
                 // gets the last response of its transaction.
@@ -93,7 +93,7 @@ impl Engine {
 
     fn begin_new(&mut self, handling: &mut Handling<'_, '_>, id: ServerId) {
         let request = handling.request;
-        let reply = self.decider().reply_target(&request.mandatory.via, request.arrival);
+        let reply = self.policy.reply_target(&request.mandatory.via, request.arrival);
         if reply != request.arrival.reply() {
             self.stack.core.transactions.set_reply(id, reply);
         }
@@ -105,6 +105,21 @@ impl Engine {
             return self.reply(handling, Reply::shutting_down());
         }
         self.advance(handling);
+    }
+
+    /// Answers or drops a request if a filter holds. Returns whether one does.
+    fn is_filtered(&mut self, handling: &mut Handling<'_, '_>) -> bool {
+        let Some((place, answer)) = self.decider().filter(handling) else { return false };
+        match answer {
+            Some(status) => self.reply(handling, Reply { why: Why::Filter(place), ..Reply::refused(status) }),
+            None => {
+                self.counters().refused.one();
+                if let Some(server) = handling.server {
+                    self.stack.core.transactions.abandon(handling.now, server);
+                }
+            }
+        }
+        true
     }
 
     /// Admits a request from a reserve if it proves its dialog or is an emergency call. The proof costs a keyed hash,
@@ -139,18 +154,5 @@ impl Engine {
             let (transport, address) = (arrival.transport, SocketAddr::new(arrival.remote.ip(), port));
             self.effects.push(Effect::Alias { flow, transport, address });
         }
-    }
-}
-
-impl Decider<'_> {
-    /// Tells whether a request may use the reserve: it ends, renews or serves a dialog that this server admitted, as
-    /// its route token, its seal or the table of calls shows.
-    pub(crate) fn proves_dialog(&self, now: Now, request: &Request<'_>) -> bool {
-        let is_reserved =
-            matches!(request.method, Method::Bye | Method::Prack | Method::Update | Method::Notify | Method::Invite);
-        is_reserved
-            && !request.to_tag.is_empty()
-            && (self.is_within_dialog(now, request, &self.policy.router.route(now, request))
-                || self.calls.is_of_tracked_dialog(request))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::decider::Decider;
-use crate::reply::is_in_bounds;
+use crate::response::is_in_bounds;
 use strowger_core::stack::Unread;
 use strowger_core::{Arrival, Now, Outbox, via};
 use strowger_message::{Message, Method, Name};
@@ -65,7 +65,7 @@ impl Decider<'_> {
         }
         let range = from..out.bytes.len();
         let target = match &top {
-            Some(top) if !self.policy.config.nat.force_rport => self.reply_target(top, arrival),
+            Some(top) if !self.policy.config.nat.force_rport => self.policy.reply_target(top, arrival),
             _ => arrival.reply(),
         };
         out.send(target, range, 0);

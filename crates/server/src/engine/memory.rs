@@ -1,6 +1,5 @@
-//! Upkeep of each round: memory and gauges.
+//! Return of memory to the system.
 
-use super::Engine;
 use super::stack::Stack;
 use strowger_core::Now;
 
@@ -37,29 +36,5 @@ impl Memory {
             self.gives_left = if rests { 0 } else { self.gives_left - 1 };
         }
         is_due
-    }
-}
-
-impl Engine {
-    /// Updates the gauges of this engine, which the metrics show and the shutdown waits for. A round calls this at its
-    /// end, before its messages leave: a peer that has a response finds it counted. Inputs after the end of a round
-    /// call it themselves.
-    pub fn show_gauges(&self) {
-        let counters = self.counters();
-        counters.unanswered.set(self.stack.proxy.unanswered() as u64);
-        counters.waiting.set(self.waiting.suspended.len() as u64);
-        let calls = self.calls.counts();
-        counters.calls_logged.set(calls.logged as u64);
-        counters.calls_tracked.set(calls.tracked as u64);
-        counters.dialogs_early.set(calls.early as u64);
-        counters.dialogs_confirmed.set(calls.confirmed as u64);
-        let counts = self.stack.core.transactions.counts();
-        counters.server_transactions.set(counts.servers);
-        counters.client_transactions.set(counts.clients);
-        counters.kept_bytes.set(counts.kept_bytes);
-        counters.charged_bytes.set(counts.charged_bytes);
-        counters.kept_abridged.set(counts.abridged);
-        counters.retransmissions.set(counts.requests_resent + counts.responses_resent);
-        counters.timeouts.set(counts.timeouts);
     }
 }

@@ -1,15 +1,18 @@
 //! A role that anchors calls has their records, limits, lists and ends from the engine, without a line of its own for them.
 
 use super::*;
+use crate::advance::tests::{NOW, arrival, engine_of, first, text};
 use crate::decision::Decision;
 use crate::engine::Effect;
-use crate::handling::{Progress, Proof, User};
+use crate::handling::Progress;
+use crate::proof::{Proof, User};
 use crate::stage::Stage;
-use crate::stage::tests::{NOW, arrival, engine_of, first, text};
 use std::sync::{Arc, Mutex};
-use strowger_calls::CallState;
-use strowger_core::notice::NoticeEvent;
-use strowger_core::transaction::Incoming;
+use strowger_calls::{CallState, OwnRequest};
+use strowger_core::Target;
+use strowger_core::notice::{Notice, NoticeEvent, Party};
+use strowger_core::routing::Request;
+use strowger_core::transaction::{Incoming, ServerId};
 use strowger_message::{Index, Message, respond};
 use strowger_store::accounting::{Cdr, Row};
 

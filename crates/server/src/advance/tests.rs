@@ -1,10 +1,12 @@
 //! Verdicts of the stages on single requests: policy without a socket, a database or real time.
 
 use super::*;
+use crate::destination::Destination;
 use crate::engine::Circumstances;
-use crate::handling::{Progress, User};
+use crate::handling::Progress;
 use crate::local_address::OneWay;
 use crate::process_state::{ProcessState, Surroundings};
+use crate::proof::{Proof, User};
 use crate::question::{Answers, Resolved};
 use crate::reply::{Counted, Lines, Party, Why};
 use std::sync::Arc;

@@ -1,0 +1,28 @@
+//! Limits under which a call counts: those that it has until its end, and those of the place to which it is led.
+
+use crate::limits::LimitScope;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+/// Limits under which a call counts. One limit of each kind needs no more memory.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct CallScopes {
+    /// Limits until the call ends.
+    pub(crate) counted: SmallVec<[LimitScope; 1]>,
+    /// Limits of the gateway or group that the call is led to. A record of a bucket stores these apart.
+    #[serde(skip)]
+    pub(crate) led: SmallVec<[LedScope; 1]>,
+}
+
+/// Key of a call, and the limits of the gateway or group to which it is led.
+pub type LedScopes = (u64, Box<[LedScope]>);
+
+/// Limit under which a call counts at the place to which it is led.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedScope {
+    pub(crate) scope: LimitScope,
+    /// INVITEs of the call that were led there.
+    pub(crate) holds: u32,
+    /// Number of times that room was taken for them.
+    pub(crate) takes: u32,
+}
