@@ -9,8 +9,8 @@ use crate::sent_stream::SentStream;
 use crate::telephone_event::{EventNotice, ReceivedEvents, TelephoneEvent};
 use crate::wave::{Wave, samples};
 
-/// Reads the bytes as an RTP packet, as a compound packet and as a WAV file: what is written again is read as the same. As a script, five
-/// bytes a packet, they drive a stream from its receiver over a relay to its sender.
+/// Reads the bytes as an RTP packet, as a compound packet and as a WAV file, writes each again, and reads the same. As a script, five bytes a
+/// packet, they drive a stream from its receiver over a relay to its sender.
 ///
 /// # Panics
 /// An invariant does not hold.

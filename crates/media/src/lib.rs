@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`rtp`] | packets; numbering of a stream |
 //! | [`received_stream`], [`sequence`], [`jitter`] | receive statistics: loss, duplicates, reordering, jitter, gaps |
+//! | [`quality`] | E-model: rating and mean opinion score |
 //! | [`sent_stream`] | send statistics: sender reports, round-trip time |
 //! | [`rtcp`] | compound packets |
 //! | [`relabel`] | headers of a relayed stream |
@@ -74,6 +75,7 @@ pub mod fuzz;
 pub mod g711;
 pub mod jitter;
 pub mod payload_type;
+pub mod quality;
 pub mod received_stream;
 pub mod relabel;
 pub mod rtcp;

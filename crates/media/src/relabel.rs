@@ -6,7 +6,8 @@ use crate::rtp::{Header, Packet};
 /// Numbering of the packets that go to one peer, whatever sources they come from.
 ///
 /// Within a source, gaps, reordering and duplicates stay, so the peer's statistics are those of the whole path. The next source goes on
-/// where the last one ended: the next sequence number, a timestamp later by the time between them, and the marker.
+/// where the last one ended: the next sequence number, a timestamp later by the time between them, and the marker. Sound of this process is a
+/// source like another, with headers of a [`Numbering`](crate::rtp::Numbering).
 #[derive(Clone, Copy, Debug)]
 pub struct Relabel {
     /// SSRC towards the peer.

@@ -23,6 +23,15 @@ pub const fn is_rtcp(datagram: &[u8]) -> bool {
     matches!(datagram, [_, 192..=223, ..])
 }
 
+/// Returns the time until the next report of a party of two, in microseconds (RFC 3550 section 6.2, appendix A.7): on average about five
+/// seconds, half of that before the first report. `random`: uniform over all values, so that parties do not keep step.
+pub const fn report_interval(random: u32, is_first: bool) -> u64 {
+    let average = if is_first { 2_500_000 } else { 5_000_000 };
+    let drawn = average / 2 + ((average * random as u64) >> 32);
+    // The timer reconsideration of the RFC would make the average too long by e - 3/2.
+    drawn * 100_000 / 121_828
+}
+
 /// Sender's part of a sender report (RFC 3550 section 6.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderInfo {
@@ -112,6 +121,12 @@ mod tests {
         let Some(RtcpPacket::Goodbye { sources, reason }) = packets.next() else { panic!("no BYE") };
         assert_eq!((sources.collect::<Vec<_>>(), reason), (vec![1, 2], &b"ends"[..]));
         assert!(packets.next().is_none());
+    }
+
+    #[test]
+    fn report_intervals_are_random() {
+        assert_eq!((report_interval(0, false), report_interval(u32::MAX, false)), (2_052_073, 6_156_219));
+        assert_eq!((report_interval(1 << 31, false), report_interval(1 << 31, true)), (4_104_146, 2_052_073));
     }
 
     #[test]
