@@ -89,7 +89,7 @@ impl<'a> Wave<'a> {
     }
 
     /// Returns the samples; those of several channels take turns.
-    pub fn samples(&self) -> impl Iterator<Item = i16> + 'a {
+    pub fn samples(self) -> impl Iterator<Item = i16> + use<'a> {
         let coding = self.format.coding;
         self.sound.chunks_exact(usize::from(coding.width())).map(move |sample| match (coding, sample) {
             (Coding::G711(law), [byte, ..]) => law.decode(*byte),
