@@ -1,6 +1,6 @@
 //! Interarrival jitter (RFC 3550 section 6.4.1, appendix A.8).
 
-/// Jitter of a received stream: the estimate of the RFC, its maximum, and the mean of the deviations.
+/// Jitter of a received stream: the estimate of the RFC, its maximum and mean, and the mean of the deviations.
 ///
 /// A deviation is the time between two packets beyond that between their timestamps, in microseconds without sign. The estimate moves by
 /// a sixteenth towards each. It is computed in microseconds, not in ticks, of which one may be 125.
@@ -8,11 +8,12 @@
 pub struct Jitter {
     /// Arrival and timestamp of the last packet.
     last: Option<(u64, u32)>,
-    /// Estimate and its maximum, in sixteenths of a microsecond.
+    /// Estimate, its maximum, and the sum of all, in sixteenths of a microsecond.
     estimate: u64,
     largest: u64,
+    estimates: u64,
     /// Sum of the deviations, and their number.
-    sum: u64,
+    deviations: u64,
     count: u64,
 }
 
@@ -29,7 +30,8 @@ impl Jitter {
         let deviation = arrived.saturating_sub(sent).unsigned_abs().min(MOST);
         self.estimate = self.estimate + deviation - ((self.estimate + 8) >> 4);
         self.largest = self.largest.max(self.estimate);
-        self.sum = self.sum.saturating_add(deviation);
+        self.estimates = self.estimates.saturating_add(self.estimate);
+        self.deviations = self.deviations.saturating_add(deviation);
         self.count += 1;
     }
 
@@ -60,12 +62,21 @@ impl Jitter {
         self.largest >> 4
     }
 
-    /// Returns the mean deviation in microseconds.
+    /// Returns the mean estimate in microseconds.
     pub const fn mean(&self) -> u64 {
-        match self.sum.checked_div(self.count) {
-            Some(mean) => mean,
-            None => 0,
-        }
+        mean(self.estimates, self.count) >> 4
+    }
+
+    /// Returns the mean deviation in microseconds.
+    pub const fn mean_deviation(&self) -> u64 {
+        mean(self.deviations, self.count)
+    }
+}
+
+const fn mean(sum: u64, count: u64) -> u64 {
+    match sum.checked_div(count) {
+        Some(mean) => mean,
+        None => 0,
     }
 }
 
@@ -80,7 +91,7 @@ mod tests {
         for place in 0..100_u32 {
             jitter.packet(u64::from(place) * 20_000, u32::MAX.wrapping_add(160 * place), 8_000);
         }
-        assert_eq!((jitter.estimate(), jitter.largest(), jitter.mean()), (0, 0, 0));
+        assert_eq!((jitter.estimate(), jitter.largest(), jitter.mean(), jitter.mean_deviation()), (0, 0, 0, 0));
     }
 
     #[test]
@@ -90,7 +101,8 @@ mod tests {
             jitter.packet(arrival, timestamp, 8_000);
         }
         // Deviations of 0, 16, 16 and 0 ms: 1, then 1.9375, then 1.816 ms.
-        assert_eq!((jitter.estimate(), jitter.largest(), jitter.mean()), (1_816, 1_937, 8_000));
+        assert_eq!((jitter.estimate(), jitter.largest()), (1_816, 1_937));
+        assert_eq!((jitter.mean(), jitter.mean_deviation()), (1_188, 8_000));
         assert_eq!(jitter.estimate_ticks(8_000), 14);
     }
 
@@ -130,7 +142,7 @@ mod tests {
             let mut jitter = Jitter::default();
             for (now, timestamp, rate) in packets {
                 jitter.packet(now, timestamp, rate);
-                prop_assert!(jitter.estimate() <= MOST && jitter.mean() <= MOST);
+                prop_assert!(jitter.estimate() <= MOST && jitter.mean() <= MOST && jitter.mean_deviation() <= MOST);
                 let _ = jitter.estimate_ticks(rate);
             }
         }

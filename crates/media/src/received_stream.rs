@@ -87,8 +87,11 @@ pub struct Figures {
     pub jitter: u64,
     /// Largest interarrival jitter, microseconds.
     pub largest_jitter: u64,
-    /// Mean deviation of a packet from the time that its timestamp gives, microseconds; Wireshark's "Mean Jitter".
+    /// Mean interarrival jitter, microseconds; Wireshark's "Mean Jitter".
     pub mean_jitter: u64,
+    /// Mean deviation of the time between two packets from that between their timestamps, microseconds; "Mean Jitter" of earlier versions of
+    /// Wireshark.
+    pub mean_deviation: u64,
     /// Largest time between two packets, microseconds: the maximum packet delay, Wireshark's "Max Delta". Not counted: the time before a
     /// packet with the marker, beside comfort noise, and across a pause.
     pub largest_gap: u64,
@@ -256,6 +259,7 @@ impl ReceivedStream {
             jitter: self.jitter.estimate(),
             largest_jitter: self.jitter.largest(),
             mean_jitter: self.jitter.mean(),
+            mean_deviation: self.jitter.mean_deviation(),
             largest_gap: self.largest_gap,
         }
     }
@@ -330,7 +334,7 @@ mod tests {
         let block = stream.report_block(0).expect("packets came");
         assert_eq!((block.lost, block.highest), (1, 40_003));
         // Strays and the new timestamps are no deviations; the packets after a stray and after a loss have one of 20 ms.
-        assert_eq!(figures.mean_jitter, 40_000 / 3);
+        assert_eq!(figures.mean_deviation, 40_000 / 3);
     }
 
     #[test]
