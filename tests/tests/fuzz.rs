@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use strowger_allocations::{Counting, most_held};
+use strowger_media::rtcp::{CompoundWriter, ReportBlock, SenderInfo};
 use strowger_tests::{amount, in_background};
 
 #[global_allocator]
@@ -320,6 +321,34 @@ fn sdp() {
         }
     }
     run("sdp", &seeds, strowger_message::sdp::fuzz::fuzz_sdp);
+}
+
+/// Datagrams of RTP and RTCP, WAV files, and scripts of five bytes a packet.
+#[test]
+fn media() {
+    let mut random = Random(0x3ed1a);
+    let mut seeds: Vec<Vec<u8>> = vec![
+        b"\x80\x88\0\x01\0\0\0\xa0\0\0\0\x07sound".to_vec(),
+        b"\xb1\xe5\0\x01\0\0\0\xa0\0\0\0\x07CSRC\xbe\xde\0\x01word\x05\x8a\x06\x40\0\0\0\x04".to_vec(),
+        b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data\x04\0\0\0abcd".to_vec(),
+    ];
+    let block = ReportBlock {
+        source: 7,
+        fraction_lost: 51,
+        lost: -2,
+        highest: 0x1_0002,
+        jitter: 14,
+        last_report: 9,
+        delay: 65_536,
+    };
+    let info = SenderInfo { ntp: 1 << 63, timestamp: 160, packets: 2, octets: 320 };
+    let mut compound = Vec::new();
+    let mut writer = CompoundWriter::new(&mut compound);
+    writer.sender_report(7, &info, &[block, block]).receiver_report(7, &[block]);
+    writer.description(7, b"leg@example.org").goodbye(&[7, 8], b"ends");
+    seeds.push(compound);
+    seeds.extend((1..60).map(|n| (0..10 * n).map(|_| (random.next() >> 32) as u8).collect()));
+    run("media", &seeds, strowger_media::fuzz::fuzz_media);
 }
 
 #[test]

@@ -51,7 +51,6 @@ const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("load", "Run", 31, MACHINE),
     ("load", "Session", 38, MACHINE),
     ("load", "ShardContext", 31, MACHINE),
-    ("load", "Stream", 16, MACHINE),
     ("load", "Traces", 20, VALUES),
     ("load", "Traffic", 41, MACHINE),
     ("load", "View", 26, VALUES),

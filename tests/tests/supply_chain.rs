@@ -96,6 +96,7 @@ fn the_engine_depends_on_nothing_that_acts() {
     for package in [
         "strowger-message",
         "strowger-core",
+        "strowger-media",
         "strowger-store",
         "strowger-config",
         "strowger-calls",

@@ -294,16 +294,6 @@ pub enum RtpStream {
     },
 }
 
-/// Packet format of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamFormat {
-    /// RTP payload type, 0 to 127.
-    pub payload_type: u8,
-    pub bytes_per_packet: u16,
-    pub milliseconds_per_packet: u16,
-    pub ticks_per_packet: u16,
-}
-
 /// Argument of `exec rtp_echo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpEcho {

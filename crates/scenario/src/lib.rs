@@ -11,7 +11,6 @@
 //! | [`builtin`] | documents of `-sn`, default messages |
 //! | [`expression`] | regular expressions of POSIX, as in the C library |
 //! | [`injection`] | data files of `-inf` |
-//! | [`wave`] | sound of WAV files for RTP streams |
 //!
 //! A program of three steps:
 //!
@@ -67,7 +66,6 @@ pub mod injection;
 pub mod step;
 pub mod template;
 pub mod variable;
-pub mod wave;
 
 mod cleanup;
 mod keyword;

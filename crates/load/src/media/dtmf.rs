@@ -1,7 +1,8 @@
 //! Digits as telephone events (RFC 4733), with the times and the payload type of SIPp 3.6.
 
 use super::capture::Capture;
-use super::track::Header;
+use strowger_media::rtp::Header;
+use strowger_media::telephone_event::{ENDS, TelephoneEvent, digit_event};
 
 /// Payload type of the events. Fixed in SIPp; a scenario has to offer it.
 const EVENTS: u8 = 96;
@@ -18,20 +19,6 @@ const TICKS: u32 = 8;
 
 /// Volume: -10 dBm0.
 const VOLUME: u8 = 10;
-
-/// Repetitions of the end of a digit (RFC 4733 section 2.5.1.4).
-const ENDS: u32 = 3;
-
-/// Returns the event of a digit (RFC 4733 section 3.2).
-fn event(digit: u8) -> Option<u8> {
-    Some(match digit.to_ascii_uppercase() {
-        digit @ b'0'..=b'9' => digit - b'0',
-        b'*' => 10,
-        b'#' => 11,
-        digit @ b'A'..=b'D' => digit - b'A' + 12,
-        _ => return None,
-    })
-}
 
 /// Builds the packets of these digits, and returns their number too; other characters are skipped. `None`: no digit at
 /// all.
@@ -52,13 +39,13 @@ pub(super) fn capture(digits: &[u8], sequence: u16, source: u32) -> Option<(Capt
     };
     (0..DIGIT / PACKET).for_each(|place| push(place * PACKET, NOTHING, false, place * PACKET, [0; 4]));
     let mut begin = 2 * DIGIT;
-    for event in digits.iter().filter_map(|digit| event(*digit)) {
+    for event in digits.iter().filter_map(|digit| digit_event(*digit)) {
         let mut say = |after: u32, long: u32, end: bool| {
-            let [high, low] = ((long * TICKS) as u16).to_be_bytes();
-            push(begin + after, EVENTS, after == 0, begin, [event, u8::from(end) << 7 | VOLUME, high, low]);
+            let event = TelephoneEvent { event, end, volume: VOLUME, duration: (long * TICKS) as u16 };
+            push(begin + after, EVENTS, after == 0, begin, event.write());
         };
         (0..TONE / PACKET).for_each(|place| say(place * PACKET, place * PACKET, false));
-        (0..ENDS).for_each(|again| say(TONE + again, TONE, true));
+        (0..u32::from(ENDS)).for_each(|again| say(TONE + again, TONE, true));
         begin += DIGIT;
     }
     let count = packets.len() as u16;

@@ -14,10 +14,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
+use strowger_media::wave;
 use strowger_net::datagrams;
 use strowger_scenario::Scenario;
 use strowger_scenario::action::{Action, RtpStream};
-use strowger_scenario::wave;
 
 /// Error of starting the media.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use super::remote::Remote;
 use super::settings::Settings;
 use super::tally::Tally;
-use super::track::{Header, Track, around};
+use super::track::Track;
 use crate::random::Random;
 use crate::wheel::{Alarm, Wheel};
 use hashbrown::HashMap;
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
+use strowger_media::rtp::{Numbering, around};
 use strowger_net::clock;
 use strowger_net::datagrams::Outgoing;
 
@@ -113,10 +114,7 @@ struct Stream {
     /// Start of the capture.
     began: u64,
     left: Option<u64>,
-    marker: bool,
-    sequence: u16,
-    timestamp: u32,
-    source: u32,
+    numbering: Numbering,
 }
 
 /// State of the sending thread.
@@ -250,8 +248,9 @@ impl Player {
             Track::Capture(_) => (None, None),
         };
         (stream.socket, stream.above, stream.target) = (play.socket, play.above, play.target);
-        (stream.track, stream.at, stream.paused, stream.marker) = (Some(play.track), 0, false, true);
+        (stream.track, stream.at, stream.paused) = (Some(play.track), 0, false);
         (stream.began, stream.due) = (due, due);
+        stream.numbering.begin();
         if stream.left == Some(0) {
             stream.track = None;
             return;
@@ -275,10 +274,7 @@ impl Player {
             at: 0,
             began: 0,
             left: None,
-            marker: true,
-            sequence: a as u16,
-            timestamp: (a >> 32) as u32,
-            source: b as u32,
+            numbering: Numbering::new(b as u32, a as u16, (a >> 32) as u32),
         };
         self.tally.streams.fetch_add(1, Relaxed);
         match self.free.pop() {
@@ -307,7 +303,8 @@ impl Player {
         stream.generation = stream.generation.wrapping_add(1);
         let due = now.next_multiple_of(1_000).max(stream.due);
         stream.skip(due);
-        (stream.due, stream.marker) = (due, true);
+        stream.due = due;
+        stream.numbering.begin();
         self.wheel.set(Alarm { due: due.div_ceil(1_000), slot, generation: stream.generation });
     }
 
@@ -423,13 +420,7 @@ impl Player {
                     self.by(&socket, current);
                     let stream = &mut self.streams[index];
                     self.dues.push(stream.due);
-                    let header = Header {
-                        payload_type: format.payload_type,
-                        marker: std::mem::take(&mut stream.marker),
-                        sequence: stream.sequence,
-                        timestamp: stream.timestamp,
-                        source: stream.source,
-                    };
+                    let header = stream.numbering.next(format.payload_type, u32::from(format.ticks_per_packet));
                     let length = usize::from(format.bytes_per_packet);
                     let (mut at, from) = (stream.at, stream.at);
                     self.out.push(target, |out| {
@@ -437,8 +428,6 @@ impl Player {
                         at = around(&bytes, from, length, out);
                     });
                     stream.at = at;
-                    stream.sequence = stream.sequence.wrapping_add(1);
-                    stream.timestamp = stream.timestamp.wrapping_add(u32::from(format.ticks_per_packet));
                     stream.due += u64::from(format.milliseconds_per_packet.max(1)) * 1_000;
                     if let Some(left) = &mut stream.left {
                         *left -= 1;
@@ -457,7 +446,7 @@ impl Stream {
     fn skip(&mut self, due: u64) -> u64 {
         let Some((each, ticks)) = self.cadence else { return 0 };
         let packets = due.saturating_sub(self.due) / each;
-        self.timestamp = self.timestamp.wrapping_add((packets as u32).wrapping_mul(ticks));
+        self.numbering.skip((packets as u32).wrapping_mul(ticks));
         packets
     }
 

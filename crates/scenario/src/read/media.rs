@@ -5,10 +5,11 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use super::Reader;
-use crate::action::{RtpStream, StreamFormat};
+use crate::action::RtpStream;
 use crate::refusal::{Cause, Fault};
-use crate::wave;
 use crate::xml::Attribute;
+use strowger_media::payload_type::StreamFormat;
+use strowger_media::wave;
 
 impl Reader<'_> {
     /// Returns the path of a file: beside the document if it exists there, else relative to the working folder.
@@ -140,14 +141,11 @@ fn leading(text: &str) -> i32 {
 }
 
 fn by_number(payload_type: u8) -> Option<StreamFormat> {
-    // Bytes, milliseconds and clock ticks of a packet (RFC 3551 section 4.5, RFC 3952 for 98).
-    let (bytes_per_packet, milliseconds_per_packet, ticks_per_packet) = match payload_type {
-        0 | 8 | 9 => (160, 20, 160),
-        18 => (20, 20, 160),
-        98 => (50, 30, 240),
-        _ => return None,
-    };
-    Some(StreamFormat { payload_type, bytes_per_packet, milliseconds_per_packet, ticks_per_packet })
+    if payload_type != 98 {
+        return StreamFormat::of(payload_type);
+    }
+    // iLBC (RFC 3952).
+    Some(StreamFormat { payload_type, bytes_per_packet: 50, milliseconds_per_packet: 30, ticks_per_packet: 240 })
 }
 
 /// Returns the packet format of a payload type; a dynamic one is known by the codec's name (`PCMU/8000`).

@@ -1,0 +1,230 @@
+//! Invariants for arbitrary bytes, as a function that panics on a violation.
+
+use crate::Moment;
+use crate::received_stream::ReceivedStream;
+use crate::relabel::Relabel;
+use crate::rtcp::{CompoundWriter, MOST, ReportBlock, RtcpPacket, is_rtcp, read};
+use crate::rtp::{Header, Packet};
+use crate::sent_stream::SentStream;
+use crate::telephone_event::{EventNotice, ReceivedEvents, TelephoneEvent};
+use crate::wave::{Wave, samples};
+
+/// Reads the bytes as an RTP packet, as a compound packet and as a WAV file, writes each again, and reads the same. As a script, five bytes a
+/// packet, they drive a stream from its receiver over a relay to its sender.
+///
+/// # Panics
+/// An invariant does not hold.
+pub fn fuzz_media(data: &[u8]) {
+    fuzz_packet(data);
+    fuzz_compound(data);
+    fuzz_stream(data);
+    if let Ok(wave) = Wave::read(data) {
+        let mut file = Vec::new();
+        wave.format.write_header(wave.sound.len() as u32, &mut file);
+        file.extend(wave.sound);
+        assert_eq!(Wave::read(&file), Ok(wave));
+        assert!(wave.samples().count() <= wave.sound.len());
+    }
+    for payload_type in [0, 8, 9] {
+        if let Ok(range) = samples(data, payload_type) {
+            assert!(data.get(range).is_some());
+        }
+    }
+}
+
+fn fuzz_packet(data: &[u8]) {
+    let Some(packet) = Packet::read(data) else { return };
+    let mut written = Vec::new();
+    packet.write(&mut written);
+    assert_eq!(Packet::read(&written), Some(packet));
+    assert!(written.len() <= data.len());
+    for bytes in packet.payload.as_chunks().0 {
+        let event = TelephoneEvent::read(*bytes);
+        assert_eq!(TelephoneEvent::read(event.write()), event);
+    }
+    let mut relabelled = Vec::new();
+    let header = Relabel::new(1, 2, 3, 8_000).write(0, &packet, 127, &mut relabelled);
+    let read = Packet::read(&relabelled).expect("it was written");
+    assert_eq!((read.header, read.payload), (header, packet.payload));
+}
+
+fn fuzz_compound(data: &[u8]) {
+    let _ = is_rtcp(data);
+    let mut count = 0;
+    for packet in read(data) {
+        count += 1;
+        if let Ok(packet) = packet {
+            write_again(packet);
+        }
+    }
+    assert!(count <= data.len() / 4 + 1, "{count}");
+}
+
+/// Writes a packet and reads it back.
+fn write_again(packet: RtcpPacket<'_>) {
+    let mut out = Vec::new();
+    let mut writer = CompoundWriter::new(&mut out);
+    match packet {
+        RtcpPacket::SenderReport { source, info, blocks } => {
+            let blocks: Vec<ReportBlock> = blocks.collect();
+            writer.sender_report(source, &info, &blocks);
+            let Some(Ok(RtcpPacket::SenderReport { source: again, info: same, blocks: read })) = read(&out).next()
+            else {
+                panic!("no sender report: {out:?}")
+            };
+            assert_eq!((again, same, read.collect::<Vec<_>>()), (source, info, blocks));
+        }
+        RtcpPacket::ReceiverReport { source, blocks } => {
+            let blocks: Vec<ReportBlock> = blocks.collect();
+            writer.receiver_report(source, &blocks);
+            let Some(Ok(RtcpPacket::ReceiverReport { source: again, blocks: read })) = read(&out).next() else {
+                panic!("no receiver report: {out:?}")
+            };
+            assert_eq!((again, read.collect::<Vec<_>>()), (source, blocks));
+        }
+        RtcpPacket::Description(chunks) => {
+            let chunks: Vec<_> = chunks.collect();
+            assert!(chunks.len() <= MOST);
+            for chunk in &chunks {
+                writer.description(chunk.source, chunk.cname.unwrap_or_default());
+            }
+            for (packet, chunk) in read(&out).zip(&chunks) {
+                let Ok(RtcpPacket::Description(mut read)) = packet else { panic!("no description: {out:?}") };
+                let again = read.next().expect("a chunk");
+                assert_eq!((again.source, again.cname), (chunk.source, chunk.cname.or(Some(b""))));
+            }
+            assert_eq!(read(&out).count(), chunks.len());
+        }
+        RtcpPacket::Goodbye { sources, reason } => {
+            let sources: Vec<u32> = sources.collect();
+            writer.goodbye(&sources, reason);
+            let Some(Ok(RtcpPacket::Goodbye { sources: again, reason: same })) = read(&out).next() else {
+                panic!("no BYE: {out:?}")
+            };
+            assert_eq!((again.collect::<Vec<_>>(), same), (sources, reason));
+        }
+        RtcpPacket::Other { .. } => return,
+    }
+    assert_eq!(out.len() % 4, 0);
+}
+
+fn fuzz_stream(data: &[u8]) {
+    let mut received = ReceivedStream::new(8_000);
+    received.leave_untimed(101);
+    let (mut relabel, mut sent) = (Relabel::new(1, 2, 3, 8_000), SentStream::new(8_000));
+    let (mut events, mut lasting) = (ReceivedEvents::default(), None);
+    let (mut now, mut sequence, mut timestamp) = (0_u64, 0_u16, 0_u32);
+    for [kind, step, ahead, time, event] in data.as_chunks::<5>().0 {
+        now += u64::from(*step) * 400;
+        sequence = sequence.wrapping_add((ahead.cast_signed() as i16).cast_unsigned());
+        timestamp = timestamp.wrapping_add(u32::from(*time) << (kind & 7));
+        if *ahead == 128 {
+            sequence = sequence.wrapping_add(u16::from(*time) << 8);
+        }
+        let payload_type = if kind & 8 == 0 { 0 } else { 101 };
+        let header = Header { payload_type, marker: kind & 16 != 0, sequence, timestamp, source: u32::from(kind >> 6) };
+        let before = received.figures();
+        received.packet(now, &header);
+        let after = received.figures();
+        assert_eq!(before.packets + before.strays + 1, after.packets + after.strays);
+        assert!(after.lost <= after.expected && after.duplicates + after.reordered <= after.packets);
+        assert!(after.lost + after.packets - after.duplicates == after.expected, "{after:?}");
+
+        let relayed = relabel.header(now, &header, payload_type);
+        sent.packet(now, &relayed, 160);
+        if payload_type == 101 {
+            let payload = [*event & 15, *event, *time, *step];
+            events.packet(&header, &payload, |notice| {
+                // Each event ends before the next begins.
+                lasting = match (lasting, notice) {
+                    (None, EventNotice::Began { event, .. }) => Some(event),
+                    (Some(event), EventNotice::Ended { event: ended, .. }) if event == ended => None,
+                    (lasting, notice) => panic!("{notice:?} while {lasting:?} lasts"),
+                };
+            });
+            assert_eq!(events.lasting(), lasting);
+        }
+        if kind & 32 != 0 {
+            report(&mut received, &mut sent, now);
+        }
+    }
+}
+
+/// Exchanges reports: the peer of both streams is one.
+fn report(received: &mut ReceivedStream, sent: &mut SentStream, now: u64) {
+    let info = sent.sender_report(Moment { mono: now, wall: now }).expect("packets were sent");
+    let source = received.source().expect("a packet came");
+    received.receive_report(now, source, &info);
+    let block = received.report_block(now + 1_000).expect("a packet came");
+    assert_eq!((block.source, block.delay), (source, 65));
+    let round_trip = sent.receive_block(now + 3_000, &ReportBlock { source: 1, ..block });
+    // 1/65,536 s are 15 us.
+    assert!(round_trip.is_some_and(|time| (2_000..2_016).contains(&time)), "{round_trip:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_bytes_keep_the_invariants(data in prop::collection::vec(any::<u8>(), 0..300)) {
+            fuzz_media(&data);
+        }
+
+        /// Bytes that look like RTP and RTCP.
+        #[test]
+        fn any_packets_keep_the_invariants(
+            packets in prop::collection::vec((0_u8..64, 198_u8..208, 0_u8..12, prop::collection::vec(any::<u8>(), 0..60)), 1..6),
+        ) {
+            let mut data = Vec::new();
+            for (first, packet_type, length, body) in packets {
+                data.extend([0x80 | first, packet_type, 0, length]);
+                data.extend(body);
+            }
+            fuzz_media(&data);
+        }
+
+        #[test]
+        fn any_reports_are_read_as_written(
+            (source, ntp, timestamp) in any::<(u32, u64, u32)>(),
+            blocks in prop::collection::vec(any::<(u32, u8, i32, u32, u32, u32, u32)>(), 0..40),
+            (cname, reason) in (prop::collection::vec(any::<u8>(), 0..300), prop::collection::vec(any::<u8>(), 0..300)),
+            sources in prop::collection::vec(any::<u32>(), 0..40),
+        ) {
+            let blocks: Vec<ReportBlock> = blocks
+                .into_iter()
+                .map(|(source, fraction_lost, lost, highest, jitter, last_report, delay)| {
+                    let lost = lost.clamp(-0x80_0000, 0x7f_ffff);
+                    ReportBlock { source, fraction_lost, lost, highest, jitter, last_report, delay }
+                })
+                .collect();
+            let info = crate::rtcp::SenderInfo { ntp, timestamp, packets: source ^ 1, octets: timestamp ^ 1 };
+            let mut out = Vec::new();
+            CompoundWriter::new(&mut out)
+                .sender_report(source, &info, &blocks)
+                .receiver_report(source, &blocks)
+                .description(source, &cname)
+                .goodbye(&sources, &reason);
+            let mut packets = read(&out).map(|packet| packet.expect("it was written"));
+            let some = |blocks: &[ReportBlock]| blocks[..blocks.len().min(MOST)].to_vec();
+            let Some(RtcpPacket::SenderReport { source: of, info: same, blocks: again }) = packets.next() else {
+                panic!("no SR")
+            };
+            prop_assert_eq!((of, same, again.collect::<Vec<_>>()), (source, info, some(&blocks)));
+            let Some(RtcpPacket::ReceiverReport { blocks: again, .. }) = packets.next() else { panic!("no RR") };
+            prop_assert_eq!(again.collect::<Vec<_>>(), some(&blocks));
+            let Some(RtcpPacket::Description(chunks)) = packets.next() else { panic!("no SDES") };
+            let names: Vec<_> = chunks.map(|chunk| chunk.cname.map(<[u8]>::to_vec)).collect();
+            prop_assert_eq!(names, [Some(cname[..cname.len().min(255)].to_vec())]);
+            let Some(RtcpPacket::Goodbye { sources: again, reason: why }) = packets.next() else { panic!("no BYE") };
+            prop_assert_eq!(again.collect::<Vec<_>>(), &sources[..sources.len().min(MOST)]);
+            prop_assert_eq!(why, &reason[..reason.len().min(255)]);
+            prop_assert!(packets.next().is_none());
+            fuzz_media(&out);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The way of a packet, from its datagram through the statistics to the other leg, allocates nothing once its buffers are warm.
+
+use std::alloc::System;
+use std::hint::black_box;
+
+use strowger_allocations::{Counting, of_thread};
+use strowger_media::Moment;
+use strowger_media::received_stream::ReceivedStream;
+use strowger_media::relabel::Relabel;
+use strowger_media::rtcp::{self, CompoundWriter, RtcpPacket};
+use strowger_media::rtp::{Numbering, Packet};
+use strowger_media::sent_stream::SentStream;
+use strowger_media::telephone_event::{ReceivedEvents, SentEvent};
+
+#[global_allocator]
+static ALLOCATOR: Counting<System> = Counting(System);
+
+/// One leg to the other.
+struct Relay {
+    received: ReceivedStream,
+    relabel: Relabel,
+    sent: SentStream,
+    events: ReceivedEvents,
+    out: Vec<u8>,
+}
+
+impl Relay {
+    fn relay(&mut self, now: u64, datagram: &[u8]) {
+        let packet = Packet::read(datagram).expect("it is RTP");
+        black_box(self.received.packet(now, &packet.header));
+        if packet.header.payload_type == 101 {
+            self.events.packet(&packet.header, packet.payload, |notice| {
+                let _ = black_box(notice);
+            });
+        }
+        self.out.clear();
+        let header = self.relabel.write(now, &packet, packet.header.payload_type, &mut self.out);
+        self.sent.packet(now, &header, packet.payload.len());
+    }
+
+    /// Writes a report and reads it as the peer's.
+    fn report(&mut self, now: u64) {
+        let block = self.received.report_block(now).expect("packets came");
+        let info = self.sent.sender_report(Moment { mono: now, wall: now }).expect("packets were sent");
+        self.out.clear();
+        CompoundWriter::new(&mut self.out).sender_report(9, &info, &[block]).description(9, b"leg").goodbye(&[9], b"");
+        for packet in rtcp::read(&self.out) {
+            match packet.expect("it was written") {
+                RtcpPacket::SenderReport { source, info, blocks } => {
+                    self.received.receive_report(now, source, &info);
+                    for block in blocks {
+                        black_box(self.sent.receive_block(now, &block));
+                    }
+                }
+                RtcpPacket::Description(chunks) => assert_eq!(chunks.count(), 1),
+                other => drop(black_box(other)),
+            }
+        }
+        black_box(self.received.figures());
+    }
+}
+
+#[test]
+fn nothing_is_allocated_for_a_packet() {
+    let mut relay = Relay {
+        received: ReceivedStream::new(8_000),
+        relabel: Relabel::new(9, 1, 2, 8_000),
+        sent: SentStream::new(8_000),
+        events: ReceivedEvents::default(),
+        out: Vec::with_capacity(1_500),
+    };
+    let mut numbering = Numbering::new(7, 1, 2);
+    let mut datagram = Vec::with_capacity(1_500);
+    let before = of_thread();
+    for place in 0..1_000_u64 {
+        datagram.clear();
+        numbering.next(0, 160).write(&mut datagram);
+        datagram.extend([0xff; 160]);
+        // Some are lost, some come twice.
+        for _ in 0..place % 3 {
+            relay.relay(place * 20_000, &datagram);
+        }
+        if place % 100 == 99 {
+            let mut event = SentEvent::begin(5, 10, numbering.timestamp());
+            event.end(numbering.timestamp().wrapping_add(800));
+            while let Some(packet) = event.next(numbering.timestamp()) {
+                datagram.clear();
+                numbering.next_at(101, packet.marker, packet.timestamp).write(&mut datagram);
+                datagram.extend(packet.payload);
+                relay.relay(place * 20_000, &datagram);
+            }
+            relay.report(place * 20_000);
+        }
+    }
+    assert_eq!(of_thread() - before, 0);
+    let figures = relay.received.figures();
+    // Of each three packets one is lost and one comes twice; three more are the ends of each of ten events.
+    assert_eq!((figures.packets, figures.duplicates), (999 + 30, 333));
+}
