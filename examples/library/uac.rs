@@ -12,7 +12,9 @@ use std::sync::mpsc::{Sender, channel};
 use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{CallKey, Ending, Endpoint, EndpointRecord, Event, Invite, UserAgentSettings};
+use strowger_core::user_agent::{
+    CallKey, Ending, Endpoint, EndpointRecord, Event, Invite, UserAgentSettings, auto_answer,
+};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::Uri;
 use strowger_net::{Listener, Net, NetSettings, Node, Service};
@@ -49,6 +51,7 @@ impl Telephone {
             agent.hang_up(&mut round, call);
         }
         while let Some(event) = agent.event() {
+            auto_answer(agent, &mut round, &event);
             let result = match event {
                 Event::Progress { status, .. } => {
                     println!("{status}");
@@ -88,17 +91,8 @@ impl Service for Telephone {
     /// Handles an order of the main thread: the entry for input other than messages from the network.
     fn answered(&mut self, now: Now, dial: Dial, out: &mut Outbox) {
         let target = Target::new(Transport::Udp, ListenerId(0), dial.next_hop);
-        let invite = Invite {
-            from: b"\"Example\" <sip:uac@example.invalid>",
-            to: dial.uri.as_bytes(),
-            uri: None,
-            routes: b"",
-            target,
-            account: None,
-            offer: OFFER,
-            headers: b"",
-            call_id: b"",
-        };
+        let from = b"\"Example\" <sip:uac@example.invalid>";
+        let invite = Invite::new(from, dial.uri.as_bytes(), target, OFFER);
         let (agent, mut round) = self.endpoint.lend(now, out);
         if let Err(error) = agent.invite(&mut round, &invite) {
             let _ = self.results.send(Err(error.to_string()));

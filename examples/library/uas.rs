@@ -10,7 +10,7 @@ use std::sync::Arc;
 use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{Endpoint, EndpointRecord, Event, UserAgentSettings};
+use strowger_core::user_agent::{Endpoint, EndpointRecord, Event, UserAgentSettings, auto_answer};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Listener, Net, NetSettings, Node, Service};
 
@@ -27,6 +27,8 @@ impl Telephone {
     fn act(&mut self, now: Now, out: &mut Outbox) {
         let (agent, mut round) = self.endpoint.lend(now, out);
         while let Some(event) = agent.event() {
+            // OPTIONS, and requests within a call that need no decision.
+            auto_answer(agent, &mut round, &event);
             match event {
                 Event::Invited { call, from, .. } => {
                     println!("call from {}", String::from_utf8_lossy(agent.text(from)));

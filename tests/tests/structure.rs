@@ -97,7 +97,7 @@ const TYPES: &[(&str, &str, usize, &str)] = &[
     ("calls", "CallTable", 11, "one concern of the table a file"),
     ("core", "Proxy", 10, "one step of a request or response a file"),
     ("core", "Transactions", 7, "one concern of the table a file"),
-    ("core", "UserAgent", 8, "one role a file: client, server, session, registration"),
+    ("core", "UserAgent", 9, "one role a file: client, server, session and its timer, registration"),
     ("load", "CallRunner", 13, "one kind of action a file"),
     ("node", "Controlled", 7, "one kind of order a file"),
     ("scenario", "Reader", 8, "one kind of element a file"),

@@ -83,17 +83,8 @@ fn call() {
         |n: u8| Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: address(n), flow: None };
     let (from_caller, from_callee) = (arrival(1), arrival(2));
     let target = Target::new(Transport::Udp, ListenerId(0), address(2));
-    let invite = Invite {
-        from: b"sip:alice@example.org",
-        to: b"sip:bob@127.0.0.2",
-        uri: None,
-        routes: b"",
-        target,
-        account: None,
-        offer: b"v=0\r\no=a 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\n",
-        headers: b"",
-        call_id: b"",
-    };
+    let offer = b"v=0\r\no=a 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\n";
+    let invite = Invite::new(b"sip:alice@example.org", b"sip:bob@127.0.0.2", target, offer);
     let (mut there, mut back) = (Outbox::new(), Outbox::new());
     let mut now = Now { mono: 0, wall: 1_700_000_000_000 };
     let mut calls = 0u64;

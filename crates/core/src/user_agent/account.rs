@@ -60,8 +60,8 @@ impl Account {
         }
     }
 
-    /// Puts the answers to the challenges of a 401 or 407 into `edit`, an edit of the challenged `request`. `again`: its credentials
-    /// answered an earlier challenge. Returns false if there is nothing new to answer: they were refused.
+    /// Puts the answers to the challenges of a 401 or 407 into `edit`, an edit of the challenged `request`. `again`: the
+    /// request had credentials for an earlier challenge. Returns false if the peer has refused those.
     pub(super) fn answer(
         &mut self,
         request: &Message<'_>,

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
+use super::CallKey;
 use super::account::AccountKey;
+use super::capabilities::Capabilities;
+use super::content::HeldContent;
+use super::session_timer::{Grant, SessionTimer};
 use std::net::SocketAddr;
 
 use crate::Target;
@@ -30,6 +34,21 @@ pub(super) enum Stage {
     Terminating,
 }
 
+/// Key of a dialog of a call. A [`CallKey`] alone names the confirmed dialog, or the first early one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LegKey {
+    /// Call of the dialog.
+    pub call: CallKey,
+    /// Number of the dialog in its call, see [`super::UserAgent::leg`].
+    pub leg: Option<u16>,
+}
+
+impl From<CallKey> for LegKey {
+    fn from(call: CallKey) -> Self {
+        Self { call, leg: None }
+    }
+}
+
 /// State of one early or confirmed dialog.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Leg {
@@ -38,6 +57,29 @@ pub(super) struct Leg {
     pub(super) rseq: u32,
     /// Number among the dialogs that the INVITE has made, from 0.
     pub(super) number: u16,
+    /// RSeq and CSeq of a reliable response with an offer, whose PRACK waits for the owner's answer.
+    pub(super) prack_due: Option<(u32, u32)>,
+    /// Own request: our UPDATE without a final response.
+    pub(super) updating: Option<Id>,
+    /// Peer's UPDATE or PRACK that waits for our answer.
+    pub(super) updated: Option<Box<IncomingUpdate>>,
+    /// Next hop, if it is a host name.
+    pub(super) named: Option<Box<NamedHop>>,
+}
+
+impl Leg {
+    pub(super) fn new(dialog: Dialog, number: u16) -> Self {
+        Self { dialog, rseq: 0, number, prack_due: None, updating: None, updated: None, named: None }
+    }
+}
+
+/// Next hop with a host name.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct NamedHop {
+    /// URI that was reported to the owner.
+    pub(super) uri: Vec<u8>,
+    /// Address that the owner found.
+    pub(super) target: Option<Target>,
 }
 
 /// Reliable provisional response that waits for its PRACK (RFC 3262 section 3).
@@ -48,8 +90,12 @@ pub(super) struct Unacknowledged {
     pub(super) rseq: u32,
     /// Set if it has a description: no 2xx may overtake it.
     pub(super) has_body: bool,
-    /// Header lines and body of a 2xx that waits for the PRACK.
-    pub(super) answer: Option<(Vec<u8>, Vec<u8>)>,
+    /// Set while the offer of its PRACK waits for our answer.
+    pub(super) acknowledged: bool,
+    /// Last provisional response that waits for the PRACK, with its status.
+    pub(super) held: Option<(u16, HeldContent)>,
+    /// 2xx that waits for the PRACK.
+    pub(super) answer: Option<HeldContent>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,24 +111,23 @@ pub(super) struct Call {
     pub(super) call_hash: u32,
     pub(super) target: Target,
     pub(super) account: Option<AccountKey>,
+    /// Capabilities of this call. None: those of the settings.
+    pub(super) capabilities: Option<Box<Capabilities>>,
+    pub(super) session: SessionTimer,
     /// Own request: our INVITE without a final response.
     pub(super) inviting: Option<Id>,
-    /// Own request: our UPDATE without a final response.
-    pub(super) updating: Option<Id>,
     /// Peer's INVITE without a final response.
     pub(super) asked: Option<IncomingInvite>,
     /// CSeq of the INVITE last answered with 2xx, and of its ACK.
     pub(super) invite_cseq: u32,
     /// Branch of the ACK of our INVITE. 0: none.
     pub(super) ack_branch: u64,
-    /// Credential lines of our INVITE, for its ACK.
+    /// Credential lines of our INVITE and the owner's lines, for the ACK.
     pub(super) credentials: Vec<u8>,
-    /// Peer's INVITE while it is open; then our 2xx until its ACK; else the body of our ACK.
+    /// Bytes of the peer's open INVITE, later of our 2xx until its ACK; otherwise the body of our ACK.
     pub(super) kept: Vec<u8>,
     /// Peer's INVITE whose 2xx, in `kept`, waits for its ACK.
     pub(super) accepted: Option<IncomingInvite>,
-    /// Peer's UPDATE that waits for our answer, and the target of its response.
-    pub(super) updated: Option<Box<IncomingUpdate>>,
     /// Set for a losing branch of a fork: its end is not reported.
     pub(super) silent: bool,
     /// Number of transmissions of the message that waits for ACK or PRACK.
@@ -115,16 +160,21 @@ pub(super) struct IncomingInvite {
     pub(super) reliable: bool,
     /// State of offer and answer to restore if it is refused.
     pub(super) before: OfferAnswer,
+    /// Session timer of its 2xx.
+    pub(super) grant: Option<Grant>,
 }
 
-/// UPDATE of the peer.
+/// UPDATE or PRACK of the peer, with an offer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct IncomingUpdate {
+    pub(super) is_prack: bool,
     pub(super) server: ServerId,
     #[serde(with = "record::address")]
     pub(super) source: SocketAddr,
     pub(super) bytes: Vec<u8>,
     pub(super) before: OfferAnswer,
+    /// Session timer of its 2xx.
+    pub(super) grant: Option<Grant>,
 }
 
 /// Request that waits for the owner's answer.
@@ -149,15 +199,15 @@ impl Call {
             call_hash,
             target,
             account: None,
+            capabilities: None,
+            session: SessionTimer::default(),
             inviting: None,
-            updating: None,
             asked: None,
             invite_cseq: 0,
             ack_branch: 0,
             credentials: Vec::new(),
             kept: Vec::new(),
             accepted: None,
-            updated: None,
             silent: false,
             sent: 0,
             unacknowledged: None,
@@ -170,16 +220,37 @@ impl Call {
         }
     }
 
-    /// Returns the dialog of a call that certainly has one: any but a ringing INVITE of ours.
+    /// Returns the first dialog. Our INVITE has none before its first response with a tag.
     pub(super) fn dialog(&mut self) -> Option<&mut Dialog> {
         self.legs.first_mut().map(|l| &mut l.dialog)
     }
 
     /// Adds a dialog to this call. Returns its position.
     pub(super) fn add_leg(&mut self, dialog: Dialog) -> usize {
-        self.legs.push(Leg { dialog, rseq: 0, number: self.made });
-        self.made = self.made.saturating_add(1);
+        let leg = self.new_leg(dialog);
+        self.legs.push(leg);
         self.legs.len() - 1
+    }
+
+    /// Returns a leg with the next number.
+    pub(super) fn new_leg(&mut self, dialog: Dialog) -> Leg {
+        let number = self.made;
+        self.made = number.saturating_add(1);
+        Leg::new(dialog, number)
+    }
+
+    /// Returns the position of a dialog by its number; without a number, that of the first one.
+    pub(super) fn position(&self, leg: Option<u16>) -> Option<usize> {
+        match leg {
+            Some(number) => self.legs.iter().position(|l| l.number == number),
+            None => (!self.legs.is_empty()).then_some(0),
+        }
+    }
+
+    /// Tells whether a change of the session waits for its final response, or our 2xx for its ACK.
+    pub(super) fn is_changing(&self) -> bool {
+        let updates = self.legs.iter().any(|l| l.updating.is_some() || l.updated.is_some());
+        updates || self.inviting.is_some() || self.asked.is_some() || self.accepted.is_some()
     }
 
     pub(super) fn leg_of(&self, remote_tag: &[u8]) -> Option<usize> {
@@ -187,6 +258,6 @@ impl Call {
     }
 
     pub(super) fn runs(&self, stamp: Stamp) -> bool {
-        self.again == stamp || self.end == stamp
+        self.again == stamp || self.end == stamp || self.session.runs(stamp)
     }
 }

@@ -1,9 +1,10 @@
 //! Own requests: written, sent, repeated with credentials; their responses are delivered.
 
 use serde::{Deserialize, Serialize};
-use strowger_message::{Limits, Message, Method, Name, NameAddr, Write};
+use strowger_message::{Edit, Limits, Message, Method, Name, NameAddr, Write};
 
 use super::account::{AccountKey, Signed};
+use super::call::Stage;
 use super::{BadAddress, Branch, Event, RequestKey, UserAgent};
 use crate::dialog::{OfferAnswer, RequestRoute};
 use crate::slots::Id;
@@ -33,19 +34,25 @@ pub(super) struct Request {
     pub(super) kind: Kind,
     /// Call or registration of the request.
     pub(super) of: Option<Id>,
+    /// Number of its dialog in the call. None: it makes a call or is outside of any.
+    pub(super) leg: Option<u16>,
     pub(super) client: Option<ClientId>,
     pub(super) account: Option<AccountKey>,
     pub(super) target: Target,
     pub(super) call_hash: u32,
-    /// Number of times that it was sent with credentials for a challenge.
+    /// Number of times that it was sent again: with credentials, or with a longer session interval.
     pub(super) tries: u8,
+    /// Set if it asks for a session timer.
+    pub(super) is_timed: bool,
+    /// Set if it refreshes a session for the agent: its refusal is not reported.
+    pub(super) is_refresh: bool,
     /// Set if it went to a SIPS URI.
     pub(super) secure: bool,
     /// Set if it had an offer.
     pub(super) offered: bool,
     /// State of offer and answer to restore if the offer is refused.
     pub(super) before: OfferAnswer,
-    /// Sent bytes, if the request may be repeated with credentials.
+    /// Sent bytes, if the request may be sent again.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -54,11 +61,14 @@ impl Request {
         Self {
             kind,
             of,
+            leg: None,
             client: None,
             account,
             target,
             call_hash,
             tries: 0,
+            is_timed: false,
+            is_refresh: false,
             secure: false,
             offered: false,
             before: OfferAnswer::default(),
@@ -67,7 +77,7 @@ impl Request {
     }
 }
 
-/// Maximum number of transmissions with credentials; then the last refusal counts.
+/// Maximum number of repetitions; then the last refusal counts.
 const TRIES: u8 = 4;
 
 /// Request outside of any dialog that makes none: OPTIONS, MESSAGE or another.
@@ -197,7 +207,7 @@ impl UserAgent {
         method: Method,
         mut request: Request,
     ) -> Id {
-        if request.account.is_some() {
+        if request.account.is_some() || request.is_timed {
             request.bytes = round.out.bytes[start..].to_vec();
         }
         let (target, call_hash) = (request.target, request.call_hash);
@@ -236,13 +246,30 @@ impl UserAgent {
 
     /// Repeats a request with answers to the challenges of `response`. Returns false if there is no answer.
     fn answer_challenge(&mut self, round: &mut Round<'_>, id: Id, response: &Message<'_>) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
+        let (account, again) = (request.account, request.tries > 0);
+        self.repeat(round, id, |agent, message, edit| {
+            let account = account.and_then(|account| agent.accounts.get_mut(account.0 as usize));
+            account.is_some_and(|account| account.answer(message, response, again, &mut agent.entropy, edit))
+        })
+    }
+
+    /// Sends a refused request again as a new one of the same call (sections 22.2 and 8.1.3.5): with the next number, a new branch, and the
+    /// edit of `change`. Returns false if `change` does, or the request may not be repeated.
+    pub(super) fn repeat(
+        &mut self,
+        round: &mut Round<'_>,
+        id: Id,
+        change: impl FnOnce(&mut Self, &Message<'_>, &mut Edit) -> bool,
+    ) -> bool {
         let Some(request) = self.requests.get_mut(id) else { return false };
-        let Some(account) = request.account.and_then(|a| self.accounts.get_mut(a.0 as usize)) else { return false };
-        if request.bytes.is_empty() || request.tries >= TRIES {
+        let is_given_up = request.kind == Kind::Invite
+            && request.of.and_then(|of| self.calls.get(of)).is_some_and(|call| call.stage == Stage::Cancelling);
+        if request.bytes.is_empty() || request.tries >= TRIES || is_given_up {
             return false;
         }
         let before = std::mem::take(&mut request.bytes);
-        let (target, call_hash, again) = (request.target, request.call_hash, request.tries > 0);
+        let (target, call_hash) = (request.target, request.call_hash);
         let mut index = self.indexes.pop().unwrap_or_default();
         let mut edit = std::mem::take(&mut self.edit);
         edit.clear();
@@ -250,11 +277,10 @@ impl UserAgent {
         if index.parse(&before, &Limits::UNLIMITED).is_ok() {
             let message = Message::new(&before, &index);
             let method = message.method().unwrap_or(Method::Other);
-            if account.answer(&message, response, again, &mut self.entropy, &mut edit)
+            if change(self, &message, &mut edit)
                 && let (Ok(cseq), Ok(via)) = (message.cseq(), message.via())
                 && let Some(old) = via.branch
             {
-                // A new request of the same call (section 22.2): next number, new branch.
                 let branch = Branch::new(self.entropy.u64());
                 edit.replace(message.range_of(old), |text| text.extend_from_slice(branch.text()));
                 let number = cseq.number + 1;
@@ -281,8 +307,8 @@ impl UserAgent {
                     request.client = Some(client);
                     request.tries += 1;
                     request.bytes = bytes;
-                    let (kind, of) = (request.kind, request.of);
-                    self.took_number(kind, of, number);
+                    let (kind, of, leg) = (request.kind, request.of, request.leg);
+                    self.took_number(kind, of, leg, number);
                 }
                 sent = true;
             }
@@ -293,7 +319,7 @@ impl UserAgent {
     }
 
     /// Advances the count of the dialog or registration to the number of a repeated request.
-    fn took_number(&mut self, kind: Kind, of: Option<Id>, number: u32) {
+    fn took_number(&mut self, kind: Kind, of: Option<Id>, leg: Option<u16>, number: u32) {
         let Some(of) = of else { return };
         match kind {
             Kind::Register => {
@@ -303,14 +329,16 @@ impl UserAgent {
             }
             Kind::Invite | Kind::OutOfDialog => (),
             Kind::Reinvite | Kind::Update | Kind::Bye | Kind::Prack | Kind::InDialog => {
-                if let Some(dialog) = self.calls.get_mut(of).and_then(|c| c.dialog()) {
-                    dialog.catch_up(number);
+                if let Some(call) = self.calls.get_mut(of)
+                    && let Some(at) = call.position(leg)
+                {
+                    call.legs[at].dialog.catch_up(number);
                 }
             }
         }
     }
 
-    /// Handles a response to an own request, or an event that counts as one (then `message` is none).
+    /// Handles a response to an own request. `message`: none for a time-out (408) or a transport error (503).
     pub(super) fn replied(
         &mut self,
         round: &mut Round<'_>,
@@ -322,6 +350,12 @@ impl UserAgent {
         if matches!(status, 401 | 407)
             && let Some(response) = message
             && self.answer_challenge(round, id, response)
+        {
+            return;
+        }
+        if status == 422
+            && let Some(response) = message
+            && self.lengthen_interval(round, id, response)
         {
             return;
         }
@@ -367,12 +401,4 @@ pub(super) fn finish(body: &[u8], out: &mut Vec<u8>) {
     (body.len() as u32).write(out);
     out.extend_from_slice(b"\r\n\r\n");
     out.extend_from_slice(body);
-}
-
-/// Appends Content-Type of a session description, if there is one, and then [`finish`].
-pub(super) fn finish_sdp(body: &[u8], out: &mut Vec<u8>) {
-    if !body.is_empty() {
-        out.extend_from_slice(b"Content-Type: application/sdp\r\n");
-    }
-    finish(body, out);
 }

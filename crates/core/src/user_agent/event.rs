@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use strowger_message::Method;
 
 use crate::Arrival;
 use crate::slots::ids;
@@ -49,6 +50,8 @@ pub enum Ending {
     NoAck,
     /// No PRACK for a reliable provisional response (RFC 3262 section 3).
     NoPrack,
+    /// No refresh of the session in time (RFC 4028 section 10); a BYE was sent.
+    Expired,
     /// Failure of a request within the dialog that ends the dialog (section 12.2.1.2): 408 or 481.
     Fault(u16),
 }
@@ -62,8 +65,10 @@ pub enum Event {
         call: CallKey,
         /// Status, 100 to 199.
         status: u16,
-        /// Session description, if it is an answer to our offer.
+        /// Session description: an answer to our offer, or an offer.
         body: Span,
+        /// Set if the body is an offer: call [`super::UserAgent::prack`] with the answer (RFC 3262 section 5).
+        offer: bool,
     },
     /// 2xx to our INVITE. Its ACK was sent, unless `offer` is set.
     Answered {
@@ -103,8 +108,15 @@ pub enum Event {
         to: Span,
         /// Request-URI as received.
         uri: Span,
-        /// Offer. Empty: the caller expects the offer from us.
+        /// Body: the offer, or parts of which one may be the offer. Empty: the caller expects the offer from us.
         offer: Span,
+    },
+    /// The PRACK of our reliable provisional response was received, and answered with 200.
+    Acknowledged {
+        /// Call that rings.
+        call: CallKey,
+        /// Answer, if our response had the offer.
+        body: Span,
     },
     /// The ACK of our 2xx was received.
     Confirmed {
@@ -119,11 +131,11 @@ pub enum Event {
         call: CallKey,
         /// Offer. Empty: the peer expects the offer from us.
         offer: Span,
-        /// Set for an UPDATE: call [`super::UserAgent::answer_update`] or [`super::UserAgent::reject_update`]. Else a re-INVITE: call
-        /// [`super::UserAgent::answer`] or [`super::UserAgent::reject`].
+        /// Set for an UPDATE, and for a PRACK with a further offer: call [`super::UserAgent::answer_update`] or
+        /// [`super::UserAgent::reject_update`]. Else a re-INVITE: call [`super::UserAgent::answer`] or [`super::UserAgent::reject`].
         update: bool,
     },
-    /// Our re-INVITE or UPDATE was granted.
+    /// Our re-INVITE or UPDATE was granted, also a re-INVITE that refreshed the session (RFC 4028).
     Changed {
         /// Call whose session changed.
         call: CallKey,
@@ -139,22 +151,30 @@ pub enum Event {
         /// Milliseconds until a new attempt after a 491 (section 14.1).
         wait: u64,
     },
-    /// Request within a call that needs no dialog usage of its own (INFO, MESSAGE); it was answered with 200.
-    Within {
-        /// Call of the request.
+    /// The session or its target was refreshed: by an UPDATE without offer, which was answered with 200.
+    Refreshed {
+        /// Call of the session.
         call: CallKey,
-        /// Method of the request.
-        method: strowger_message::Method,
-        /// Body of any type; may be empty.
-        body: Span,
     },
-    /// Request of a method that this user agent does not know, within a call or not: the owner answers it by [`super::UserAgent::respond`].
-    /// Only with [`super::UserAgentSettings::other_methods`].
+    /// The next hop of our requests in a dialog is a host name: call [`super::UserAgent::resolve`] with its address (RFC 3263). Until then
+    /// requests go to the target of the INVITE, or to its source.
+    Unresolved {
+        /// Call of the dialog; [`super::UserAgent::leg`] is its number.
+        call: CallKey,
+        /// URI with the name: the first Route, else the remote target.
+        uri: Span,
+    },
+    /// Request that the user agent has no rules for, within a call or not: the owner answers it by [`super::UserAgent::respond`], or leaves
+    /// it to [`super::auto_answer()`].
     Request {
         /// Key for the answer.
         request: IncomingKey,
         /// Call of the request. None: outside of any call.
         call: Option<CallKey>,
+        /// Method of the request; the text of an unknown one is in the message.
+        method: Method,
+        /// Body of any type; may be empty.
+        body: Span,
     },
     /// The call is over.
     Ended {
@@ -162,17 +182,6 @@ pub enum Event {
         call: CallKey,
         /// Cause of the end.
         by: Ending,
-    },
-    /// MESSAGE outside of any call; it was answered with 200.
-    Message {
-        /// Value of From as received.
-        from: Span,
-        /// Value of To as received.
-        to: Span,
-        /// Value of Content-Type. Empty: none.
-        content_type: Span,
-        /// Body of that type.
-        body: Span,
     },
     /// Final response to a request of the owner; 408 and 503 may mean that none was received.
     Reply {

@@ -1,4 +1,4 @@
-//! User agent without I/O (RFC 3261 sections 8, 10.2, 13 to 15): it makes and accepts calls, registers, answers OPTIONS, sends MESSAGE. One
+//! User agent without I/O (RFC 3261 sections 8, 10.2, 13 to 15): it makes and accepts calls, registers, sends other requests. One
 //! [`UserAgent`] has thousands of calls: telephones of a demo or a load generator, or the two sides of a back-to-back user agent.
 //!
 //! A [`UserAgent`] is a role of a shard: it has no transactions of its own and borrows those of the shard for each call ([`Round`]). The
@@ -9,11 +9,15 @@
 //! both stack and agent.
 //!
 //! The user agent does the duties of every user agent by itself: ACK, also for copies of a 2xx; BYE for forks that lost; CANCEL once it may
-//! be sent; credentials for a challenge; PRACK; repetition of a 2xx until its ACK; refusal of unsupported requests; refresh of
-//! registrations.
+//! be sent; credentials for a challenge; PRACK; repetition of a 2xx until its ACK; refusal of what the owner's [`Capabilities`] lack;
+//! refresh of registrations and sessions. Every other request is the owner's, who answers by [`UserAgent::respond`]; a telephone leaves that to
+//! [`auto_answer()`].
 
 mod account;
+mod auto_answer;
+mod branch;
 mod call;
+mod capabilities;
 mod client_request;
 mod content;
 mod endpoint;
@@ -22,11 +26,15 @@ mod moves;
 mod registration;
 mod server_request;
 mod session;
+mod session_timer;
 mod settings;
 mod uac;
 mod uas;
 
 pub use account::AccountKey;
+pub use auto_answer::auto_answer;
+pub use call::LegKey;
+pub use capabilities::Capabilities;
 pub use client_request::OutOfDialog;
 pub use content::Content;
 pub use endpoint::{Endpoint, EndpointRecord};
@@ -34,6 +42,7 @@ pub use event::{CallKey, Ending, Event, IncomingKey, RegistrationKey, RequestKey
 pub use moves::{AgentRecord, MovedCalls};
 pub use registration::Register;
 pub use session::NotNow;
+pub use session_timer::SessionTimerSettings;
 pub use settings::{Reliability, UserAgentSettings};
 pub use uac::Invite;
 
@@ -53,7 +62,8 @@ use crate::timer::{Length, Stamp, Timers, sooner};
 use crate::transaction::{ClientId, Event as TransactionEvent, Role, ServerId, TransactionUser};
 use crate::{Arrival, Round, Target, Transport};
 use account::Account;
-use call::{Call, OpenRequest};
+use branch::Branch;
+use call::{Call, Leg, NamedHop, OpenRequest, Stage};
 use client_request::Request;
 use event::Events;
 use registration::Registration;
@@ -197,7 +207,7 @@ impl UserAgent {
     }
 
     /// Returns the number of the dialog of the last event within its call, in the order of creation: an INVITE of ours may ring in several
-    /// places.
+    /// places. A [`LegKey`] with it names the dialog.
     pub fn leg(&self) -> u16 {
         self.events.leg()
     }
@@ -212,7 +222,7 @@ impl UserAgent {
         self.find(call_id, local_tag, remote_tag).is_some()
     }
 
-    /// Does `work` for a received message, to which its events refer.
+    /// Runs `work` for a received message. Its events refer to the message.
     fn about(&mut self, arrival: &Arrival, message: &Message<'_>, work: impl FnOnce(&mut Self)) {
         self.events.begin(message.bytes(), arrival);
         work(self);
@@ -307,12 +317,15 @@ impl UserAgent {
         self.identity.listener(target.listener)
     }
 
-    /// Returns the target of a request with the next hop `uri`: its address if it names one, else `other` (the caller of the first request
-    /// of a call resolves names).
-    fn hop(&self, uri: &[u8], other: &Target) -> Target {
+    /// Returns the target of a request in a dialog: the address that its next hop names, or that the owner found for its name; else `other`.
+    fn hop(&self, leg: &Leg, other: &Target) -> Target {
         if let Some(outbound) = self.settings.outbound {
             return outbound;
         }
+        if let Some(target) = leg.named.as_ref().and_then(|named| named.target) {
+            return target;
+        }
+        let uri = leg.dialog.request_route().hop;
         let Ok(Uri::Sip(uri)) = Uri::parse(uri) else { return *other };
         let Some(ip) = uri.host.ip() else { return *other };
         let transport = transport_of(&uri);
@@ -323,6 +336,39 @@ impl UserAgent {
         match self.identity.listener_for(transport, &address, other.listener) {
             Some(listener) => Target::new(transport, listener, address),
             None => *other,
+        }
+    }
+
+    /// Reports that the next hop of a dialog is a host name, once for each name (RFC 3263 section 4).
+    fn report_name(&mut self, id: Id, at: usize) {
+        let Some(leg) = self.calls.get_mut(id).and_then(|c| c.legs.get_mut(at)) else { return };
+        let hop = leg.dialog.request_route().hop;
+        let is_name = matches!(Uri::parse(hop), Ok(Uri::Sip(uri)) if uri.host.ip().is_none());
+        if !is_name || self.settings.outbound.is_some() {
+            leg.named = None;
+        } else if leg.named.as_ref().is_none_or(|named| named.uri != hop) {
+            let uri = self.events.keep(hop);
+            leg.named = Some(Box::new(NamedHop { uri: hop.to_vec(), target: None }));
+            self.events.push(Event::Unresolved { call: CallKey(id), uri });
+        }
+    }
+
+    /// Returns the capabilities of a call, or those of new ones.
+    fn capabilities(&self, call: Option<Id>) -> &Capabilities {
+        let own = call.and_then(|id| self.calls.get(id)?.capabilities.as_deref());
+        own.unwrap_or(&self.settings.capabilities)
+    }
+
+    /// Sets the capabilities in a call, for its next messages: those of the other side of a back-to-back user agent.
+    pub fn set_capabilities(&mut self, call: CallKey, capabilities: Capabilities) {
+        if let Some(call) = self.calls.get_mut(call.0) {
+            call.capabilities = Some(Box::new(capabilities));
+        }
+    }
+
+    fn set_stage(&mut self, id: Id, stage: Stage) {
+        if let Some(call) = self.calls.get_mut(id) {
+            call.stage = stage;
         }
     }
 
@@ -382,15 +428,23 @@ impl UserAgent {
     }
 
     fn remove_call(&mut self, round: &mut Round<'_>, id: Id) -> Option<Call> {
-        // The owner will not answer an UPDATE that waits for its answer.
-        self.reject_update(round, CallKey(id), 487);
+        // The owner will not answer UPDATEs that wait for its answer.
+        self.reject_updates(round, id);
         let mut call = self.calls.remove(id)?;
         if let Ok(entry) = self.places.find_entry(call.place, |&(_, other)| other == id) {
             entry.remove();
         }
         self.timers.stop(&mut call.again);
         self.timers.stop(&mut call.end);
+        call.session.stop(&mut self.timers);
         Some(call)
+    }
+
+    /// Refuses all open UPDATEs of a call that ends.
+    fn reject_updates(&mut self, round: &mut Round<'_>, id: Id) {
+        while self.calls.get(id).is_some_and(|call| call.legs.iter().any(|leg| leg.updated.is_some())) {
+            self.reject_update(round, CallKey(id), 487);
+        }
     }
 
     /// Returns the call with this dialog, and the position of the dialog; tags from our side.
@@ -441,21 +495,4 @@ fn transport_of(uri: &SipUri<'_>) -> Transport {
 fn user_of(address: &[u8]) -> Option<&[u8]> {
     let address = strowger_message::NameAddr::parse(address).ok()?;
     address.uri.sip().and_then(|u| u.user)
-}
-
-/// Branch of a Via: magic cookie and sixteen digits (RFC 3261 section 8.1.1.7).
-#[derive(Clone, Copy, Debug)]
-struct Branch([u8; 23]);
-
-impl Branch {
-    fn new(number: u64) -> Self {
-        let mut digits = Vec::with_capacity(23);
-        digits.extend_from_slice(b"z9hG4bK");
-        write_hex(number, &mut digits);
-        Self(digits.try_into().expect("seven and sixteen bytes"))
-    }
-
-    const fn text(&self) -> &[u8] {
-        &self.0
-    }
 }

@@ -30,6 +30,8 @@ pub struct AgentRecord {
 struct Left {
     again: Option<u64>,
     end: Option<u64>,
+    refresh: Option<u64>,
+    expiry: Option<u64>,
 }
 
 impl AgentRecord {
@@ -46,10 +48,14 @@ impl AgentRecord {
 
 impl Recorded for AgentRecord {
     fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
-        let calls = self.calls.iter_mut().map(|(_, call, _)| &mut call.target);
+        for (_, call, _) in &mut self.calls {
+            call.target.numbers(show);
+            let named = call.legs.iter_mut().filter_map(|leg| leg.named.as_mut()?.target.as_mut());
+            named.for_each(|target| target.numbers(show));
+        }
         let requests = self.requests.iter_mut().map(|(_, request)| &mut request.target);
         let registrations = self.registrations.iter_mut().map(|(_, registration, _)| registration.target_mut());
-        calls.chain(requests).chain(registrations).for_each(|target| target.numbers(show));
+        requests.chain(registrations).for_each(|target| target.numbers(show));
     }
 }
 
@@ -63,7 +69,7 @@ pub struct MovedCalls {
 }
 
 impl MovedCalls {
-    /// Returns the transaction user of this transaction, if it belongs to one of these.
+    /// Returns the new transaction user of a transaction. None: its call, request or registration did not move.
     pub fn user(&self, record: &TransactionRecord) -> Option<TransactionUser> {
         let Role::UserAgent(old) = record.tu.role() else { return None };
         let of = match (record.side, record.is_invite()) {
@@ -110,9 +116,13 @@ impl UserAgent {
             if let Ok(entry) = self.places.find_entry(call.place, |&(_, other)| other == id) {
                 entry.remove();
             }
-            let left = Left { again: left(&ends, call.again), end: left(&ends, call.end) };
+            let left = |stamp: Stamp| left(&ends, stamp);
+            let (again, end) = (left(call.again), left(call.end));
+            let (refresh, expiry) = (left(call.session.refresh), left(call.session.expiry));
+            let left = Left { again, end, refresh, expiry };
             self.timers.stop(&mut call.again);
             self.timers.stop(&mut call.end);
+            call.session.stop(&mut self.timers);
             record.calls.push((id, call, left));
         }
         let ids: Vec<Id> = self.requests.iter().filter(|(_, r)| of(r.call_hash)).map(|(id, _)| id).collect();
@@ -147,9 +157,11 @@ impl UserAgent {
             let start = |timers: &mut Timers, left: Option<u64>| {
                 left.map_or(Stamp::NONE, |left| timers.start_at(now.mono + left, id.slot))
             };
-            let (again, end) = (start(&mut self.timers, left.again), start(&mut self.timers, left.end));
             if let Some(call) = self.calls.get_mut(id) {
-                (call.again, call.end) = (again, end);
+                let timers = &mut self.timers;
+                (call.again, call.end) = (start(timers, left.again), start(timers, left.end));
+                call.session.refresh = start(timers, left.refresh);
+                call.session.expiry = start(timers, left.expiry);
             }
         }
         for (old, registration, left) in record.registrations {
@@ -182,12 +194,15 @@ impl UserAgent {
         let request = |old: Id| moved.requests.get(&old).copied();
         for id in moved.calls.values() {
             let Some(call) = self.calls.get_mut(*id) else { continue };
-            (call.inviting, call.updating) = (call.inviting.and_then(request), call.updating.and_then(request));
+            call.inviting = call.inviting.and_then(request);
             for asked in [&mut call.asked, &mut call.accepted].into_iter().flatten() {
                 asked.server = server(asked.server);
             }
-            if let Some(updated) = &mut call.updated {
-                updated.server = server(updated.server);
+            for leg in &mut call.legs {
+                leg.updating = leg.updating.and_then(request);
+                if let Some(updated) = &mut leg.updated {
+                    updated.server = server(updated.server);
+                }
             }
         }
         for id in moved.requests.values() {

@@ -3,13 +3,14 @@
 use strowger_message::header::RAck;
 use strowger_message::{MandatoryHeaders, Message, Method, Name, Uri, Write};
 
-use super::call::{Call, IncomingInvite, IncomingUpdate, OpenRequest, Stage};
-use super::content::Content;
+use super::auto_answer::{IDENTITY, is_readable};
+use super::call::{Call, IncomingInvite, IncomingUpdate, LegKey, OpenRequest, Stage};
+use super::content::has_description;
+use super::session_timer::{Grant, write_line};
 use super::settings::Reliability;
-use super::uac::CAPABILITIES;
 use super::uas::respond;
 use super::{CallKey, Ending, Event, IncomingKey, UserAgent};
-use crate::dialog::{Dialog, Fault, OfferError};
+use crate::dialog::{Description, Dialog, Fault, OfferAnswer, OfferError};
 use crate::routing::Request;
 use crate::slots::Id;
 use crate::transaction::{Role, ServerId, TransactionUser};
@@ -40,18 +41,30 @@ impl<'m> Asking<'m> {
         self.mandatory.from.tag.unwrap_or_default()
     }
 
-    fn asked(&self, reliable: bool, before: crate::dialog::OfferAnswer) -> IncomingInvite {
+    fn asked(&self, reliable: bool, before: OfferAnswer, grant: Option<Grant>) -> IncomingInvite {
         IncomingInvite {
             server: self.server,
             cseq: self.mandatory.cseq.number,
             source: self.arrival.remote,
             reliable,
             before,
+            grant,
         }
     }
 
+    fn update(&self, before: OfferAnswer, grant: Option<Grant>) -> Box<IncomingUpdate> {
+        Box::new(IncomingUpdate {
+            is_prack: self.method == Method::Prack,
+            server: self.server,
+            source: self.arrival.remote,
+            bytes: self.message.bytes().to_vec(),
+            before,
+            grant,
+        })
+    }
+
     fn has_offer(&self) -> bool {
-        !self.message.body().is_empty()
+        has_description(self.message)
     }
 }
 
@@ -110,74 +123,75 @@ impl UserAgent {
         self.reply_with(round, asking, 500, b"", &lines);
     }
 
-    /// Checks method, Request-URI, Require and content (sections 8.2.1 to 8.2.3). Returns false if the request was refused.
-    fn inspect(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) -> bool {
-        if !ALLOWED.contains(&asking.method) && !self.settings.other_methods {
-            self.reply_with(round, asking, 405, b"", ALLOW);
-            return false;
+    /// Refuses a session interval (RFC 4028 section 9). `least`: Min-SE in seconds.
+    fn reply_interval_too_small(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, least: u32) {
+        let mut lines = Vec::new();
+        write_line(Name::MinSe, least, None, &mut lines);
+        self.reply_with(round, asking, 422, b"", &lines);
+    }
+
+    /// Checks method, Request-URI, Require and content (sections 8.2.1 to 8.2.3) by the capabilities of the call. Returns false if the
+    /// request was refused.
+    fn inspect(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, call: Option<Id>) -> bool {
+        let mut lines = Vec::new();
+        let status = self.refusal(asking, call, &mut lines);
+        if let Some(status) = status {
+            self.reply_with(round, asking, status, b"", &lines);
+        }
+        status.is_none()
+    }
+
+    /// Returns the status that refuses a request, and writes its header lines.
+    fn refusal(&self, asking: &Asking<'_>, call: Option<Id>, lines: &mut Vec<u8>) -> Option<u16> {
+        let (message, own) = (asking.message, self.capabilities(call));
+        if !own.allows(message.method_text()) && !self.settings.other_methods {
+            own.write_allow(lines);
+            return Some(405);
         }
         if matches!(asking.mandatory.uri, Some(Uri::Other(_) | Uri::Urn(_))) {
-            self.reply_plain(round, asking, 416);
-            return false;
+            return Some(416);
         }
-        let mut lines = Vec::new();
-        for tag in asking.message.require() {
-            let Ok(tag) = tag else {
-                self.reply_plain(round, asking, 400);
-                return false;
-            };
-            if !tag.is(b"100rel") {
+        for tag in message.require() {
+            let Ok(tag) = tag else { return Some(400) };
+            if !own.supports(tag.text) {
                 lines.extend_from_slice(if lines.is_empty() { b"Unsupported: " } else { b", " });
                 lines.extend_from_slice(tag.text);
             }
         }
         if !lines.is_empty() {
             lines.extend_from_slice(b"\r\n");
-            self.reply_with(round, asking, 420, b"", &lines);
-            return false;
+            return Some(420);
         }
-        let message = asking.message;
-        if message.body().is_empty() {
-            return true;
+        let is_of_session = matches!(asking.method, Method::Invite | Method::Update | Method::Prack);
+        if !is_of_session || message.body().is_empty() {
+            return None;
         }
-        let encoded = message.header(Name::ContentEncoding).is_some_and(|e| !e.eq_ignore_ascii_case(b"identity"));
-        if encoded {
-            self.reply_with(round, asking, 415, b"", b"Accept-Encoding: identity\r\n");
-            return false;
+        if !is_readable(message) {
+            lines.extend_from_slice(IDENTITY);
+            return Some(415);
         }
-        let session = matches!(asking.method, Method::Invite | Method::Update | Method::Prack | Method::Ack);
-        let is_sdp = message.header(Name::ContentType).is_some_and(|t| {
-            t.split(|&b| b == b';').next().is_some_and(|t| t.trim_ascii().eq_ignore_ascii_case(b"application/sdp"))
-        });
-        if session && !is_sdp {
-            self.reply_with(round, asking, 415, b"", ACCEPT);
-            return false;
+        if !own.accepts(message.header(Name::ContentType).unwrap_or_default()) {
+            own.write_accept(lines);
+            return Some(415);
         }
-        true
+        None
     }
 
     fn asked_outside(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) {
-        if !self.inspect(round, asking) {
+        if !self.inspect(round, asking, None) {
             return;
         }
         match asking.method {
             Method::Invite => self.invited(round, asking),
-            Method::Options => self.reply_capabilities(round, asking),
-            Method::Message => {
-                self.reply_plain(round, asking, 200);
-                let message = asking.message;
-                let mut keep = |text: Option<&[u8]>| self.events.keep(text.unwrap_or_default());
-                let (from, to) = (keep(message.header(Name::From)), keep(message.header(Name::To)));
-                let (content_type, body) = (keep(message.header(Name::ContentType)), keep(Some(message.body())));
-                self.events.push(Event::Message { from, to, content_type, body });
+            // They need a dialog, and there is none.
+            Method::Ack | Method::Bye | Method::Cancel | Method::Info | Method::Prack | Method::Update => {
+                self.reply_plain(round, asking, 481);
             }
-            // Every other known method needs a dialog, and there is none.
-            method if ALLOWED.contains(&method) => self.reply_plain(round, asking, 481),
             _ => self.ask_owner(round, asking, None),
         }
     }
 
-    /// Passes a request of an unknown method to the owner.
+    /// Passes a request to the owner, who answers it.
     fn ask_owner(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, call: Option<CallKey>) {
         let tag = if call.is_some() { Vec::new() } else { self.word().to_vec() };
         let bytes = asking.message.bytes().to_vec();
@@ -190,13 +204,8 @@ impl UserAgent {
         });
         round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent(id)));
         self.open_until.push_back((round.now.mono + self.settings.timers.t1_64(), id));
-        self.events.push(Event::Request { request: IncomingKey(id), call });
-    }
-
-    /// Responds to OPTIONS (section 11.2).
-    fn reply_capabilities(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) {
-        let lines = [CAPABILITIES, ACCEPT, b"Accept-Encoding: identity\r\nAccept-Language: en\r\n"].concat();
-        self.reply_with(round, asking, 200, b"", &lines);
+        let body = self.events.keep(asking.message.body());
+        self.events.push(Event::Request { request: IncomingKey(id), call, method: asking.method, body });
     }
 
     /// Handles an INVITE that makes a call (section 13.3.1).
@@ -208,6 +217,10 @@ impl UserAgent {
             return self.reply_with(round, asking, 503, b"", b"Retry-After: 5\r\n");
         }
         let message = asking.message;
+        let grant = match self.grant(None, message) {
+            Ok(grant) => grant,
+            Err(least) => return self.reply_interval_too_small(round, asking, least),
+        };
         let tag = self.word();
         let secure = asking.arrival.transport.is_secure() && asking.mandatory.uri.is_some_and(|u| u.is_sips());
         let Ok(mut dialog) = Dialog::callee(message, &tag, secure) else {
@@ -225,8 +238,9 @@ impl UserAgent {
         let mut call = Call::new(Stage::Incoming, place, asking.call_hash, asking.arrival.reply());
         call.add_leg(dialog);
         call.kept = message.bytes().to_vec();
-        call.asked = Some(asking.asked(reliable, before));
+        call.asked = Some(asking.asked(reliable, before, grant));
         let id = self.insert_call(call);
+        self.note_peer(id, message);
         round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent(id)));
         if self.settings.trying {
             self.reply_plain(round, asking, 100);
@@ -235,6 +249,7 @@ impl UserAgent {
         let to = self.events.keep(message.header(Name::To).unwrap_or_default());
         let uri = self.events.keep(message.request_uri());
         let offer = self.events.keep(message.body());
+        self.report_name(id, 0);
         self.events.push(Event::Invited { call: CallKey(id), from, to, uri, offer });
     }
 
@@ -254,12 +269,11 @@ impl UserAgent {
 
     /// Handles a request within a dialog (section 12.2.2).
     fn asked_within(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, to_tag: &[u8]) {
-        if !self.inspect(round, asking) {
+        let found = self.find(asking.call_id(), to_tag, asking.sender_tag());
+        if !self.inspect(round, asking, found.map(|(id, _)| id)) {
             return;
         }
-        let Some((id, leg)) = self.find(asking.call_id(), to_tag, asking.sender_tag()) else {
-            return self.reply_plain(round, asking, 481);
-        };
+        let Some((id, leg)) = found else { return self.reply_plain(round, asking, 481) };
         let Some(call) = self.calls.get_mut(id) else { return };
         let closing = call.stage == Stage::Terminating;
         self.events.is_of_leg(call.legs[leg].number);
@@ -274,14 +288,8 @@ impl UserAgent {
             _ if closing => self.reply_plain(round, asking, 481),
             Method::Invite => self.reinvited(round, asking, id),
             Method::Update => self.updated(round, asking, id, leg),
-            Method::Prack => self.pracked(round, asking, id),
-            Method::Options => self.reply_capabilities(round, asking),
-            method if !ALLOWED.contains(&method) => self.ask_owner(round, asking, Some(CallKey(id))),
-            _ => {
-                self.reply_plain(round, asking, 200);
-                let body = self.events.keep(asking.message.body());
-                self.events.push(Event::Within { call: CallKey(id), method: asking.method, body });
-            }
+            Method::Prack => self.pracked(round, asking, id, leg),
+            _ => self.ask_owner(round, asking, Some(CallKey(id))),
         }
     }
 
@@ -292,7 +300,11 @@ impl UserAgent {
         match call.stage {
             // One of the ringing places has given up; the INVITE goes on without it.
             Stage::Inviting | Stage::Cancelling => {
-                call.legs.remove(leg);
+                let number = Some(call.legs[leg].number);
+                self.reject_update(round, LegKey { call: CallKey(id), leg: number }, 487);
+                if let Some(call) = self.calls.get_mut(id) {
+                    call.legs.remove(leg);
+                }
             }
             Stage::Incoming => self.refuse_call(round, id, 487, Ending::Remote),
             // Both sides hung up at the same time: on this side we were first.
@@ -313,13 +325,16 @@ impl UserAgent {
         if call.asked.is_some() || call.stage == Stage::Incoming {
             return self.reply_later(round, asking);
         }
-        if call.inviting.is_some()
-            || call.accepted.is_some()
-            || call.updated.is_some()
-            || call.stage != Stage::Established
-        {
+        let is_updated = call.legs.iter().any(|leg| leg.updated.is_some());
+        if call.inviting.is_some() || call.accepted.is_some() || is_updated || call.stage != Stage::Established {
             return self.reply_plain(round, asking, 491);
         }
+        let grant = match self.grant(Some(id), asking.message) {
+            Ok(grant) => grant,
+            Err(least) => return self.reply_interval_too_small(round, asking, least),
+        };
+        self.note_peer(id, asking.message);
+        let Some(call) = self.calls.get_mut(id) else { return };
         let Some(dialog) = call.dialog() else { return };
         let before = dialog.exchange;
         if asking.has_offer()
@@ -327,13 +342,14 @@ impl UserAgent {
         {
             return self.clash(round, asking, clash);
         }
-        call.asked = Some(asking.asked(false, before));
+        call.asked = Some(asking.asked(false, before, grant));
         call.kept = asking.message.bytes().to_vec();
         round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent(id)));
         if self.settings.trying {
             self.reply_plain(round, asking, 100);
         }
         let offer = self.events.keep(asking.message.body());
+        self.report_name(id, 0);
         self.events.push(Event::Offered { call: CallKey(id), offer, update: false });
     }
 
@@ -347,58 +363,81 @@ impl UserAgent {
     /// Handles an UPDATE (RFC 3311 section 5.2).
     fn updated(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, id: Id, leg: usize) {
         let Some(call) = self.calls.get_mut(id) else { return };
-        if call.updated.is_some() {
+        if call.legs[leg].updated.is_some() {
             return self.reply_later(round, asking);
         }
+        // A session that is not up yet has no timer.
+        let is_up = call.stage == Stage::Established;
+        let grant = match self.grant(Some(id), asking.message) {
+            Ok(grant) => grant.filter(|_| is_up),
+            Err(least) if is_up => return self.reply_interval_too_small(round, asking, least),
+            Err(_) => None,
+        };
+        self.note_peer(id, asking.message);
+        let Some(call) = self.calls.get_mut(id) else { return };
         let dialog = &mut call.legs[leg].dialog;
         if !asking.has_offer() {
-            // Only the target is refreshed.
+            // It refreshes the target and the session (RFC 4028 section 7.4); the owner has nothing to answer.
             let (local, secure, target) = (dialog.local().to_vec(), dialog.is_secure(), call.target);
             let mut lines = Vec::new();
             self.write_contact(&local, &target, secure, &mut lines);
-            return self.reply_with(round, asking, 200, b"", &lines);
+            grant.iter().for_each(|grant| grant.write(&mut lines));
+            self.reply_with(round, asking, 200, b"", &lines);
+            if is_up {
+                self.start_session(round.now, id, grant);
+            }
+            self.report_name(id, leg);
+            return self.events.push(Event::Refreshed { call: CallKey(id) });
         }
         let before = dialog.exchange;
         if let Err(clash) = dialog.exchange.receive_request(false) {
             return self.clash(round, asking, clash);
         }
-        let bytes = asking.message.bytes().to_vec();
-        call.updated =
-            Some(Box::new(IncomingUpdate { server: asking.server, source: asking.arrival.remote, bytes, before }));
+        call.legs[leg].updated = Some(asking.update(before, grant));
         let offer = self.events.keep(asking.message.body());
+        self.report_name(id, leg);
         self.events.push(Event::Offered { call: CallKey(id), offer, update: true });
     }
 
-    /// Handles a PRACK (RFC 3262 section 3).
-    fn pracked(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, id: Id) {
+    /// Handles a PRACK (RFC 3262 sections 3 and 5).
+    fn pracked(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, id: Id, leg: usize) {
         let Some(call) = self.calls.get_mut(id) else { return };
-        let rack = asking.message.mandatory::<RAck<'_>>(Name::RAck);
-        let matches = match (&rack, &call.unacknowledged, call.asked) {
-            (Ok(rack), Some(open), Some(asked)) => {
-                rack.rseq == open.rseq && rack.cseq.number == asked.cseq && rack.cseq.method == Method::Invite
-            }
-            _ => false,
+        let Ok(rack) = asking.message.mandatory::<RAck<'_>>(Name::RAck) else {
+            return self.reply_plain(round, asking, 400);
         };
-        if !matches {
-            let status = if rack.is_ok() { 481 } else { 400 };
-            return self.reply_plain(round, asking, status);
+        let is_of = |rseq: u32| rack.rseq == rseq && rack.cseq.method == Method::Invite;
+        let open = match (&mut call.unacknowledged, call.asked) {
+            (Some(open), Some(asked)) if rack.cseq.number == asked.cseq => Some(open),
+            _ => None,
+        };
+        let is_due = open.as_ref().is_some_and(|open| is_of(open.rseq) && !open.acknowledged);
+        // A response without description may be overtaken by the 2xx, which does not wait for its PRACK.
+        let is_late = call.stage == Stage::Established && call.rseq != 0 && is_of(call.rseq);
+        if !is_due && !is_late {
+            return self.reply_plain(round, asking, 481);
         }
-        if asking.has_offer()
-            && let Some(dialog) = call.dialog()
-            && !matches!(dialog.exchange.receive_request(true), Ok(crate::dialog::Description::Answer))
-        {
-            // A further offer in a PRACK is not supported; the call continues without it.
-            if let Some(dialog) = call.dialog() {
-                dialog.exchange.withdraw(crate::dialog::OfferAnswer::Stable);
+        let exchange = &mut call.legs[leg].dialog.exchange;
+        let before = *exchange;
+        let described = if asking.has_offer() { exchange.receive_request(true).map(Some) } else { Ok(None) };
+        let body = self.events.keep(asking.message.body());
+        if described == Ok(Some(Description::Offer)) {
+            if let Some(open) = open {
+                open.acknowledged = true;
             }
-            self.stop_timers(id);
-            return self.reply_plain(round, asking, 488);
+            call.legs[leg].updated = Some(asking.update(before, None));
+            self.events.push(Event::Offered { call: CallKey(id), offer: body, update: true });
+        } else if let Err(clash) = described {
+            // The response is acknowledged nevertheless.
+            self.clash(round, asking, clash);
+        } else {
+            self.reply_plain(round, asking, 200);
+            self.events.push(Event::Acknowledged { call: CallKey(id), body });
         }
-        let waiting = call.unacknowledged.take().and_then(|open| open.answer);
-        self.stop_timers(id);
-        self.reply_plain(round, asking, 200);
-        if let Some((headers, body)) = waiting {
-            self.answer(round, CallKey(id), Content { headers: &headers, body: &body });
+        if is_due {
+            self.stop_timers(id);
+        }
+        if described != Ok(Some(Description::Offer)) {
+            self.release(round, id);
         }
     }
 
@@ -413,7 +452,7 @@ impl UserAgent {
         call.accepted = None;
         call.kept = Vec::new();
         if let Some(dialog) = call.dialog()
-            && !message.body().is_empty()
+            && has_description(message)
         {
             // Only an answer is valid here.
             let _ = dialog.exchange.receive_request(true);
@@ -448,18 +487,3 @@ impl UserAgent {
         }
     }
 }
-
-const ALLOWED: &[Method] = &[
-    Method::Invite,
-    Method::Ack,
-    Method::Cancel,
-    Method::Bye,
-    Method::Options,
-    Method::Info,
-    Method::Message,
-    Method::Prack,
-    Method::Update,
-];
-
-const ALLOW: &[u8] = b"Allow: INVITE, ACK, CANCEL, BYE, OPTIONS, INFO, MESSAGE, PRACK, UPDATE\r\n";
-const ACCEPT: &[u8] = b"Accept: application/sdp\r\n";

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use strowger_message::Method;
+use strowger_message::header::RetryAfter;
+use strowger_message::{Message, Method, Name};
 
-use super::call::{Stage, Unacknowledged};
-use super::client_request::{Kind, Request, finish, finish_sdp};
-use super::content::Content;
-use super::uac::CAPABILITIES;
+use super::call::{Call, Leg, LegKey, Stage, Unacknowledged};
+use super::client_request::{Kind, Request, finish};
+use super::content::{Content, has_description};
+use super::uac::credential_lines;
 use super::{CallKey, Ending, Event, RequestKey, UserAgent};
+use crate::dialog::{Description, OfferAnswer, Role, refreshes};
 use crate::slots::Id;
 use crate::timer::Stamp;
-use crate::{Now, Round};
+use crate::{Now, Round, Target};
 
-/// Reason against a request in a call now.
+/// Reason why a request cannot be sent in a call now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotNow {
     /// No such call, or it has no dialog yet or any more.
@@ -32,6 +34,13 @@ impl std::fmt::Display for NotNow {
 }
 
 impl std::error::Error for NotNow {}
+
+/// Request of ours in a dialog. The content of a request outside of the session names its type itself.
+pub(super) struct Outgoing<'a> {
+    pub(super) kind: Kind,
+    pub(super) method: Method,
+    pub(super) content: Content<'a>,
+}
 
 impl UserAgent {
     /// Ends a call in any state: CANCEL, 480 or BYE. [`Event::Ended`] follows (or [`Event::Failed`], if a refusal was on the way).
@@ -89,14 +98,16 @@ impl UserAgent {
         let lines = std::mem::take(&mut call.last_lines);
         // The owner will not answer an open re-INVITE or UPDATE any more.
         self.refuse_call(round, id, 487, by);
-        self.reject_update(round, CallKey(id), 487);
+        self.reject_updates(round, id);
         self.stop_timers(id);
         let Some(call) = self.calls.get_mut(id) else { return };
+        call.session.stop(&mut self.timers);
         call.stage = Stage::Terminating;
         call.ended_by = by;
         call.accepted = None;
         call.kept = Vec::new();
-        if self.send_in_dialog(round, id, Kind::Bye, Method::Bye, &lines, b"").is_none() {
+        let content = Content { headers: &lines, ..Content::default() };
+        if self.send_in_dialog(round, id, None, Outgoing { kind: Kind::Bye, method: Method::Bye, content }).is_none() {
             self.remove_call(round, id);
             self.events.push(Event::Ended { call: CallKey(id), by });
         }
@@ -114,21 +125,21 @@ impl UserAgent {
     ) -> Result<(), NotNow> {
         let (id, content) = (call.0, content.into());
         let c = self.calls.get_mut(id).filter(|c| c.stage == Stage::Established).ok_or(NotNow::NoDialog)?;
-        if c.inviting.is_some()
-            || c.updating.is_some()
-            || c.asked.is_some()
-            || c.accepted.is_some()
-            || c.updated.is_some()
-        {
+        if c.is_changing() {
             return Err(NotNow::Pending);
         }
-        let headers = [CAPABILITIES, content.headers].concat();
+        let mut headers = Vec::new();
+        self.capabilities(Some(id)).write(&mut headers);
+        self.ask_timer(id, &mut headers);
+        headers.extend_from_slice(content.headers);
+        let content = Content { headers: &headers, ..content };
         let request = self
-            .send_in_dialog(round, id, Kind::Reinvite, Method::Invite, &headers, content.body)
+            .send_in_dialog(round, id, None, Outgoing { kind: Kind::Reinvite, method: Method::Invite, content })
             .ok_or(NotNow::NoDialog)?;
         if let Some(c) = self.calls.get_mut(id) {
             c.inviting = Some(request);
         }
+        self.note_offer(id, content);
         Ok(())
     }
 
@@ -139,25 +150,30 @@ impl UserAgent {
     pub fn update<'c>(
         &mut self,
         round: &mut Round<'_>,
-        call: CallKey,
+        leg: impl Into<LegKey>,
         content: impl Into<Content<'c>>,
     ) -> Result<(), NotNow> {
-        let (id, Content { headers, body: offer }) = (call.0, content.into());
-        let c = self
-            .calls
-            .get_mut(id)
-            .filter(|c| !matches!(c.stage, Stage::Cancelling | Stage::Terminating))
-            .ok_or(NotNow::NoDialog)?;
-        use crate::dialog::OfferAnswer::{LocalOffer, RemoteOffer};
-        let open = matches!(c.dialog().ok_or(NotNow::NoDialog)?.exchange, LocalOffer | RemoteOffer);
-        if c.updating.is_some() || c.updated.is_some() || (open && !offer.is_empty()) {
+        let (LegKey { call, leg: number }, content) = (leg.into(), content.into());
+        let c = self.usable(call.0).ok_or(NotNow::NoDialog)?;
+        let at = c.position(number).ok_or(NotNow::NoDialog)?;
+        let leg = &c.legs[at];
+        let is_open = matches!(leg.dialog.exchange, OfferAnswer::LocalOffer | OfferAnswer::RemoteOffer);
+        if leg.updating.is_some() || leg.updated.is_some() || (is_open && content.is_description()) {
             return Err(NotNow::Pending);
         }
-        let request =
-            self.send_in_dialog(round, id, Kind::Update, Method::Update, headers, offer).ok_or(NotNow::NoDialog)?;
-        if let Some(c) = self.calls.get_mut(id) {
-            c.updating = Some(request);
+        let mut headers = Vec::new();
+        if c.stage == Stage::Established && self.ask_timer(call.0, &mut headers) {
+            self.capabilities(Some(call.0)).write(&mut headers);
         }
+        headers.extend_from_slice(content.headers);
+        let content = Content { headers: &headers, ..content };
+        let request = self
+            .send_in_dialog(round, call.0, number, Outgoing { kind: Kind::Update, method: Method::Update, content })
+            .ok_or(NotNow::NoDialog)?;
+        if let Some(leg) = self.calls.get_mut(call.0).and_then(|c| c.legs.get_mut(at)) {
+            leg.updating = Some(request);
+        }
+        self.note_offer(call.0, content);
         Ok(())
     }
 
@@ -169,47 +185,67 @@ impl UserAgent {
     pub fn request_within(
         &mut self,
         round: &mut Round<'_>,
-        call: CallKey,
+        leg: impl Into<LegKey>,
         method: Method,
         headers: &[u8],
         body: &[u8],
     ) -> Result<RequestKey, NotNow> {
-        let dead = self.calls.get(call.0).is_none_or(|c| matches!(c.stage, Stage::Cancelling | Stage::Terminating));
-        if dead {
-            return Err(NotNow::NoDialog);
-        }
-        self.send_in_dialog(round, call.0, Kind::InDialog, method, headers, body)
-            .map(RequestKey)
-            .ok_or(NotNow::NoDialog)
+        let LegKey { call, leg } = leg.into();
+        self.usable(call.0).ok_or(NotNow::NoDialog)?;
+        let content = Content { headers, ..Content::of_body(body) };
+        let request = self.send_in_dialog(round, call.0, leg, Outgoing { kind: Kind::InDialog, method, content });
+        request.map(RequestKey).ok_or(NotNow::NoDialog)
     }
 
-    /// Sends a request in the dialog of a call.
-    fn send_in_dialog(
+    /// Sets the address of the next hop that [`Event::Unresolved`] reported last for this dialog; later requests in it go there. An ACK that
+    /// was sent before is sent again.
+    pub fn resolve(&mut self, round: &mut Round<'_>, leg: impl Into<LegKey>, target: Target) {
+        let LegKey { call, leg } = leg.into();
+        let Some(c) = self.calls.get_mut(call.0) else { return };
+        let Some(named) = c.position(leg).and_then(|at| c.legs[at].named.as_mut()) else { return };
+        named.target = Some(target);
+        if c.stage == Stage::Established && c.ack_branch != 0 {
+            self.acknowledge_now(round, call.0);
+        }
+    }
+
+    /// Returns a call that is not ending.
+    fn usable(&self, id: Id) -> Option<&Call> {
+        self.calls.get(id).filter(|c| !matches!(c.stage, Stage::Cancelling | Stage::Terminating))
+    }
+
+    /// Sends a request in a dialog of a call; without a number, in the first one.
+    pub(super) fn send_in_dialog(
         &mut self,
         round: &mut Round<'_>,
         id: Id,
-        kind: Kind,
-        method: Method,
-        headers: &[u8],
-        body: &[u8],
+        number: Option<u16>,
+        outgoing: Outgoing<'_>,
     ) -> Option<Id> {
+        let Outgoing { kind, method, content } = outgoing;
+        let Content { headers, body, .. } = content;
         let branch = self.branch();
         let first = 1 + (self.entropy.u64() as u32 & 0xffff);
         let call = self.calls.get_mut(id)?;
-        let dialog = &mut call.legs.first_mut()?.dialog;
-        let number = dialog.next_cseq(first);
+        let at = call.position(number)?;
+        let Leg { dialog, number, .. } = &mut call.legs[at];
+        let cseq = dialog.next_cseq(first);
         let mut request = Request::new(kind, Some(id), call.account, call.target, call.call_hash);
+        request.leg = Some(*number);
         request.before = dialog.exchange;
-        request.offered = !body.is_empty();
-        if matches!(kind, Kind::Reinvite | Kind::Update) && !body.is_empty() {
+        request.offered = content.is_description();
+        let own = call.capabilities.as_deref().unwrap_or(&self.settings.capabilities);
+        request.is_timed = matches!(kind, Kind::Reinvite | Kind::Update) && own.session_timer.is_some();
+        if matches!(kind, Kind::Reinvite | Kind::Update | Kind::Prack) && request.offered {
             dialog.exchange.send();
         }
-        let dialog = &self.calls.get(id)?.legs.first()?.dialog;
-        request.target = self.hop(dialog.request_route().hop, &request.target);
+        let leg = &self.calls.get(id)?.legs[at];
+        let dialog = &leg.dialog;
+        request.target = self.hop(leg, &request.target);
         request.secure = dialog.is_secure();
         let (target, start) = (request.target, round.out.start());
-        dialog.write_request(method, number, |text| self.write_via(&target, &branch, text), &mut round.out.bytes);
-        if crate::dialog::refreshes(method) {
+        dialog.write_request(method, cseq, |text| self.write_via(&target, &branch, text), &mut round.out.bytes);
+        if refreshes(method) {
             self.write_contact(dialog.local(), &target, dialog.is_secure(), &mut round.out.bytes);
         }
         self.write_name(b"User-Agent", &mut round.out.bytes);
@@ -220,12 +256,141 @@ impl UserAgent {
             self.write_credentials(request.account, method, from..from + len, body, &mut round.out.bytes);
         }
         round.out.bytes.extend_from_slice(headers);
-        if matches!(kind, Kind::InDialog) {
-            finish(body, &mut round.out.bytes)
-        } else {
-            finish_sdp(body, &mut round.out.bytes)
+        if kind != Kind::InDialog {
+            content.write_type(&mut round.out.bytes);
         }
+        finish(body, &mut round.out.bytes);
         Some(self.submit(round, start, &branch, method, request))
+    }
+
+    /// Handles a response to a re-INVITE (section 14.1).
+    pub(super) fn reinvite_replied(
+        &mut self,
+        round: &mut Round<'_>,
+        request: Id,
+        id: Id,
+        status: u16,
+        message: Option<&Message<'_>>,
+    ) {
+        let offered = self.requests.get(request).is_some_and(|r| r.offered);
+        let credentials = self.requests.get(request).map_or(Vec::new(), |r| credential_lines(&r.bytes));
+        let Some(call) = self.calls.get_mut(id) else { return };
+        let key = CallKey(id);
+        match (status, message) {
+            (100..200, _) => (),
+            (200..300, Some(message)) => {
+                let cseq = message.cseq().map_or(0, |c| c.number);
+                if call.inviting != Some(request) {
+                    if call.invite_cseq == cseq && call.ack_branch != 0 {
+                        self.acknowledge_now(round, id);
+                    }
+                    return;
+                }
+                call.inviting = None;
+                call.invite_cseq = cseq;
+                call.ack_branch = 0;
+                call.kept.clear();
+                call.credentials = credentials;
+                call.session.close_offer(true);
+                let Some(dialog) = call.dialog() else { return };
+                dialog.refresh(message);
+                let description =
+                    if has_description(message) { dialog.exchange.receive_response(offered) } else { None };
+                self.report_name(id, 0);
+                self.take_grant(round.now, id, message);
+                let body = self.events.keep(message.body());
+                if description == Some(Description::Offer) {
+                    self.set_stage(id, Stage::AnswerDue);
+                    self.events.push(Event::Answered { call: key, body, offer: true });
+                } else {
+                    self.acknowledge_now(round, id);
+                    self.events.push(Event::Changed { call: key, body });
+                    self.hang_up_if_due(round, id);
+                }
+            }
+            _ => {
+                call.inviting = None;
+                self.unchanged(round, request, id, 0, status, message);
+            }
+        }
+    }
+
+    /// Handles a response to an UPDATE (RFC 3311 section 5.3).
+    pub(super) fn update_replied(
+        &mut self,
+        round: &mut Round<'_>,
+        request: Id,
+        id: Id,
+        status: u16,
+        message: Option<&Message<'_>>,
+    ) {
+        if status < 200 {
+            return;
+        }
+        let Some(Request { offered, leg: number, is_refresh, .. }) = self.requests.get(request) else { return };
+        let (offered, number, is_refresh) = (*offered, *number, *is_refresh);
+        let Some(call) = self.calls.get_mut(id) else { return };
+        // The dialog of a place that has lost is gone.
+        let Some(at) = call.position(number) else { return };
+        let leg = &mut call.legs[at];
+        leg.updating = None;
+        self.events.is_of_leg(leg.number);
+        let (200..300, Some(message)) = (status, message) else {
+            return self.unchanged(round, request, id, at, status, message);
+        };
+        leg.dialog.refresh(message);
+        if has_description(message) {
+            leg.dialog.exchange.receive_response(offered);
+        }
+        call.session.close_offer(true);
+        if call.stage == Stage::Established {
+            self.take_grant(round.now, id, message);
+        }
+        self.report_name(id, at);
+        if is_refresh {
+            return self.events.push(Event::Refreshed { call: CallKey(id) });
+        }
+        let body = self.events.keep(message.body());
+        self.events.push(Event::Changed { call: CallKey(id), body });
+    }
+
+    /// Handles the refusal of a change or refresh: restores the state of offer and answer, and ends the call if the status means that there
+    /// is no dialog.
+    fn unchanged(
+        &mut self,
+        round: &mut Round<'_>,
+        request: Id,
+        id: Id,
+        at: usize,
+        status: u16,
+        message: Option<&Message<'_>>,
+    ) {
+        let Some(Request { before, is_refresh, kind, .. }) = self.requests.get(request) else { return };
+        let (before, is_refresh, kind) = (*before, *is_refresh, *kind);
+        let Some(call) = self.calls.get_mut(id) else { return };
+        call.session.close_offer(false);
+        if let Some(leg) = call.legs.get_mut(at) {
+            leg.dialog.exchange.withdraw(before);
+        }
+        let is_early = matches!(call.stage, Stage::Inviting | Stage::Incoming);
+        if matches!(status, 408 | 481) && !is_early {
+            return self.fault(round, id, status);
+        }
+        if is_refresh {
+            let wait = message.and_then(|m| RetryAfter::parse(m.header(Name::RetryAfter)?).ok());
+            self.refresh_refused(round, id, kind, status, wait.map(|wait| wait.seconds));
+        } else {
+            let wait = if status == 491 { self.glare_wait(id) } else { 0 };
+            self.events.push(Event::Unchanged { call: CallKey(id), status, wait });
+        }
+        self.hang_up_if_due(round, id);
+    }
+
+    /// Returns the wait after a 491 in milliseconds, in steps of ten: 2.1 to 4 s for the owner of the Call-ID, 0 to 2 s for the other side
+    /// (section 14.1).
+    pub(super) fn glare_wait(&mut self, id: Id) -> u64 {
+        let owner = self.calls.get_mut(id).and_then(|c| c.dialog()).is_some_and(|d| d.role() == Role::Caller);
+        if owner { 2_100 + self.entropy.u64() % 191 * 10 } else { self.entropy.u64() % 201 * 10 }
     }
 
     /// Ends the dialog after a final response of 481 or 408 in it (section 12.2.1.2).
@@ -247,6 +412,9 @@ impl UserAgent {
     /// Handles the timer with this stamp: repeats a message, or gives up.
     pub(super) fn call_timer(&mut self, round: &mut Round<'_>, id: Id, stamp: Stamp) {
         let Some(call) = self.calls.get_mut(id) else { return };
+        if call.session.runs(stamp) {
+            return self.session_timer(round, id, stamp);
+        }
         let again = call.again == stamp;
         if again {
             call.again = Stamp::NONE;

@@ -1,5 +1,6 @@
 //! Settings of a user agent.
 
+use super::Capabilities;
 use crate::Target;
 use crate::timer::TimerSettings;
 
@@ -26,7 +27,9 @@ pub struct UserAgentSettings {
     pub trying: bool,
     /// Reliable provisional responses. Default [`Reliability::Required`].
     pub reliability: Reliability,
-    /// Passes requests of unknown methods to the owner ([`super::Event::Request`]). Default off: 405.
+    /// Methods, option tags and content types of new calls, and of requests outside of calls.
+    pub capabilities: Capabilities,
+    /// Passes requests of methods that [`Capabilities::allow`] lacks to the owner ([`super::Event::Request`]). Default off: 405.
     pub other_methods: bool,
     /// Target of every request, in place of its Route or Request-URI (an outbound proxy). Default none.
     pub outbound: Option<Target>,
@@ -44,6 +47,7 @@ impl Default for UserAgentSettings {
             calls: 1_000_000,
             trying: true,
             reliability: Reliability::default(),
+            capabilities: Capabilities::default(),
             other_methods: false,
             outbound: None,
             reuse_challenges: true,

@@ -5,11 +5,13 @@ use strowger_message::header::Number;
 use strowger_message::{Message, Method, Name, NameAddr, Write};
 
 use super::account::AccountKey;
-use super::call::{Call, Leg, Stage};
-use super::client_request::{Head, Kind, Request, finish_sdp};
-use super::content::Content;
-use super::{BadAddress, CallKey, Ending, Event, UserAgent};
-use crate::dialog::{Description, Dialog, OfferAnswer, RequestRoute};
+use super::call::{Call, Leg, LegKey, Stage};
+use super::capabilities::Capabilities;
+use super::client_request::{Head, Kind, Request, finish};
+use super::content::{Content, has_description};
+use super::session::Outgoing;
+use super::{BadAddress, CallKey, Ending, Event, NotNow, UserAgent};
+use crate::dialog::{Description, Dialog, RequestRoute};
 use crate::slots::Id;
 use crate::{Outbox, Round, Target, call};
 
@@ -30,10 +32,23 @@ pub struct Invite<'a> {
     pub account: Option<AccountKey>,
     /// Session description. Empty: the callee is asked for one.
     pub offer: &'a [u8],
+    /// Value of Content-Type. Empty: `application/sdp`.
+    pub content_type: &'a [u8],
     /// Further header lines, each with its CRLF.
     pub headers: &'a [u8],
+    /// Capabilities in this call. None: those of the settings.
+    pub capabilities: Option<&'a Capabilities>,
     /// Call-ID. Empty: a new one. A back-to-back user agent chooses one that belongs to its shard.
     pub call_id: &'a [u8],
+}
+
+impl<'a> Invite<'a> {
+    /// Returns a call with an offer and nothing else that may be left out.
+    pub const fn new(from: &'a [u8], to: &'a [u8], target: Target, offer: &'a [u8]) -> Self {
+        let (uri, account, capabilities) = (None, None, None);
+        let (routes, content_type, headers, call_id): (&[u8], &[u8], &[u8], &[u8]) = (b"", b"", b"", b"");
+        Self { from, to, uri, routes, target, account, offer, content_type, headers, capabilities, call_id }
+    }
 }
 
 impl UserAgent {
@@ -51,6 +66,7 @@ impl UserAgent {
         let secure = is_sips(uri);
         let mut call = Call::new(Stage::Inviting, place, call_hash, target);
         call.account = invite.account;
+        call.capabilities = invite.capabilities.cloned().map(Box::new);
         let id = self.insert_call(call);
         let start = round.out.start();
         let head = Head {
@@ -65,29 +81,36 @@ impl UserAgent {
         };
         self.write_head(&head, &target, &branch, invite.offer, &mut round.out.bytes);
         self.write_contact(from.uri_text, &target, secure, &mut round.out.bytes);
-        round.out.bytes.extend_from_slice(CAPABILITIES);
+        self.capabilities(Some(id)).write(&mut round.out.bytes);
+        let is_timed = self.ask_timer(id, &mut round.out.bytes);
         round.out.bytes.extend_from_slice(invite.headers);
-        finish_sdp(invite.offer, &mut round.out.bytes);
+        let content = Content { content_type: invite.content_type, ..Content::of_body(invite.offer) };
+        content.write_type(&mut round.out.bytes);
+        finish(invite.offer, &mut round.out.bytes);
         let mut request = Request::new(Kind::Invite, Some(id), invite.account, target, call_hash);
-        request.offered = !invite.offer.is_empty();
+        request.offered = content.is_description();
         request.secure = secure;
+        request.is_timed = is_timed;
         let request = self.submit(round, start, &branch, Method::Invite, request);
         if let Some(call) = self.calls.get_mut(id) {
             call.inviting = Some(request);
         }
+        self.note_description(id, content);
         Ok(CallKey(id))
     }
 
     /// Sends the ACK with our answer, after [`Event::Answered`] with an offer.
     pub fn acknowledge<'c>(&mut self, round: &mut Round<'_>, call: CallKey, content: impl Into<Content<'c>>) {
-        let Content { headers, body } = content.into();
+        let content = content.into();
         let Some(c) = self.calls.get_mut(call.0).filter(|c| c.stage == Stage::AnswerDue) else { return };
         c.stage = Stage::Established;
-        c.kept = body.to_vec();
-        c.credentials.extend_from_slice(headers);
+        c.kept = content.body.to_vec();
+        c.credentials.extend_from_slice(content.headers);
+        content.write_type(&mut c.credentials);
         if let Some(dialog) = c.dialog() {
             dialog.exchange.send();
         }
+        self.note_description(call.0, content);
         self.acknowledge_now(round, call.0);
     }
 
@@ -99,14 +122,14 @@ impl UserAgent {
         call.ack_branch = number;
         let call = self.calls.get(id).expect("the call was there just now");
         let Some(leg) = call.legs.first() else { return };
-        self.write_ack(&leg.dialog, call, number, round.out);
+        self.write_ack(leg, call, number, round.out);
     }
 
-    fn write_ack(&self, dialog: &Dialog, call: &Call, branch: u64, out: &mut Outbox) {
-        let target = self.hop(dialog.request_route().hop, &call.target);
+    fn write_ack(&self, leg: &Leg, call: &Call, branch: u64, out: &mut Outbox) {
+        let target = self.hop(leg, &call.target);
         let start = out.start();
         let branch = super::Branch::new(branch);
-        dialog.write_request(
+        leg.dialog.write_request(
             Method::Ack,
             call.invite_cseq,
             |out| self.write_via(&target, &branch, out),
@@ -114,7 +137,7 @@ impl UserAgent {
         );
         // Credentials of the INVITE (section 22.1).
         out.bytes.extend_from_slice(&call.credentials);
-        finish_sdp(&call.kept, &mut out.bytes);
+        finish(&call.kept, &mut out.bytes);
         out.send(target, start..out.bytes.len(), 0);
     }
 
@@ -151,11 +174,12 @@ impl UserAgent {
         let offered = self.requests.get(request).is_some_and(|r| r.offered);
         let secure = self.is_secure(request);
         let Some(call) = self.calls.get_mut(id) else { return };
+        let cancelling = call.stage != Stage::Inviting;
         let tag = message.to().ok().and_then(|to| to.tag).unwrap_or_default();
-        let mut prack = None;
+        let (mut prack, mut is_offer) = (None, false);
         if status > 100 && !tag.is_empty() {
-            let leg = match call.leg_of(tag) {
-                Some(leg) => leg,
+            let at = match call.leg_of(tag) {
+                Some(at) => at,
                 None => match Dialog::caller(message, secure) {
                     Ok(mut dialog) => {
                         if offered {
@@ -166,29 +190,68 @@ impl UserAgent {
                     Err(_) => return,
                 },
             };
-            self.events.is_of_leg(call.legs[leg].number);
+            let leg = &mut call.legs[at];
+            self.events.is_of_leg(leg.number);
             let reliable = message.require().flatten().any(|t| t.is(b"100rel"));
-            if let (true, Ok(rseq)) = (reliable, message.mandatory::<Number<'_>>(Name::RSeq)) {
-                let last = call.legs[leg].rseq;
-                if last != 0 && rseq.value != last.wrapping_add(1) {
+            if let (true, Ok(rseq), Ok(cseq)) = (reliable, message.mandatory::<Number<'_>>(Name::RSeq), message.cseq())
+            {
+                if leg.rseq != 0 && rseq.value != leg.rseq.wrapping_add(1) {
                     // A copy, or one that came too early: its sender repeats it (RFC 3262 section 4).
                     return;
                 }
-                call.legs[leg].rseq = rseq.value;
-                if !message.body().is_empty() {
-                    call.legs[leg].dialog.exchange.receive_response(offered);
+                leg.rseq = rseq.value;
+                if has_description(message) {
+                    is_offer = leg.dialog.exchange.receive_response(offered) == Some(Description::Offer);
                 }
-                prack = Some((leg, rseq.value));
+                let due = (rseq.value, cseq.number);
+                if is_offer && !cancelling {
+                    // The PRACK has the answer (RFC 3262 section 5).
+                    leg.prack_due = Some(due);
+                } else {
+                    prack = Some((leg.number, due));
+                }
             }
+            self.report_name(id, at);
         }
-        let cancelling = call.stage != Stage::Inviting;
-        if let (Some((leg, rseq)), Ok(cseq)) = (prack, message.cseq()) {
-            self.send_prack(round, id, leg, rseq, cseq.number);
+        if let Some((leg, due)) = prack {
+            self.send_prack(round, id, Some(leg), due, Content::default());
         }
         if !cancelling {
             let body = self.events.keep(message.body());
-            self.events.push(Event::Progress { call: CallKey(id), status, body });
+            self.events.push(Event::Progress { call: CallKey(id), status, body, offer: is_offer });
         }
+    }
+
+    /// Sends the PRACK with our answer, after [`Event::Progress`] with an offer (RFC 3262 section 5).
+    ///
+    /// # Errors
+    /// No PRACK is due in this dialog.
+    pub fn prack<'c>(
+        &mut self,
+        round: &mut Round<'_>,
+        leg: impl Into<LegKey>,
+        content: impl Into<Content<'c>>,
+    ) -> Result<(), NotNow> {
+        let LegKey { call, leg } = leg.into();
+        let c = self.calls.get_mut(call.0).ok_or(NotNow::NoDialog)?;
+        let at = c.position(leg).ok_or(NotNow::NoDialog)?;
+        let due = c.legs[at].prack_due.take().ok_or(NotNow::Pending)?;
+        self.send_prack(round, call.0, leg, due, content.into());
+        Ok(())
+    }
+
+    /// Sends a PRACK. `due`: RSeq and CSeq of the response.
+    fn send_prack(&mut self, round: &mut Round<'_>, id: Id, leg: Option<u16>, due: (u32, u32), content: Content<'_>) {
+        let (rseq, cseq) = due;
+        let mut lines = b"RAck: ".to_vec();
+        rseq.write(&mut lines);
+        lines.push(b' ');
+        cseq.write(&mut lines);
+        lines.extend_from_slice(b" INVITE\r\n");
+        lines.extend_from_slice(content.headers);
+        self.note_description(id, content);
+        let content = Content { headers: &lines, ..content };
+        self.send_in_dialog(round, id, leg, Outgoing { kind: Kind::Prack, method: Method::Prack, content });
     }
 
     /// Handles a 2xx (section 13.2.2.4): the first makes the call, its copies are acknowledged again, those of other branches are ended.
@@ -221,35 +284,40 @@ impl UserAgent {
         call.inviting = None;
         call.invite_cseq = made.local_cseq();
         call.credentials = credentials;
-        let legs: SmallVec<[Leg; 1]> = std::mem::take(&mut call.legs);
-        let known = legs.into_iter().find(|l| l.dialog.remote_tag() == made.remote_tag());
-        let mut leg = match known {
-            Some(mut leg) => {
+        let mut legs: SmallVec<[Leg; 1]> = std::mem::take(&mut call.legs);
+        let mut leg = match legs.iter().position(|l| l.dialog.remote_tag() == made.remote_tag()) {
+            Some(known) => {
+                let mut leg = legs.remove(known);
                 leg.dialog.confirm(Some(message));
                 leg
             }
             None => {
-                let mut dialog = made;
+                let mut leg = call.new_leg(made);
                 if offered {
-                    dialog.exchange.send();
+                    leg.dialog.exchange.send();
                 }
-                let number = call.made;
-                call.made = number.saturating_add(1);
-                Leg { dialog, rseq: 0, number }
+                leg
             }
         };
         let body = message.body();
-        let description = if body.is_empty() { None } else { leg.dialog.exchange.receive_response(offered) };
+        let description = if has_description(message) { leg.dialog.exchange.receive_response(offered) } else { None };
         self.events.is_of_leg(leg.number);
         call.legs = smallvec![leg];
+        // The early dialogs of the others are over.
+        for update in legs.into_iter().filter_map(|leg| leg.updated) {
+            let lines = |_: &Self, _: &mut Vec<u8>| ();
+            self.reply(round, update.server, update.source, &update.bytes, 481, b"", lines, b"");
+        }
+        self.report_name(id, 0);
+        self.take_grant(round.now, id, message);
         let key = CallKey(id);
         if description == Some(Description::Offer) && !cancelling {
-            call.stage = Stage::AnswerDue;
+            self.set_stage(id, Stage::AnswerDue);
             let body = self.events.keep(body);
             self.events.push(Event::Answered { call: key, body, offer: true });
             return;
         }
-        call.stage = Stage::Established;
+        self.set_stage(id, Stage::Established);
         self.acknowledge_now(round, id);
         if cancelling {
             // The 2xx crossed our CANCEL (section 9.1).
@@ -283,112 +351,6 @@ impl UserAgent {
         self.send_bye(round, id, Ending::Local);
     }
 
-    /// Handles a response to a re-INVITE (section 14.1).
-    pub(super) fn reinvite_replied(
-        &mut self,
-        round: &mut Round<'_>,
-        request: Id,
-        id: Id,
-        status: u16,
-        message: Option<&Message<'_>>,
-    ) {
-        let (offered, before) = self.offer_of(request);
-        let Some(call) = self.calls.get_mut(id) else { return };
-        let key = CallKey(id);
-        match (status, message) {
-            (100..200, _) => (),
-            (200..300, Some(message)) => {
-                let cseq = message.cseq().map_or(0, |c| c.number);
-                if call.inviting != Some(request) {
-                    if call.invite_cseq == cseq && call.ack_branch != 0 {
-                        self.acknowledge_now(round, id);
-                    }
-                    return;
-                }
-                call.inviting = None;
-                call.invite_cseq = cseq;
-                call.ack_branch = 0;
-                call.kept.clear();
-                let Some(dialog) = call.dialog() else { return };
-                dialog.refresh(message);
-                let body = message.body();
-                let description = if body.is_empty() { None } else { dialog.exchange.receive_response(offered) };
-                let body = self.events.keep(body);
-                if description == Some(Description::Offer) {
-                    if let Some(call) = self.calls.get_mut(id) {
-                        call.stage = Stage::AnswerDue;
-                    }
-                    self.events.push(Event::Answered { call: key, body, offer: true });
-                } else {
-                    self.acknowledge_now(round, id);
-                    self.events.push(Event::Changed { call: key, body });
-                    self.hang_up_if_due(round, id);
-                }
-            }
-            _ => {
-                call.inviting = None;
-                self.unchanged(round, id, status, before);
-            }
-        }
-    }
-
-    /// Handles a response to an UPDATE (RFC 3311 section 5.3).
-    pub(super) fn update_replied(
-        &mut self,
-        round: &mut Round<'_>,
-        request: Id,
-        id: Id,
-        status: u16,
-        message: Option<&Message<'_>>,
-    ) {
-        let (offered, before) = self.offer_of(request);
-        let Some(call) = self.calls.get_mut(id) else { return };
-        match (status, message) {
-            (100..200, _) => (),
-            (200..300, Some(message)) => {
-                call.updating = None;
-                if let Some(dialog) = call.dialog() {
-                    dialog.refresh(message);
-                    if !message.body().is_empty() {
-                        dialog.exchange.receive_response(offered);
-                    }
-                }
-                let body = self.events.keep(message.body());
-                self.events.push(Event::Changed { call: CallKey(id), body });
-            }
-            _ => {
-                call.updating = None;
-                self.unchanged(round, id, status, before);
-            }
-        }
-    }
-
-    /// Tells whether our request had an offer, and the state of offer and answer to restore if it is refused.
-    fn offer_of(&self, request: Id) -> (bool, OfferAnswer) {
-        self.requests.get(request).map_or_else(|| (false, OfferAnswer::default()), |r| (r.offered, r.before))
-    }
-
-    /// Handles the refusal of a change: restores `before`, and ends the call if the status means that there is no dialog.
-    fn unchanged(&mut self, round: &mut Round<'_>, id: Id, status: u16, before: OfferAnswer) {
-        if let Some(dialog) = self.calls.get_mut(id).and_then(|call| call.dialog()) {
-            dialog.exchange.withdraw(before);
-        }
-        if matches!(status, 408 | 481) {
-            return self.fault(round, id, status);
-        }
-        let wait = if status == 491 { self.glare_wait(id) } else { 0 };
-        self.events.push(Event::Unchanged { call: CallKey(id), status, wait });
-        self.hang_up_if_due(round, id);
-    }
-
-    /// Returns the wait after a 491 in milliseconds, in steps of ten: 2.1 to 4 s for the owner of the Call-ID, 0 to 2 s for the other side
-    /// (section 14.1).
-    fn glare_wait(&mut self, id: Id) -> u64 {
-        let owner =
-            self.calls.get_mut(id).and_then(|c| c.dialog()).is_some_and(|d| d.role() == crate::dialog::Role::Caller);
-        if owner { 2_100 + self.entropy.u64() % 191 * 10 } else { self.entropy.u64() % 201 * 10 }
-    }
-
     fn is_secure(&self, request: Id) -> bool {
         self.requests.get(request).is_some_and(|r| r.secure)
     }
@@ -397,50 +359,14 @@ impl UserAgent {
         let listener = self.identity.listener(crate::ListenerId(0));
         Target::new(listener.transport, crate::ListenerId(0), listener.bound)
     }
-
-    fn send_prack(&mut self, round: &mut Round<'_>, id: Id, leg: usize, rseq: u32, cseq: u32) {
-        let branch = self.branch();
-        let Some(call) = self.calls.get_mut(id) else { return };
-        let number = call.legs[leg].dialog.next_cseq(1);
-        let (other, account, call_hash) = (call.target, call.account, call.call_hash);
-        let start = round.out.start();
-        let target = {
-            let dialog = &self.calls.get(id).expect("the call was there just now").legs[leg].dialog;
-            let target = self.hop(dialog.request_route().hop, &other);
-            dialog.write_request(
-                Method::Prack,
-                number,
-                |text| self.write_via(&target, &branch, text),
-                &mut round.out.bytes,
-            );
-            target
-        };
-        round.out.bytes.extend_from_slice(b"RAck: ");
-        rseq.write(&mut round.out.bytes);
-        round.out.bytes.push(b' ');
-        cseq.write(&mut round.out.bytes);
-        round.out.bytes.extend_from_slice(b" INVITE\r\n");
-        finish_sdp(b"", &mut round.out.bytes);
-        self.submit(
-            round,
-            start,
-            &branch,
-            Method::Prack,
-            Request::new(Kind::Prack, Some(id), account, target, call_hash),
-        );
-    }
 }
-
-/// Capabilities in requests and responses that make a dialog (section 13.2.1).
-pub(super) const CAPABILITIES: &[u8] =
-    b"Allow: INVITE, ACK, CANCEL, BYE, OPTIONS, INFO, MESSAGE, PRACK, UPDATE\r\nSupported: 100rel\r\n";
 
 fn is_sips(uri: &[u8]) -> bool {
     uri.get(..5).is_some_and(|s| s.eq_ignore_ascii_case(b"sips:"))
 }
 
 /// Returns the Authorization and Proxy-Authorization lines of a sent request.
-fn credential_lines(request: &[u8]) -> Vec<u8> {
+pub(super) fn credential_lines(request: &[u8]) -> Vec<u8> {
     let mut lines = Vec::new();
     for line in request.split_inclusive(|&b| b == b'\n') {
         if line == b"\r\n" {

@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 
 use strowger_message::{Limits, Message, Name, Write, build};
 
-use super::call::{IncomingInvite, Stage, Unacknowledged};
+use super::call::{IncomingInvite, Leg, LegKey, Stage, Unacknowledged};
 use super::content::Content;
-use super::uac::CAPABILITIES;
 use super::{CallKey, Ending, Event, IncomingKey, UserAgent};
 use crate::dialog::OfferAnswer;
 use crate::slots::Id;
@@ -14,20 +13,22 @@ use crate::transaction::ServerId;
 use crate::{Arrival, Outbox, Round, via};
 
 impl UserAgent {
-    /// Sends a provisional response, 101 to 199, to an INVITE: 180 for ringing, 183 with a description for early media.
+    /// Sends a provisional response, 101 to 199, to an INVITE: 180 for ringing, 183 with a description for early media. While a reliable one
+    /// waits for its PRACK, the next one is held back (RFC 3262 section 3): of several, the last with the last description.
     pub fn ring<'c>(&mut self, round: &mut Round<'_>, call: CallKey, status: u16, content: impl Into<Content<'c>>) {
         let (id, content) = (call.0, content.into());
-        let body = content.body;
+        let has_body = content.is_description();
         let Some(c) = self.calls.get_mut(id).filter(|c| c.stage == Stage::Incoming) else { return };
         let Some(asked) = c.asked else { return };
-        if c.unacknowledged.is_some() {
-            // One reliable response at a time (RFC 3262 section 3); this one has no news for the caller.
+        if let Some(open) = &mut c.unacknowledged {
+            if open.answer.is_none() {
+                let before = open.held.take().map(|(_, content)| content);
+                open.held = Some((status, content.or_body(before.as_ref()).into()));
+            }
             return;
         }
-        if !body.is_empty()
-            && let Some(dialog) = c.dialog()
-        {
-            dialog.exchange.send();
+        if has_body && let Some(dialog) = c.dialog() {
+            describe(&mut dialog.exchange, asked.before);
         }
         let mut rseq = 0;
         if asked.reliable {
@@ -41,11 +42,13 @@ impl UserAgent {
         let range = start..round.out.bytes.len();
         let bytes = if rseq == 0 { Vec::new() } else { round.out.bytes[range.clone()].to_vec() };
         round.tx.respond(round.now, asked.server, status, range, round.out);
+        self.note_description(id, content);
         if rseq != 0
             && let Some(c) = self.calls.get_mut(id)
         {
+            let (acknowledged, held, answer) = (false, None, None);
             c.unacknowledged =
-                Some(Box::new(Unacknowledged { bytes, status, rseq, has_body: !body.is_empty(), answer: None }));
+                Some(Box::new(Unacknowledged { bytes, status, rseq, has_body, acknowledged, held, answer }));
             self.start_timers(round.now, id);
         }
     }
@@ -54,23 +57,22 @@ impl UserAgent {
     /// if a reliable response gave it already.
     pub fn answer<'c>(&mut self, round: &mut Round<'_>, call: CallKey, content: impl Into<Content<'c>>) {
         let (id, content) = (call.0, content.into());
-        let body = content.body;
         let Some(c) = self.calls.get_mut(id) else { return };
         let Some(asked) = c.asked else { return };
+        let held = c.unacknowledged.as_mut().and_then(|open| open.held.take()).map(|(_, content)| content);
+        let content = content.or_body(held.as_ref());
         if let Some(open) = &mut c.unacknowledged
-            && open.has_body
+            && (open.has_body || open.acknowledged)
         {
             // The 2xx must not overtake the reliable response with the description (RFC 3262 section 3).
-            open.answer = Some((content.headers.to_vec(), body.to_vec()));
+            open.answer = Some(content.into());
             return;
         }
         c.unacknowledged = None;
-        // The answer of a 183 is repeated, and does not count as a second one (RFC 3261 section 13.3.1.4).
-        if let Some(dialog) = c.dialog()
-            && !body.is_empty()
-            && (dialog.exchange != OfferAnswer::Stable || asked.before == OfferAnswer::Stable)
+        if content.is_description()
+            && let Some(dialog) = c.dialog()
         {
-            dialog.exchange.send();
+            describe(&mut dialog.exchange, asked.before);
         }
         let start = round.out.start();
         if !self.write_answer(id, 200, 0, content, round.out) {
@@ -89,6 +91,8 @@ impl UserAgent {
             }
             self.start_timers(round.now, id);
         }
+        self.note_description(id, content);
+        self.start_session(round.now, id, asked.grant);
     }
 
     /// Refuses an INVITE, which ends the call, or a re-INVITE, which changes nothing. `status`: 300 to 699.
@@ -104,41 +108,64 @@ impl UserAgent {
         self.refuse_call(round, call.0, status, Ending::Local);
     }
 
-    /// Answers an UPDATE with 200 and the answer to its offer.
-    pub fn answer_update<'c>(&mut self, round: &mut Round<'_>, call: CallKey, content: impl Into<Content<'c>>) {
-        let Content { headers, body } = content.into();
+    /// Answers an UPDATE, or a PRACK with a further offer, with 200 and the answer to its offer.
+    pub fn answer_update<'c>(
+        &mut self,
+        round: &mut Round<'_>,
+        leg: impl Into<LegKey>,
+        content: impl Into<Content<'c>>,
+    ) {
+        let (LegKey { call, leg }, content) = (leg.into(), content.into());
         let Some(c) = self.calls.get_mut(call.0) else { return };
-        let Some(updated) = c.updated.take() else { return };
-        if let Some(dialog) = c.dialog() {
-            dialog.exchange.send();
-        }
-        let (local, secure) = c.dialog().map_or((Vec::new(), false), |d| (d.local().to_vec(), d.is_secure()));
-        let target = c.target;
-        self.reply(
-            round,
-            updated.server,
-            updated.source,
-            &updated.bytes,
-            200,
-            b"",
-            |ua, lines| {
+        let (target, is_up) = (c.target, c.stage == Stage::Established);
+        let Some(leg) = updated(&mut c.legs, leg) else { return };
+        let Some(update) = leg.updated.take() else { return };
+        leg.dialog.exchange.send();
+        let (local, secure) = (leg.dialog.local().to_vec(), leg.dialog.is_secure());
+        let lines = |ua: &Self, lines: &mut Vec<u8>| {
+            if !update.is_prack {
                 ua.write_contact(&local, &target, secure, lines);
-                lines.extend_from_slice(CAPABILITIES);
-                lines.extend_from_slice(headers);
-                lines.extend_from_slice(b"Content-Type: application/sdp\r\n");
-            },
-            body,
-        );
+                ua.capabilities(Some(call.0)).write(lines);
+            }
+            update.grant.iter().for_each(|grant| grant.write(lines));
+            lines.extend_from_slice(content.headers);
+            content.write_type(lines);
+        };
+        self.reply(round, update.server, update.source, &update.bytes, 200, b"", lines, content.body);
+        self.note_description(call.0, content);
+        if update.is_prack {
+            self.release(round, call.0);
+        } else if is_up {
+            self.start_session(round.now, call.0, update.grant);
+        }
     }
 
-    /// Refuses an UPDATE: the session stays unchanged. `status`: 300 to 699.
-    pub fn reject_update(&mut self, round: &mut Round<'_>, call: CallKey, status: u16) {
-        let Some(c) = self.calls.get_mut(call.0) else { return };
-        let Some(updated) = c.updated.take() else { return };
-        if let Some(dialog) = c.dialog() {
-            dialog.exchange.withdraw(updated.before);
+    /// Refuses an UPDATE: the session stays unchanged. `status`: 300 to 699. A PRACK acknowledges its response also with this answer.
+    pub fn reject_update(&mut self, round: &mut Round<'_>, leg: impl Into<LegKey>, status: u16) {
+        self.reject_update_with(round, leg, status, b"");
+    }
+
+    /// Refuses as [`UserAgent::reject_update`] does, with further header lines, each with its CRLF.
+    pub fn reject_update_with(&mut self, round: &mut Round<'_>, leg: impl Into<LegKey>, status: u16, headers: &[u8]) {
+        let LegKey { call, leg } = leg.into();
+        let Some(leg) = self.calls.get_mut(call.0).and_then(|c| updated(&mut c.legs, leg)) else { return };
+        let Some(update) = leg.updated.take() else { return };
+        leg.dialog.exchange.withdraw(update.before);
+        let lines = |_: &Self, lines: &mut Vec<u8>| lines.extend_from_slice(headers);
+        self.reply(round, update.server, update.source, &update.bytes, status, b"", lines, b"");
+        if update.is_prack {
+            self.release(round, call.0);
         }
-        self.reply(round, updated.server, updated.source, &updated.bytes, status, b"", |_, _| (), b"");
+    }
+
+    /// Sends the response that has waited for a PRACK: the 2xx, else the last provisional one (RFC 3262 section 3).
+    pub(super) fn release(&mut self, round: &mut Round<'_>, id: Id) {
+        let Some(open) = self.calls.get_mut(id).and_then(|c| c.unacknowledged.take()) else { return };
+        if let Some(answer) = open.answer {
+            self.answer(round, CallKey(id), answer.content());
+        } else if let Some((status, held)) = open.held {
+            self.ring(round, CallKey(id), status, held.content());
+        }
     }
 
     /// Refuses the open INVITE; if it would have made a call, the call is over.
@@ -180,7 +207,8 @@ impl UserAgent {
                 let out = builder.buffer();
                 self.write_contact(dialog.local(), &call.target, dialog.is_secure(), out);
                 if status >= 200 {
-                    out.extend_from_slice(CAPABILITIES);
+                    self.capabilities(Some(id)).write(out);
+                    asked.grant.iter().for_each(|grant| grant.write(out));
                 }
                 if rseq != 0 {
                     out.extend_from_slice(b"Require: 100rel\r\nRSeq: ");
@@ -189,9 +217,7 @@ impl UserAgent {
                 }
                 self.write_name(b"Server", out);
                 out.extend_from_slice(content.headers);
-                if !content.body.is_empty() {
-                    out.extend_from_slice(b"Content-Type: application/sdp\r\n");
-                }
+                content.write_type(out);
                 builder.finish(content.body);
             }
         }
@@ -264,6 +290,19 @@ impl IncomingInvite {
     pub(super) const fn is_acknowledged_by(&self, cseq: u32) -> bool {
         self.cseq == cseq
     }
+}
+
+/// Notes a description in a response to an INVITE. An answer that repeats that of an earlier response counts once (RFC 3261 section 13.2.1).
+/// `before`: state before the INVITE.
+fn describe(exchange: &mut OfferAnswer, before: OfferAnswer) {
+    if *exchange != OfferAnswer::Stable || before == OfferAnswer::Stable {
+        exchange.send();
+    }
+}
+
+/// Returns the dialog with an open UPDATE or PRACK; without a number, the first one.
+fn updated(legs: &mut [Leg], number: Option<u16>) -> Option<&mut Leg> {
+    legs.iter_mut().find(|leg| leg.updated.is_some() && number.is_none_or(|number| leg.number == number))
 }
 
 /// Starts a response whose top Via has the source of the request (sections 8.2.6 and 18.2.1, RFC 3581 section 4).

@@ -8,7 +8,7 @@ use strowger_core::call::{self, BucketSet};
 use strowger_core::entropy::{Entropy, hex};
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::transaction::{Event as Told, Incoming, TransactionUser, Transactions};
-use strowger_core::user_agent::{Ending, Endpoint, EndpointRecord, Event, Invite, UserAgentSettings};
+use strowger_core::user_agent::{Ending, Endpoint, EndpointRecord, Event, Invite, UserAgentSettings, auto_answer};
 use strowger_core::{Arrival, Now, Outbox, Target, Transport, via};
 use strowger_message::{Builder, Index, Limits, MandatoryHeaders, Message, Method, Name, build};
 
@@ -309,6 +309,7 @@ impl Calls {
         let mut tally = Tally::default();
         let (agent, mut round) = self.endpoint.lend(now, out);
         while let Some(event) = agent.event() {
+            auto_answer(agent, &mut round, &event);
             match event {
                 Event::Invited { call, .. } => agent.answer(&mut round, call, SDP),
                 Event::Answered { call, .. } => agent.hang_up(&mut round, call),
@@ -335,17 +336,7 @@ impl Calls {
 
 impl Layer for Calls {
     fn begin(&mut self, now: Now, to: &Target, out: &mut Outbox) {
-        let invite = Invite {
-            from: &self.from,
-            to: &self.to,
-            uri: None,
-            routes: b"",
-            target: *to,
-            account: None,
-            offer: SDP,
-            headers: b"",
-            call_id: b"",
-        };
+        let invite = Invite::new(&self.from, &self.to, *to, SDP);
         let (agent, mut round) = self.endpoint.lend(now, out);
         agent.invite(&mut round, &invite).expect("the addresses are written right here");
     }

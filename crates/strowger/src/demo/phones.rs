@@ -15,7 +15,7 @@ use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{
     AccountKey, CallKey, Ending, Endpoint, EndpointRecord, Event, Invite, MovedCalls, Register, RegistrationKey,
-    UserAgentSettings,
+    UserAgentSettings, auto_answer,
 };
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::{Listener, Net, NetSettings, Node, Service};
@@ -272,15 +272,8 @@ impl Phones {
         self.with(out, |me, out| {
             let [from, to] = USERS.map(|(name, _)| format!("<sip:{name}@{DOMAIN}>"));
             let invite = Invite {
-                from: from.as_bytes(),
-                to: to.as_bytes(),
-                uri: None,
-                routes: b"",
-                target: me.target(0),
                 account: Some(me.calling_as),
-                offer: SDP,
-                headers: b"",
-                call_id: b"",
+                ..Invite::new(from.as_bytes(), to.as_bytes(), me.target(0), SDP)
             };
             let (agent, mut round) = me.endpoint.lend(now, out);
             let caller = agent.invite(&mut round, &invite).expect("the addresses are written right here");
@@ -321,11 +314,12 @@ impl Phones {
     }
 
     fn hear(&mut self, now: Now, event: Event, out: &mut Outbox) {
+        let (agent, mut round) = self.endpoint.lend(now, out);
+        auto_answer(agent, &mut round, &event);
         match event {
             Event::Registered { expires, .. } => return self.registered(Ok(expires)),
             Event::RegistrationFailed { status, .. } => return self.registered(Err(status)),
             Event::Invited { call, .. } => {
-                let (agent, mut round) = self.endpoint.lend(now, out);
                 agent.ring(&mut round, call, 180, b"");
             }
             _ => (),

@@ -3,7 +3,7 @@
 use super::rig::*;
 
 use strowger_core::entropy::Entropy;
-use strowger_core::user_agent::{CallKey, Event, Reliability, UserAgentSettings};
+use strowger_core::user_agent::{CallKey, Event, Reliability, SessionTimerSettings, UserAgentSettings};
 use strowger_core::{Arrival, ListenerId, Transport};
 use strowger_message::Method;
 
@@ -30,7 +30,13 @@ fn every_call_ends_in_any_weather() {
         let mut random = Entropy::new(key);
         let reliability = if random.u64().is_multiple_of(2) { Reliability::Supported } else { Reliability::Required };
         let trying = random.u64().is_multiple_of(2);
-        let mut net = Net::new([quiet(), UserAgentSettings { reliability, trying, ..quiet() }]);
+        let mut settings = [quiet(), UserAgentSettings { reliability, trying, ..quiet() }];
+        for settings in &mut settings {
+            let (interval, refreshes) = (90, random.u64().is_multiple_of(2));
+            let timer = SessionTimerSettings { interval, refreshes, ..SessionTimerSettings::default() };
+            settings.capabilities.session_timer = random.u64().is_multiple_of(2).then_some(timer);
+        }
+        let mut net = Net::new(settings);
         net.weather = Some(Entropy::new(key).derive(b"weather"));
         let caller = net.call(if random.u64().is_multiple_of(4) { b"" } else { OFFER });
         // Number of events of each phone that its owner has handled.
@@ -55,6 +61,9 @@ fn every_call_ends_in_any_weather() {
                             let body: &[u8] =
                                 if offer.is_empty() || random.u64().is_multiple_of(2) { b"" } else { ANSWER };
                             net.with(n, |a, round| a.ring(round, call, 180, body));
+                            if random.u64().is_multiple_of(2) {
+                                net.with(n, |a, round| a.ring(round, call, 183, b""));
+                            }
                         }
                         _ => (),
                     }

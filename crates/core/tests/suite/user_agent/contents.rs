@@ -4,7 +4,7 @@ use super::rig::*;
 use strowger_core::user_agent::{Content, Event, UserAgentSettings};
 
 fn carrying(headers: &'static [u8], body: &'static [u8]) -> Content<'static> {
-    Content { headers, body }
+    Content { headers, body, ..Content::default() }
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn methods_that_it_does_not_know_are_their_owners() {
     net.with(0, |agent, round| agent.request_within(round, caller, refer, lines, b"")).unwrap();
     net.run(20);
     let heard = net.last(1).clone();
-    let Event::Request { request, call: Some(_) } = heard.event else { panic!("{:?}", heard.event) };
+    let Event::Request { request, call: Some(_), .. } = heard.event else { panic!("{:?}", heard.event) };
     assert!(heard.message.starts_with("REFER ") && heard.message.contains("\r\nRefer-To: <sip:carol@example.org>\r\n"));
     net.with(1, |agent, round| agent.respond(round, request, 202, b"X-Answer: 1\r\n", b""));
     net.run(20);
@@ -126,7 +126,7 @@ fn methods_that_it_does_not_know_are_their_owners() {
         "PUBLISH sip:bob@127.0.0.2 SIP/2.0\nVia: SIP/2.0/UDP 127.0.0.99;branch=z9hG4bKp\nMax-Forwards: 70\n\
          From: <sip:x@y>;tag=1\nTo: <sip:bob@z>\nCall-ID: p\nCSeq: 1 PUBLISH\nContent-Length: 0\n\n",
     );
-    let Event::Request { request, call: None } = net.last(1).event else { panic!("{:?}", net.last(1).event) };
+    let Event::Request { request, call: None, .. } = net.last(1).event else { panic!("{:?}", net.last(1).event) };
     let before = net.sent.len();
     for status in [180, 200] {
         net.with(1, |agent, round| agent.respond(round, request, status, b"", b""));

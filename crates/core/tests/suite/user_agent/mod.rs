@@ -2,11 +2,16 @@
 
 mod accounts;
 mod calls;
+mod capabilities;
 mod chaos;
 mod contents;
+mod forks;
 mod loss;
 mod moves;
+mod names;
+mod owner;
 mod reliable;
 mod requests;
 mod rig;
+mod session_timers;
 mod sessions;

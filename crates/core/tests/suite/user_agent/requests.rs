@@ -124,7 +124,9 @@ fn requests_within_and_without_a_call() {
         })
         .unwrap();
     net.run(50);
-    assert!(matches!(net.last(1).event, Event::Within { call, method: Method::Info, .. } if call == callee));
+    assert!(
+        matches!(net.last(1).event, Event::Request { call: Some(call), method: Method::Info, .. } if call == callee)
+    );
     assert_eq!(net.last(1).body, b"5");
     assert!(matches!(net.last(0).event, Event::Reply { request, status: 200, .. } if request == info));
     let target = net.target(1);

@@ -8,7 +8,7 @@ use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{
-    CallKey, Endpoint, EndpointRecord, Event, Invite, MovedCalls, UserAgent, UserAgentSettings,
+    CallKey, Endpoint, EndpointRecord, Event, Invite, MovedCalls, UserAgent, UserAgentSettings, auto_answer,
 };
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target, Transport};
 
@@ -21,6 +21,8 @@ pub(crate) struct Phone {
     pub(crate) endpoint: Endpoint,
     pub(crate) address: SocketAddr,
     pub(crate) heard: Vec<Heard>,
+    /// Set if it answers by itself what needs no decision.
+    pub(crate) auto_answer: bool,
 }
 
 /// Event with its body.
@@ -80,7 +82,7 @@ impl Net {
             };
             let identity = Identity::new(vec![listener], [""; 0], &[]);
             let endpoint = endpoint(n, 0, identity, settings);
-            Phone { endpoint, address, heard: Vec::new() }
+            Phone { endpoint, address, heard: Vec::new(), auto_answer: true }
         });
         Self {
             phones: phones.collect(),
@@ -116,8 +118,9 @@ impl Net {
         let mut out = std::mem::take(&mut self.out);
         let result = act(&mut self.phones[n].endpoint, self.now, &mut out);
         self.post(n, &mut out);
+        self.listen(n, &mut out);
+        self.post(n, &mut out);
         self.out = out;
-        self.listen(n);
         result
     }
 
@@ -152,19 +155,24 @@ impl Net {
         out.clear();
     }
 
-    pub(crate) fn listen(&mut self, n: usize) {
+    fn listen(&mut self, n: usize, out: &mut Outbox) {
         let phone = &mut self.phones[n];
         while let Some(event) = phone.endpoint.agent.event() {
+            if phone.auto_answer {
+                let (agent, mut round) = phone.endpoint.lend(self.now, out);
+                auto_answer(agent, &mut round, &event);
+            }
             let span = match event {
                 Event::Progress { body, .. }
                 | Event::Answered { body, .. }
                 | Event::Confirmed { body, .. }
                 | Event::Changed { body, .. }
-                | Event::Within { body, .. }
-                | Event::Message { body, .. }
+                | Event::Acknowledged { body, .. }
+                | Event::Request { body, .. }
                 | Event::Reply { body, .. } => Some(body),
                 Event::Invited { offer, .. } | Event::Offered { offer, .. } => Some(offer),
                 Event::Redirected { target, .. } => Some(target),
+                Event::Unresolved { uri, .. } => Some(uri),
                 _ => None,
             };
             let body = span.map_or(Vec::new(), |s| phone.endpoint.agent.text(s).to_vec());
@@ -223,8 +231,8 @@ impl Net {
 
     /// Removes and returns everything of phone `n`.
     pub(crate) fn export(&mut self, n: usize) -> EndpointRecord {
-        self.listen(n);
         let endpoint = &mut self.phones[n].endpoint;
+        assert_eq!(endpoint.agent.event(), None);
         let record = endpoint.export(self.now, BucketSet::ALL);
         let (counts, agent) = (endpoint.counts(), &endpoint.agent);
         let left = (agent.calls(), agent.requests(), agent.registrations(), agent.open_requests());
@@ -315,15 +323,8 @@ pub(crate) fn quiet() -> UserAgentSettings {
 
 pub(crate) fn invite(target: Target, offer: &[u8]) -> Invite<'_> {
     Invite {
-        from: b"\"Alice\" <sip:alice@atlanta.example>",
-        to: b"sip:bob@biloxi.example",
         uri: Some(b"sip:bob@127.0.0.2"),
-        routes: b"",
-        target,
-        account: None,
-        offer,
-        headers: b"",
-        call_id: b"",
+        ..Invite::new(b"\"Alice\" <sip:alice@atlanta.example>", b"sip:bob@biloxi.example", target, offer)
     }
 }
 
@@ -339,4 +340,27 @@ pub(crate) fn respond(request: &str, status: &str, lines: &str) -> String {
         }
     }
     text + &lines.replace("\r\n", "\n") + "Content-Length: 0\n\n"
+}
+
+/// Returns a message of [`respond`] or [`request`] with a session description. `body`: lines that end with `\n`.
+pub(crate) fn with_body(text: &str, body: &str) -> String {
+    let length = body.len() + body.matches('\n').count();
+    let lines = format!("Content-Type: application/sdp\nContent-Length: {length}\n\n{body}");
+    text.replace("Content-Length: 0\n\n", &lines)
+}
+
+/// Returns a request of a peer without a phone, in its only call. `to_tag`: `;tag=` and the phone's tag, or empty. `lines`, `body`: end with
+/// `\n`.
+pub(crate) fn request(method: &str, cseq: u32, to_tag: &str, lines: &str, body: &str) -> String {
+    let text = format!(
+        "{method} sip:bob@127.0.0.1 SIP/2.0\nVia: SIP/2.0/UDP 127.0.0.99;branch=z9hG4bK{method}{cseq}\nMax-Forwards: 70\n\
+         From: <sip:x@y>;tag=1\nTo: <sip:bob@z>{to_tag}\nCall-ID: only\nCSeq: {cseq} {method}\n{lines}Content-Length: 0\n\n"
+    );
+    if body.is_empty() { text } else { with_body(&text, body) }
+}
+
+/// Returns `;tag=` and the tag of To in a sent response.
+pub(crate) fn to_tag(sent: &str) -> String {
+    let to = sent.lines().find(|line| line.starts_with("To:")).expect("a To");
+    to[to.find(";tag=").expect("a tag")..].to_owned()
 }

@@ -1,0 +1,95 @@
+//! Early dialogs of a forked INVITE (RFC 3261 section 13.2.2.1): each is addressed by its number.
+
+use super::rig::*;
+
+use strowger_core::user_agent::{CallKey, Event, LegKey};
+use strowger_message::Method;
+
+/// Returns a phone whose INVITE rings at two places, which have answered its offer reliably, and the call.
+fn forked() -> (Net, CallKey) {
+    let mut net = Net::new([quiet()]);
+    let target = net.target(8);
+    let call = net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
+    for place in ["one", "two"] {
+        let lines = format!("Contact: <sip:{place}@127.0.0.98>\nRequire: 100rel\nRSeq: 7\n");
+        let text = respond(&net.sent[0], "183 Session Progress", &lines);
+        net.inject(0, &with_body(&text.replace(";tag=peer", &format!(";tag={place}")), "v=0\n"));
+    }
+    net.sent.retain(|text| !text.starts_with("PRACK"));
+    (net, call)
+}
+
+/// RFC 3311 section 5.1: an UPDATE goes in the early dialog that the owner names, with the numbers of that dialog.
+#[test]
+fn requests_go_in_the_dialog_that_is_named() {
+    let (mut net, call) = forked();
+    net.sent.clear();
+    let leg = LegKey { call, leg: Some(1) };
+    net.with(0, |agent, round| agent.update(round, leg, OFFER)).unwrap();
+    net.with(0, |agent, round| agent.request_within(round, leg, Method::Info, b"", b"")).unwrap();
+    net.with(0, |agent, round| agent.request_within(round, call, Method::Info, b"", b"")).unwrap();
+    let gone = LegKey { call, leg: Some(2) };
+    assert!(net.with(0, |agent, round| agent.request_within(round, gone, Method::Info, b"", b"")).is_err());
+    for (sent, (start, tag, cseq)) in net.sent.iter().zip([
+        ("UPDATE sip:two@127.0.0.98 ", ";tag=two\r\n", "CSeq: 3 UPDATE\r\n"),
+        ("INFO sip:two@127.0.0.98 ", ";tag=two\r\n", "CSeq: 4 INFO\r\n"),
+        ("INFO sip:one@127.0.0.98 ", ";tag=one\r\n", "CSeq: 3 INFO\r\n"),
+    ]) {
+        assert!(sent.starts_with(start) && sent.contains(tag) && sent.contains(cseq), "{start} {sent}");
+    }
+    assert_eq!(net.sent.len(), 3);
+    // The answer closes the exchange of its dialog; that of the other one never began.
+    let update = net.sent[0].clone();
+    net.inject(0, &with_body(&respond(&update, "200 OK", "Contact: <sip:two@127.0.0.98>\n"), "v=0\n"));
+    assert!(matches!(net.last(0).event, Event::Changed { .. }) && net.last(0).leg == 1);
+    for leg in [0, 1] {
+        net.with(0, |agent, round| agent.update(round, LegKey { call, leg: Some(leg) }, OFFER)).unwrap();
+    }
+    net.lose = Box::new(|_| true);
+    net.with(0, |agent, round| agent.hang_up(round, call));
+    net.is_clean();
+}
+
+/// RFC 3311 section 5.2: offers of two places at once are answered one by one; when one place has won, the other gets 481.
+#[test]
+fn each_place_gets_the_answer_to_its_own_offer() {
+    let (mut net, call) = forked();
+    let invite = net.sent[0].clone();
+    let line = |name: &str| invite.lines().find_map(|line| line.strip_prefix(name)).expect("it has one");
+    let (ours, call_id) = (line("From: "), line("Call-ID: "));
+    let update = |place: &str, cseq: u32| {
+        with_body(
+            &format!(
+                "UPDATE sip:alice@127.0.0.1 SIP/2.0\nVia: SIP/2.0/UDP 127.0.0.99;branch=z9hG4bK{place}{cseq}\nMax-Forwards: 70\n\
+                 From: <sip:bob@biloxi.example>;tag={place}\nTo: {ours}\nCall-ID: {call_id}\nCSeq: {cseq} UPDATE\n\
+                 Contact: <sip:{place}@127.0.0.98>\nContent-Length: 0\n\n"
+            ),
+            "v=0\n",
+        )
+    };
+    for (leg, place) in ["one", "two"].into_iter().enumerate() {
+        net.inject(0, &update(place, 1));
+        assert!(matches!(net.last(0).event, Event::Offered { update: true, .. }) && net.last(0).leg == leg as u16);
+    }
+    net.sent.clear();
+    net.with(0, |agent, round| agent.answer_update(round, LegKey { call, leg: Some(1) }, ANSWER));
+    net.with(0, |agent, round| {
+        agent.reject_update_with(round, LegKey { call, leg: Some(0) }, 488, b"Warning: 399 x \"no\"\r\n");
+    });
+    let is = |text: &str, parts: &[&str]| parts.iter().all(|part| text.contains(part));
+    assert!(is(&net.sent[0], &["SIP/2.0 200 ", ";tag=two\r\n", "\r\n\r\nv=0"]), "{}", net.sent[0]);
+    assert!(is(&net.sent[1], &["SIP/2.0 488 ", ";tag=one\r\n", "Warning: 399 x \"no\"\r\n"]), "{}", net.sent[1]);
+    // An offer of the first place is open when the second one answers the call.
+    net.inject(0, &update("one", 2));
+    net.sent.clear();
+    let ok = respond(&invite, "200 OK", "Contact: <sip:two@127.0.0.98>\n").replace(";tag=peer", ";tag=two");
+    net.inject(0, &ok);
+    assert!(
+        net.sent.iter().any(|text| is(text, &["SIP/2.0 481 ", ";tag=one\r\n", "CSeq: 2 UPDATE"])),
+        "{:?}",
+        net.sent
+    );
+    net.lose = Box::new(|_| true);
+    net.with(0, |agent, round| agent.hang_up(round, call));
+    net.is_clean();
+}
