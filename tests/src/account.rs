@@ -1,8 +1,9 @@
 //! User with a password (RFC 3261 section 22).
 
 use strowger_backend::sqlite::subscribers::SqliteAdmin;
-use strowger_core::digest::{Challenge, ChallengeAnswer, Ha1Set, Hash, Secret, strongest};
-use strowger_store::subscriber::{Ha1s, SubscriberAdmin};
+use strowger_core::digest::{Challenge, ChallengeAnswer, Secret, strongest};
+use strowger_rig::ha1s;
+use strowger_store::subscriber::SubscriberAdmin;
 
 use crate::call::exchange;
 use crate::text::{Request, fields, status, unique};
@@ -15,17 +16,7 @@ use crate::wire::Wire;
 pub fn add(admin: &mut SqliteAdmin, users: impl IntoIterator<Item = impl AsRef<str>>) {
     for user in users {
         let user = user.as_ref();
-        admin.add(user, "example.org", "example.org", &ha1s(user), 0).expect("a new user");
-    }
-}
-
-fn ha1s(user: &str) -> Ha1s {
-    let set = Ha1Set::of_password(user.as_bytes(), b"example.org", user.as_bytes());
-    let bytes = |hash| set.of(hash).map(|h| h.value().as_bytes().to_vec());
-    Ha1s {
-        md5: bytes(Hash::Md5).and_then(|b| b.try_into().ok()),
-        sha256: bytes(Hash::Sha256).and_then(|b| b.try_into().ok()),
-        sha512_256: bytes(Hash::Sha512_256).and_then(|b| b.try_into().ok()),
+        admin.add(user, "example.org", "example.org", &ha1s(user, "example.org", user), 0).expect("a new user");
     }
 }
 

@@ -28,7 +28,7 @@
 //! | start, reload, restart and drain of a server | `host.rs` |
 //! | clock, datagrams, connections, names | `world.rs`; `connections.rs` |
 //! | subscribers | `users.rs` |
-//! | messages by hand | `text.rs` |
+//! | messages by hand; the tests of `core` share the file | `text.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -44,5 +44,7 @@ mod users;
 mod world;
 
 pub use line::{Line, Listener};
-pub use phone::{Call, Got, Phone};
+pub use phone::{Call, Phone};
 pub use site::Site;
+pub use text::Got;
+pub use users::ha1s;

@@ -1,7 +1,7 @@
 //! Phone by hand: requests with credentials, and responses.
 
 use crate::line::Line;
-use crate::text;
+use crate::text::Got;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -9,47 +9,6 @@ use strowger_core::digest::{Challenge, ChallengeAnswer, Secret, strongest};
 
 /// Longest wait for a message.
 const SOON: Duration = Duration::from_secs(5);
-
-/// Received message.
-#[derive(Clone, Debug)]
-pub struct Got(pub String);
-
-impl Got {
-    /// Returns the first line.
-    pub fn start(&self) -> &str {
-        self.0.lines().next().unwrap_or_default()
-    }
-
-    /// Returns the status of a response; 0 for a request.
-    pub fn status(&self) -> u16 {
-        text::status(self.0.as_bytes()).unwrap_or(0)
-    }
-
-    /// Returns the first word of the message: the method of a request.
-    pub fn method(&self) -> &str {
-        self.start().split(' ').next().unwrap_or_default()
-    }
-
-    /// Returns the Request-URI.
-    pub fn uri(&self) -> &str {
-        self.start().split(' ').nth(1).unwrap_or_default()
-    }
-
-    /// Returns the value of each line of a header field.
-    pub fn all(&self, name: &str) -> Vec<&str> {
-        let head = self.0.split("\r\n\r\n").next().unwrap_or_default();
-        let lines = head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        lines.filter(|(own, _)| own.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).collect()
-    }
-
-    /// Returns the value of the first line of a header field.
-    ///
-    /// # Panics
-    /// There is none.
-    pub fn one(&self, name: &str) -> &str {
-        self.all(name).first().copied().unwrap_or_else(|| panic!("no {name} in {}", self.0))
-    }
-}
 
 /// Request to send. All fields can be changed before.
 #[derive(Clone, Debug)]
@@ -337,7 +296,6 @@ impl Phone {
 
     /// Returns the text of a response, with these lines.
     pub fn response(&self, request: &Got, status: u16, lines: &str) -> String {
-        let lines: Vec<String> = lines.lines().map(String::from).collect();
-        String::from_utf8(text::respond(request.0.as_bytes(), status, "answer", &lines)).expect("text")
+        request.respond(status, "answer", lines)
     }
 }

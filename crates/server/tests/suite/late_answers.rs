@@ -1,8 +1,8 @@
 //! Answers that come too late for a counted and recorded session, and BYEs that do not pass in their dialog.
 
 use crate::accounting::rows;
-use crate::dialogs::{ack, answered, counts, from_phone, of_alice, of_bob, request, within};
-use crate::site::{ALICE, BOB, Site, invite, line};
+use crate::dialogs::{ack, answered, counts, from_phone, of_alice, of_bob, request};
+use crate::site::{ALICE, BOB, Site, invite, line, response};
 use std::collections::BTreeSet;
 
 const TRACKED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\ndialogs.lifetime = \"10h\"\n";
@@ -15,7 +15,7 @@ fn with_bob() -> Site {
 
 fn end(site: &mut Site, ok: &str, branch: &str) {
     let bye = site.receive(ALICE, &of_alice("BYE", ok, 2, "").replace("aBYE2", branch));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn no_invite_passes_behind_a_bye_of_its_dialog() {
             assert!(answer.contains("SIP/2.0 491 ") && !answer.contains(&format!("{method} sip:")), "{answer}");
         }
         // A refused BYE leaves the dialog as it was.
-        site.receive(BOB, &within(request(&bye, "BYE"), "500 Server Internal Error"));
+        site.receive(BOB, &response(request(&bye, "BYE"), "500 Server Internal Error"));
         let passed = site.receive(ALICE, &of_alice(method, &ok, 4, &format!("Contact: <sip:alice@{ALICE}>\r\n")));
         assert!(passed.contains(&format!("{method} sip:bob@")), "{passed}");
     }
@@ -71,9 +71,9 @@ fn an_invite_that_a_bye_has_overtaken_sets_up_nothing() {
     let passed = request(&invite, "INVITE").to_owned();
     end(&mut site, &ok, "bye");
     assert_eq!(counts(&site), (0, 0, 0));
-    let answer = site.receive(BOB, &within(&passed, "200 OK"));
+    let answer = site.receive(BOB, &response(&passed, "200 OK"));
     assert!(answer.starts_with("SIP/2.0 502 "), "its sender gets no ACK: {answer}");
-    assert!(!site.receive(BOB, &within(&passed, "200 OK")).contains("SIP/2.0 200 "));
+    assert!(!site.receive(BOB, &response(&passed, "200 OK")).contains("SIP/2.0 200 "));
 }
 
 /// The sender of a BYE that the server refuses may have hung up.
@@ -105,7 +105,7 @@ fn a_bye_that_does_not_pass_in_its_dialog_makes_the_server_ask() {
             for (to, text) in all.into_iter().filter(|(_, text)| text.contains("server.invalid")) {
                 asked += usize::from(text.starts_with("OPTIONS "));
                 let status = if gone && to == ALICE { "481 Call/Transaction Does Not Exist" } else { "200 OK" };
-                site.receive(&to, &within(&text, status));
+                site.receive(&to, &response(&text, status));
             }
         }
         assert!(asked >= 2, "{what}");
@@ -118,7 +118,7 @@ fn a_bye_that_does_not_pass_in_its_dialog_makes_the_server_ask() {
 /// Sends a BYE of alice, which bob refuses.
 fn refuse_bye(site: &mut Site, ok: &str, cseq: u32) {
     let bye = site.receive(ALICE, &of_alice("BYE", ok, cseq, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "302 Moved Temporarily"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "302 Moved Temporarily"));
 }
 
 /// The server asks both parties by OPTIONS; a party that confirmed the dialog may hang up before the other party confirms it.
@@ -138,11 +138,11 @@ fn a_refused_bye_makes_the_server_ask_again() {
             let status = if has_ended && to == ALICE { "481 Call/Transaction Does Not Exist" } else { "200 OK" };
             if to == ALICE && !has_ended {
                 // She confirms the call, and hangs up before bob confirms it.
-                site.receive(ALICE, &within(&question, status));
+                site.receive(ALICE, &response(&question, status));
                 (has_ended, site.now.mono) = (true, site.now.mono + 1);
                 refuse_bye(&mut site, &ok, 3);
             } else {
-                site.receive(&to, &within(&question, status));
+                site.receive(&to, &response(&question, status));
             }
         }
     }
@@ -166,7 +166,7 @@ fn answer_for(site: &mut Site, ms: u64, status: impl Fn(&str, u64) -> &'static s
             if request.starts_with("OPTIONS ") {
                 asked.push(to.clone());
             }
-            site.receive(&to, &within(&request, status(&to, site.now.mono - begun)));
+            site.receive(&to, &response(&request, status(&to, site.now.mono - begun)));
         }
     }
     asked
@@ -216,7 +216,7 @@ fn a_bye_before_the_2xx_of_its_dialog_makes_the_server_ask() {
         let ok = site.receive(BOB, &from_phone(&forwarded, "200 OK", "bob"));
         ack(&mut site, &ok);
         assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
-        site.receive(ALICE, &within(request(&bye, "BYE"), "200 OK"));
+        site.receive(ALICE, &response(request(&bye, "BYE"), "200 OK"));
         let asked = answer_for(&mut site, 10_000, |to, _| if to == ALICE { GONE } else { "200 OK" });
         assert_eq!(asked, [ALICE, BOB]);
         ends_as_lost(&mut site);
@@ -231,7 +231,7 @@ fn a_bye_before_the_ack_that_the_caller_does_not_know_ends_nothing() {
     let forwarded = request(&sent, "INVITE").to_owned();
     let ok = site.receive(BOB, &from_phone(&forwarded, "200 OK", "bob"));
     let bye = site.receive(BOB, &of_bob("BYE", &forwarded, "bob", 1, ""));
-    site.receive(ALICE, &within(request(&bye, "BYE"), GONE));
+    site.receive(ALICE, &response(request(&bye, "BYE"), GONE));
     ack(&mut site, &ok);
     assert_eq!(answer_for(&mut site, 10_000, |_, _| "200 OK"), [ALICE, BOB]);
     assert_eq!((counts(&site), rows(&mut site).0.len()), ((1, 0, 1), 0));
@@ -252,9 +252,9 @@ fn an_answer_to_a_question_from_before_a_refused_bye_confirms_nothing() {
         let own = all.into_iter().filter(|(_, text)| text.starts_with("OPTIONS ") || text.starts_with("BYE "));
         for (to, asked) in own.filter(|asked| questions.insert(asked.clone())).collect::<Vec<_>>() {
             match (&*to, &mut late) {
-                (ALICE, None) => late = Some(within(&asked, "200 OK")),
-                (ALICE, Some(_)) => drop(site.receive(ALICE, &within(&asked, GONE))),
-                _ => drop(site.receive(BOB, &within(&asked, "200 OK"))),
+                (ALICE, None) => late = Some(response(&asked, "200 OK")),
+                (ALICE, Some(_)) => drop(site.receive(ALICE, &response(&asked, GONE))),
+                _ => drop(site.receive(BOB, &response(&asked, "200 OK"))),
             }
         }
         if let Some(answer) = late.take_if(|answer| !answer.is_empty()) {
@@ -292,12 +292,12 @@ fn a_bye_beside_its_dialog_that_the_peer_accepts_is_the_end() {
         let route = format!("Route: {}\r\n", line(&bye, "Route"));
         let sent = site.receive(from, &bye.replace(&route, ""));
         let passed = request(&sent, "BYE").to_owned();
-        site.receive(by, &within(&passed, status));
+        site.receive(by, &response(&passed, status));
         let byes: Vec<_> = crate::dialogs::byes(&site).into_iter().filter(|(_, bye)| *bye != passed).collect();
         site.wait(1_000);
         for (to, bye) in &byes {
             assert_eq!(to, BOB, "alice has hung up: {what}");
-            site.receive(to, &within(bye, own));
+            site.receive(to, &response(bye, own));
         }
         let is_ended = seconds.is_some();
         assert_eq!(byes.len(), usize::from(is_ended), "{what}");
