@@ -37,7 +37,7 @@ fn a_generator_that_is_held_up_is_not_believed() {
     };
     std::thread::scope(|scope| {
         scope.spawn(|| held_up("udp", &[]));
-        held_up("tls", &cert);
+        held_up("tls", &cert[..]);
     });
 }
 

@@ -1,11 +1,11 @@
 //! Phone by hand: requests with credentials, and responses.
 
+use crate::credentials::credentials;
 use crate::line::Line;
 use crate::text::Got;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
-use strowger_core::digest::{Challenge, ChallengeAnswer, Secret, strongest};
 
 /// Longest wait for a message.
 const SOON: Duration = Duration::from_secs(5);
@@ -231,28 +231,12 @@ impl Phone {
     /// # Panics
     /// There is no challenge, or no algorithm of it is known.
     pub fn authorized(&self, call: &Call, challenge: &Got, user: &str, password: &str) -> Call {
-        let (name, line) = match challenge.status() {
-            401 => ("WWW-Authenticate", "Authorization"),
-            407 => ("Proxy-Authenticate", "Proxy-Authorization"),
-            _ => panic!("no challenge: {}", challenge.0),
-        };
-        let values = challenge.all(name);
-        let challenges: Vec<Challenge<'_>> =
-            values.iter().map(|value| Challenge::parse(value.as_bytes()).expect("a challenge")).collect();
-        let mut value = Vec::new();
-        let answer = ChallengeAnswer {
-            user: user.as_bytes(),
-            secret: Secret::Password(password.as_bytes()),
-            method: call.method.as_bytes(),
-            uri: call.uri.as_bytes(),
-            body: b"",
-            cnonce: b"cnonce",
-            nc: 1,
-        };
-        answer.write(strongest(&challenges).expect("one that is known"), &mut value).expect("it can be answered");
+        let request = (&*call.method, &*call.uri, &b""[..]);
+        let line = credentials(challenge.0.as_bytes(), user, password.as_bytes(), request, 1);
         let mut call = call.clone();
         call.cseq += 1;
-        call.lines.push_str(&format!("{line}: {}\n", String::from_utf8(value).expect("text")));
+        call.lines.push_str(&line);
+        call.lines.push('\n');
         call
     }
 

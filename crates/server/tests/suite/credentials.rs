@@ -9,7 +9,6 @@ use strowger_cache::local::LocalCache;
 use strowger_cache::request::{Answer as CacheAnswer, Request};
 use strowger_cache::settings::LocalSettings;
 use strowger_cache::ticket::{Answered, Receivers, Ticket};
-use strowger_core::digest::{Challenge, ChallengeAnswer as Digest, Secret};
 use strowger_server::engine::Answer;
 use strowger_store::binding::Binding;
 use strowger_store::credential_cache::CredentialCache;
@@ -148,13 +147,9 @@ impl Site {
         let expires = format!("Expires: {seconds}\r\n");
         let challenged = self.receive(ALICE, &register(cseq, contact, &expires));
         assert!(challenged.starts_with("SIP/2.0 401 "), "{challenged}");
-        let challenge = Challenge::parse(line(&challenged, "WWW-Authenticate").as_bytes()).expect("a challenge");
-        let (user, uri, body, cnonce, nc) = (spelled.as_bytes(), &b"sip:example.org"[..], &b""[..], &b"1"[..], 1);
-        let secret = Secret::Password(password.as_bytes());
-        let answer = Digest { user, secret, method: b"REGISTER", uri, body, cnonce, nc };
-        let mut credentials = b"Authorization: ".to_vec();
-        answer.write(&challenge, &mut credentials).expect("an answer");
-        let credentials = String::from_utf8(credentials).expect("text");
+        let request = ("REGISTER", "sip:example.org", &b""[..]);
+        let credentials =
+            strowger_rig::credentials(challenged.as_bytes(), spelled, password.as_bytes(), request, 1);
         let text = register(cseq + 1, contact, &format!("{expires}{credentials}\r\n"));
         assert_eq!(self.receive(ALICE, &text), "", "the database is asked");
         let known = credential_as(spelled, "alice", PASSWORD.as_bytes());

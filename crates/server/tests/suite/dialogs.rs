@@ -1,5 +1,6 @@
 //! Tracked calls: their dialogs begin, are renewed and end, and this server ends those that last too long.
 
+use crate::peer::requests;
 use crate::site::{ALICE, BOB, CALL_SECRET, SERVER, Site, invite, line, response, response_at};
 use strowger_core::call;
 use strowger_message::{Index, Limits, Message};
@@ -82,9 +83,7 @@ pub(crate) fn of_bob(method: &str, forwarded: &str, tag: &str, cseq: u32, more: 
 
 /// Returns the BYEs among the sent messages, each with its target.
 pub(crate) fn byes(site: &Site) -> Vec<(String, String)> {
-    let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-    let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-    all.filter(|(_, text)| text.starts_with("BYE ")).collect()
+    requests(site, "BYE")
 }
 
 #[test]

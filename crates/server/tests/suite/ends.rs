@@ -2,6 +2,7 @@
 
 use crate::accounting::rows;
 use crate::dialogs::{ack, answer_byes, answered, counts, from_phone, of_alice, of_bob, request};
+use crate::peer::requests;
 use crate::site::{ALICE, BOB, SERVER, Site, invite, line, response};
 
 const LIMITED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\ndialogs.lifetime = \"1h\"\n\
@@ -36,13 +37,6 @@ fn stands(site: &mut Site, ok: &str, cseq: u32, what: &str) {
     let info = site.receive(ALICE, &of_alice("INFO", ok, cseq, ""));
     assert!(info.starts_with("INFO sip:bob@"), "{what}: {info}");
     site.receive(BOB, &response(&info, "200 OK"));
-}
-
-/// Returns the requests of this method among the messages sent last.
-fn sent(site: &Site, method: &str) -> Vec<(String, String)> {
-    let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-    let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-    all.filter(|(_, text)| text.starts_with(&format!("{method} "))).collect()
 }
 
 #[test]
@@ -178,7 +172,7 @@ fn a_bye_without_an_answer_ends_the_call_with_a_bye_of_the_server() {
         while own.is_empty() {
             assert_eq!((counts(&site).2, rows(&mut site).0.len()), (1, 0));
             site.wait(100);
-            own = sent(&site, "BYE").into_iter().filter(|(_, bye)| line(bye, "CSeq") == "8 BYE").collect();
+            own = requests(&site, "BYE").into_iter().filter(|(_, bye)| line(bye, "CSeq") == "8 BYE").collect();
             assert!(site.now.wall < began + 40_000, "no BYE of the server");
         }
         assert_eq!((counts(&site).2, rows(&mut site).0.len(), &*own[0].0, own.len()), (1, 0, to, 1));
@@ -314,7 +308,7 @@ fn a_call_has_a_bounded_number_of_answered_dialogs() {
     // The end includes all dialogs.
     let id = site.engines[0].list_calls(site.now, 0, 9, None).calls[0].id;
     site.work(|engine, now, out| assert!(engine.end_call(now, id, out)));
-    assert_eq!((sent(&site, "BYE").len(), rows(&mut site).0.len()), (128, 0));
+    assert_eq!((requests(&site, "BYE").len(), rows(&mut site).0.len()), (128, 0));
     answer_byes(&mut site, "200 OK");
     assert_eq!((counts(&site), rows(&mut site).0.len()), ((0, 0, 0), 1));
 }
@@ -336,7 +330,7 @@ fn after_a_refused_bye_both_parties_are_asked() {
         let mut asked = Vec::new();
         for _ in 0..25 {
             site.wait(100);
-            asked.extend(sent(&site, "OPTIONS"));
+            asked.extend(requests(&site, "OPTIONS"));
         }
         asked.sort();
         asked.dedup();

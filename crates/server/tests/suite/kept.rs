@@ -1,6 +1,7 @@
 //! Kept calls: the next process continues them, and each has one record with its true duration.
 
 use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request};
+use crate::peer::requests;
 use crate::site::{ALICE, BOB, CALL_SECRET, SERVER, Site, invite, line, response};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -90,10 +91,7 @@ fn answer_questions(site: &mut Site, alice: &str, bob: &str) -> (usize, usize) {
     let (mut asked, mut seen) = ((0, 0), BTreeSet::new());
     for _ in 0..15 {
         site.wait(100);
-        let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-        let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-        let questions: Vec<_> = all.filter(|(_, text)| text.starts_with("OPTIONS ")).collect();
-        for (to, question) in questions.into_iter().filter(|question| seen.insert(question.clone())) {
+        for (to, question) in requests(site, "OPTIONS").into_iter().filter(|question| seen.insert(question.clone())) {
             let (status, count) = if to == ALICE { (alice, &mut asked.0) } else { (bob, &mut asked.1) };
             *count += 1;
             if !status.is_empty() {

@@ -2,6 +2,7 @@
 
 use crate::accounting::rows;
 use crate::dialogs::{ack, answered, counts, from_phone, of_alice, of_bob, request};
+use crate::peer::{self, requests};
 use crate::site::{ALICE, BOB, Site, invite, line, response};
 use std::collections::BTreeSet;
 
@@ -98,11 +99,9 @@ fn a_bye_that_does_not_pass_in_its_dialog_makes_the_server_ask() {
         let mut asked = 0;
         for _ in 0..400 {
             site.wait(100);
-            let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-            let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-            let all: Vec<_> =
-                all.filter(|(_, text)| text.starts_with("OPTIONS ") || text.starts_with("BYE sip:")).collect();
-            for (to, text) in all.into_iter().filter(|(_, text)| text.contains("server.invalid")) {
+            let all = peer::sent(&site).into_iter();
+            let all = all.filter(|(_, text)| text.starts_with("OPTIONS ") || text.starts_with("BYE sip:"));
+            for (to, text) in all.filter(|(_, text)| text.contains("server.invalid")) {
                 asked += usize::from(text.starts_with("OPTIONS "));
                 let status = if gone && to == ALICE { "481 Call/Transaction Does Not Exist" } else { "200 OK" };
                 site.receive(&to, &response(&text, status));
@@ -130,10 +129,7 @@ fn a_refused_bye_makes_the_server_ask_again() {
     let (mut asked, mut has_ended) = (Vec::new(), false);
     for _ in 0..200 {
         site.wait(100);
-        let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-        let all: Vec<_> =
-            site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range()))).collect();
-        for (to, question) in all.into_iter().filter(|(_, text)| text.starts_with("OPTIONS ")) {
+        for (to, question) in requests(&site, "OPTIONS") {
             asked.push(to.clone());
             let status = if has_ended && to == ALICE { "481 Call/Transaction Does Not Exist" } else { "200 OK" };
             if to == ALICE && !has_ended {
@@ -159,9 +155,7 @@ fn answer_for(site: &mut Site, ms: u64, status: impl Fn(&str, u64) -> &'static s
     let (mut answered, mut asked, begun) = (BTreeSet::new(), Vec::new(), site.now.mono);
     while site.now.mono < begun + ms {
         site.wait(100);
-        let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-        let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-        let own = all.filter(|(_, text)| text.contains("server.invalid"));
+        let own = peer::sent(site).into_iter().filter(|(_, text)| text.contains("server.invalid"));
         for (to, request) in own.filter(|request| answered.insert(request.clone())).collect::<Vec<_>>() {
             if request.starts_with("OPTIONS ") {
                 asked.push(to.clone());
@@ -246,10 +240,8 @@ fn an_answer_to_a_question_from_before_a_refused_bye_confirms_nothing() {
     let (mut questions, mut late) = (BTreeSet::new(), None);
     for _ in 0..500 {
         site.wait(100);
-        let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-        let all: Vec<_> =
-            site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range()))).collect();
-        let own = all.into_iter().filter(|(_, text)| text.starts_with("OPTIONS ") || text.starts_with("BYE "));
+        let own = peer::sent(&site).into_iter();
+        let own = own.filter(|(_, text)| text.starts_with("OPTIONS ") || text.starts_with("BYE "));
         for (to, asked) in own.filter(|asked| questions.insert(asked.clone())).collect::<Vec<_>>() {
             match (&*to, &mut late) {
                 (ALICE, None) => late = Some(response(&asked, "200 OK")),

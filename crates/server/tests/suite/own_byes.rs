@@ -1,7 +1,8 @@
 //! BYEs of the server: a call that the server ends is counted and recorded until each party has ended it.
 
 use crate::accounting::rows;
-use crate::dialogs::{answered, counts, of_alice, of_bob, request};
+use crate::dialogs::{answered, byes, counts, of_alice, of_bob, request};
+use crate::peer::requests;
 use crate::site::{ALICE, BOB, Site, invite, line, response};
 use strowger_store::accounting::Cdr;
 
@@ -12,13 +13,6 @@ fn with_bob(settings: &str) -> Site {
     let mut site = Site::new(settings);
     site.register(&format!("<sip:bob@{BOB}>;q=1.0"));
     site
-}
-
-/// Targets and texts of the BYEs among the messages sent last.
-fn byes(site: &Site) -> Vec<(String, String)> {
-    let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-    let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-    all.filter(|(_, text)| text.starts_with("BYE ")).collect()
 }
 
 /// Ends the only call as an operator does. Returns the BYEs to alice and to bob.
@@ -259,9 +253,7 @@ fn the_answer_of_a_party_that_has_lost_the_dialog_ends_it_there_alone() {
     let mut questions = Vec::new();
     while questions.is_empty() {
         site.wait(100);
-        let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-        let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-        questions.extend(all.filter(|(to, text)| to == ALICE && text.starts_with("OPTIONS ")));
+        questions.extend(requests(&site, "OPTIONS").into_iter().filter(|(to, _)| to == ALICE));
     }
     site.receive(ALICE, &response(&questions[0].1, "481 Gone"));
     let [to_alice, to_bob] = both(&site);

@@ -10,6 +10,12 @@ pub(crate) fn sent(site: &Site) -> Vec<(String, String)> {
     all.filter(|(_, text)| !text.starts_with("SIP/2.0 100 ")).collect()
 }
 
+/// Returns the requests of this method among the messages sent last, each with its address.
+pub(crate) fn requests(site: &Site, method: &str) -> Vec<(String, String)> {
+    let start = format!("{method} ");
+    sent(site).into_iter().filter(|(_, text)| text.starts_with(&start)).collect()
+}
+
 pub(crate) fn receive(site: &mut Site, from: &str, text: &str) -> Vec<(String, String)> {
     site.receive(from, text);
     sent(site)

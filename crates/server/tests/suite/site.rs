@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use strowger_allocations::of_thread;
 use strowger_cache::ticket::{Answered, Receiver};
 use strowger_config::{Config, Decisions, Source};
-use strowger_core::digest::{Challenge, ChallengeAnswer as Digest, Ha1Set, Hash, Secret};
+use strowger_core::digest::{Ha1Set, Hash};
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
@@ -307,20 +307,7 @@ pub(crate) fn credentials_of(
     challenged: &str,
     nc: u32,
 ) -> String {
-    let answer = Digest {
-        user: user.as_bytes(),
-        secret: Secret::Password(password),
-        method: method.as_bytes(),
-        uri: uri.as_bytes(),
-        body: b"",
-        cnonce: b"1",
-        nc,
-    };
-    let challenge = Challenge::parse(line(challenged, "Proxy-Authenticate").as_bytes()).expect("a challenge");
-    let mut credentials = b"Proxy-Authorization: ".to_vec();
-    answer.write(&challenge, &mut credentials).expect("an answer");
-    credentials.extend_from_slice(b"\r\n");
-    String::from_utf8(credentials).expect("text")
+    strowger_rig::credentials(challenged.as_bytes(), user, password, (method, uri, b""), nc) + "\r\n"
 }
 
 /// Writes alice's INVITE for bob, the first of the call with this number. It has no Max-Forwards, so that the server
