@@ -3,11 +3,11 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use strowger_tests::{alone, shared, undisturbed};
 use strowger_tests::generator::{Ran, Running, answers, certificates, load};
 use strowger_tests::plant::{FLOOD, flood, too_long};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
+use strowger_tests::{alone, shared, undisturbed};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")

@@ -67,8 +67,8 @@ fn readings(server: &mut Server) -> Vec<f64> {
     (0..READINGS).map(reading).collect()
 }
 
-/// Reloads this many times under load. `step`: time from one configuration to the other. Returns the share of turns with a reload that
-/// took a millisecond at most, and the longest turn of any kind, in seconds.
+/// Reloads this many times under load. `step`: time from one configuration to the other. Returns the share of turns with
+/// a reload that took a millisecond at most, and the longest turn of any kind, in seconds.
 fn reloads(times: usize, entries: usize, step: Duration) -> (f64, f64) {
     let port = port::free();
     let gateways = [port::free(), port::free()];

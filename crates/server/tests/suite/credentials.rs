@@ -148,8 +148,7 @@ impl Site {
         let challenged = self.receive(ALICE, &register(cseq, contact, &expires));
         assert!(challenged.starts_with("SIP/2.0 401 "), "{challenged}");
         let request = ("REGISTER", "sip:example.org", &b""[..]);
-        let credentials =
-            strowger_rig::credentials(challenged.as_bytes(), spelled, password.as_bytes(), request, 1);
+        let credentials = strowger_rig::credentials(challenged.as_bytes(), spelled, password.as_bytes(), request, 1);
         let text = register(cseq + 1, contact, &format!("{expires}{credentials}\r\n"));
         assert_eq!(self.receive(ALICE, &text), "", "the database is asked");
         let known = credential_as(spelled, "alice", PASSWORD.as_bytes());

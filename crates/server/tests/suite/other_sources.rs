@@ -77,8 +77,8 @@ fn a_target_refresh_from_elsewhere_changes_no_target() {
     ack(&mut site, &ok);
     let contact = format!("Contact: <sip:carol@{CAROL}>\r\n");
     let update = forged(&mut site, &forwarded, "UPDATE", &contact, line(&earlier, "Record-Route"));
-    let answer =
-        response(&update, "200 OK").replace("Content-Length", &format!("Contact: <sip:alice@{ALICE}>\r\nContent-Length"));
+    let answer = response(&update, "200 OK")
+        .replace("Content-Length", &format!("Contact: <sip:alice@{ALICE}>\r\nContent-Length"));
     let answer = site.receive(ALICE, &answer);
     assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
     // The seal of that Contact leads to Carol.

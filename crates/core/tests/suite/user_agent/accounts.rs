@@ -43,10 +43,7 @@ fn a_challenge_is_answered() {
     assert!(bye.starts_with("BYE") && bye.contains("nc=00000002"), "{bye}");
     assert_eq!(line(&bye, "CSeq"), "CSeq: 3 BYE");
     // The nonce is stale: one more attempt, with the new one.
-    net.inject(
-        0,
-        &respond(&bye, 407, &ask("two").replace("algorithm", "stale=true, algorithm")),
-    );
+    net.inject(0, &respond(&bye, 407, &ask("two").replace("algorithm", "stale=true, algorithm")));
     let bye = net.sent.last().unwrap().clone();
     assert!(bye.contains("nonce=\"two\"") && bye.contains("nc=00000001"), "{bye}");
     net.inject(0, &respond(&bye, 200, ""));
