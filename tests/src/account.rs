@@ -1,11 +1,11 @@
 //! User with a password (RFC 3261 section 22).
 
 use strowger_backend::sqlite::subscribers::SqliteAdmin;
-use strowger_core::digest::{Challenge, ChallengeAnswer, Ha1Set, Hash, Secret, strongest};
-use strowger_store::subscriber::{Ha1s, SubscriberAdmin};
+use strowger_rig::{credentials, ha1s};
+use strowger_store::subscriber::SubscriberAdmin;
 
 use crate::call::exchange;
-use crate::text::{Request, fields, status, unique};
+use crate::text::{Request, status, unique};
 use crate::wire::Wire;
 
 /// Adds users of `example.org`, each with its name as password.
@@ -15,17 +15,7 @@ use crate::wire::Wire;
 pub fn add(admin: &mut SqliteAdmin, users: impl IntoIterator<Item = impl AsRef<str>>) {
     for user in users {
         let user = user.as_ref();
-        admin.add(user, "example.org", "example.org", &ha1s(user), 0).expect("a new user");
-    }
-}
-
-fn ha1s(user: &str) -> Ha1s {
-    let set = Ha1Set::of_password(user.as_bytes(), b"example.org", user.as_bytes());
-    let bytes = |hash| set.of(hash).map(|h| h.value().as_bytes().to_vec());
-    Ha1s {
-        md5: bytes(Hash::Md5).and_then(|b| b.try_into().ok()),
-        sha256: bytes(Hash::Sha256).and_then(|b| b.try_into().ok()),
-        sha512_256: bytes(Hash::Sha512_256).and_then(|b| b.try_into().ok()),
+        admin.add(user, "example.org", "example.org", &ha1s(user, "example.org", user), 0).expect("a new user");
     }
 }
 
@@ -42,25 +32,8 @@ pub fn authorized(request: &Request, challenge: &[u8], user: &str, password: &st
 /// # Panics
 /// See [`authorized`].
 pub fn authorized_again(request: &Request, challenge: &[u8], user: &str, password: &str, nc: u32) -> Request {
-    let (name, line) = match status(challenge) {
-        Some(401) => ("WWW-Authenticate", "Authorization"),
-        Some(407) => ("Proxy-Authenticate", "Proxy-Authorization"),
-        _ => panic!("no challenge: {}", String::from_utf8_lossy(challenge)),
-    };
-    let values = fields(challenge, name);
-    let challenges: Vec<_> = values.iter().filter_map(|value| Challenge::parse(value.as_bytes()).ok()).collect();
-    let mut value = Vec::new();
-    let answer = ChallengeAnswer {
-        user: user.as_bytes(),
-        secret: Secret::Password(password.as_bytes()),
-        method: request.method.as_bytes(),
-        uri: request.uri.as_bytes(),
-        body: &request.body,
-        cnonce: b"cnonce",
-        nc,
-    };
-    answer.write(strongest(&challenges).expect("one that is known"), &mut value).expect("it can be answered");
-    let mut again = request.clone().with(format!("{line}: {}", String::from_utf8(value).expect("text")));
+    let what = (&*request.method, &*request.uri, &*request.body);
+    let mut again = request.clone().with(credentials(challenge, user, password.as_bytes(), what, nc));
     again.cseq += 1;
     again.branch = unique("z9hG4bK");
     again

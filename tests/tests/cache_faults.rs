@@ -100,19 +100,24 @@ impl Traffic {
     }
 }
 
-fn each(test: impl Fn(Service, Backend) + std::panic::RefUnwindSafe) {
+fn each(test: impl Fn(Service, Backend) + Sync + std::panic::RefUnwindSafe) {
     if !have(&[REDIS, MEMCACHED]) {
         return;
     }
+    let one = |service| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let server = match service {
+            Service::Memcached => backend::memcached(folder.path()),
+            _ => backend::redis(folder.path()),
+        };
+        test(service, server.expect("it starts"));
+    };
+    // Both wait most of the time.
     undisturbed(|| {
-        for service in [Service::Memcached, Service::Redis { database: 0 }] {
-            let folder = tempfile::tempdir().expect("a temporary folder");
-            let server = match service {
-                Service::Memcached => backend::memcached(folder.path()),
-                _ => backend::redis(folder.path()),
-            };
-            test(service, server.expect("it starts"));
-        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| one(Service::Memcached));
+            one(Service::Redis { database: 0 });
+        });
     });
 }
 

@@ -1,6 +1,7 @@
 //! Cache of credentials that is frozen, slow or gone: each request has its specified answer in time.
 
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use strowger_lab::Error;
@@ -33,56 +34,65 @@ fn is_well(server: &Server) -> bool {
     register(server, PASSWORD) == 200 && message(server, PASSWORD) == VERIFIED
 }
 
+/// Configurations: lines, and the status of a REGISTER without the cache.
+const NEEDS: [(&str, u16); 2] = [("", 500), ("auth.credential_cache_required = false", 200)];
+
 /// Without an answer of the cache in time each request gets its specified answer, and after its recovery service is
-/// normal.
-fn has_its_stated_answers(engine: &str, start: fn(&Path) -> Result<Backend, Error>) {
+/// normal. The configurations run at once, each with a cache of its own: they wait most of the time.
+fn each_has_its_stated_answers(engine: &str, start: fn(&Path) -> Result<Backend, Error>) {
+    thread::scope(|scope| {
+        for (lines, registered) in NEEDS {
+            scope.spawn(move || has_its_stated_answers(engine, start, lines, registered));
+        }
+    });
+}
+
+fn has_its_stated_answers(engine: &str, start: fn(&Path) -> Result<Backend, Error>, lines: &str, registered: u16) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut far = start(folder.path()).expect("it starts");
     let relay = SlowRelay::to(far.address());
     let cache = format!("engine = \"{engine}\", servers = [\"{}\"]", relay.address());
-    for (lines, registered) in [("", 500), ("auth.credential_cache_required = false", 200)] {
-        let what = |state: &str| format!("{engine} is {state}, {lines}");
-        let server = setup(&cache, lines).start();
-        add_alice(&server);
-        assert_eq!(message(&server, PASSWORD), VERIFIED);
+    let what = |state: &str| format!("{engine} is {state}, {lines}");
+    let server = setup(&cache, lines).start();
+    add_alice(&server);
+    assert_eq!(message(&server, PASSWORD), VERIFIED);
 
-        far.freeze();
-        states_in_time(&server, registered, &what("frozen"));
-        far.thaw();
-        assert!(wait::until(SOON, || is_well(&server)), "{}", what("thawed"));
+    far.freeze();
+    states_in_time(&server, registered, &what("frozen"));
+    far.thaw();
+    assert!(wait::until(SOON, || is_well(&server)), "{}", what("thawed"));
 
-        relay.slow_down(SLOWER);
-        let is_late_and_well = || {
-            let (status, took) = timed(&server, writes, PASSWORD);
-            status == VERIFIED && took >= SLOWER
-        };
-        assert!(wait::until(SOON, is_late_and_well), "{}", what("slower"));
-        relay.slow_down(SLOW);
-        states_in_time(&server, registered, &what("slow"));
-        relay.slow_down(Duration::ZERO);
-        assert!(wait::until(SOON, || is_well(&server)), "{}", what("fast again"));
+    relay.slow_down(SLOWER);
+    let is_late_and_well = || {
+        let (status, took) = timed(&server, writes, PASSWORD);
+        status == VERIFIED && took >= SLOWER
+    };
+    assert!(wait::until(SOON, is_late_and_well), "{}", what("slower"));
+    relay.slow_down(SLOW);
+    states_in_time(&server, registered, &what("slow"));
+    relay.slow_down(Duration::ZERO);
+    assert!(wait::until(SOON, || is_well(&server)), "{}", what("fast again"));
 
-        backend::stop_cache(&mut far).expect("it ends");
-        let is_stated = || register(&server, PASSWORD) == registered && message(&server, PASSWORD) == 500;
-        assert!(wait::until(SOON, is_stated), "{}", what("gone"));
-        far.start_again().expect("it starts");
-        // The restarted cache has lost its entries.
-        assert!(wait::until(SOON, || message(&server, PASSWORD) == CHALLENGED), "{}", what("empty"));
-        assert!(wait::until(SOON, || is_well(&server)), "{}", what("there again"));
-    }
+    backend::stop_cache(&mut far).expect("it ends");
+    let is_stated = || register(&server, PASSWORD) == registered && message(&server, PASSWORD) == 500;
+    assert!(wait::until(SOON, is_stated), "{}", what("gone"));
+    far.start_again().expect("it starts");
+    // The restarted cache has lost its entries.
+    assert!(wait::until(SOON, || message(&server, PASSWORD) == CHALLENGED), "{}", what("empty"));
+    assert!(wait::until(SOON, || is_well(&server)), "{}", what("there again"));
 }
 
 #[test]
 fn a_redis_that_is_frozen_slow_or_gone_has_its_stated_answers() {
     if have(&[REDIS]) {
-        undisturbed(|| has_its_stated_answers("redis", backend::redis));
+        undisturbed(|| each_has_its_stated_answers("redis", backend::redis));
     }
 }
 
 #[test]
 fn a_memcached_that_is_frozen_slow_or_gone_has_its_stated_answers() {
     if have(&[MEMCACHED]) {
-        undisturbed(|| has_its_stated_answers("memcached", backend::memcached));
+        undisturbed(|| each_has_its_stated_answers("memcached", backend::memcached));
     }
 }
 

@@ -99,7 +99,7 @@ fn a_frozen_database_is_no_outage_for_users_who_are_known() {
 
 /// Returns the length of an outage.
 fn length() -> Duration {
-    Duration::from_secs(amount("STROWGER_OUTAGE_SECONDS", 60, 20))
+    Duration::from_secs(amount("STROWGER_OUTAGE_SECONDS", 60, 12))
 }
 
 /// Delay of a slow database.

@@ -186,8 +186,9 @@ fn no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second(
         assert!(kept.len() > 1_500, "only {} registrations were acknowledged in 1.5 s", kept.len());
         all.extend(kept);
         server.start();
-        assert_none_lost(&server, &all);
     }
+    // What one kill loses is not there after the others either.
+    assert_none_lost(&server, &all);
     // And one user registered before all kills is really reached.
     let mut telephone = server.connect(Udp);
     let mut caller = server.connect(Udp);
@@ -219,7 +220,7 @@ fn bare_sync(folder: &Path) -> Duration {
     percentile(&mut times, 99)
 }
 
-/// The median of three: a stall of the machine spoils one.
+/// The median of three: a stall of the machine spoils one. Two good ones decide, so the third is left out then.
 #[test]
 fn surviving_a_power_cut_takes_at_most_20_ms_or_what_the_disk_takes() {
     const RATE: usize = 5_000;
@@ -229,10 +230,12 @@ fn surviving_a_power_cut_takes_at_most_20_ms_or_what_the_disk_takes() {
     let time = Duration::from_secs(SECONDS as u64);
     let never = AtomicBool::new(false);
     let mut bare = bare_sync(server.folder());
-    let mut highest = Vec::new();
+    let mut highest: Vec<Duration> = Vec::new();
+    // The limit grows with each measurement of the disk, so a good storm stays good.
+    let limit = |bare: Duration| Duration::from_millis(20).max(Duration::from_millis(2) + 3 * bare);
     for storms in 0..3 {
         let first = storms * RATE * SECONDS;
-        let mut outcome = storm(server.address(Udp), first, RATE, time, Duration::from_secs(1), &never);
+        let mut outcome = storm(server.address(Udp), first, RATE, time, Duration::from_millis(500), &never);
         bare = bare.max(bare_sync(server.folder()));
         let wrong = outcome.statuses.values().filter(|status| **status != 200).count();
         assert_eq!(wrong, 0, "registrations were refused");
@@ -244,10 +247,12 @@ fn surviving_a_power_cut_takes_at_most_20_ms_or_what_the_disk_takes() {
             "power-loss at {RATE} registrations/s: 200 after {p50:?} (p50), {p99:?} (p99); a bare sync {bare:?} (p99)"
         );
         highest.push(p99);
+        if highest.iter().filter(|p99| **p99 < limit(bare)).count() == 2 {
+            return;
+        }
     }
-    highest.sort();
-    let (p99, limit) = (highest[1], Duration::from_millis(20).max(Duration::from_millis(2) + 3 * bare));
-    assert!(p99 < limit, "the 200 came after {highest:?} (p99); at most {limit:?}; a bare sync took {bare:?} (p99)");
+    let limit = limit(bare);
+    panic!("the 200 came after {highest:?} (p99); at most {limit:?}; a bare sync took {bare:?} (p99)");
 }
 
 /// Relevant line of the trace.

@@ -20,7 +20,7 @@ use strowger_tests::text::{Request, method, respond, status};
 use strowger_tests::trace::Trace;
 use strowger_tests::wire::Transport::{Tcp, Udp};
 use strowger_tests::wire::Wire;
-use strowger_tests::{alone, port, undisturbed};
+use strowger_tests::{alone, port, shared, undisturbed};
 use tempfile::TempDir;
 
 /// Users of a database, each of whom registers once; passwords equal names.
@@ -30,8 +30,10 @@ const AT_ONCE: usize = 4;
 /// Length of a phase with or without the fault, in the long variant.
 const PHASE: Duration = Duration::from_secs(3);
 /// Length in the short variant, where all run at once. A wait of a shard would exceed the effects of that.
-const SHORT_PHASE: Duration = Duration::from_millis(2500);
+const SHORT_PHASE: Duration = Duration::from_millis(1500);
 const SHORT_LATE: Duration = Duration::from_millis(500);
+/// `store.lookup_timeout` of the short variant: a phase has several.
+const SHORT_LOOKUP_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause between two calls of the trunk.
 const PAUSE: Duration = Duration::from_millis(4);
 /// Delay of each answer of a slow server.
@@ -126,19 +128,20 @@ impl Beside {
     }
 
     /// Returns the setup of a SIP server that asks this one through the relay about each user.
-    fn prepare(&self, relay: &SlowRelay, callee: SocketAddr) -> Setup {
+    fn prepare(&self, relay: &SlowRelay, callee: SocketAddr, lookup_timeout: Duration) -> Setup {
         let (own, by_relay) = (self.server().address().to_string(), relay.address().to_string());
         let mut lines =
             String::from("domains = [\"example.org\"]\nban.enabled = false\nlog.refusals_per_minute = 100\n");
         lines.push_str("log.calls_per_minute = 0\nlog.registrations_per_minute = 0\n");
         lines.push_str("store.cache_lifetime = \"0s\"\nserver.scheduling = \"normal\"\n");
+        // Writing to a String cannot fail.
+        let _ = writeln!(lines, "store.lookup_timeout = \"{}ms\"", lookup_timeout.as_millis());
         let url = match self {
             Self::MariaDb(database) => Some(database.url()),
             Self::PostgreSql(database) => Some(database.url()),
             _ => None,
         };
         let engine = if matches!(self, Self::Redis(_)) { "redis" } else { "memcached" };
-        // Writing to a String cannot fail.
         let _ = match url {
             Some(url) => writeln!(lines, "store.subscribers = \"{}\"", url.replace(&own, &by_relay)),
             None => writeln!(
@@ -155,16 +158,39 @@ impl Beside {
     }
 }
 
-/// Puts the users into the database of a server whose cache is tested, and starts it.
-fn start(setup: Setup, is_cache: bool) -> Server {
-    let mut server = setup.prepare();
-    if is_cache {
-        let path = server.folder().join("test.sqlite");
-        let mut users = SqliteAdmin::open(&SqliteSettings::new(path)).expect("it opens");
-        add(&mut users, (0..USERS).map(|n| format!("user{n}")));
+/// SIP server, the database or cache server beside it, and the callee of its trunk.
+struct Scene {
+    name: &'static str,
+    beside: Beside,
+    relay: SlowRelay,
+    server: Server,
+    callee: Wire,
+    lookup_timeout: Duration,
+    /// Files of the database.
+    _folder: TempDir,
+}
+
+impl Scene {
+    fn start(name: &'static str, lookup_timeout: Duration) -> Self {
+        Self::start_as(name, lookup_timeout, |setup| setup)
     }
-    server.start();
-    server
+
+    /// Starts all programs, with this change of the setup. A cache server finds the users in the server's own database.
+    fn start_as(name: &'static str, lookup_timeout: Duration, change: impl FnOnce(Setup) -> Setup) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let beside = Beside::start(name, &folder);
+        let relay = SlowRelay::to(beside.server().address());
+        let at = port::free_address();
+        let mut server = change(beside.prepare(&relay, at, lookup_timeout)).prepare();
+        if beside.is_cache() {
+            let path = server.folder().join("test.sqlite");
+            let mut users = SqliteAdmin::open(&SqliteSettings::new(path)).expect("it opens");
+            add(&mut users, (0..USERS).map(|n| format!("user{n}")));
+        }
+        server.start();
+        let callee = Wire::connect_from(Udp, at, server.address(Udp), None).expect("the port is free");
+        Self { name, beside, relay, server, callee, lookup_timeout, _folder: folder }
+    }
 }
 
 /// Begin and duration of an operation.
@@ -269,15 +295,10 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
 
 /// Tests one engine with one fault: without and with the fault in turn. `is_alone`: no other measurement runs
 /// meanwhile.
-fn fault(name: &str, fault: Fault, is_alone: bool) {
+fn fault(scene: Scene, fault: Fault, is_alone: bool) {
+    // The folder goes last.
+    let Scene { _folder, name, mut beside, relay, server, mut callee, lookup_timeout } = scene;
     let phase = if is_alone { PHASE } else { SHORT_PHASE };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut beside = Beside::start(name, &folder);
-    let relay = SlowRelay::to(beside.server().address());
-    let at = port::free_address();
-    let setup = beside.prepare(&relay, at);
-    let server = start(setup, beside.is_cache());
-    let mut callee = Wire::connect_from(Udp, at, server.address(Udp), None).expect("the port is free");
     let next = AtomicUsize::new(0);
     let is_cache = beside.is_cache();
     let (([before, after], ill, asked), traffic) = under_traffic(&server, &mut callee, &next, || {
@@ -340,7 +361,7 @@ fn fault(name: &str, fault: Fault, is_alone: bool) {
     }
     // An unreachable cache delays an answer by its deadline at most, and the database knows the user; without the
     // database no user is known.
-    let (deadline, stated) = if is_cache { (CACHE_TIMEOUT, 200) } else { (LOOKUP_TIMEOUT, 500) };
+    let (deadline, stated) = if is_cache { (CACHE_TIMEOUT, 200) } else { (lookup_timeout, 500) };
     let slowest = traffic.users.iter().map(|user| user.took).max().expect("users came");
     let late = if is_alone { LATE } else { SHORT_LATE };
     assert!(slowest < deadline + late, "{name} {fault:?}: a user waited for {slowest:?}");
@@ -359,7 +380,7 @@ fn fault(name: &str, fault: Fault, is_alone: bool) {
 fn each_fault(name: &'static str) {
     let faults = [Fault::Stopped, Fault::Frozen, Fault::Slow, Fault::StartedAgain];
     for one in faults {
-        undisturbed(move || fault(name, one, true));
+        undisturbed(move || fault(Scene::start(name, LOOKUP_TIMEOUT), one, true));
     }
 }
 
@@ -372,12 +393,20 @@ fn a_frozen_server_beside_holds_up_no_trunk() {
         ("redis", &[REDIS]),
         ("memcached", &[MEMCACHED]),
     ];
+    let engines: Vec<&str> = engines.iter().filter(|(_, programs)| have(programs)).map(|(name, _)| *name).collect();
+    let scenes: Vec<Scene> = {
+        // Nothing is measured while the programs start.
+        let _shared = shared();
+        thread::scope(|scope| {
+            let starts: Vec<_> =
+                engines.into_iter().map(|name| scope.spawn(move || Scene::start(name, SHORT_LOOKUP_TIMEOUT))).collect();
+            starts.into_iter().map(|start| start.join().expect("all programs start")).collect()
+        })
+    };
     let _alone = alone();
     thread::scope(|scope| {
-        for (name, programs) in engines {
-            if have(programs) {
-                scope.spawn(move || fault(name, Fault::Frozen, false));
-            }
+        for scene in scenes {
+            scope.spawn(move || fault(scene, Fault::Frozen, false));
         }
     });
 }
@@ -509,17 +538,17 @@ fn calls_of_threads<'a>(trace: &'a str, name: &str) -> Vec<Call<'a>> {
     calls
 }
 
-fn shards_of(name: &str) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let beside = Beside::start(name, &folder);
-    let relay = SlowRelay::to(beside.server().address());
-    let (at, trace) = (port::free_address(), Trace::default());
-    // With the paths of descriptors, and the duration of each call.
-    let setup = beside.prepare(&relay, at).under(&trace.words_with(&["-y", "-T"], "all", 32));
-    let mut server = start(setup, beside.is_cache());
-    let mut callee = Wire::connect_from(Udp, at, server.address(Udp), None).expect("the port is free");
+/// Starts a scene whose server is traced: with the paths of descriptors, and the duration of each call.
+fn traced(name: &'static str) -> (Scene, Trace) {
+    let trace = Trace::default();
+    let words = trace.words_with(&["-y", "-T"], "all", 32);
+    (Scene::start_as(name, LOOKUP_TIMEOUT, |setup| setup.under(&words)), trace)
+}
+
+fn shards_wait_for_nothing((scene, trace): (Scene, Trace)) {
+    let Scene { name, beside, mut server, mut callee, .. } = scene;
     let next = AtomicUsize::new(0);
-    let step = Duration::from_millis(1500);
+    let step = Duration::from_secs(1);
     let ((), traffic) = under_traffic(&server, &mut callee, &next, || {
         for begin in [None, Some(Backend::freeze as fn(&Backend)), Some(Backend::thaw)] {
             begin.iter().for_each(|begin| begin(beside.server()));
@@ -546,8 +575,12 @@ fn shards_of(name: &str) {
 #[test]
 fn no_shard_waits_for_a_frozen_database() {
     if have(&[STRACE, MARIADBD, MARIADB]) {
+        let traced = {
+            let _shared = shared();
+            traced("mariadb")
+        };
         let _alone = alone();
-        shards_of("mariadb");
+        shards_wait_for_nothing(traced);
     }
 }
 
@@ -558,5 +591,5 @@ fn no_shard_makes_a_system_call_that_waits() {
         return;
     }
     let _alone = alone();
-    ["mariadb", "postgresql", "redis", "memcached"].into_iter().for_each(shards_of);
+    ["mariadb", "postgresql", "redis", "memcached"].into_iter().for_each(|name| shards_wait_for_nothing(traced(name)));
 }

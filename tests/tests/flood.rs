@@ -1,7 +1,7 @@
 //! Random and mutated messages in large numbers: the server survives, carries a call afterwards, and its memory returns
 //! to the initial amount.
 //!
-//! `STROWGER_FLOOD_PERCENT` (10, and 100 with `STROWGER_WHOLE=1`) scales the numbers, `STROWGER_FLOOD_SEED` is the seed of the messages.
+//! `STROWGER_FLOOD_PERCENT` (5, and 100 with `STROWGER_WHOLE=1`) scales the numbers, `STROWGER_FLOOD_SEED` is the seed of the messages.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,7 +31,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 fn scaled(count: usize) -> usize {
-    count * amount("STROWGER_FLOOD_PERCENT", 100, 10) as usize / 100
+    count * amount("STROWGER_FLOOD_PERCENT", 100, 5) as usize / 100
 }
 
 fn start(bans: bool) -> Server {

@@ -184,7 +184,7 @@ fn run(name: &str, seeds: &[Vec<u8>], function: fn(&[u8])) {
 }
 
 fn try_all(name: &str, seeds: &[Vec<u8>], function: fn(&[u8])) {
-    let seconds = Duration::from_secs(amount("STROWGER_FUZZ_SECONDS", 9, 2));
+    let seconds = Duration::from_secs(amount("STROWGER_FUZZ_SECONDS", 9, 1));
     let seed = seed();
     assert!(!seeds.is_empty() && seed != 0);
     let words = words();
@@ -381,14 +381,14 @@ fn dialog() {
 
 /// Requests within calls, each changed in up to seven ways, through the whole service: shards, sockets and connections.
 ///
-/// `STROWGER_FUZZ_CALLS` (200,000, and 1,000,000 with `STROWGER_WHOLE=1`) is their number.
+/// `STROWGER_FUZZ_CALLS` (60,000, and 1,000,000 with `STROWGER_WHOLE=1`) is their number.
 #[test]
 fn calls() {
     in_background(many_calls);
 }
 
 fn many_calls() {
-    let wanted = amount("STROWGER_FUZZ_CALLS", 1_000_000, 200_000);
+    let wanted = amount("STROWGER_FUZZ_CALLS", 1_000_000, 60_000);
     let kinds = strowger_tests::fuzz_calls::requests();
     let (mut random, mut sent) = (Random(seed()), 0);
     let begun = Instant::now();

@@ -11,7 +11,7 @@ use strowger_tests::generator::peer;
 use strowger_tests::program::{KAMAILIO, have};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
-use strowger_tests::{alone, binary, port, undisturbed};
+use strowger_tests::{alone, binary, port, shared, undisturbed};
 
 /// Finished measurement.
 struct Ran {
@@ -76,10 +76,13 @@ fn the_limit_of_a_server_is_found() {
 /// Configuration of a registrar whose domain is its address.
 const REGISTRAR: &str = "domains = [\"127.0.0.1\"]\nban.enabled = false";
 
-/// OPTIONS by a connection, registrations with passwords, and calls with both ends in this process.
 #[test]
 fn each_transport_and_each_kind_of_work_is_measured() {
-    let _alone = alone();
+    undisturbed(each_kind_of_work_is_measured);
+}
+
+/// OPTIONS by a connection, registrations with passwords, and calls with both ends in this process.
+fn each_kind_of_work_is_measured() {
     let registrar = Setup::on(&[Transport::Udp, Transport::Tcp, Transport::Tls]);
     let registrar = registrar.with(REGISTRAR).start();
     // A trial registers the same contacts as the one before, also by connections.
@@ -122,7 +125,7 @@ fn each_transport_and_each_kind_of_work_is_measured() {
 
 #[test]
 fn an_obstacle_has_its_sentence() {
-    let _alone = alone();
+    let _turn = shared();
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     let silent = silent.local_addr().map(|address| (silent, address)).expect("it is bound");
     let challenge = peer(|_, _| Some("401 Unauthorized"));

@@ -3,11 +3,11 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use strowger_tests::alone;
 use strowger_tests::generator::{Ran, Running, answers, certificates, load};
 use strowger_tests::plant::{FLOOD, flood, too_long};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
+use strowger_tests::{alone, shared, undisturbed};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
@@ -15,12 +15,12 @@ fn folder() -> tempfile::TempDir {
 
 #[test]
 fn a_generator_that_is_held_up_is_not_believed() {
-    let _alone = alone();
+    // Another disturbance would only add to the planted one.
+    let _turn = shared();
     let folder = folder();
     let files = certificates(folder.path());
     let cert: Vec<&str> = files[2..].iter().map(String::as_str).collect();
-    for transport in ["udp", "tls"] {
-        let secure = if transport == "tls" { &cert[..] } else { &[] };
+    let held_up = |transport: &str, secure: &[&str]| {
         let uas = answers(&[&["--transport", transport][..], secure].concat());
         let target = format!("{transport}://{}", uas.address);
         let mut generator = Running::start(&[&target, "-r", "200", "--duration", "2s", "--hold", "0"]);
@@ -34,12 +34,16 @@ fn a_generator_that_is_held_up_is_not_believed() {
         assert_eq!((&ran.json["verdict"]["valid"], ran.calls("outgoing")), (&false.into(), 400), "{}", ran.said);
         let late = ran.delay("lag", "max");
         assert!(late >= 500_000.0, "the schedule waited for nobody: {late}\n{}", ran.said);
-    }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| held_up("udp", &[]));
+        held_up("tls", &cert[..]);
+    });
 }
 
 #[test]
 fn datagrams_that_its_own_kernel_dropped_make_a_run_invalid() {
-    let _alone = alone();
+    let _turn = shared();
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
     let target = socket.local_addr().expect("it is bound").to_string();
@@ -101,7 +105,7 @@ fn a_stalled_server_loses_no_call_from_the_books() {
 
 #[test]
 fn what_this_machine_cannot_send_is_counted_once() {
-    let _alone = alone();
+    let _turn = shared();
     let folder = folder();
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     let target = socket.local_addr().expect("it is bound").to_string();
@@ -116,7 +120,10 @@ fn what_this_machine_cannot_send_is_counted_once() {
 
 #[test]
 fn a_stall_that_the_verdict_forgives_fails_no_gate() {
-    let _alone = alone();
+    undisturbed(a_stall_is_forgiven);
+}
+
+fn a_stall_is_forgiven() {
     let uas = answers(&[]);
     let words = ["-r", "50", "-d", "6s", "--hold", "0", "--window", "1s", "--max-bad-windows", "70%"];
     let gate = ["--require", "srd.intended.max<450ms", "--require", "calls.outgoing>=300", "--require", "ser>=100%"];

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use strowger_tests::alone;
 use strowger_tests::generator::{Running, answers, certificates, load, peer, reply};
+use strowger_tests::{alone, shared, undisturbed};
 
 /// Delay of the peer's answer.
 const TAKES: Duration = Duration::from_millis(40);
@@ -45,7 +45,7 @@ fn a_delay_over_a_stream_is_as_long_as_the_peer_took() {
 #[test]
 fn timers_of_a_document_and_a_bye_have_an_intended_time_too() {
     const STOPPED: Duration = Duration::from_millis(400);
-    let _alone = alone();
+    let _turn = shared();
     let uas = answers(&[]);
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let document = folder.path().join("timed.xml");
@@ -114,8 +114,11 @@ fn slow_pipe(to: SocketAddr, pause: Duration) -> SocketAddr {
 
 #[test]
 fn a_delay_begins_with_the_message_and_not_with_its_connection() {
+    undisturbed(delays_begin_with_the_message);
+}
+
+fn delays_begin_with_the_message() {
     const PAUSE: Duration = Duration::from_millis(150);
-    let _alone = alone();
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let files = certificates(folder.path());
     let own: Vec<&str> = files[2..].iter().map(String::as_str).collect();

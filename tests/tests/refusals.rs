@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use strowger_core::digest::{Challenge, ChallengeAnswer, Secret, strongest};
+use strowger_rig::credentials;
 use strowger_tests::server::Setup;
 use strowger_tests::site::Site;
-use strowger_tests::text::{Request, fields, status, unique};
+use strowger_tests::text::{Request, status, unique};
 use strowger_tests::wire::{Transport, Wire};
 
 /// Time after which the server tells how many lines it has suppressed.
@@ -24,22 +24,10 @@ fn fail(wire: &mut Wire) -> Option<u16> {
     let mut request = Request::register("bob", "example.org", "sip:bob@127.0.0.1", "udp", wire.local());
     wire.send(&request.bytes()).expect("loopback takes it");
     let asked = wire.final_response(limit)?;
-    let values = fields(&asked, "WWW-Authenticate");
-    let challenges: Vec<_> = values.iter().filter_map(|value| Challenge::parse(value.as_bytes()).ok()).collect();
-    let mut value = Vec::new();
-    let answer = ChallengeAnswer {
-        user: b"bob",
-        secret: Secret::Password(b"a guess"),
-        method: b"REGISTER",
-        uri: request.uri.as_bytes(),
-        body: b"",
-        cnonce: b"cnonce",
-        nc: 1,
-    };
-    answer.write(strongest(&challenges).expect("a challenge"), &mut value).expect("it can be answered");
+    let shown = credentials(&asked, "bob", b"a guess", ("REGISTER", &request.uri, b""), 1);
     request.cseq += 1;
     request.branch.push('2');
-    request.headers.push(format!("Authorization: {}", String::from_utf8(value).expect("text")));
+    request.headers.push(shown);
     wire.send(&request.bytes()).expect("loopback takes it");
     status(&wire.final_response(limit)?)
 }

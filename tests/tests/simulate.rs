@@ -1,7 +1,7 @@
-//! Seeded simulation of user agents and servers: `STROWGER_SIM_SEEDS` worlds (1,000, and 5,000 with `STROWGER_WHOLE=1`) from seed
+//! Seeded simulation of user agents and servers: `STROWGER_SIM_SEEDS` worlds (400, and 5,000 with `STROWGER_WHOLE=1`) from seed
 //! `STROWGER_SIM_FIRST` (default 0) on, or the one world `STROWGER_SIM_SEED` with a trace of its messages;
-//! `STROWGER_SIM_BILLED` worlds in which calls cost money (default 400); and a day of `STROWGER_SIM_PHONES` phones
-//! (default 250).
+//! `STROWGER_SIM_BILLED` worlds in which calls cost money (150, or 400); and a day of `STROWGER_SIM_PHONES` phones
+//! (100, or 250).
 
 use std::ops::AddAssign;
 use std::panic::RefUnwindSafe;
@@ -12,6 +12,9 @@ use strowger_sim::day::Day;
 use strowger_sim::laws::Weather;
 use strowger_sim::scene;
 use strowger_tests::amount;
+
+/// Number of worlds in which everything happens that they are for.
+const ENOUGH: u64 = 400;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -31,12 +34,12 @@ fn every_call_ends_as_it_must_and_nothing_is_left() {
         }
         return;
     }
-    let seeds = amount("STROWGER_SIM_SEEDS", 5_000, 1_000);
+    let seeds = amount("STROWGER_SIM_SEEDS", 5_000, ENOUGH);
     let (whole, failures): (Weather, _) = run_all(seeds, scene::run, scene::replay);
     println!("{seeds} seeds: {whole:?}");
     let shown = &failures[..failures.len().min(12)];
     assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), shown.join("\n\n"));
-    if seeds < 1_000 {
+    if seeds < ENOUGH {
         return;
     }
     assert_eq!(whole.check(), Ok(()));
@@ -85,7 +88,7 @@ fn every_call_is_paid_for() {
         }
         return;
     }
-    let (seeds, begun) = (number("STROWGER_SIM_BILLED").unwrap_or(400), Instant::now());
+    let (seeds, begun) = (amount("STROWGER_SIM_BILLED", 400, 150), Instant::now());
     let (money, failures): (Money, _) = run_all(seeds, billing::run, billing::replay);
     println!("{seeds} worlds took {:.1} s: {money:?}", begun.elapsed().as_secs_f64());
     let shown = &failures[..failures.len().min(12)];
@@ -100,13 +103,13 @@ fn failure(seed: u64, problem: &str) -> String {
 
 #[test]
 fn a_seed_replays() {
-    for seed in 0..100 {
+    for seed in 0..amount("STROWGER_SIM_REPLAYED", 100, 30) {
         assert_eq!(scene::run_twice(seed).err().as_deref(), None, "{}", scene::replay(seed));
     }
     let (first, second) = (scene::trace(17), scene::trace(17));
     assert!(!first.1.is_empty());
     assert_eq!(first.1, second.1);
-    for seed in 0..20 {
+    for seed in 0..amount("STROWGER_SIM_REPLAYED", 100, 30) / 5 {
         assert_eq!(billing::trace(seed).1, billing::trace(seed).1, "{}", billing::replay(seed));
     }
 }
@@ -132,7 +135,7 @@ fn a_failure_says_how_it_replays() {
 
 #[test]
 fn a_day_of_many_phones() {
-    let day = Day { phones: number("STROWGER_SIM_PHONES").unwrap_or(250) as u32, hours: 24, calls: 10 };
+    let day = Day { phones: amount("STROWGER_SIM_PHONES", 250, 100) as u32, hours: 24, calls: 10 };
     let begun = Instant::now();
     let result = day.run(1);
     println!("{day:?} took {:.1} s: {result:?}", begun.elapsed().as_secs_f64());

@@ -161,7 +161,7 @@ fn wait_for(wire: &mut Wire, framer: &mut Framer, fence: &str) -> bool {
 
 #[test]
 fn no_message_becomes_two_on_its_way_to_a_stream() {
-    let total = amount("STROWGER_SMUGGLED", 100_000, 20_000) as usize;
+    let total = amount("STROWGER_SMUGGLED", 100_000, 8_000) as usize;
     let seed = number("STROWGER_SMUGGLED_SEED", 1);
     let mut server = start();
     let (sent, counts, over) = (Sent::default(), Counts::default(), AtomicBool::new(false));

@@ -27,13 +27,14 @@
 //! |---|---|
 //! | start, reload, restart and drain of a server | `host.rs` |
 //! | clock, datagrams, connections, names | `world.rs`; `connections.rs` |
-//! | subscribers | `users.rs` |
-//! | messages by hand | `text.rs` |
+//! | subscribers; credentials | `users.rs`; `credentials.rs` |
+//! | messages by hand; the tests of `core` share the file | `text.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod connections;
+mod credentials;
 mod host;
 mod line;
 mod log;
@@ -43,6 +44,9 @@ pub mod text;
 mod users;
 mod world;
 
+pub use credentials::credentials;
 pub use line::{Line, Listener};
-pub use phone::{Call, Got, Phone};
+pub use phone::{Call, Phone};
 pub use site::Site;
+pub use text::Got;
+pub use users::ha1s;

@@ -1,55 +1,14 @@
 //! Phone by hand: requests with credentials, and responses.
 
+use crate::credentials::credentials;
 use crate::line::Line;
-use crate::text;
+use crate::text::Got;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
-use strowger_core::digest::{Challenge, ChallengeAnswer, Secret, strongest};
 
 /// Longest wait for a message.
 const SOON: Duration = Duration::from_secs(5);
-
-/// Received message.
-#[derive(Clone, Debug)]
-pub struct Got(pub String);
-
-impl Got {
-    /// Returns the first line.
-    pub fn start(&self) -> &str {
-        self.0.lines().next().unwrap_or_default()
-    }
-
-    /// Returns the status of a response; 0 for a request.
-    pub fn status(&self) -> u16 {
-        text::status(self.0.as_bytes()).unwrap_or(0)
-    }
-
-    /// Returns the first word of the message: the method of a request.
-    pub fn method(&self) -> &str {
-        self.start().split(' ').next().unwrap_or_default()
-    }
-
-    /// Returns the Request-URI.
-    pub fn uri(&self) -> &str {
-        self.start().split(' ').nth(1).unwrap_or_default()
-    }
-
-    /// Returns the value of each line of a header field.
-    pub fn all(&self, name: &str) -> Vec<&str> {
-        let head = self.0.split("\r\n\r\n").next().unwrap_or_default();
-        let lines = head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        lines.filter(|(own, _)| own.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).collect()
-    }
-
-    /// Returns the value of the first line of a header field.
-    ///
-    /// # Panics
-    /// There is none.
-    pub fn one(&self, name: &str) -> &str {
-        self.all(name).first().copied().unwrap_or_else(|| panic!("no {name} in {}", self.0))
-    }
-}
 
 /// Request to send. All fields can be changed before.
 #[derive(Clone, Debug)]
@@ -272,28 +231,12 @@ impl Phone {
     /// # Panics
     /// There is no challenge, or no algorithm of it is known.
     pub fn authorized(&self, call: &Call, challenge: &Got, user: &str, password: &str) -> Call {
-        let (name, line) = match challenge.status() {
-            401 => ("WWW-Authenticate", "Authorization"),
-            407 => ("Proxy-Authenticate", "Proxy-Authorization"),
-            _ => panic!("no challenge: {}", challenge.0),
-        };
-        let values = challenge.all(name);
-        let challenges: Vec<Challenge<'_>> =
-            values.iter().map(|value| Challenge::parse(value.as_bytes()).expect("a challenge")).collect();
-        let mut value = Vec::new();
-        let answer = ChallengeAnswer {
-            user: user.as_bytes(),
-            secret: Secret::Password(password.as_bytes()),
-            method: call.method.as_bytes(),
-            uri: call.uri.as_bytes(),
-            body: b"",
-            cnonce: b"cnonce",
-            nc: 1,
-        };
-        answer.write(strongest(&challenges).expect("one that is known"), &mut value).expect("it can be answered");
+        let request = (&*call.method, &*call.uri, &b""[..]);
+        let line = credentials(challenge.0.as_bytes(), user, password.as_bytes(), request, 1);
         let mut call = call.clone();
         call.cseq += 1;
-        call.lines.push_str(&format!("{line}: {}\n", String::from_utf8(value).expect("text")));
+        call.lines.push_str(&line);
+        call.lines.push('\n');
         call
     }
 
@@ -337,7 +280,6 @@ impl Phone {
 
     /// Returns the text of a response, with these lines.
     pub fn response(&self, request: &Got, status: u16, lines: &str) -> String {
-        let lines: Vec<String> = lines.lines().map(String::from).collect();
-        String::from_utf8(text::respond(request.0.as_bytes(), status, "answer", &lines)).expect("text")
+        request.respond(status, "answer", lines)
     }
 }

@@ -132,6 +132,62 @@ impl Request {
     }
 }
 
+/// Received message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Got(pub String);
+
+impl Got {
+    /// Returns the first line.
+    pub fn start(&self) -> &str {
+        self.0.lines().next().unwrap_or_default()
+    }
+
+    /// Returns the status of a response; 0 for a request.
+    pub fn status(&self) -> u16 {
+        status(self.0.as_bytes()).unwrap_or(0)
+    }
+
+    /// Returns the first word of the message: the method of a request.
+    pub fn method(&self) -> &str {
+        self.start().split(' ').next().unwrap_or_default()
+    }
+
+    /// Returns the Request-URI.
+    pub fn uri(&self) -> &str {
+        self.start().split(' ').nth(1).unwrap_or_default()
+    }
+
+    /// Returns the value of each line of a header field.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        let head = self.0.split("\r\n\r\n").next().unwrap_or_default();
+        let lines = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        lines.filter(|(own, _)| own.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).collect()
+    }
+
+    /// Returns the value of the first line of a header field.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn one(&self, name: &str) -> &str {
+        self.all(name).first().copied().unwrap_or_else(|| panic!("no {name} in {}", self.0))
+    }
+
+    /// Returns the branch of the first Via.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn branch(&self) -> &str {
+        let (_, rest) = self.one("Via").split_once("branch=").expect("a branch");
+        rest.split([';', ',']).next().unwrap_or_default()
+    }
+
+    /// Returns the response of a user agent to this request, see [`respond`]. `lines`: further header lines.
+    pub fn respond(&self, status: u16, to_tag: &str, lines: &str) -> String {
+        let lines: Vec<String> = lines.lines().map(|line| line.trim_end().to_owned()).collect();
+        String::from_utf8(respond(self.0.as_bytes(), status, to_tag, &lines)).expect("text")
+    }
+}
+
 /// Returns the response of a user agent to a request: Via, Record-Route, From, To, Call-ID and CSeq by RFC 3261 section
 /// 8.2.6.2, a tag for To if it has none, and further header lines.
 pub fn respond(request: &[u8], status: u16, to_tag: &str, headers: &[String]) -> Vec<u8> {

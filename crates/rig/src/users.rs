@@ -26,7 +26,7 @@ struct State {
 }
 
 /// Returns the HA1s of a password.
-fn ha1s(name: &str, realm: &str, password: &str) -> Ha1s {
+pub fn ha1s(name: &str, realm: &str, password: &str) -> Ha1s {
     let set = Ha1Set::of_password(name.as_bytes(), realm.as_bytes(), password.as_bytes());
     let bytes = |hash| set.of(hash).map(|ha1| ha1.value().as_bytes().to_vec());
     Ha1s {

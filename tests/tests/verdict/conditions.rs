@@ -344,7 +344,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
     .privileged(),
     // ---- the load is too high for the generator
     invalid("more calls than it can begin", &["lag_p99", "rate_error"], |site| {
-        site.calls(&["-r", "400000", "-m", "25000", "-l", "25000"])
+        site.calls(&["-r", "400000", "-m", "10000", "-l", "10000"])
     })
     .often(),
     invalid("more calls than it can begin, a connection for each", &["lag_p99", "rate_error"], |site| {

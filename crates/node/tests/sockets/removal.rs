@@ -42,7 +42,9 @@ fn who_gets_the_name_next_is_left_alone() {
     let old = site.phone("bob");
     old.register();
     site.admin().remove("bob", "example.org").expect("there is one");
-    site.admin().add("bob", "example.org", "example.org", &ha1s("bob", "another"), 0).expect("the name is free");
+    site.admin()
+        .add("bob", "example.org", "example.org", &ha1s("bob", "example.org", "another"), 0)
+        .expect("the name is free");
     until_bindings(&site, 0);
     let caller = site.foreign_phone();
     assert_eq!(caller.ask(&caller.call("MESSAGE", "sip:bob@example.org")).status(), 480, "a user, and not there");

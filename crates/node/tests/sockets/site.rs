@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use strowger_backend::sqlite::subscribers::SqliteAdmin;
 use strowger_config::{Config, Report, Source};
-use strowger_core::digest::{Ha1Set, Hash};
 use strowger_node::{Program, Server};
 use strowger_rig::Line;
-pub(crate) use strowger_rig::{Got, Phone};
-use strowger_store::subscriber::{Ha1s, SubscriberAdmin};
+pub(crate) use strowger_rig::{Got, Phone, ha1s};
+use strowger_store::subscriber::SubscriberAdmin;
 use tempfile::TempDir;
 
 /// A running server. Each user's password is the user's name.
@@ -28,17 +27,6 @@ fn own_address() -> SocketAddr {
     let (process, n) = (std::process::id().to_be_bytes(), NEXT.fetch_add(1, Relaxed).to_be_bytes());
     let ip = Ipv4Addr::new(127, 100 + process[2] % 100, process[3], n[3]);
     SocketAddr::from((ip, 20_000 + u16::from(n[2])))
-}
-
-/// Stored hashes of a password.
-pub(crate) fn ha1s(user: &str, password: &str) -> Ha1s {
-    let set = Ha1Set::of_password(user.as_bytes(), b"example.org", password.as_bytes());
-    let bytes = |hash| set.of(hash).map(|h| h.value().as_bytes().to_vec());
-    Ha1s {
-        md5: bytes(Hash::Md5).and_then(|b| b.try_into().ok()),
-        sha256: bytes(Hash::Sha256).and_then(|b| b.try_into().ok()),
-        sha512_256: bytes(Hash::Sha512_256).and_then(|b| b.try_into().ok()),
-    }
 }
 
 /// Starts a server with this configuration. With `STROWGER_BY_RELOAD=1` it starts with only the keys that need a restart, and a reload adds the
@@ -76,7 +64,7 @@ impl Site {
             let mut admin =
                 SqliteAdmin::open(&strowger_node::backends::sqlite(&config).expect("a database")).expect("it opens");
             for user in users {
-                admin.add(user, "example.org", "example.org", &ha1s(user, user), 0).expect("a new user");
+                admin.add(user, "example.org", "example.org", &ha1s(user, "example.org", user), 0).expect("a new user");
             }
         }
         site.server = Some(start(site.program.clone(), config));

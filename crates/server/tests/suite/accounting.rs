@@ -1,6 +1,6 @@
 //! Accounting: each call has one record, however it ends, and the events that the settings ask for.
 
-use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request, within};
+use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request};
 use crate::site::{ALICE, BOB, CALL_SECRET, Site, authorized, invite, line, response};
 use strowger_core::{Now, call};
 use strowger_server::engine::Effect;
@@ -77,7 +77,7 @@ fn a_call_that_is_answered_has_a_record_when_it_ends() {
     // The call ends at the moment of the BYE, whenever that is answered.
     site.wait(700);
     none(&mut site);
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     let (cdrs, ended) = rows(&mut site);
     assert_eq!((&*ended[0].event, &*ended[0].by, ended[0].status, ended[0].at), ("bye", "caller", 200, began + 8_000));
     let [cdr] = &cdrs[..] else { panic!("{cdrs:?}") };
@@ -115,7 +115,7 @@ fn a_step_of_the_clock_makes_no_call_end_before_it_began() {
     let (forwarded, _) = answered(&mut site, 1);
     site.now = Now { mono: site.now.mono + 4_000, wall: site.now.wall - 3_600_000 };
     let bye = site.receive(BOB, &of_bob("BYE", &forwarded, "bob", 7, ""));
-    site.receive(ALICE, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(ALICE, &response(request(&bye, "BYE"), "200 OK"));
     let (cdr, events_of_it) = one(&mut site);
     assert_eq!((cdr.end, &*cdr.ended_by, cdr.cause), (cdr.answer.map(|answer| answer + 4_000), "callee", 16));
     assert_eq!(events_of_it, events(&[("invite", "callee", 200), ("bye", "callee", 200)]));
@@ -126,7 +126,7 @@ fn a_bye_to_a_party_that_is_lost_is_an_event_and_an_end() {
     let mut site = with_bob("");
     let (_, ok) = answered(&mut site, 1);
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "481 Call/Transaction Does Not Exist"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "481 Call/Transaction Does Not Exist"));
     let (cdr, of_it) = one(&mut site);
     assert_eq!((&*cdr.ended_by, cdr.status), ("caller", 200));
     assert_eq!(of_it, events(&[("invite", "callee", 200), ("bye", "caller", 481)]));
@@ -134,7 +134,7 @@ fn a_bye_to_a_party_that_is_lost_is_an_event_and_an_end() {
     let mut site = with_bob("");
     let (_, ok) = answered(&mut site, 1);
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "500 Server Internal Error"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "500 Server Internal Error"));
     let (cdrs, of_it) = rows(&mut site);
     assert_eq!((cdrs.len(), &*of_it[1].event, &*of_it[1].by, of_it[1].status), (0, "bye", "caller", 500));
     // A BYE without a response.
@@ -153,11 +153,11 @@ fn a_bye_that_is_to_show_a_password_ends_nothing() {
     let mut site = with_bob("");
     let (_, ok) = answered(&mut site, 1);
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "407 Proxy Authentication Required"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "407 Proxy Authentication Required"));
     assert_eq!(rows(&mut site).0, []);
     site.wait(3_000);
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 3, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     let (cdrs, of_it) = rows(&mut site);
     assert_eq!((cdrs[0].end, of_it.len()), (Some(cdrs[0].setup + 3_000), 1));
 }
@@ -259,7 +259,7 @@ fn a_fork_has_one_record() {
         assert_eq!(rows(&mut site).0, []);
         site.wait(1_000);
         let bye = site.receive(ALICE, &of_alice("BYE", ok, 2 + n as u32, ""));
-        site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+        site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     }
     let (cdrs, _) = rows(&mut site);
     let [cdr] = &cdrs[..] else { panic!("{cdrs:?}") };
@@ -472,7 +472,7 @@ fn a_call_that_moves_has_its_record_elsewhere() {
     };
     let bye = of_alice("BYE", &ok, 2, "");
     let sent = site.work_at(1, |engine, now, out| engine.receive(now, &arrival(ALICE), bye.as_bytes(), out));
-    let answer = within(request(&sent, "BYE"), "200 OK");
+    let answer = response(request(&sent, "BYE"), "200 OK");
     site.work_at(1, |engine, now, out| engine.receive(now, &arrival(BOB), answer.as_bytes(), out));
     let (cdrs, _) = rows(&mut site);
     let [cdr] = &cdrs[..] else { panic!("{cdrs:?}") };

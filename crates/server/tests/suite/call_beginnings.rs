@@ -2,8 +2,8 @@
 //! record.
 
 use crate::accounting::rows;
-use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request, within};
-use crate::site::{ALICE, BOB, Site, credentials_of, line};
+use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request};
+use crate::site::{ALICE, BOB, Site, credentials_of, line, response};
 use strowger_core::Now;
 use strowger_server::engine::{Answer, Circumstances};
 use strowger_store::accounting::Cdr;
@@ -68,7 +68,7 @@ impl Office {
         let start = sent[..at].rfind("\r\n\r\n").map_or(0, |end| end + 4);
         let request = &sent[start..];
         let is_within = line(request, "To").contains(";tag=");
-        let text = if is_within { within(request, status) } else { from_phone(request, status, "gw") };
+        let text = if is_within { response(request, status) } else { from_phone(request, status, "gw") };
         let contact = format!("Contact: <sip:gw@{GATEWAY}>\r\nContent-Length");
         let text = text.replace("Contact: <sip:gw@198.51.100.8:5060>\r\n", "").replace("Content-Length", &contact);
         self.site.receive(GATEWAY, &text)
@@ -133,17 +133,17 @@ fn the_bye_of_a_dialog_with_the_same_tags_hides_no_call() {
     site.register(&format!("<sip:bob@{BOB}>"));
     let (forwarded, ok) = answered(&mut site, 1);
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     assert_eq!(rows(&mut site).0.len(), 1);
     // Another phone answers her next call with the same tags.
     let again = crate::site::invite(1, 5, "").replace("To: <sip:bob@example.org>", "To: <sip:bob@example.org>;tag=bob");
     let sent = site.receive(ALICE, &again);
-    let text = within(request(&sent, "INVITE"), "200 OK");
+    let text = response(request(&sent, "INVITE"), "200 OK");
     let text = text.replace("Content-Length", &format!("Contact: <sip:gw@{GATEWAY}>\r\nContent-Length"));
     assert!(site.receive(BOB, &text).starts_with("SIP/2.0 200 "));
     // Bob's phone ends its old dialog, and alice answers 200.
     let bye = site.receive(BOB, &of_bob("BYE", &forwarded, "bob", 9, ""));
-    site.receive(ALICE, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(ALICE, &response(request(&bye, "BYE"), "200 OK"));
     assert_eq!(rows(&mut site).0.len(), 0, "that phone has not ended it");
     let mut ended = answer_byes(&mut site, "200 OK");
     ended.sort();

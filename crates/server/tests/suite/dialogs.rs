@@ -1,6 +1,7 @@
 //! Tracked calls: their dialogs begin, are renewed and end, and this server ends those that last too long.
 
-use crate::site::{ALICE, BOB, CALL_SECRET, SERVER, Site, invite, line, response};
+use crate::peer::requests;
+use crate::site::{ALICE, BOB, CALL_SECRET, SERVER, Site, invite, line, response, response_at};
 use strowger_core::call;
 use strowger_message::{Index, Limits, Message};
 
@@ -27,15 +28,7 @@ pub(crate) fn request<'a>(sent: &'a str, method: &str) -> &'a str {
 
 /// Writes a response with the tag and the Contact of a phone of bob.
 pub(crate) fn from_phone(forwarded: &str, status: &str, tag: &str) -> String {
-    let contact = format!("Contact: <sip:{tag}@{BOB}>\r\nContent-Length");
-    response(forwarded, status).replace(";tag=bob", &format!(";tag={tag}")).replace("Content-Length", &contact)
-}
-
-/// Writes a response to a request within a dialog.
-pub(crate) fn within(request: &str, status: &str) -> String {
-    let text = response(request, status);
-    let to = format!("To: {};tag=bob\r\n", line(request, "To"));
-    text.replace(&to, &format!("To: {}\r\n", line(request, "To")))
+    response_at(BOB, forwarded, status, tag)
 }
 
 /// Makes a call of alice that bob's phone answers. Returns the forwarded INVITE, and the 200 that alice gets.
@@ -58,7 +51,7 @@ pub(crate) fn ack(site: &mut Site, ok: &str) {
 /// Answers each BYE among the messages sent last. Returns their targets.
 pub(crate) fn answer_byes(site: &mut Site, status: &str) -> Vec<String> {
     let byes = byes(site);
-    byes.iter().for_each(|(to, bye)| drop(site.receive(to, &within(bye, status))));
+    byes.iter().for_each(|(to, bye)| drop(site.receive(to, &response(bye, status))));
     byes.into_iter().map(|(to, _)| to).collect()
 }
 
@@ -90,9 +83,7 @@ pub(crate) fn of_bob(method: &str, forwarded: &str, tag: &str, cseq: u32, more: 
 
 /// Returns the BYEs among the sent messages, each with its target.
 pub(crate) fn byes(site: &Site) -> Vec<(String, String)> {
-    let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-    let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-    all.filter(|(_, text)| text.starts_with("BYE ")).collect()
+    requests(site, "BYE")
 }
 
 #[test]
@@ -114,7 +105,7 @@ fn a_call_rings_is_answered_and_ends() {
     // The dialog lasts until the response to the BYE. So does the early one, since that phone may still answer (RFC
     // 3261 section 13.2.2.4).
     assert_eq!(counts(&site), (1, 1, 1));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     assert_eq!(counts(&site), (0, 0, 0));
     site.wait(100_000);
     assert_eq!(site.shared.counts().byes, 0);
@@ -176,11 +167,11 @@ fn a_bye_ends_the_dialog_if_its_answer_says_so() {
                 false => (ALICE, BOB, of_alice("BYE", &ok, 2, "")),
             };
             let sent = site.receive(from, &bye);
-            let own = site.receive(to, &within(request(&sent, "BYE"), status));
+            let own = site.receive(to, &response(request(&sent, "BYE"), status));
             // The server sends a BYE itself if no response arrived.
             assert_eq!(own.contains("BYE sip:"), status.starts_with("408"), "{status} {by_bob}");
             if own.contains("BYE sip:") {
-                site.receive(to, &within(request(&own, "BYE"), "200 OK"));
+                site.receive(to, &response(request(&own, "BYE"), "200 OK"));
             }
             // A 408 to a non-INVITE request goes no further (RFC 4320 section 4.2): the transaction ends.
             (0..60).for_each(|_| drop(site.wait(100)));
@@ -229,7 +220,7 @@ fn a_call_that_lasts_too_long_gets_a_bye_on_both_sides() {
         assert_eq!(line(bye, "Call-ID"), "1");
         assert!(!bye.contains("Route: "), "our own Route has done its work: {bye}");
         // The response to the server's BYE is forwarded to no peer, and the BYE is not retransmitted.
-        assert_eq!(site.receive(from, &within(bye, "200 OK")), "");
+        assert_eq!(site.receive(from, &response(bye, "200 OK")), "");
     }
     assert_eq!(counts(&site), (0, 0, 0));
     for _ in 0..400 {
@@ -272,7 +263,7 @@ fn a_renewal_that_is_accepted_moves_its_parties() {
             };
             let sent = site.receive(from, &renewal);
             let passed = request(&sent, if by_bob { "INVITE" } else { "UPDATE" });
-            let answer = within(passed, status);
+            let answer = response(passed, status);
             let its = format!("Contact: <sip:also@{to}>\r\nContent-Length");
             site.receive(to, &answer.replace("Content-Length", &its));
             site.wait(61_000);
@@ -307,7 +298,7 @@ fn a_session_lasts_as_long_as_it_is_refreshed() {
     let passed = request(&sent, "UPDATE").to_owned();
     site.receive(
         BOB,
-        &within(&passed, "200 OK").replace("Content-Length", "Session-Expires: 120;refresher=uac\r\nContent-Length"),
+        &response(&passed, "200 OK").replace("Content-Length", "Session-Expires: 120;refresher=uac\r\nContent-Length"),
     );
     site.wait(119_000);
     assert_eq!(counts(&site), (1, 0, 1));
@@ -378,7 +369,7 @@ fn no_more_calls_than_the_bound_are_tracked() {
     let (_, ok) = answered(&mut site, 2);
     assert!(site.receive(ALICE, &invite(3, 1, "")).starts_with("SIP/2.0 503 "));
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     answered(&mut site, 4);
     assert_eq!(counts(&site).0, 2);
 }

@@ -2,9 +2,9 @@
 //! answered dialog has ended.
 
 use crate::accounting::rows;
-use crate::dialogs::{counts, of_alice, within};
+use crate::dialogs::{counts, of_alice};
 use crate::peer::{invites, receive, sent, statuses};
-use crate::site::{ALICE, BOB, CALL_SECRET, Site, invite, line, response};
+use crate::site::{ALICE, BOB, CALL_SECRET, Site, invite, line, response, response_at};
 use strowger_calls::CallState;
 use strowger_core::call;
 
@@ -28,8 +28,7 @@ fn site(settings: &str) -> Site {
 
 /// Writes a response from there, with this tag and a Contact there.
 fn from(at: &str, forwarded: &str, status: &str, tag: &str) -> String {
-    let contact = format!("Contact: <sip:{tag}@{at}>\r\nContent-Length");
-    response(forwarded, status).replace(";tag=bob", &format!(";tag={tag}")).replace("Content-Length", &contact)
+    response_at(at, forwarded, status, tag)
 }
 
 /// Makes alice's call with this number. Returns its INVITE at each place.
@@ -76,7 +75,7 @@ fn hangs_up(site: &mut Site, place: &str, ok: &str) {
     let sent = receive(site, ALICE, &of_alice("BYE", ok, cseq, ""));
     let (to, bye) = sent.iter().find(|(_, text)| text.starts_with("BYE ")).expect("it goes on");
     assert_eq!(to, place);
-    let sent = receive(site, place, &within(bye, "200 OK"));
+    let sent = receive(site, place, &response(bye, "200 OK"));
     assert_eq!(statuses(&sent, ALICE), [200]);
 }
 

@@ -1,8 +1,8 @@
 //! Refusal of calls that this server cannot end.
 
 use crate::accounting::rows;
-use crate::dialogs::{answered, counts, from_phone, of_alice, of_bob, request, within};
-use crate::site::{ALICE, BOB, Site, invite, line};
+use crate::dialogs::{answered, counts, from_phone, of_alice, of_bob, request};
+use crate::site::{ALICE, BOB, Site, invite, line, response};
 
 const TRACKED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\n";
 
@@ -123,7 +123,7 @@ fn no_request_takes_the_last_numbers_of_a_dialog() {
         // The last CSeq that may pass leaves room.
         let (info, from, to) = text("INFO", MOST - 1_024);
         let passed = site.receive(from, &info);
-        site.receive(to, &within(request(&passed, "INFO"), "200 OK"));
+        site.receive(to, &response(request(&passed, "INFO"), "200 OK"));
         let id = site.engines[0].list_calls(site.now, 0, 9, None).calls[0].id;
         let sent = site.work(|engine, now, out| assert!(engine.end_call(now, id, out)));
         assert!(sent.contains(&format!("CSeq: {} BYE", MOST - 1_023)), "{sent}");

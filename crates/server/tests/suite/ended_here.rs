@@ -1,7 +1,7 @@
 //! Requests in unknown calls: refused if the call has ended here, passed if another server has it.
 
-use crate::dialogs::{answered, counts, from_phone, of_alice, of_bob, request, within};
-use crate::site::{ALICE, BOB, SERVER, Site, invite};
+use crate::dialogs::{answered, counts, from_phone, of_alice, of_bob, request};
+use crate::site::{ALICE, BOB, SERVER, Site, invite, response};
 use strowger_calls::read_kept;
 use strowger_core::Now;
 use strowger_server::engine::Effect;
@@ -37,7 +37,7 @@ fn passed(site: &mut Site, (forwarded, ok): (&str, &str), cseq: u32) -> (usize, 
 
 fn end(site: &mut Site, ok: &str, cseq: u32) {
     let bye = site.receive(ALICE, &of_alice("BYE", ok, cseq, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     assert_eq!(counts(site), (0, 0, 0));
 }
 
@@ -105,7 +105,7 @@ fn a_dialog_that_has_ended_is_not_of_another_server() {
     let (forwarded, ok) = answered(&mut site, 1);
     site.receive(BOB, &from_phone(&forwarded, "200 OK", "bob2"));
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     assert_eq!(counts(&site), (1, 0, 1));
     assert_eq!(passed(&mut site, (&forwarded, &ok), 10), (0, 10));
 }

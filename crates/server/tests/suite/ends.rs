@@ -1,8 +1,9 @@
 //! End of a call: its record, its limits and its entry in the table of calls end together.
 
 use crate::accounting::rows;
-use crate::dialogs::{ack, answer_byes, answered, counts, from_phone, of_alice, of_bob, request, within};
-use crate::site::{ALICE, BOB, SERVER, Site, invite, line};
+use crate::dialogs::{ack, answer_byes, answered, counts, from_phone, of_alice, of_bob, request};
+use crate::peer::requests;
+use crate::site::{ALICE, BOB, SERVER, Site, invite, line, response};
 
 const LIMITED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\ndialogs.lifetime = \"1h\"\n\
     [[call_limit]]\nname = \"line\"\nmost = 1\nstatus = 486\n[[rule]]\nname = \"all\"\ncall_limits = [\"line\"]\n";
@@ -35,14 +36,7 @@ fn stands(site: &mut Site, ok: &str, cseq: u32, what: &str) {
     assert_eq!((limited, rows(site).0.len()), (1, 0), "{what}");
     let info = site.receive(ALICE, &of_alice("INFO", ok, cseq, ""));
     assert!(info.starts_with("INFO sip:bob@"), "{what}: {info}");
-    site.receive(BOB, &within(&info, "200 OK"));
-}
-
-/// Returns the requests of this method among the messages sent last.
-fn sent(site: &Site, method: &str) -> Vec<(String, String)> {
-    let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-    let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-    all.filter(|(_, text)| text.starts_with(&format!("{method} "))).collect()
+    site.receive(BOB, &response(&info, "200 OK"));
 }
 
 #[test]
@@ -68,7 +62,7 @@ fn a_bye_that_is_refused_ends_nothing() {
             site.wait(300);
             let (bye, from, to) = sent_by(by_bob, "BYE", parties, if by_bob { 7 } else { 2 }, "");
             let passed = site.receive(from, &bye);
-            site.receive(to, &within(request(&passed, "BYE"), status));
+            site.receive(to, &response(request(&passed, "BYE"), status));
             stands(&mut site, &ok, 3, status);
             // The limit has no room for a second call.
             assert!(site.receive(ALICE, &invite(2, 1, "")).contains("SIP/2.0 486 "), "{status}");
@@ -76,7 +70,7 @@ fn a_bye_that_is_refused_ends_nothing() {
             site.wait(1_000);
             let (bye, from, to) = sent_by(by_bob, "BYE", parties, 9, "");
             let passed = site.receive(from, &bye);
-            site.receive(to, &within(request(&passed, "BYE"), "200 OK"));
+            site.receive(to, &response(request(&passed, "BYE"), "200 OK"));
             let (cdrs, _) = rows(&mut site);
             let [cdr] = &cdrs[..] else { panic!("{status}: {cdrs:?}") };
             assert_eq!((cdr.end, counts(&site)), (Some(began + 1_300), (0, 0, 0)), "{status}");
@@ -121,18 +115,18 @@ fn a_bye_that_goes_to_another_peer_ends_nothing() {
         };
         let passed = site.receive(ALICE, &bye);
         if passed.contains("BYE sip:") {
-            site.receive(BOB, &within(request(&passed, "BYE"), "200 OK"));
+            site.receive(BOB, &response(request(&passed, "BYE"), "200 OK"));
         }
         assert_eq!((counts(&site).2, rows(&mut site).0.len()), (2, 0), "{by_route} {passed}");
         // A refresh of the other call does not refresh the first call.
         let update = of_alice("UPDATE", &other, 7, "").replace(";tag=a2\r\n", ";tag=a\r\n");
         let passed = site.receive(ALICE, &update);
         let more = format!("Session-Expires: 90;refresher=uac\r\nContact: <sip:other@{BOB}>\r\nContent-Length");
-        site.receive(BOB, &within(request(&passed, "UPDATE"), "200 OK").replace("Content-Length", &more));
+        site.receive(BOB, &response(request(&passed, "UPDATE"), "200 OK").replace("Content-Length", &more));
         site.wait(30_000);
         assert_eq!(rows(&mut site).0.len(), 0, "{by_route}");
         let passed = site.receive(ALICE, &of_alice("BYE", &ok, 9, ""));
-        site.receive(BOB, &within(request(&passed, "BYE"), "200 OK"));
+        site.receive(BOB, &response(request(&passed, "BYE"), "200 OK"));
         assert_eq!((counts(&site).2, rows(&mut site).0.len()), (1, 1), "{by_route}");
     }
 }
@@ -145,9 +139,9 @@ fn a_refused_bye_is_not_taken_for_another() {
     // The two BYEs cross; the BYE of the caller is refused first.
     let of_caller = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
     let of_callee = site.receive(BOB, &of_bob("BYE", &forwarded, "bob", 7, ""));
-    site.receive(BOB, &within(request(&of_caller, "BYE"), "500 Server Internal Error"));
+    site.receive(BOB, &response(request(&of_caller, "BYE"), "500 Server Internal Error"));
     assert_eq!((counts(&site).2, rows(&mut site).0.len()), (1, 0));
-    site.receive(ALICE, &within(request(&of_callee, "BYE"), "200 OK"));
+    site.receive(ALICE, &response(request(&of_callee, "BYE"), "200 OK"));
     let (cdrs, _) = rows(&mut site);
     assert_eq!((counts(&site).0, cdrs.len(), &*cdrs[0].ended_by), (0, 1, "callee"));
 
@@ -157,9 +151,9 @@ fn a_refused_bye_is_not_taken_for_another() {
     let also = site.receive(BOB, &from_phone(&forwarded, "200 OK", "bob2"));
     let first = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
     let second = site.receive(ALICE, &of_alice("BYE", &also, 2, "").replace("aBYE2", "aBYE2b"));
-    site.receive(BOB, &within(request(&second, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&second, "BYE"), "200 OK"));
     assert_eq!((counts(&site), rows(&mut site).0.len()), ((1, 0, 1), 0));
-    site.receive(BOB, &within(request(&first, "BYE"), "500 Server Internal Error"));
+    site.receive(BOB, &response(request(&first, "BYE"), "500 Server Internal Error"));
     stands(&mut site, &ok, 4, "the first dialog");
 }
 
@@ -178,12 +172,12 @@ fn a_bye_without_an_answer_ends_the_call_with_a_bye_of_the_server() {
         while own.is_empty() {
             assert_eq!((counts(&site).2, rows(&mut site).0.len()), (1, 0));
             site.wait(100);
-            own = sent(&site, "BYE").into_iter().filter(|(_, bye)| line(bye, "CSeq") == "8 BYE").collect();
+            own = requests(&site, "BYE").into_iter().filter(|(_, bye)| line(bye, "CSeq") == "8 BYE").collect();
             assert!(site.now.wall < began + 40_000, "no BYE of the server");
         }
         assert_eq!((counts(&site).2, rows(&mut site).0.len(), &*own[0].0, own.len()), (1, 0, to, 1));
         site.wait(300);
-        site.receive(to, &within(&own[0].1, "200 OK"));
+        site.receive(to, &response(&own[0].1, "200 OK"));
         let (cdrs, _) = rows(&mut site);
         let [cdr] = &cdrs[..] else { panic!("{cdrs:?}") };
         let end = cdr.end.expect("it has ended");
@@ -221,7 +215,7 @@ fn a_2xx_makes_no_session_shorter_than_it_may_be() {
                 let method = method.trim_start_matches("re-");
                 let more = format!("Contact: <sip:bob@{BOB}>\r\n{offer}");
                 let passed = site.receive(BOB, &of_bob(method, &forwarded, "bob", 7, &more));
-                let ok = within(request(&passed, method), "200 OK").replace("Content-Length", &timer);
+                let ok = response(request(&passed, method), "200 OK").replace("Content-Length", &timer);
                 site.receive(ALICE, &ok);
             }
             site.wait(1_100);
@@ -255,10 +249,10 @@ fn nothing_passes_in_a_call_that_has_ended() {
         for cseq in [2, 3] {
             let info = site.receive(ALICE, &of_alice("INFO", &ok, cseq, ""));
             assert!(info.starts_with("INFO "), "it has not ended: {info}");
-            site.receive(BOB, &within(&info, "200 OK"));
+            site.receive(BOB, &response(&info, "200 OK"));
         }
         let bye = site.receive(ALICE, &of_alice("BYE", &ok, 4, ""));
-        site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+        site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
         assert_eq!(counts(&site), (0, 0, 0));
         for (n, method) in ["INFO", "UPDATE", "MESSAGE", "OPTIONS", "REFER", "PRACK"].into_iter().enumerate() {
             for by_bob in [false, true] {
@@ -314,7 +308,7 @@ fn a_call_has_a_bounded_number_of_answered_dialogs() {
     // The end includes all dialogs.
     let id = site.engines[0].list_calls(site.now, 0, 9, None).calls[0].id;
     site.work(|engine, now, out| assert!(engine.end_call(now, id, out)));
-    assert_eq!((sent(&site, "BYE").len(), rows(&mut site).0.len()), (128, 0));
+    assert_eq!((requests(&site, "BYE").len(), rows(&mut site).0.len()), (128, 0));
     answer_byes(&mut site, "200 OK");
     assert_eq!((counts(&site), rows(&mut site).0.len()), ((0, 0, 0), 1));
 }
@@ -332,11 +326,11 @@ fn after_a_refused_bye_both_parties_are_asked() {
         let mut site = with_bob(LIMITED);
         let (_, ok) = answered(&mut site, 1);
         let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-        site.receive(BOB, &within(request(&bye, "BYE"), "503 Service Unavailable"));
+        site.receive(BOB, &response(request(&bye, "BYE"), "503 Service Unavailable"));
         let mut asked = Vec::new();
         for _ in 0..25 {
             site.wait(100);
-            asked.extend(sent(&site, "OPTIONS"));
+            asked.extend(requests(&site, "OPTIONS"));
         }
         asked.sort();
         asked.dedup();
@@ -346,7 +340,7 @@ fn after_a_refused_bye_both_parties_are_asked() {
         assert_eq!((line(of_alice, "CSeq"), line(of_bob, "CSeq")), ("2 OPTIONS", "0 OPTIONS"));
         for (from, question, status) in [(ALICE, of_bob, alice), (BOB, of_alice, bob)] {
             if !status.is_empty() {
-                let sent = site.receive(from, &within(question, status));
+                let sent = site.receive(from, &response(question, status));
                 assert!(!sent.contains("SIP/2.0 ") || sent.starts_with("BYE "), "its response goes nowhere: {sent}");
             }
         }
@@ -372,7 +366,7 @@ fn a_bye_of_the_callee_is_not_taken_for_one_of_its_own_call() {
     assert!(site.receive(BOB, &other).starts_with("SIP/2.0 200 "));
     assert_eq!((counts(&site), rows(&mut site).0.len()), ((2, 0, 2), 0));
     let bye = site.receive(BOB, &of_bob("BYE", &forwarded, "bob", 9, ""));
-    site.receive(ALICE, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(ALICE, &response(request(&bye, "BYE"), "200 OK"));
     let (cdrs, _) = rows(&mut site);
     let [cdr] = &cdrs[..] else { panic!("{cdrs:?}") };
     assert_eq!((&*cdr.ended_by, counts(&site)), ("callee", (1, 0, 1)));

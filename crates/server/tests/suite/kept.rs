@@ -1,6 +1,7 @@
 //! Kept calls: the next process continues them, and each has one record with its true duration.
 
-use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request, within};
+use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request};
+use crate::peer::requests;
 use crate::site::{ALICE, BOB, CALL_SECRET, SERVER, Site, invite, line, response};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -90,14 +91,11 @@ fn answer_questions(site: &mut Site, alice: &str, bob: &str) -> (usize, usize) {
     let (mut asked, mut seen) = ((0, 0), BTreeSet::new());
     for _ in 0..15 {
         site.wait(100);
-        let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-        let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-        let questions: Vec<_> = all.filter(|(_, text)| text.starts_with("OPTIONS ")).collect();
-        for (to, question) in questions.into_iter().filter(|question| seen.insert(question.clone())) {
+        for (to, question) in requests(site, "OPTIONS").into_iter().filter(|question| seen.insert(question.clone())) {
             let (status, count) = if to == ALICE { (alice, &mut asked.0) } else { (bob, &mut asked.1) };
             *count += 1;
             if !status.is_empty() {
-                site.receive(&to, &within(&question, status));
+                site.receive(&to, &response(&question, status));
             }
         }
     }
@@ -129,7 +127,7 @@ fn calls_that_no_party_confirms_end_in_the_next_process() {
         site.wait(500);
         // The BYE is answered, and the change of the kept call is lost.
         let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-        site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+        site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
         assert_eq!(counts(&site), (0, 0, 0));
         let (mut next, _) = disk.restart(&site, 300, KEPT);
         assert_eq!(counts(&next), (1, 1, 0));
@@ -195,7 +193,7 @@ fn a_call_ends_in_the_next_process_with_its_true_duration() {
         };
         let bye = site.receive(from, &bye);
         let to = if by_caller { BOB } else { ALICE };
-        let answer = site.receive(to, &within(request(&bye, "BYE"), "200 OK"));
+        let answer = site.receive(to, &response(request(&bye, "BYE"), "200 OK"));
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
         disk.turn(&mut site);
         // The call leaves the disk with the written row.
@@ -226,7 +224,7 @@ fn a_call_counts_in_the_next_process_by_the_failure_that_led_it_on() {
     assert_eq!(counts(&site), (1, 1, 1));
     assert!(site.receive(ALICE, &invite(2, 1, "")).contains("SIP/2.0 480 "), "there is no room at the mailbox");
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     assert_eq!(counts(&site), (0, 0, 0));
     assert!(site.receive(ALICE, &invite(3, 1, "")).contains("INVITE sip:bob@"));
     assert_eq!(counts(&site), (1, 0, 1));
@@ -252,7 +250,7 @@ fn kept_calls_are_written_once_a_round_and_when_changed() {
     // After a restart a BYE of the server needs a CSeq above those that were seen.
     for cseq in [2, 3] {
         let info = site.receive(ALICE, &of_alice("INFO", &ok, cseq, ""));
-        site.receive(BOB, &within(request(&info, "INFO"), "200 OK"));
+        site.receive(BOB, &response(request(&info, "INFO"), "200 OK"));
     }
     disk.turn(&mut site);
     assert_eq!(disk.written, 2);
@@ -262,7 +260,7 @@ fn kept_calls_are_written_once_a_round_and_when_changed() {
     // A renewal changes the caller's Contact.
     let moved = format!("Contact: <sip:alice2@{ALICE}>\r\n");
     let update = site.receive(ALICE, &of_alice("UPDATE", &ok, 4, &moved));
-    site.receive(BOB, &within(request(&update, "UPDATE"), "200 OK"));
+    site.receive(BOB, &response(request(&update, "UPDATE"), "200 OK"));
     disk.turn(&mut site);
     assert_eq!(disk.written, 3);
     let (mut next, _) = disk.restart(&site, 3_600_000, KEPT);
@@ -270,7 +268,7 @@ fn kept_calls_are_written_once_a_round_and_when_changed() {
     assert!(byes.contains("BYE sip:alice2@"), "{byes}");
     // The end leaves no state.
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 5, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     disk.turn(&mut site);
     assert_eq!((disk.written, disk.closed.len(), disk.states.len()), (3, 1, 0));
 }
@@ -319,7 +317,7 @@ fn a_bye_without_an_answer_comes_again() {
     assert_eq!(counts(&next), (1, 1, 0));
     // The first BYE had reached the phone, which no longer knows the call.
     let bye = next.receive(ALICE, &of_alice("BYE", &ok, 4, ""));
-    next.receive(BOB, &within(request(&bye, "BYE"), "481 Call/Transaction Does Not Exist"));
+    next.receive(BOB, &response(request(&bye, "BYE"), "481 Call/Transaction Does Not Exist"));
     disk.turn(&mut next);
     assert_eq!((counts(&next), disk.cdrs.len(), disk.states.len()), ((0, 0, 0), 1, 0));
 }
@@ -337,7 +335,7 @@ fn calls_without_an_answer_are_not_kept_and_a_shutdown_cuts_off_no_others() {
     assert_eq!((told, disk.written), (vec![("3", "callee"), ("2", "shutdown")], 1));
     let (mut next, _) = disk.restart(&site, 2_000, KEPT);
     let bye = next.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    next.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    next.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     disk.turn(&mut next);
     assert_eq!((disk.cdrs.len(), &*disk.cdrs[2].ended_by), (3, "caller"));
 }
@@ -362,7 +360,7 @@ fn a_call_that_moves_to_another_shard_stays_kept() {
     };
     let bye = of_bob("BYE", &forwarded, "bob", 9, "");
     let sent = site.work_at(1, |engine, now, out| engine.receive(now, &arrival(BOB), bye.as_bytes(), out));
-    let ok = within(request(&sent, "BYE"), "200 OK");
+    let ok = response(request(&sent, "BYE"), "200 OK");
     site.work_at(1, |engine, now, out| engine.receive(now, &arrival(ALICE), ok.as_bytes(), out));
     disk.turn(&mut site);
     assert_eq!((disk.closed.len(), disk.states.len()), (1, 0));
@@ -375,7 +373,7 @@ fn nothing_is_kept_by_default() {
     let (_, ok) = answered(&mut site, 1);
     disk.turn(&mut site);
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     disk.turn(&mut site);
     assert_eq!((disk.written, disk.forgotten, disk.closed.len(), disk.cdrs.len()), (0, 0, 0, 1));
 }
@@ -389,7 +387,7 @@ fn tracked_calls_without_accounting_are_kept() {
     disk.turn(&mut site);
     let (mut next, _) = disk.restart(&site, 2_000, &settings);
     let bye = next.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    next.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    next.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     disk.turn(&mut next);
     assert_eq!((disk.forgotten, disk.states.len(), disk.cdrs.len()), (1, 0, 0));
 }
@@ -432,7 +430,7 @@ fn a_call_of_this_version_is_taken_up() {
     let mut next = Site::start(site.now, &[&format!("udp:{SERVER}")], KEPT);
     next.work(|engine, now, _| assert_eq!(engine.take_over(now, vec![call]), 0));
     let bye = next.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    next.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    next.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     disk.turn(&mut next);
     assert_eq!((disk.cdrs.len(), line(&ok, "Call-ID")), (1, &*disk.cdrs[0].call_id));
     for at in 0..bytes.len() {

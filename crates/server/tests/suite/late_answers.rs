@@ -1,8 +1,9 @@
 //! Answers that come too late for a counted and recorded session, and BYEs that do not pass in their dialog.
 
 use crate::accounting::rows;
-use crate::dialogs::{ack, answered, counts, from_phone, of_alice, of_bob, request, within};
-use crate::site::{ALICE, BOB, Site, invite, line};
+use crate::dialogs::{ack, answered, counts, from_phone, of_alice, of_bob, request};
+use crate::peer::{self, requests};
+use crate::site::{ALICE, BOB, Site, invite, line, response};
 use std::collections::BTreeSet;
 
 const TRACKED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\ndialogs.lifetime = \"10h\"\n";
@@ -15,7 +16,7 @@ fn with_bob() -> Site {
 
 fn end(site: &mut Site, ok: &str, branch: &str) {
     let bye = site.receive(ALICE, &of_alice("BYE", ok, 2, "").replace("aBYE2", branch));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
 }
 
 #[test]
@@ -56,7 +57,7 @@ fn no_invite_passes_behind_a_bye_of_its_dialog() {
             assert!(answer.contains("SIP/2.0 491 ") && !answer.contains(&format!("{method} sip:")), "{answer}");
         }
         // A refused BYE leaves the dialog as it was.
-        site.receive(BOB, &within(request(&bye, "BYE"), "500 Server Internal Error"));
+        site.receive(BOB, &response(request(&bye, "BYE"), "500 Server Internal Error"));
         let passed = site.receive(ALICE, &of_alice(method, &ok, 4, &format!("Contact: <sip:alice@{ALICE}>\r\n")));
         assert!(passed.contains(&format!("{method} sip:bob@")), "{passed}");
     }
@@ -71,9 +72,9 @@ fn an_invite_that_a_bye_has_overtaken_sets_up_nothing() {
     let passed = request(&invite, "INVITE").to_owned();
     end(&mut site, &ok, "bye");
     assert_eq!(counts(&site), (0, 0, 0));
-    let answer = site.receive(BOB, &within(&passed, "200 OK"));
+    let answer = site.receive(BOB, &response(&passed, "200 OK"));
     assert!(answer.starts_with("SIP/2.0 502 "), "its sender gets no ACK: {answer}");
-    assert!(!site.receive(BOB, &within(&passed, "200 OK")).contains("SIP/2.0 200 "));
+    assert!(!site.receive(BOB, &response(&passed, "200 OK")).contains("SIP/2.0 200 "));
 }
 
 /// The sender of a BYE that the server refuses may have hung up.
@@ -98,14 +99,12 @@ fn a_bye_that_does_not_pass_in_its_dialog_makes_the_server_ask() {
         let mut asked = 0;
         for _ in 0..400 {
             site.wait(100);
-            let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-            let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-            let all: Vec<_> =
-                all.filter(|(_, text)| text.starts_with("OPTIONS ") || text.starts_with("BYE sip:")).collect();
-            for (to, text) in all.into_iter().filter(|(_, text)| text.contains("server.invalid")) {
+            let all = peer::sent(&site).into_iter();
+            let all = all.filter(|(_, text)| text.starts_with("OPTIONS ") || text.starts_with("BYE sip:"));
+            for (to, text) in all.filter(|(_, text)| text.contains("server.invalid")) {
                 asked += usize::from(text.starts_with("OPTIONS "));
                 let status = if gone && to == ALICE { "481 Call/Transaction Does Not Exist" } else { "200 OK" };
-                site.receive(&to, &within(&text, status));
+                site.receive(&to, &response(&text, status));
             }
         }
         assert!(asked >= 2, "{what}");
@@ -118,7 +117,7 @@ fn a_bye_that_does_not_pass_in_its_dialog_makes_the_server_ask() {
 /// Sends a BYE of alice, which bob refuses.
 fn refuse_bye(site: &mut Site, ok: &str, cseq: u32) {
     let bye = site.receive(ALICE, &of_alice("BYE", ok, cseq, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "302 Moved Temporarily"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "302 Moved Temporarily"));
 }
 
 /// The server asks both parties by OPTIONS; a party that confirmed the dialog may hang up before the other party confirms it.
@@ -130,19 +129,16 @@ fn a_refused_bye_makes_the_server_ask_again() {
     let (mut asked, mut has_ended) = (Vec::new(), false);
     for _ in 0..200 {
         site.wait(100);
-        let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-        let all: Vec<_> =
-            site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range()))).collect();
-        for (to, question) in all.into_iter().filter(|(_, text)| text.starts_with("OPTIONS ")) {
+        for (to, question) in requests(&site, "OPTIONS") {
             asked.push(to.clone());
             let status = if has_ended && to == ALICE { "481 Call/Transaction Does Not Exist" } else { "200 OK" };
             if to == ALICE && !has_ended {
                 // She confirms the call, and hangs up before bob confirms it.
-                site.receive(ALICE, &within(&question, status));
+                site.receive(ALICE, &response(&question, status));
                 (has_ended, site.now.mono) = (true, site.now.mono + 1);
                 refuse_bye(&mut site, &ok, 3);
             } else {
-                site.receive(&to, &within(&question, status));
+                site.receive(&to, &response(&question, status));
             }
         }
     }
@@ -159,14 +155,12 @@ fn answer_for(site: &mut Site, ms: u64, status: impl Fn(&str, u64) -> &'static s
     let (mut answered, mut asked, begun) = (BTreeSet::new(), Vec::new(), site.now.mono);
     while site.now.mono < begun + ms {
         site.wait(100);
-        let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-        let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-        let own = all.filter(|(_, text)| text.contains("server.invalid"));
+        let own = peer::sent(site).into_iter().filter(|(_, text)| text.contains("server.invalid"));
         for (to, request) in own.filter(|request| answered.insert(request.clone())).collect::<Vec<_>>() {
             if request.starts_with("OPTIONS ") {
                 asked.push(to.clone());
             }
-            site.receive(&to, &within(&request, status(&to, site.now.mono - begun)));
+            site.receive(&to, &response(&request, status(&to, site.now.mono - begun)));
         }
     }
     asked
@@ -216,7 +210,7 @@ fn a_bye_before_the_2xx_of_its_dialog_makes_the_server_ask() {
         let ok = site.receive(BOB, &from_phone(&forwarded, "200 OK", "bob"));
         ack(&mut site, &ok);
         assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
-        site.receive(ALICE, &within(request(&bye, "BYE"), "200 OK"));
+        site.receive(ALICE, &response(request(&bye, "BYE"), "200 OK"));
         let asked = answer_for(&mut site, 10_000, |to, _| if to == ALICE { GONE } else { "200 OK" });
         assert_eq!(asked, [ALICE, BOB]);
         ends_as_lost(&mut site);
@@ -231,7 +225,7 @@ fn a_bye_before_the_ack_that_the_caller_does_not_know_ends_nothing() {
     let forwarded = request(&sent, "INVITE").to_owned();
     let ok = site.receive(BOB, &from_phone(&forwarded, "200 OK", "bob"));
     let bye = site.receive(BOB, &of_bob("BYE", &forwarded, "bob", 1, ""));
-    site.receive(ALICE, &within(request(&bye, "BYE"), GONE));
+    site.receive(ALICE, &response(request(&bye, "BYE"), GONE));
     ack(&mut site, &ok);
     assert_eq!(answer_for(&mut site, 10_000, |_, _| "200 OK"), [ALICE, BOB]);
     assert_eq!((counts(&site), rows(&mut site).0.len()), ((1, 0, 1), 0));
@@ -246,15 +240,13 @@ fn an_answer_to_a_question_from_before_a_refused_bye_confirms_nothing() {
     let (mut questions, mut late) = (BTreeSet::new(), None);
     for _ in 0..500 {
         site.wait(100);
-        let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-        let all: Vec<_> =
-            site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range()))).collect();
-        let own = all.into_iter().filter(|(_, text)| text.starts_with("OPTIONS ") || text.starts_with("BYE "));
+        let own = peer::sent(&site).into_iter();
+        let own = own.filter(|(_, text)| text.starts_with("OPTIONS ") || text.starts_with("BYE "));
         for (to, asked) in own.filter(|asked| questions.insert(asked.clone())).collect::<Vec<_>>() {
             match (&*to, &mut late) {
-                (ALICE, None) => late = Some(within(&asked, "200 OK")),
-                (ALICE, Some(_)) => drop(site.receive(ALICE, &within(&asked, GONE))),
-                _ => drop(site.receive(BOB, &within(&asked, "200 OK"))),
+                (ALICE, None) => late = Some(response(&asked, "200 OK")),
+                (ALICE, Some(_)) => drop(site.receive(ALICE, &response(&asked, GONE))),
+                _ => drop(site.receive(BOB, &response(&asked, "200 OK"))),
             }
         }
         if let Some(answer) = late.take_if(|answer| !answer.is_empty()) {
@@ -292,12 +284,12 @@ fn a_bye_beside_its_dialog_that_the_peer_accepts_is_the_end() {
         let route = format!("Route: {}\r\n", line(&bye, "Route"));
         let sent = site.receive(from, &bye.replace(&route, ""));
         let passed = request(&sent, "BYE").to_owned();
-        site.receive(by, &within(&passed, status));
+        site.receive(by, &response(&passed, status));
         let byes: Vec<_> = crate::dialogs::byes(&site).into_iter().filter(|(_, bye)| *bye != passed).collect();
         site.wait(1_000);
         for (to, bye) in &byes {
             assert_eq!(to, BOB, "alice has hung up: {what}");
-            site.receive(to, &within(bye, own));
+            site.receive(to, &response(bye, own));
         }
         let is_ended = seconds.is_some();
         assert_eq!(byes.len(), usize::from(is_ended), "{what}");

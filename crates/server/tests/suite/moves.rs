@@ -1,7 +1,7 @@
 //! Buckets of calls as bytes: work in progress in one process continues in another.
 
 use crate::accounting::rows;
-use crate::dialogs::{from_phone, within};
+use crate::dialogs::from_phone;
 use crate::log::Lines;
 use crate::site::*;
 use std::num::NonZeroU32;
@@ -172,7 +172,7 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
     lines.take();
     let bye = site.receive(ALICE, &calls.bye);
     assert!(bye.contains("BYE sip:bob1@"), "{bye}");
-    site.receive(BOB, &within(&bye, "200 OK"));
+    site.receive(BOB, &response(&bye, "200 OK"));
     let (ended_calls, _) = rows(&mut site);
     let ended = lines.text();
     assert!(ended.contains("call ended") && ended.contains("by=caller") && ended.contains("seconds=1.0"), "{ended}");

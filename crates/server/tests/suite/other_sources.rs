@@ -1,8 +1,8 @@
 //! Requests in the name of a party of a call that come from the address of another peer.
 
 use crate::accounting::rows;
-use crate::dialogs::{ack, answer_byes, answered, byes, counts, from_phone, of_alice, of_bob, request, within};
-use crate::site::{ALICE, BOB, Site, invite, line};
+use crate::dialogs::{ack, answer_byes, answered, byes, counts, from_phone, of_alice, of_bob, request};
+use crate::site::{ALICE, BOB, Site, invite, line, response};
 
 /// Address of a second phone of alice, which has an account of its own.
 const CAROL: &str = "203.0.113.99:5060";
@@ -23,7 +23,7 @@ fn borrowed_route(site: &mut Site) -> String {
     let sent = site.receive(ALICE, &text);
     // Carol's phone is one more contact of the user whom alice watches.
     let subscribe = request(&sent, "SUBSCRIBE").to_owned();
-    site.receive(BOB, &within(&subscribe, "200 OK"));
+    site.receive(BOB, &response(&subscribe, "200 OK"));
     line(&subscribe, "Record-Route").to_owned()
 }
 
@@ -47,7 +47,7 @@ fn a_bye_from_elsewhere_ends_no_call_until_its_party_has_ended_it() {
         site.wait(5_000);
         let route = borrowed_route(&mut site);
         let bye = forged(&mut site, &forwarded, "BYE", "", &route);
-        site.receive(ALICE, &within(&bye, status));
+        site.receive(ALICE, &response(&bye, status));
         assert_eq!((counts(&site), limited(&site), rows(&mut site).0.len()), ((1, 0, 1), 1, 0), "{status}");
         // The server asks bob, and the call lasts until he has answered.
         let targets: Vec<String> = byes(&site).into_iter().map(|(to, _)| to).collect();
@@ -55,7 +55,7 @@ fn a_bye_from_elsewhere_ends_no_call_until_its_party_has_ended_it() {
         let own = byes(&site);
         site.wait(3_000);
         assert_eq!((limited(&site), rows(&mut site).0.len()), (1, 0), "{status}");
-        own.iter().for_each(|(to, bye)| drop(site.receive(to, &within(bye, "200 OK"))));
+        own.iter().for_each(|(to, bye)| drop(site.receive(to, &response(bye, "200 OK"))));
         let (cdrs, _) = rows(&mut site);
         assert_eq!((counts(&site), limited(&site), cdrs.len()), ((0, 0, 0), 0, 1), "{status}");
         assert_eq!(cdrs[0].end.expect("an end") - cdrs[0].answer.expect("an answer"), 8_000, "{status}");
@@ -69,7 +69,7 @@ fn a_target_refresh_from_elsewhere_changes_no_target() {
     // The route token of an earlier call with the same Call-ID and tag leads to alice.
     let (earlier, ok) = answered(&mut site, 1);
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     assert_eq!(rows(&mut site).0.len(), 1);
     let sent = site.receive(ALICE, &invite(1, 5, ""));
     let forwarded = request(&sent, "INVITE").to_owned();
@@ -77,8 +77,8 @@ fn a_target_refresh_from_elsewhere_changes_no_target() {
     ack(&mut site, &ok);
     let contact = format!("Contact: <sip:carol@{CAROL}>\r\n");
     let update = forged(&mut site, &forwarded, "UPDATE", &contact, line(&earlier, "Record-Route"));
-    let answer =
-        within(&update, "200 OK").replace("Content-Length", &format!("Contact: <sip:alice@{ALICE}>\r\nContent-Length"));
+    let answer = response(&update, "200 OK")
+        .replace("Content-Length", &format!("Contact: <sip:alice@{ALICE}>\r\nContent-Length"));
     let answer = site.receive(ALICE, &answer);
     assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
     // The seal of that Contact leads to Carol.
@@ -90,7 +90,7 @@ fn a_target_refresh_from_elsewhere_changes_no_target() {
     );
     let bye = site.receive(ALICE, &text);
     if bye.contains("BYE sip:carol@") {
-        site.receive(CAROL, &within(request(&bye, "BYE"), "200 OK"));
+        site.receive(CAROL, &response(request(&bye, "BYE"), "200 OK"));
     }
     assert_eq!((counts(&site), limited(&site), rows(&mut site).0.len()), ((1, 0, 1), 1, 0), "{bye}");
 }
@@ -101,7 +101,7 @@ fn a_bye_from_another_port_is_one_of_the_party() {
     let mut site = site();
     let (_, ok) = answered(&mut site, 1);
     let bye = site.receive(&ALICE.replace(":5060", ":49152"), &of_alice("BYE", &ok, 2, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
     assert_eq!((counts(&site), limited(&site), rows(&mut site).0.len()), ((0, 0, 0), 0, 1));
     assert!(answer_byes(&mut site, "200 OK").is_empty());
 }

@@ -1,8 +1,9 @@
 //! BYEs of the server: a call that the server ends is counted and recorded until each party has ended it.
 
 use crate::accounting::rows;
-use crate::dialogs::{answered, counts, of_alice, of_bob, request, within};
-use crate::site::{ALICE, BOB, Site, invite, line};
+use crate::dialogs::{answered, byes, counts, of_alice, of_bob, request};
+use crate::peer::requests;
+use crate::site::{ALICE, BOB, Site, invite, line, response};
 use strowger_store::accounting::Cdr;
 
 const LIMITED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\ndialogs.lifetime = \"1m\"\n\
@@ -12,13 +13,6 @@ fn with_bob(settings: &str) -> Site {
     let mut site = Site::new(settings);
     site.register(&format!("<sip:bob@{BOB}>;q=1.0"));
     site
-}
-
-/// Targets and texts of the BYEs among the messages sent last.
-fn byes(site: &Site) -> Vec<(String, String)> {
-    let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-    let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-    all.filter(|(_, text)| text.starts_with("BYE ")).collect()
 }
 
 /// Ends the only call as an operator does. Returns the BYEs to alice and to bob.
@@ -63,7 +57,7 @@ fn a_call_that_the_server_ends_stands_until_each_party_has_ended_it() {
         let [to_alice, to_bob] = end(&mut site);
         stands(&mut site, &what);
         site.wait(200);
-        site.receive(BOB, &within(&to_bob, bob));
+        site.receive(BOB, &response(&to_bob, bob));
         stands(&mut site, &what);
         site.wait(200);
         match alice {
@@ -72,7 +66,7 @@ fn a_call_that_the_server_ends_stands_until_each_party_has_ended_it() {
                 stands(&mut site, &what);
                 (0..20).for_each(|_| drop(site.wait(100)));
             }
-            status => drop(site.receive(ALICE, &within(&to_alice, status))),
+            status => drop(site.receive(ALICE, &response(&to_alice, status))),
         }
         let cdr = has_ended(&mut site, &what);
         // A 2xx tells when a party has ended the call. A party that does not know the call, or is silent, has ended it
@@ -99,15 +93,15 @@ fn timers_wait_for_the_answers_too() {
             let update = of_bob("UPDATE", &forwarded, "bob", 7, &format!("Contact: <sip:bob@{BOB}>\r\n"));
             let passed = longer.receive(BOB, &update);
             let timer = "Session-Expires: 90;refresher=uac\r\nContent-Length";
-            longer.receive(ALICE, &within(request(&passed, "UPDATE"), "200 OK").replace("Content-Length", timer));
+            longer.receive(ALICE, &response(request(&passed, "UPDATE"), "200 OK").replace("Content-Length", timer));
             longer.wait(90_100);
             site = longer;
         }
         let [to_alice, to_bob] = both(&site);
         stands(&mut site, ender);
-        site.receive(ALICE, &within(&to_alice, "200 OK"));
+        site.receive(ALICE, &response(&to_alice, "200 OK"));
         stands(&mut site, ender);
-        site.receive(BOB, &within(&to_bob, "200 OK"));
+        site.receive(BOB, &response(&to_bob, "200 OK"));
         assert_eq!(has_ended(&mut site, ender).ended_by, ender);
     }
 }
@@ -135,7 +129,7 @@ fn nothing_passes_but_a_bye_in_a_dialog_that_the_server_ends() {
         let passed = send(&mut site, "BYE", 30);
         assert!(passed.contains("BYE sip:"), "{passed}");
         let to = if by_bob { ALICE } else { BOB };
-        site.receive(to, &within(request(&passed, "BYE"), "200 OK"));
+        site.receive(to, &response(request(&passed, "BYE"), "200 OK"));
         assert_eq!(has_ended(&mut site, "a BYE that crossed").ended_by, "operator");
     }
 }
@@ -148,8 +142,8 @@ fn a_bye_of_the_server_that_is_refused_is_sent_again() {
         let mut site = with_bob(LIMITED);
         let (_, ok) = answered(&mut site, 1);
         let [to_alice, to_bob] = end(&mut site);
-        site.receive(ALICE, &within(&to_alice, "200 OK"));
-        site.receive(BOB, &within(&to_bob, status));
+        site.receive(ALICE, &response(&to_alice, "200 OK"));
+        site.receive(BOB, &response(&to_bob, status));
         stands(&mut site, status);
         site.wait(600);
         let [(to, again)] = &byes(&site)[..] else { panic!("{status}: {:?}", byes(&site)) };
@@ -159,7 +153,7 @@ fn a_bye_of_the_server_that_is_refused_is_sent_again() {
         assert!(to == BOB && number(again) > i32::MAX as u32 - 1_024, "{again}");
         let info = site.receive(ALICE, &of_alice("INFO", &ok, number(&to_bob) + 1, ""));
         assert!(info.starts_with("SIP/2.0 481 "), "{info}");
-        site.receive(BOB, &within(again, "200 OK"));
+        site.receive(BOB, &response(again, "200 OK"));
         assert_eq!(has_ended(&mut site, status).ended_by, "operator");
     }
 }
@@ -170,8 +164,8 @@ fn the_byes_of_the_server_are_bounded() {
     answered(&mut site, 1);
     let began = site.now.wall;
     let [to_alice, to_bob] = end(&mut site);
-    site.receive(ALICE, &within(&to_alice, "200 OK"));
-    site.receive(BOB, &within(&to_bob, "500 No"));
+    site.receive(ALICE, &response(&to_alice, "200 OK"));
+    site.receive(BOB, &response(&to_bob, "500 No"));
     let (mut sent, mut numbers) = (1, vec![line(&to_bob, "CSeq").to_owned()]);
     while counts(&site).0 > 0 {
         stands(&mut site, "it is refused");
@@ -179,7 +173,7 @@ fn the_byes_of_the_server_are_bounded() {
         for (to, bye) in byes(&site) {
             sent += 1;
             numbers.push(line(&bye, "CSeq").to_owned());
-            site.receive(&to, &within(&bye, "500 No"));
+            site.receive(&to, &response(&bye, "500 No"));
         }
         assert!(site.now.wall < began + 60_000, "{sent} BYEs, and no end");
     }
@@ -219,8 +213,8 @@ fn an_end_goes_on_in_the_next_process() {
     stands(&mut next, "taken over");
     next.wait(1_100);
     let [to_alice, to_bob] = both(&next);
-    next.receive(ALICE, &within(&to_alice, "481 Gone"));
-    next.receive(BOB, &within(&to_bob, "481 Gone"));
+    next.receive(ALICE, &response(&to_alice, "481 Gone"));
+    next.receive(BOB, &response(&to_bob, "481 Gone"));
     assert_eq!(has_ended(&mut next, "ended").ended_by, "operator");
     assert!(next.receive(ALICE, &invite(2, 1, "")).contains("INVITE sip:bob@"));
 }
@@ -234,16 +228,16 @@ fn a_party_that_refused_a_bye_went_on_until_the_next_process() {
         answered(&mut site, 1);
         let [to_alice, to_bob] = end(&mut site);
         let end = site.now.wall;
-        site.receive(ALICE, &within(&to_alice, "200 OK"));
+        site.receive(ALICE, &response(&to_alice, "200 OK"));
         if refuses {
-            site.receive(BOB, &within(&to_bob, "503 Busy"));
+            site.receive(BOB, &response(&to_bob, "503 Busy"));
             site.wait(600);
         }
         let mut next = next_process(&mut site, &settings);
         next.wait(1_100);
         let [(to, bye)] = &byes(&next)[..] else { panic!("{:?}", byes(&next)) };
         assert_eq!(to, BOB);
-        next.receive(BOB, &within(bye, "481 Gone"));
+        next.receive(BOB, &response(bye, "481 Gone"));
         let until = if refuses { next.now.wall } else { end };
         assert_eq!(has_ended(&mut next, "ended").end, Some(until), "refuses: {refuses}");
     }
@@ -255,22 +249,20 @@ fn the_answer_of_a_party_that_has_lost_the_dialog_ends_it_there_alone() {
     let mut site = with_bob(LIMITED);
     let (_, ok) = answered(&mut site, 1);
     let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    site.receive(BOB, &within(request(&bye, "BYE"), "503 Busy"));
+    site.receive(BOB, &response(request(&bye, "BYE"), "503 Busy"));
     let mut questions = Vec::new();
     while questions.is_empty() {
         site.wait(100);
-        let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
-        let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
-        questions.extend(all.filter(|(to, text)| to == ALICE && text.starts_with("OPTIONS ")));
+        questions.extend(requests(&site, "OPTIONS").into_iter().filter(|(to, _)| to == ALICE));
     }
-    site.receive(ALICE, &within(&questions[0].1, "481 Gone"));
+    site.receive(ALICE, &response(&questions[0].1, "481 Gone"));
     let [to_alice, to_bob] = both(&site);
-    site.receive(BOB, &within(&to_bob, "503 Busy"));
-    site.receive(ALICE, &within(&to_alice, "481 Gone"));
+    site.receive(BOB, &response(&to_bob, "503 Busy"));
+    site.receive(ALICE, &response(&to_alice, "481 Gone"));
     stands(&mut site, "bob has refused the BYE");
     site.wait(600);
     let [(_, again)] = &byes(&site)[..] else { panic!("{:?}", byes(&site)) };
-    site.receive(BOB, &within(again, "481 Gone"));
+    site.receive(BOB, &response(again, "481 Gone"));
     // Until then he may have continued.
     let now = site.now.wall;
     assert_eq!(has_ended(&mut site, "bob has ended it").end, Some(now));

@@ -1,12 +1,19 @@
 //! Peers of a server: messages that they get, and their responses.
 
 use crate::site::{ALICE, Site};
+use strowger_rig::{Got, text};
 
 /// Returns the sent messages except 100s, each with its address.
 pub(crate) fn sent(site: &Site) -> Vec<(String, String)> {
     let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
     let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
     all.filter(|(_, text)| !text.starts_with("SIP/2.0 100 ")).collect()
+}
+
+/// Returns the requests of this method among the messages sent last, each with its address.
+pub(crate) fn requests(site: &Site, method: &str) -> Vec<(String, String)> {
+    let start = format!("{method} ");
+    sent(site).into_iter().filter(|(_, text)| text.starts_with(&start)).collect()
 }
 
 pub(crate) fn receive(site: &mut Site, from: &str, text: &str) -> Vec<(String, String)> {
@@ -23,17 +30,11 @@ pub(crate) fn pass(site: &mut Site) {
 
 /// Writes the response of a peer to a request that it got.
 pub(crate) fn answer(request: &str, status: u16, more: &str) -> String {
-    let lines: Vec<&str> = request.split("\r\n").collect();
-    let is_copied = |line: &&&str| {
-        ["Via:", "From:", "Call-ID:", "CSeq:", "Record-Route:"].iter().any(|name| line.starts_with(name))
-    };
-    let to = lines.iter().find(|line| line.starts_with("To:")).expect("each request has one");
-    let copied: String = lines.iter().filter(is_copied).map(|line| format!("{line}\r\n")).collect();
-    format!("SIP/2.0 {status} Said\r\n{copied}{to};tag=t\r\n{more}Content-Length: 0\r\n\r\n")
+    Got(request.to_owned()).respond(status, "t", more)
 }
 
 pub(crate) fn status(text: &str) -> Option<u16> {
-    text.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()
+    text::status(text.as_bytes())
 }
 
 /// Returns the statuses that this address gets.

@@ -113,7 +113,7 @@ fn a_callee_resumes_a_call_as_well() {
     // While that INVITE is open, the other party begins no second call of the dialog.
     let (is_challenged, other) = office.send(&of_alice("INVITE", &ok, 5, CONTACT));
     assert!(is_challenged, "{other}");
-    let response = crate::dialogs::within(&sent, "200 OK");
+    let response = crate::site::response(&sent, "200 OK");
     let contact = format!("{CONTACT}Content-Length");
     let answer = office.site.receive(ALICE, &response.replace("Content-Length", &contact));
     assert!(answer.contains("SIP/2.0 200 "), "{answer}");

@@ -1,8 +1,8 @@
 //! Shares of the table of calls: no account and no source fills it alone.
 
-use crate::dialogs::{counts, from_phone, of_alice, request, within};
+use crate::dialogs::{counts, from_phone, of_alice, request};
 use crate::peer::{receive, status};
-use crate::site::{ALICE, BOB, Site, credentials_of, invite};
+use crate::site::{ALICE, BOB, Site, credentials_of, invite, response};
 use std::fmt::Write;
 
 /// Places for tracked calls in each of two shards.
@@ -58,7 +58,7 @@ fn calls_that_have_ended_take_no_share() {
         let ok = site.receive(BOB, &from_phone(request(&sent, "INVITE"), "200 OK", "bob"));
         assert!(ok.starts_with("SIP/2.0 200 "), "{number}: {ok}");
         let bye = site.receive(ALICE, &of_alice("BYE", &ok, number + 1, ""));
-        site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+        site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
         assert_eq!(counts(&site).0, 0, "{number}");
     }
 }
@@ -80,7 +80,7 @@ fn calls_of_one_source_or_to_one_account_leave_room_for_others() {
         assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
         // A call that ends gives its place back.
         let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-        site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+        site.receive(BOB, &response(request(&bye, "BYE"), "200 OK"));
         assert_eq!(counts(&site).0, PLACES / 2);
     }
 }

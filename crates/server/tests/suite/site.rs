@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, Weak};
 use strowger_allocations::of_thread;
 use strowger_cache::ticket::{Answered, Receiver};
 use strowger_config::{Config, Decisions, Source};
-use strowger_core::digest::{Challenge, ChallengeAnswer as Digest, Ha1Set, Hash, Secret};
+use strowger_core::digest::{Ha1Set, Hash};
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
+use strowger_rig::Got;
 use strowger_rules::Set;
 use strowger_server::engine::{Answer, Circumstances, Engine};
 use strowger_server::local_address::OneWay;
@@ -306,20 +307,7 @@ pub(crate) fn credentials_of(
     challenged: &str,
     nc: u32,
 ) -> String {
-    let answer = Digest {
-        user: user.as_bytes(),
-        secret: Secret::Password(password),
-        method: method.as_bytes(),
-        uri: uri.as_bytes(),
-        body: b"",
-        cnonce: b"1",
-        nc,
-    };
-    let challenge = Challenge::parse(line(challenged, "Proxy-Authenticate").as_bytes()).expect("a challenge");
-    let mut credentials = b"Proxy-Authorization: ".to_vec();
-    answer.write(&challenge, &mut credentials).expect("an answer");
-    credentials.extend_from_slice(b"\r\n");
-    String::from_utf8(credentials).expect("text")
+    strowger_rig::credentials(challenged.as_bytes(), user, password, (method, uri, b""), nc) + "\r\n"
 }
 
 /// Writes alice's INVITE for bob, the first of the call with this number. It has no Max-Forwards, so that the server
@@ -355,16 +343,17 @@ pub(crate) fn is_forwarded_by(text: &str) -> &'static str {
     }
 }
 
-/// Writes a response of bob's phone to a request that it got.
-pub(crate) fn response(forwarded: &str, status: &str) -> String {
-    let mut text = format!("SIP/2.0 {status}\r\n");
-    let is_copied = |line: &&str| line.starts_with("Via: ") || line.starts_with("Record-Route: ");
-    for line in forwarded.split("\r\n").filter(is_copied) {
-        text += line;
-        text += "\r\n";
-    }
-    for name in ["From", "Call-ID", "CSeq"] {
-        text += &format!("{name}: {}\r\n", line(forwarded, name));
-    }
-    text + &format!("To: {};tag=bob\r\nContent-Length: 0\r\n\r\n", line(forwarded, "To"))
+/// Writes a response of bob's phone to a request that it got. `status`: the status, whose reason only readers need.
+pub(crate) fn response(request: &str, status: &str) -> String {
+    respond(request, status, "bob", "")
+}
+
+/// Writes a response of the phone at this address, with its Contact and this tag.
+pub(crate) fn response_at(at: &str, request: &str, status: &str, tag: &str) -> String {
+    respond(request, status, tag, &format!("Contact: <sip:{tag}@{at}>"))
+}
+
+fn respond(request: &str, status: &str, tag: &str, lines: &str) -> String {
+    let code = status.split(' ').next().and_then(|code| code.parse().ok()).expect("a status");
+    Got(request.to_owned()).respond(code, tag, lines)
 }

@@ -1,8 +1,8 @@
 //! A 2xx without an ACK: the server asks the parties whether its dialog exists.
 
 use crate::accounting::rows;
-use crate::dialogs::{ack, counts, from_phone, of_alice, request, within};
-use crate::site::{ALICE, BOB, Site, invite, line};
+use crate::dialogs::{ack, counts, from_phone, of_alice, request};
+use crate::site::{ALICE, BOB, Site, invite, line, response};
 use std::collections::BTreeSet;
 
 const TRACKED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\ndialogs.lifetime = \"10h\"\n";
@@ -26,7 +26,7 @@ fn answer(site: &mut Site, ms: u64, status: impl Fn(&str, &str) -> &'static str)
             let tag = side.split(";tag=").nth(1).expect("a tag").to_owned();
             match status(&to, &tag) {
                 "" => (),
-                status => drop(site.receive(&to, &within(&asked, status))),
+                status => drop(site.receive(&to, &response(&asked, status))),
             }
         }
     }

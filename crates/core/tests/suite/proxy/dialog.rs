@@ -178,9 +178,9 @@ fn the_last_proxy_takes_the_seal_off() {
         let invite = only(first.request(&alice("INVITE", "sip:bob@10.9.9.9", ""), udp(ALICE), &to("10.9.9.9:5060")));
         let tries =
             [Try { uri: Some("sip:bob@192.168.8.8".into()), at: vec![at(OUTER_BOB)], q: 1000, ..Try::default() }];
-        let at_bob = only(second.request(&invite.text, udp("10.0.0.1:5060"), &tries));
+        let at_bob = only(second.request(&invite.0, udp("10.0.0.1:5060"), &tries));
         let ok = only(second.answer(&at_bob, 200, "Contact: <sip:bob@192.168.8.8>\n"));
-        let ok = only(first.response(ok.text.as_bytes(), udp("10.9.9.9:5060")));
+        let ok = only(first.response(ok.0.as_bytes(), udp("10.9.9.9:5060")));
         // Alice's own requests go by both, and Bob changes his Contact.
         let routes = |text: &Sent| {
             text.all("Record-Route").iter().rev().map(|route| format!("Route: {route}\n")).collect::<String>()
@@ -189,14 +189,14 @@ fn the_last_proxy_takes_the_seal_off() {
         let through = |first: &mut Rig, second: &mut Rig, method: &str, cseq: u32, uri: &str| {
             let sent = only(first.request(&from_alice(method, cseq, uri, &to_bob), udp(ALICE), &[]));
             assert_eq!(sent.to(), "10.9.9.9:5060");
-            only(second.request(&sent.text, udp("10.0.0.1:5060"), &[]))
+            only(second.request(&sent.0, udp("10.0.0.1:5060"), &[]))
         };
         let update = through(&mut first, &mut second, "UPDATE", 2, uri_of(ok.one("Contact")));
         assert_eq!((update.to().as_str(), update.uri()), (OUTER_BOB, "sip:bob@192.168.8.8"));
         let moved = only(second.answer(&update, 200, "Contact: <sip:robert@192.168.8.9:5066>\n"));
-        let moved = only(first.response(moved.text.as_bytes(), udp("10.9.9.9:5060")));
+        let moved = only(first.response(moved.0.as_bytes(), udp("10.9.9.9:5060")));
         let seals = moved.one("Contact").matches("x-strowger=").count();
-        assert_eq!(seals, if secret == b"secret" { 1 } else { 2 }, "{}", moved.text);
+        assert_eq!(seals, if secret == b"secret" { 1 } else { 2 }, "{}", moved.0);
         let bye = through(&mut first, &mut second, "BYE", 3, uri_of(moved.one("Contact")));
         assert_eq!((bye.to().as_str(), bye.uri()), (OUTER_BOB, "sip:robert@192.168.8.9:5066"));
     }

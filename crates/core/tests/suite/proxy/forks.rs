@@ -284,7 +284,7 @@ fn the_kept_response_of_a_fork_is_charged_to_the_caller_or_shortened() {
             let answers = rig.answer(&sent[2], statuses[2], &long);
             let answer = answers.iter().find(|sent| sent.to() == ALICE).expect("an answer");
             assert_eq!(answer.status(), up);
-            assert_eq!((answer.text.len() > 9_000, answer.one("CSeq")), (is_whole, "1 INVITE"));
+            assert_eq!((answer.0.len() > 9_000, answer.one("CSeq")), (is_whole, "1 INVITE"));
             assert!(answer.one("To").contains(";tag="));
         }
     }

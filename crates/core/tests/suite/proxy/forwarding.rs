@@ -26,14 +26,14 @@ fn everything_else_passes_byte_for_byte() {
     let expected = text
         .replacen("X-Odd", &format!("Via: {via}\r\nRecord-Route: {route}\r\nMax-Breadth: 60\r\nX-Odd"), 1)
         .replace("max-forwards: 17", "max-forwards: 16");
-    assert_eq!(sent.text, expected);
+    assert_eq!(sent.0, expected);
     assert!(via.starts_with("SIP/2.0/UDP 10.0.0.1:5060;branch=z9hG4bK"), "{via}");
     assert!(route.starts_with("<sip:10.0.0.1:5060;lr;d="), "{route}");
     // The response returns the sender's own Via and nothing else.
     let answer = only(rig.answer(&sent, 200, "X-Odd:  2\nContact: <sip:bob@10.2.2.2>\n"));
     assert_eq!(answer.to(), ALICE);
     assert_eq!(answer.all("Via"), ["SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bK1;x=\"a;b,c\""]);
-    assert!(answer.text.contains("\r\nX-Odd:  2\r\n") && answer.text.contains("CSeq: 0001   INVITE\r\n"));
+    assert!(answer.0.contains("\r\nX-Odd:  2\r\n") && answer.0.contains("CSeq: 0001   INVITE\r\n"));
     rig.end();
 }
 
@@ -173,7 +173,7 @@ fn a_retransmission_gets_the_last_response_and_is_not_forwarded() {
     let sent = only(rig.request(&text, udp(ALICE), &to(BOB)));
     assert!(rig.request(&text, udp(ALICE), &to(BOB)).is_empty());
     let ringing = only(rig.answer(&sent, 180, ""));
-    assert_eq!(only(rig.request(&text, udp(ALICE), &to(BOB))).text, ringing.text);
+    assert_eq!(only(rig.request(&text, udp(ALICE), &to(BOB))).0, ringing.0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use strowger_core::proxy::ProxySettings;
 
 /// Returns the forwarded request after another element has changed its first line.
 fn round(sent: &Sent, change: impl FnOnce(String) -> String) -> String {
-    change(sent.text.replace("\r\n", "\n")).replacen(
+    change(sent.0.replace("\r\n", "\n")).replacen(
         "Via: ",
         "Via: SIP/2.0/UDP 10.9.9.9:5060;branch=z9hG4bKother\nVia: ",
         1,
@@ -30,7 +30,7 @@ fn an_unchanged_request_that_returns_is_a_loop() {
 
 /// Returns the forwarded request as it comes straight back, with our own Via on top.
 fn straight(sent: &Sent) -> String {
-    sent.text.replace("\r\n", "\n")
+    sent.0.replace("\r\n", "\n")
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn a_call_that_rings() {
     let sent = only(rig.request(&text, udp(ALICE), &to(BOB)));
     let ringing = only(rig.answer(&sent, 180, ""));
     let mut rig = moved(rig);
-    assert_eq!(only(rig.request(&text, udp(ALICE), &to(BOB))).text, ringing.text);
+    assert_eq!(only(rig.request(&text, udp(ALICE), &to(BOB))).0, ringing.0);
     assert_eq!(to_alice(&rig.answer(&sent, 183, "")), [183]);
     assert_eq!(to_alice(&rig.answer(&sent, 200, "Contact: <sip:bob@10.2.2.2>\n")), [200]);
     let mut rig = moved(rig);

@@ -38,7 +38,7 @@ fn every_2xx_goes_up_and_each_ack_down() {
     let first = only(rig.answer(&sent, 200, contact));
     // A copy while the caller's ACK is on the way.
     rig.pass(500);
-    assert_eq!(only(rig.answer(&sent, 200, contact)).text, first.text);
+    assert_eq!(only(rig.answer(&sent, 200, contact)).0, first.0);
     // A copy of the INVITE gets nothing: the callee repeats its 2xx (RFC 6026 section 7.1).
     let again = rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB));
     assert!(again.is_empty(), "{again:?}");
@@ -55,7 +55,7 @@ fn every_2xx_goes_up_and_each_ack_down() {
     let other = only(rig.request(&ack("z9hG4bKack2"), udp(ALICE), &[]));
     assert_eq!((one.to().as_str(), one.method(), one.uri()), (BOB, "ACK", "sip:bob@10.2.2.2"));
     assert!(one.all("Route").is_empty() && one.one("Max-Forwards") == "69");
-    assert_eq!(one.text, two.text);
+    assert_eq!(one.0, two.0);
     assert_ne!(one.branch(), other.branch());
     assert_ne!(one.branch(), sent.branch());
     // After 64*T1 no peer answers any more, and a stray 2xx goes nowhere (RFC 6026 section 7.3).
@@ -90,7 +90,7 @@ fn one_final_response_of_another_request() {
     assert!(rig.answer(&sent, 202, "").is_empty());
     // The copy of the request gets the copy of the response.
     let again = rig.request(&alice("MESSAGE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB));
-    assert_eq!(only(again).text, up.text);
+    assert_eq!(only(again).0, up.0);
     rig.end();
 }
 
@@ -116,7 +116,7 @@ fn a_late_response_without_a_transaction_goes_nowhere() {
     let mut rig = Rig::new();
     let sent = invited(&mut rig);
     let mut stray = sent.clone();
-    stray.text = stray.text.replace(sent.branch(), "z9hG4bKsomebodyelse");
+    stray.message.0 = stray.0.replace(sent.branch(), "z9hG4bKsomebodyelse");
     assert!(rig.answer(&stray, 200, "").is_empty());
     assert!(rig.answer(&stray, 180, "").is_empty());
     rig.answer(&sent, 404, "");
@@ -131,9 +131,9 @@ fn a_response_without_a_second_via_stays_here() {
         let mut rig = Rig::new();
         let sent = only(rig.request(&alice(method, "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
         let mut cut = sent.clone();
-        let lower = cut.text.rfind("Via: ").expect("the caller's");
-        let end = lower + cut.text[lower..].find("\r\n").expect("lines end") + 2;
-        cut.text.replace_range(lower..end, "");
+        let lower = cut.0.rfind("Via: ").expect("the caller's");
+        let end = lower + cut.0[lower..].find("\r\n").expect("lines end") + 2;
+        cut.message.0.replace_range(lower..end, "");
         assert!(rig.answer(&cut, 180, "").is_empty());
         let said = rig.answer(&cut, 486, "");
         assert!(said.iter().all(|s| !s.start().starts_with("SIP/2.0")), "{said:?}");

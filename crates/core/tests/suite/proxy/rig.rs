@@ -1,9 +1,11 @@
 //! Proxy with its transactions, without sockets, and messages of its peers.
 
 use super::allocation;
+use crate::text::Got;
 use crate::written::through_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
 use strowger_core::notice::NoticeEvent;
@@ -20,49 +22,20 @@ pub(crate) struct Sent {
     pub(crate) target: Target,
     pub(crate) token: u64,
     pub(crate) has_fallback: bool,
-    pub(crate) text: String,
+    pub(crate) message: Got,
+}
+
+impl Deref for Sent {
+    type Target = Got;
+
+    fn deref(&self) -> &Got {
+        &self.message
+    }
 }
 
 impl Sent {
     pub(crate) fn to(&self) -> String {
         self.target.address.to_string()
-    }
-
-    pub(crate) fn start(&self) -> &str {
-        self.text.lines().next().expect("a message has a first line")
-    }
-
-    /// Returns the status of a response, 0 for a request.
-    pub(crate) fn status(&self) -> u16 {
-        self.start().strip_prefix("SIP/2.0 ").map_or(0, |rest| rest[..3].parse().expect("a status"))
-    }
-
-    pub(crate) fn method(&self) -> &str {
-        self.start().split(' ').next().expect("split gives one part at least")
-    }
-
-    /// Returns the values of all lines of this name.
-    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
-        let head = self.text.split("\r\n\r\n").next().expect("split gives one part at least");
-        head.lines()
-            .skip(1)
-            .filter_map(|line| line.split_once(':'))
-            .filter(|(n, _)| n.trim().eq_ignore_ascii_case(name))
-            .map(|(_, v)| v.trim())
-            .collect()
-    }
-
-    /// Returns the first value of this name.
-    pub(crate) fn one(&self, name: &str) -> &str {
-        self.all(name).first().copied().unwrap_or_else(|| panic!("no {name} in {}", self.text))
-    }
-
-    pub(crate) fn branch(&self) -> &str {
-        self.one("Via").split("branch=").nth(1).expect("a branch").split([';', ',']).next().expect("a part")
-    }
-
-    pub(crate) fn uri(&self) -> &str {
-        self.start().split(' ').nth(1).expect("a Request-URI")
     }
 }
 
@@ -478,7 +451,7 @@ impl Rig {
             target: s.target,
             token: s.token,
             has_fallback: s.has_fallback,
-            text: String::from_utf8(self.out.bytes[s.range()].to_vec()).expect("text"),
+            message: Got(String::from_utf8(self.out.bytes[s.range()].to_vec()).expect("text")),
         });
         let sent = sent.collect();
         self.out.clear();
@@ -491,28 +464,15 @@ impl Rig {
 
 fn parses(sent: &Sent) {
     let mut index = Index::new();
-    let result = index.parse(sent.text.as_bytes(), &Limits::default());
-    assert!(result.is_ok(), "{result:?}: {}", sent.text);
-    let message = Message::new(sent.text.as_bytes(), &index);
+    let result = index.parse(sent.0.as_bytes(), &Limits::default());
+    assert!(result.is_ok(), "{result:?}: {}", sent.0);
+    let message = Message::new(sent.0.as_bytes(), &index);
     assert!(message.has(Name::CallId) && message.has(Name::CSeq));
 }
 
-/// Returns a response to this request, with its Record-Routes if it makes a dialog.
+/// Returns the response of its target to this request.
 pub(crate) fn respond(request: &Sent, status: u16, lines: &str) -> Vec<u8> {
-    let mut index = Index::new();
-    index.parse(request.text.as_bytes(), &Limits::default()).expect("well-formed");
-    let message = Message::new(request.text.as_bytes(), &index);
-    let mut text = Vec::new();
-    let tag = format!("at{}", request.target.address.port());
-    let mut builder = build::respond(&message, status, None, Some(tag.as_bytes()), &mut text);
-    if (101..300).contains(&status) {
-        builder = builder.copy(&message, Name::RecordRoute);
-    }
-    for line in lines.lines() {
-        builder.buffer().extend_from_slice(format!("{}\r\n", line.trim()).as_bytes());
-    }
-    builder.finish(b"");
-    text
+    request.respond(status, &format!("at{}", request.target.address.port()), lines).into_bytes()
 }
 
 /// Returns the only message of the list.

@@ -344,12 +344,12 @@ fn a_call_that_passes_us_twice_goes_on() {
         let first = only(rig.request(&first, udp(ALICE), &to("10.4.4.4:5060")));
         // The request comes back for another target.
         let lines = if between { "Record-Route: <sip:10.4.4.4;lr>\r\nRecord-Route: " } else { "Record-Route: " };
-        let round = first.text.replacen("INVITE sip:bob@10.4.4.4", "INVITE sip:bob@10.2.2.2", 1);
+        let round = first.0.replacen("INVITE sip:bob@10.4.4.4", "INVITE sip:bob@10.2.2.2", 1);
         let round = round.replacen("Via: ", "Via: SIP/2.0/UDP 10.4.4.4;branch=z9hG4bKround\r\nVia: ", 1);
         let round = round.replacen("Record-Route: ", lines, 1);
         let second = only(rig.request(&round, udp("10.4.4.4:5060"), &to(BOB)));
         let ok = only(rig.answer(&second, 200, "Contact: <sip:bob@10.2.2.2>\n"));
-        let back = ok.text.replacen("Via: SIP/2.0/UDP 10.4.4.4;branch=z9hG4bKround\r\n", "", 1);
+        let back = ok.0.replacen("Via: SIP/2.0/UDP 10.4.4.4;branch=z9hG4bKround\r\n", "", 1);
         let ok = only(rig.response(back.as_bytes(), udp("10.4.4.4:5060")));
         let (alice, bob) = (End::caller(&ok), End::called(&second, "at5060"));
         assert!(passes(&rig, &alice) && passes(&rig, &bob), "{between} {alice:#?} {bob:#?}");

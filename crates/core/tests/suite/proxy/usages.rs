@@ -65,7 +65,7 @@ fn each_notify_is_record_routed() {
     let own = "Contact: <sip:bob@10.2.2.2>\n";
     let notify = only(rig.request(&bob.text("NOTIFY", own), udp(BOB), &[]));
     assert_eq!(notify.to(), ALICE);
-    assert_eq!(notify.all("Record-Route").len(), 1, "{}", notify.text);
+    assert_eq!(notify.all("Record-Route").len(), 1, "{}", notify.0);
     let subscriber = alice_end.with(|end| {
         end.uri = uri_of(&notify);
         end.routes = notify.all("Record-Route").iter().map(ToString::to_string).collect();
@@ -88,7 +88,7 @@ fn an_invite_outside_of_its_dialog_is_record_routed() {
         rig.plan.outside = outside;
         let text = alice_end.text("INVITE", "Contact: <sip:alice@10.1.1.1:5060>\n");
         let invite = only(rig.request(&text, udp(ALICE), &[]));
-        assert_eq!(invite.all("Record-Route").len(), count, "{}", invite.text);
+        assert_eq!(invite.all("Record-Route").len(), count, "{}", invite.0);
         if outside {
             let ok = only(rig.answer(&invite, 200, "Contact: <sip:bob@10.2.2.2>\n"));
             assert_eq!(usage(&rig, &End::caller(&ok)), Some(Usage::Call));
@@ -98,7 +98,7 @@ fn an_invite_outside_of_its_dialog_is_record_routed() {
     let mut rig = Rig::new();
     let text = alice("INVITE", "sip:bob@example.org", "").replace("To: <sip:bob@example.org>", "To: <sip:b@h>;tag=x");
     let invite = only(rig.request(&text, udp(ALICE), &[contact(BOB, 1000)]));
-    assert_eq!(invite.all("Record-Route").len(), 1, "{}", invite.text);
+    assert_eq!(invite.all("Record-Route").len(), 1, "{}", invite.0);
 }
 
 /// A session refresh (RFC 4028) renews the targets of a call, also with another proxy between this server and a party.

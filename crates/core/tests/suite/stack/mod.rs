@@ -93,26 +93,26 @@ fn responses_go_to_the_role_that_sent_the_request() {
     let (own, sent_by_agent) = shard.with(|agent, round| agent.invite(round, &invite).expect("addresses"));
     let forwarded = shard.receive(ALICE, &request("INVITE", FAR, "c", 1, ""));
     let (of_agent, of_proxy) = (&sent_by_agent[0].1, &forwarded[0].1);
-    assert!(shard.receive(BOB, &response(of_agent, "180 Ringing", "b1")).is_empty());
+    assert!(shard.receive(BOB, &response(of_agent, 180, "b1")).is_empty());
     assert!(matches!(shard.agent.event(), Some(Event::Progress { call, status: 180, .. }) if call == own));
-    let sent = shard.receive(BOB, &response(of_proxy, "180 Ringing", "b2"));
-    assert!(sent[0].0 == address(ALICE) && sent[0].1.starts_with("SIP/2.0 180 Ringing\r\n"));
+    let sent = shard.receive(BOB, &response(of_proxy, 180, "b2"));
+    assert!(sent[0].0 == address(ALICE) && sent[0].1.starts_with("SIP/2.0 180 As told\r\n"));
     assert_eq!(shard.agent.event(), None);
     // The 2xx of the agent's call is acknowledged by the agent; that of the forwarded call by its caller.
-    shard.receive(BOB, &response(of_agent, "200 OK", "b1"));
+    shard.receive(BOB, &response(of_agent, 200, "b1"));
     assert!(matches!(shard.agent.event(), Some(Event::Answered { call, .. }) if call == own));
-    let ok = response(of_proxy, "200 OK", "b2");
+    let ok = response(of_proxy, 200, "b2");
     assert!(shard.receive(BOB, &ok)[0].1.starts_with("SIP/2.0 200 OK\r\n"));
     let sent = shard.receive(ALICE, &request("ACK", FAR, "c", 1, ";tag=b2"));
     assert!(sent[0].0 == address(BOB) && sent[0].1.starts_with("ACK sip:bob@192.0.2.2 SIP/2.0\r\n"));
     // A copy of the 2xx goes where the first one went.
     assert!(shard.receive(BOB, &ok)[0].1.starts_with("SIP/2.0 200 OK\r\n"));
-    assert!(shard.receive(BOB, &response(of_agent, "486 Busy Here", "b1")).is_empty());
+    assert!(shard.receive(BOB, &response(of_agent, 486, "b1")).is_empty());
     let log =
         ["proxy INVITE", "agent 180", "proxy 180", "agent 200", "proxy 200", "proxy ACK", "proxy 200", "Absorbed"];
     assert_eq!(shard.take_log(), log);
     let ((), sent) = shard.with(|agent, round| agent.hang_up(round, own));
-    shard.receive(BOB, &response(&sent[0].1, "200 OK", ""));
+    shard.receive(BOB, &response(&sent[0].1, 200, ""));
     shard.assert_clean();
 }
 
@@ -134,7 +134,7 @@ fn the_user_agent_refuses_responses_of_other_roles() {
     };
     let (_, of_agent) = shard.with(|agent, round| agent.request(round, &options).expect("addresses"));
     let of_proxy = shard.receive(ALICE, &request("OPTIONS", FAR, "c", 1, ""));
-    let (arrival, ok) = (arrival(BOB), response(&of_proxy[0].1, "200 OK", "b"));
+    let (arrival, ok) = (arrival(BOB), response(&of_proxy[0].1, 200, "b"));
     let Shard { stack, proxy, agent, out, now, .. } = &mut shard;
     let (received, incoming, mut round) = stack.receive(*now, &arrival, ok.as_bytes(), out);
     let (Received::Response(ok), Incoming::Response { id, tu, .. }) = (&received, incoming) else { panic!() };
@@ -144,7 +144,7 @@ fn the_user_agent_refuses_responses_of_other_roles() {
     assert_eq!((agent.event(), agent.requests()), (None, 1));
     proxy.response(&mut round, context, ok, &arrival, id);
     assert!(shard.sent()[0].1.starts_with("SIP/2.0 200 OK\r\n"));
-    shard.receive(BOB, &response(&of_agent[0].1, "200 OK", "b"));
+    shard.receive(BOB, &response(&of_agent[0].1, 200, "b"));
     assert!(matches!(shard.agent.event(), Some(Event::Reply { status: 200, .. })));
     shard.assert_clean();
 }
@@ -155,7 +155,7 @@ fn a_cancel_goes_to_the_role_of_its_invite() {
     for (uri, call) in [(AGENT, "c1"), (FAR, "c2"), (WAIT, "c3")] {
         let sent = shard.receive(ALICE, &request("INVITE", uri, call, 1, ""));
         if uri == FAR {
-            shard.receive(BOB, &response(&sent[0].1, "180 Ringing", "b"));
+            shard.receive(BOB, &response(&sent[0].1, 180, "b"));
         }
     }
     shard.take_log();
@@ -239,7 +239,7 @@ fn retransmissions_are_absorbed() {
     assert!(shard.receive(ALICE, &ack).is_empty() && shard.receive(ALICE, &ack).is_empty());
     assert_eq!(shard.take_log(), ["agent INVITE", "Absorbed", "agent BYE", "Absorbed", "Absorbed", "Absorbed"]);
     assert!(matches!(shard.agent.event(), Some(Event::Ended { .. })) && shard.agent.event().is_none());
-    assert!(shard.receive(BOB, &response(&bye, "200 OK", "b")).is_empty());
+    assert!(shard.receive(BOB, &response(&bye, 200, "b")).is_empty());
     assert_eq!(shard.take_log(), ["Unmatched"]);
     shard.assert_clean();
 }
@@ -280,6 +280,6 @@ fn a_message_is_read_in_canonical_form_with_its_source() {
         assert_eq!(read(&text, &reading), Err((reason, is_request)), "{text}");
     }
     assert!(read("SIP/2.0 hello\r\n\r\n", &reading).is_err_and(|(_, is_request)| !is_request));
-    let double = response(&plain, "200 OK", "b").replace("Call-ID: c\r\n", "Call-ID: c\r\nCall-ID: d\r\n");
+    let double = response(&plain, 200, "b").replace("Call-ID: c\r\n", "Call-ID: c\r\nCall-ID: d\r\n");
     assert_eq!(read(&double, &reading), Err((Reason::Repeated, false)));
 }

@@ -1,5 +1,6 @@
 //! Shard with three roles on one stack: proxy, user agent, and requests that wait.
 
+use crate::text::Got;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -257,20 +258,8 @@ pub(super) fn request(method: &str, uri: &str, call: &str, cseq: u32, to_tag: &s
 }
 
 /// Returns the response of a peer to a sent request.
-pub(super) fn response(sent: &str, status: &str, tag: &str) -> String {
-    let (_, rest) = sent.split_once("\r\n").expect("a start line");
-    let (head, _) = rest.split_once("\r\n\r\n").expect("a header");
-    let lines: Vec<String> = head
-        .split("\r\n")
-        .filter(|line| {
-            ["Via:", "From:", "To:", "Call-ID:", "CSeq:", "Record-Route:"].iter().any(|n| line.starts_with(n))
-        })
-        .map(|line| match line.starts_with("To:") && !line.contains(";tag=") {
-            true => format!("{line};tag={tag}"),
-            false => line.to_owned(),
-        })
-        .collect();
-    format!("SIP/2.0 {status}\r\n{}\r\nContact: <sip:b@{BOB}>\r\nContent-Length: 0\r\n\r\n", lines.join("\r\n"))
+pub(super) fn response(sent: &str, status: u16, tag: &str) -> String {
+    Got(sent.to_owned()).respond(status, tag, &format!("Contact: <sip:b@{BOB}>"))
 }
 
 /// Returns the parameter `;tag=` of To in a response.

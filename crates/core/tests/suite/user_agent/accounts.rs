@@ -16,7 +16,7 @@ fn a_challenge_is_answered() {
     let ask = |nonce: &str| {
         format!("Proxy-Authenticate: Digest realm=\"atlanta\", qop=\"auth\", nonce=\"{nonce}\", algorithm=MD5\r\n")
     };
-    let challenge = respond(&net.sent[0], "407 Proxy Authentication Required", &ask("one"));
+    let challenge = respond(&net.sent[0], 407, &ask("one"));
     net.inject(0, &challenge);
     assert_eq!(net.log, ["0>? INVITE", "0>? ACK", "0>? INVITE"]);
     let (first, again) = (net.sent[0].clone(), net.sent[2].clone());
@@ -32,7 +32,7 @@ fn a_challenge_is_answered() {
     }
     assert!(again.ends_with(std::str::from_utf8(OFFER).unwrap()));
     // The ACK of the 2xx has the same credentials.
-    net.inject(0, &respond(&again, "200 OK", "Contact: <sip:bob@127.0.0.9>\r\n"));
+    net.inject(0, &respond(&again, 200, "Contact: <sip:bob@127.0.0.9>\r\n"));
     let ack = net.sent.last().unwrap().clone();
     assert!(ack.starts_with("ACK sip:bob@127.0.0.9 SIP/2.0"));
     assert_eq!(line(&ack, "Proxy-Authorization"), line(&again, "Proxy-Authorization"));
@@ -43,13 +43,10 @@ fn a_challenge_is_answered() {
     assert!(bye.starts_with("BYE") && bye.contains("nc=00000002"), "{bye}");
     assert_eq!(line(&bye, "CSeq"), "CSeq: 3 BYE");
     // The nonce is stale: one more attempt, with the new one.
-    net.inject(
-        0,
-        &respond(&bye, "407 Proxy Authentication Required", &ask("two").replace("algorithm", "stale=true, algorithm")),
-    );
+    net.inject(0, &respond(&bye, 407, &ask("two").replace("algorithm", "stale=true, algorithm")));
     let bye = net.sent.last().unwrap().clone();
     assert!(bye.contains("nonce=\"two\"") && bye.contains("nc=00000001"), "{bye}");
-    net.inject(0, &respond(&bye, "200 OK", ""));
+    net.inject(0, &respond(&bye, 200, ""));
     assert_eq!(net.last(0).event, Event::Ended { call, by: Ending::Local });
     net.is_clean();
 }
@@ -63,11 +60,11 @@ fn a_wrong_password_is_tried_once() {
         .with(0, |agent, round| agent.invite(round, &Invite { account: Some(account), ..invite(target, OFFER) }))
         .unwrap();
     let ask = "WWW-Authenticate: Digest realm=\"r\", nonce=\"n\", qop=\"auth\"\r\nWWW-Authenticate: Digest realm=\"r\", nonce=\"m\", qop=\"auth\", algorithm=SHA-256\r\n";
-    net.inject(0, &respond(&net.sent[0].clone(), "401 Unauthorized", ask));
+    net.inject(0, &respond(&net.sent[0].clone(), 401, ask));
     let again = net.sent[2].clone();
     assert_eq!(again.matches("\r\nAuthorization: ").count(), 1, "{again}");
     assert!(again.contains("algorithm=SHA-256"), "the stronger of two");
-    net.inject(0, &respond(&again, "401 Unauthorized", ask));
+    net.inject(0, &respond(&again, 401, ask));
     assert_eq!(net.last(0).event, Event::Failed { call, status: 401, local: false });
     assert_eq!(net.log, ["0>? INVITE", "0>? ACK", "0>? INVITE", "0>? ACK"]);
     net.is_clean();
@@ -90,12 +87,12 @@ fn a_registration_is_kept_up_and_taken_back() {
     };
     let key = net.with(0, |agent, round| agent.register(round, &register)).unwrap();
     let challenge = "WWW-Authenticate: Digest realm=\"atlanta\", qop=\"auth\", nonce=\"n\"\r\n";
-    net.inject(0, &respond(&net.sent[0].clone(), "401 Unauthorized", challenge));
+    net.inject(0, &respond(&net.sent[0].clone(), 401, challenge));
     assert!(net.sent[1].contains("CSeq: 2 REGISTER") && net.sent[1].contains("Expires: 60\r\n"));
-    net.inject(0, &respond(&net.sent[1].clone(), "423 Interval Too Brief", "Min-Expires: 100\r\n"));
+    net.inject(0, &respond(&net.sent[1].clone(), 423, "Min-Expires: 100\r\n"));
     assert!(net.sent[2].contains("CSeq: 3 REGISTER") && net.sent[2].contains("Expires: 100\r\n"));
     let ok = "Contact: <sip:other@192.0.2.1>;expires=9, <sip:alice@127.0.0.1:5060>;expires=90\r\n";
-    net.inject(0, &respond(&net.sent[2].clone(), "200 OK", ok));
+    net.inject(0, &respond(&net.sent[2].clone(), 200, ok));
     assert_eq!(net.last(0).event, Event::Registered { registration: key, expires: 90 });
     net.run(44_900);
     assert_eq!(net.sent.len(), 3);
@@ -104,9 +101,9 @@ fn a_registration_is_kept_up_and_taken_back() {
     // Removed during a refresh: one request after the other.
     net.with(0, |agent, round| agent.unregister(round, key));
     assert_eq!(net.sent.len(), 4);
-    net.inject(0, &respond(&net.sent[3].clone(), "200 OK", ok));
+    net.inject(0, &respond(&net.sent[3].clone(), 200, ok));
     assert!(net.sent[4].contains("CSeq: 5 REGISTER") && net.sent[4].contains("Expires: 0\r\n"));
-    net.inject(0, &respond(&net.sent[4].clone(), "200 OK", ""));
+    net.inject(0, &respond(&net.sent[4].clone(), 200, ""));
     assert_eq!(net.last(0).event, Event::Unregistered { registration: key });
     net.is_clean();
 }
@@ -125,13 +122,13 @@ fn a_registration_that_fails_is_tried_again() {
         headers: b"",
     };
     let key = net.with(0, |agent, round| agent.register(round, &register)).unwrap();
-    net.inject(0, &respond(&net.sent[0].clone(), "503 Service Unavailable", ""));
+    net.inject(0, &respond(&net.sent[0].clone(), 503, ""));
     assert_eq!(net.last(0).event, Event::RegistrationFailed { registration: key, status: 503 });
     net.run(10_000);
     assert!(net.sent[1].contains("CSeq: 2 REGISTER"));
     net.with(0, |agent, round| agent.unregister(round, key));
-    net.inject(0, &respond(&net.sent[1].clone(), "200 OK", "Expires: 60\r\n"));
-    net.inject(0, &respond(&net.sent[2].clone(), "200 OK", ""));
+    net.inject(0, &respond(&net.sent[1].clone(), 200, "Expires: 60\r\n"));
+    net.inject(0, &respond(&net.sent[2].clone(), 200, ""));
     assert_eq!(net.last(0).event, Event::Unregistered { registration: key });
     net.is_clean();
 }

@@ -85,7 +85,7 @@ fn a_call_is_refused_or_redirected() {
     let mut net = Net::new([quiet()]);
     let target = net.target(7);
     net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
-    let response = respond(&net.sent[0], "302 Moved Temporarily", "Contact: <sip:bob@elsewhere.example>\r\n");
+    let response = respond(&net.sent[0], 302, "Contact: <sip:bob@elsewhere.example>\r\n");
     net.inject(0, &response);
     assert!(matches!(net.last(0).event, Event::Redirected { status: 302, .. }));
     assert_eq!(net.last(0).body, b"sip:bob@elsewhere.example");
@@ -129,11 +129,11 @@ fn a_fork_that_lost_is_ended() {
     let mut net = Net::new([quiet()]);
     let target = net.target(6);
     let call = net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
-    let ringing = respond(&net.sent[0], "180 Ringing", "Contact: <sip:one@127.0.0.7>\r\n");
+    let ringing = respond(&net.sent[0], 180, "Contact: <sip:one@127.0.0.7>\r\n");
     net.inject(0, &ringing);
     net.inject(0, &ringing.replace("tag=peer", "tag=other"));
-    let ok = respond(&net.sent[0], "200 OK", "Contact: <sip:one@127.0.0.7>\r\n");
-    let other = respond(&net.sent[0], "200 OK", "Contact: <sip:two@127.0.0.8>\r\n").replace("tag=peer", "tag=other");
+    let ok = respond(&net.sent[0], 200, "Contact: <sip:one@127.0.0.7>\r\n");
+    let other = respond(&net.sent[0], 200, "Contact: <sip:two@127.0.0.8>\r\n").replace("tag=peer", "tag=other");
     net.inject(0, &ok);
     assert!(matches!(net.last(0).event, Event::Answered { call: c, .. } if c == call));
     net.log.clear();
@@ -144,7 +144,7 @@ fn a_fork_that_lost_is_ended() {
     net.inject(0, &other);
     assert_eq!(net.log, ["0>? ACK", "0>? BYE", "0>? ACK"], "a copy gets the ACK alone");
     let bye = net.sent[1].clone();
-    net.inject(0, &respond(&bye, "200 OK", ""));
+    net.inject(0, &respond(&bye, 200, ""));
     assert_eq!(net.phones[0].endpoint.agent.calls(), 1, "the first dialog goes on");
     assert!(net.phones[0].heard.iter().all(|h| !matches!(h.event, Event::Ended { .. })), "no event for the other");
     net.with(0, |agent, round| agent.hang_up(round, call));

@@ -37,13 +37,13 @@ fn a_forked_invite_rings_in_several_places() {
     let target = net.target(8);
     net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
     let sent = net.sent[0].clone();
-    for (tag, status) in [("one", "180 Ringing"), ("two", "180 Ringing"), ("one", "183 Session Progress")] {
+    for (tag, status) in [("one", 180), ("two", 180), ("one", 183)] {
         let text = respond(&sent, status, "Contact: <sip:x@127.0.0.98>\n").replace(";tag=peer", &format!(";tag={tag}"));
         net.inject(0, &text);
     }
     let legs: Vec<u16> = net.phones[0].heard.iter().map(|heard| heard.leg).collect();
     assert_eq!(legs, [0, 1, 0]);
-    let text = respond(&sent, "200 OK", "Contact: <sip:x@127.0.0.98>\n").replace(";tag=peer", ";tag=two");
+    let text = respond(&sent, 200, "Contact: <sip:x@127.0.0.98>\n").replace(";tag=peer", ";tag=two");
     net.inject(0, &text);
     assert!(matches!(net.last(0).event, Event::Answered { .. }) && net.last(0).leg == 1);
 }

@@ -124,7 +124,7 @@ fn a_registration_is_refreshed_by_the_other_shard() {
     let ok = |net: &mut Net| {
         let sent = net.sent.last().cloned().expect("a REGISTER");
         let contact = sent.lines().find(|line| line.starts_with("Contact:")).expect("it has one").to_owned();
-        net.inject(0, &respond(&sent, "200 OK", &format!("{contact};expires=600\n")));
+        net.inject(0, &respond(&sent, 200, &format!("{contact};expires=600\n")));
     };
     ok(&mut net);
     assert!(matches!(net.last(0).event, Event::Registered { registration, .. } if registration == key));
@@ -138,7 +138,7 @@ fn a_registration_is_refreshed_by_the_other_shard() {
     assert!(matches!(net.last(0).event, Event::Registered { registration, .. } if registration == key));
     net.with(0, |agent, round| agent.unregister(round, key));
     let sent = net.sent.last().cloned().expect("a REGISTER");
-    net.inject(0, &respond(&sent, "200 OK", ""));
+    net.inject(0, &respond(&sent, 200, ""));
     net.is_clean();
 }
 
@@ -213,7 +213,7 @@ fn with_all() -> Net {
     invite(&mut net);
     let sent = net.sent[0].clone();
     let peer = "Contact: <sip:bob@127.0.0.9:5070>\nRecord-Route: <sip:127.0.0.9;lr>\n";
-    net.inject(0, &respond(&sent, "200 OK", peer));
+    net.inject(0, &respond(&sent, 200, peer));
     let dialog: String =
         sent.lines().filter(|line| line.starts_with("Call-ID:")).map(|line| format!("{line}\n")).collect();
     let ours = sent.lines().find_map(|line| line.strip_prefix("From: ")).expect("it has one");
@@ -227,7 +227,7 @@ fn with_all() -> Net {
     );
     invite(&mut net);
     let sent = net.sent.last().expect("an INVITE").clone();
-    net.inject(0, &respond(&sent, "180 Ringing", peer));
+    net.inject(0, &respond(&sent, 180, peer));
     net.with(0, |agent, round| agent.register(round, &register(target))).unwrap();
     net.run(100);
     let agent = &net.phones[0].endpoint.agent;

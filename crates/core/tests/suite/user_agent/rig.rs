@@ -1,5 +1,6 @@
 //! User agents, and a network between them that a test controls.
 
+use crate::text::Got;
 use crate::written::through_bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -185,7 +186,7 @@ impl Net {
 
     /// Sends a handwritten message from an address without a phone.
     pub(crate) fn inject(&mut self, to: usize, text: &str) {
-        let bytes = text.replace('\n', "\r\n").into_bytes();
+        let bytes = text.replace("\r\n", "\n").replace('\n', "\r\n").into_bytes();
         self.flying.push(Packet {
             at: self.now.mono,
             from: "127.0.0.99:5060".parse().unwrap(),
@@ -329,17 +330,8 @@ pub(crate) fn invite(target: Target, offer: &[u8]) -> Invite<'_> {
 }
 
 /// Returns a response to a sent message, as a peer would make it.
-pub(crate) fn respond(request: &str, status: &str, lines: &str) -> String {
-    let mut text = format!("SIP/2.0 {status}\n");
-    for line in request.lines().take_while(|l| !l.is_empty()) {
-        let keep = ["Via:", "From:", "Call-ID:", "CSeq:"].iter().any(|n| line.starts_with(n));
-        if keep {
-            text += &format!("{line}\n");
-        } else if line.starts_with("To:") {
-            text += &format!("{line}{}\n", if line.contains(";tag=") { "" } else { ";tag=peer" });
-        }
-    }
-    text + &lines.replace("\r\n", "\n") + "Content-Length: 0\n\n"
+pub(crate) fn respond(request: &str, status: u16, lines: &str) -> String {
+    Got(request.to_owned()).respond(status, "peer", lines)
 }
 
 /// Returns a message of [`respond`] or [`request`] with a session description. `body`: lines that end with `\n`.
