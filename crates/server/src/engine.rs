@@ -225,7 +225,8 @@ impl Engine {
         self.ping(now, out);
         self.waiting.suspended.tidy();
         self.calls.tidy(now.mono);
-        self.effects.extend(self.memory.step(now, &mut self.stack).then_some(Effect::GiveBack));
+        let gives_back = self.memory.step(now, &mut self.stack, self.pings.pending() as u64);
+        self.effects.extend(gives_back.then_some(Effect::GiveBack));
     }
 
     /// Returns the latest moment for the next [`Engine::poll`], as [`Now::mono`]; `None` while nothing is in progress.
@@ -306,6 +307,7 @@ impl Engine {
         self.hear_target(now, id, message);
         match tu.role() {
             Role::Proxy(context) => self.proxy_response(now, arrival, message, (context, id), out),
+            Role::Ping(ping) => self.ping_response(ping, id, message.status().unwrap_or_default()),
             Role::UserAgent(_) | Role::Suspended(_) | Role::None => (),
         }
     }
@@ -358,14 +360,15 @@ impl Engine {
     /// Handles the events of transactions. `reason`: cause of a failure to send.
     fn run_events(&mut self, now: Now, reason: &str, out: &mut Outbox) {
         while let Some(event) = self.stack.core.event() {
-            if let Event::Timeout { .. } | Event::ClientTransportError { .. } = event {
-                self.log_lost(now, &event, reason);
-            }
             match (event.user().role(), event) {
                 (Role::Proxy(context), _) => {
+                    if let Event::Timeout { .. } | Event::ClientTransportError { .. } = event {
+                        self.log_lost(now, &event, reason);
+                    }
                     self.stack.proxy.event(&mut self.stack.core.round(now, out), context, &event);
                 }
                 (Role::Suspended(ticket), Event::TryingDue { id, .. }) => self.still_waits(now, ticket, id, out),
+                (Role::Ping(ping), _) => self.ping_event(ping, &event),
                 (Role::Suspended(_) | Role::UserAgent(_) | Role::None, _) => (),
             }
         }

@@ -1,18 +1,28 @@
 //! Keep-alive of the flows of phones behind NAT or on a stream (RFC 5626 section 4.4, RFC 3261 section 11).
+//!
+//! An OPTIONS is a client transaction of [`Role::Ping`]: over UDP, Timer E repeats it until a final response or Timer F (RFC 3261 section
+//! 17.1.2.2). The end of a flow ends its transaction. Neither a response nor its absence changes a binding, and the next round asks again.
+//! A pending ping takes less than 1,000 bytes, of which half are its text. Nothing of it remains after its final response.
 
 use crate::engine::{Effect, Engine};
 use crate::reachability::{is_gone, target_of};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::time::Duration;
 use strowger_config::PingMethod;
-use strowger_core::{Now, Outbox, Target};
+use strowger_core::call::{self, BucketSet};
+use strowger_core::entropy::{hex, write_hex};
+use strowger_core::slots::{GENERATION_BITS, Id};
+use strowger_core::transaction::{ClientId, Event, Role, TransactionRecord, TransactionUser};
+use strowger_core::{Flow, Now, Outbox, Target};
 use strowger_store::location::Cursor;
 
 /// Flag of a binding whose flow this server must keep open.
 pub(crate) const NEEDS_PING: u32 = 1;
 
 /// State of the rounds of pings. Only the first shard pings; its messages for flows of other shards reach them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pings {
     /// Time between two pings of a binding, in milliseconds; `None`: there are no pings.
     interval: Option<u64>,
@@ -23,16 +33,53 @@ pub(crate) struct Pings {
     began: u64,
     /// Number of complete walks through the table, which the pings of a round bear.
     round: u32,
+    /// Pings without a final response, by [`number`].
+    pending: HashSet<Id>,
+    /// Buckets that have not left the first shard, which has all of them at first. Some never leave it.
+    buckets: BucketSet,
 }
 
 /// Time between two steps of a round, in milliseconds.
 const STEP: u64 = 1_000;
 
+/// Divisor of `limits.transactions` that gives the maximum of pending pings. A ping beyond it is sent once, without a transaction: the flow
+/// stays open.
+const SHARE: usize = 8;
+
+/// Maximum of Call-IDs that are tried for one in a bucket of this shard. The first of 64 shards needs 64 on average.
+const TRIES: u64 = 4_096;
+
 impl Pings {
     pub(crate) fn every(interval: Option<Duration>) -> Self {
-        let mut pings = Self::default();
+        let mut pings = Self {
+            interval: None,
+            at: None,
+            cursor: None,
+            began: 0,
+            round: 0,
+            pending: HashSet::new(),
+            buckets: BucketSet::ALL,
+        };
         pings.set_interval(interval);
         pings
+    }
+
+    /// Returns the number of pings without a final response.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Notes that a bucket leaves this shard, with these transactions.
+    pub(crate) fn leave(&mut self, bucket: u8, transactions: &[TransactionRecord]) {
+        self.buckets = self.buckets.without(BucketSet::of(|other| other == bucket));
+        for ping in pings_of(transactions) {
+            self.pending.remove(&ping);
+        }
+    }
+
+    /// Notes that these transactions have come to this shard.
+    pub(crate) fn arrive(&mut self, transactions: &[TransactionRecord]) {
+        self.pending.extend(pings_of(transactions));
     }
 
     /// Sets the time between two pings. Returns whether it has changed.
@@ -57,6 +104,21 @@ impl Pings {
             self.at.get_or_insert(now.mono + STEP);
         }
     }
+}
+
+fn pings_of(transactions: &[TransactionRecord]) -> impl Iterator<Item = Id> {
+    transactions.iter().filter_map(|record| match record.tu.role() {
+        Role::Ping(ping) => Some(ping),
+        _ => None,
+    })
+}
+
+/// Returns the number of the pings to this Contact by this flow.
+fn number(target: &Target, uri: &[u8], path: &[u8]) -> Id {
+    let mut hasher = DefaultHasher::new();
+    (target.transport as u8, target.address, target.flow.map(Flow::to_bytes), uri, path).hash(&mut hasher);
+    let hash = hasher.finish();
+    Id { slot: hash as u32, generation: (hash >> (u64::BITS - GENERATION_BITS)) as u32 }
 }
 
 impl Engine {
@@ -110,6 +172,7 @@ impl Engine {
             match next {
                 None => {
                     self.pings.round = self.pings.round.wrapping_add(1);
+                    self.pings.pending.shrink_to_fit();
                     self.pings.at = Some((self.pings.began + interval).max(now.mono + 1));
                     break;
                 }
@@ -122,46 +185,104 @@ impl Engine {
             }
         }
         for (target, uri, path) in due {
-            self.counters().pings.one();
-            let from = out.start();
             match policy.config.nat.ping_method {
-                PingMethod::Crlf => out.bytes.extend_from_slice(b"\r\n\r\n"),
-                PingMethod::Options => self.write_options(&target, &uri, &path, out),
+                PingMethod::Crlf => {
+                    self.counters().pings.one();
+                    let from = out.start();
+                    out.bytes.extend_from_slice(b"\r\n\r\n");
+                    let range = from..out.bytes.len();
+                    out.send(target, range, 0);
+                }
+                PingMethod::Options => self.send_options(now, target, &uri, &path, out),
             }
-            let range = from..out.bytes.len();
-            out.send(target, range, 0);
         }
     }
 
-    /// Writes an OPTIONS outside any transaction. Its response shows only that the flow lives, and is dropped. Along
-    /// its Path it reaches a phone behind another proxy, which has this connection (RFC 3327 section 5.3).
-    fn write_options(&mut self, target: &Target, uri: &[u8], path: &[u8], out: &mut Outbox) {
-        let sent_by = self.policy.router.identity().listener(target.listener).sent_by.clone();
+    /// Sends an OPTIONS, unless one is pending. Along its Path it reaches a phone behind another proxy, which has this connection (RFC 3327
+    /// section 5.3).
+    fn send_options(&mut self, now: Now, target: Target, uri: &[u8], path: &[u8], out: &mut Outbox) {
+        let ping = number(&target, uri, path);
+        if self.pings.pending.contains(&ping) {
+            return;
+        }
+        self.counters().pings.one();
         let unique = self.stack.entropy.u64();
-        let text = &mut out.bytes;
-        let hex = |text: &mut Vec<u8>, n: u64| strowger_core::entropy::write_hex(n, text);
+        let branch = [&b"z9hG4bK"[..], &hex(unique)].concat();
+        let (call_id, call_hash) = self.own_call_id();
+        let from = out.start();
+        self.write_options(&target, uri, path, (&branch, unique.rotate_left(17), &call_id), &mut out.bytes);
+        let range = from..out.bytes.len();
+        if self.pings.pending.len() >= self.policy.config.limits.transactions / SHARE {
+            self.counters().pings_unrepeated.one();
+            return out.send(target, range, 0);
+        }
+        self.pings.pending.insert(ping);
+        let (transactions, user) = (&mut self.stack.core.transactions, TransactionUser::new(Role::Ping(ping)));
+        transactions.send(now, range, &branch, b"OPTIONS", target, call_hash, user, out);
+    }
+
+    /// Returns a new Call-ID in a bucket of this shard, where its response arrives, and the hash of it.
+    fn own_call_id(&mut self) -> ([u8; 21], u32) {
+        let (first, mut call_id) = (self.stack.entropy.u64(), *b"ping-0123456789abcdef");
+        let mut hash = 0;
+        for n in 0..TRIES {
+            call_id[5..].copy_from_slice(&hex(first.wrapping_add(n)));
+            hash = call::hash(self.shared.call_secret, &call_id);
+            if self.pings.buckets.contains(call::bucket(hash)) {
+                break;
+            }
+        }
+        (call_id, hash)
+    }
+
+    /// Writes an OPTIONS with this branch, tag and Call-ID.
+    fn write_options(
+        &self,
+        target: &Target,
+        uri: &[u8],
+        path: &[u8],
+        (branch, tag, call_id): (&[u8], u64, &[u8]),
+        text: &mut Vec<u8>,
+    ) {
+        let sent_by = &self.policy.router.identity().listener(target.listener).sent_by;
         text.extend_from_slice(b"OPTIONS ");
         text.extend_from_slice(uri);
         text.extend_from_slice(b" SIP/2.0\r\nVia: SIP/2.0/");
         text.extend_from_slice(target.transport.via().as_bytes());
         text.push(b' ');
-        text.extend_from_slice(&sent_by);
-        text.extend_from_slice(b";branch=z9hG4bK");
-        hex(text, unique);
+        text.extend_from_slice(sent_by);
+        text.extend_from_slice(b";branch=");
+        text.extend_from_slice(branch);
         if !path.is_empty() {
             text.extend_from_slice(b"\r\nRoute: ");
             text.extend_from_slice(path);
         }
         text.extend_from_slice(b"\r\nMax-Forwards: 70\r\nFrom: <sip:ping@");
-        text.extend_from_slice(&sent_by);
+        text.extend_from_slice(sent_by);
         text.extend_from_slice(b">;tag=");
-        hex(text, unique.rotate_left(17));
+        write_hex(tag, text);
         text.extend_from_slice(b"\r\nTo: <");
         text.extend_from_slice(uri);
-        text.extend_from_slice(b">\r\nCall-ID: ping-");
-        hex(text, unique.rotate_left(31));
+        text.extend_from_slice(b">\r\nCall-ID: ");
+        text.extend_from_slice(call_id);
         text.extend_from_slice(b"\r\nCSeq: ");
         text.extend_from_slice((self.pings.round % 1_000_000 + 1).to_string().as_bytes());
         text.extend_from_slice(b" OPTIONS\r\nContent-Length: 0\r\n\r\n");
+    }
+
+    /// Handles a response with this status to a ping. Any final one shows that the flow lives.
+    pub(crate) fn ping_response(&mut self, ping: Id, id: ClientId, status: u16) {
+        if status >= 200 {
+            self.pings.pending.remove(&ping);
+            self.stack.core.transactions.terminate(id);
+        }
+    }
+
+    /// Handles an event of a ping: its end.
+    pub(crate) fn ping_event(&mut self, ping: Id, event: &Event) {
+        self.pings.pending.remove(&ping);
+        if matches!(event, Event::Timeout { .. }) {
+            self.counters().pings_unanswered.one();
+        }
     }
 }
