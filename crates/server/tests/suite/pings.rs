@@ -23,6 +23,12 @@ fn messages(text: &str) -> Vec<&str> {
     text.split_inclusive("\r\n\r\n").collect()
 }
 
+/// Returns the client transactions of each shard, and the pending pings of both.
+fn pending(site: &Site) -> ([u64; 2], u64) {
+    site.engines.iter().for_each(|engine| engine.show_gauges());
+    ([0, 1].map(|shard: usize| site.engines[shard].transactions().counts().clients), site.shared.counts().pings_pending)
+}
+
 #[test]
 fn a_ping_moves_with_its_bucket() {
     for is_answered in [true, false] {
@@ -32,11 +38,7 @@ fn a_ping_moves_with_its_bucket() {
         assert!(ping.starts_with("OPTIONS sip:bob@192.168.7.7:5060 SIP/2.0\r\n"), "{ping}");
         let bytes = site.engines[0].export_bytes(site.now, bucket_of(&ping), &HERE);
         site.work_at(1, |engine, now, out| engine.import_bytes(now, &bytes, &HERE, out).expect("a record"));
-        let pending = |site: &Site, shard: usize| {
-            site.engines[shard].show_gauges();
-            (site.engines[shard].transactions().counts().clients, site.shared.counts().pings_pending)
-        };
-        assert_eq!((pending(&site, 0), pending(&site, 1)), ((0, 0), (1, 1)));
+        assert_eq!(pending(&site), ([0, 1], 1));
         site.now.mono += 500;
         assert_eq!(site.work_at(1, |engine, now, out| engine.poll(now, out)), ping, "it is sent again");
         if is_answered {
@@ -48,7 +50,7 @@ fn a_ping_moves_with_its_bucket() {
             site.now.mono += 32_000;
             site.work_at(1, |engine, now, out| engine.poll(now, out));
         }
-        assert_eq!((pending(&site, 0), pending(&site, 1)), ((0, 0), (0, 0)));
+        assert_eq!(pending(&site), ([0, 0], 0));
         assert_eq!(site.shared.counts().pings_unanswered, u64::from(!is_answered));
     }
 }
