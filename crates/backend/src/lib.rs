@@ -9,8 +9,8 @@
 //! | rows of accounting, a `Sink` | [`sqlite::accounting`] | [`sql::accounting`] | [`files::accounting`] |
 //! | rows of data sets | [`sqlite::rows`] | [`sql::rows`] | |
 //!
-//! A further technology is a folder here, and a line where the process opens it. The contracts are tested for each technology of a table
-//! (`tests/suite/engines.rs`), among them a toy.
+//! A further technology is a folder here, and a row of the [table](technology::TECHNOLOGIES) by which the process opens engines. The contracts
+//! are tested for each row (`tests/suite/engines.rs`), and for that of a toy.
 //!
 //! [`accounting`] writes accounting rows to any sink. Engines block: threads of the store and of this crate call them,
 //! never a shard.
@@ -19,6 +19,7 @@
 //!
 //! | behaviour | file |
 //! |---|---|
+//! | table of the technologies; place of data | `technology.rs`, `TECHNOLOGIES`, `Place` |
 //! | tables of the SQLite file; one that another program overwrites | `sqlite/schema.rs`; `database_header.rs` |
 //! | second server on a database file | `files/src/lock.rs`; `backend/src/sqlite/bindings.rs` |
 //! | subscribers of other programs: columns, HA1, differences of servers, lost connections | `sql/table.rs`; `dialect.rs`; `credential.rs`; `subscribers.rs`; `back_off.rs` |
@@ -36,3 +37,4 @@ pub mod accounting;
 pub mod files;
 pub mod sql;
 pub mod sqlite;
+pub mod technology;

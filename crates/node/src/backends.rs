@@ -1,25 +1,60 @@
-//! Settings of the storage engines from the configuration.
+//! Technologies and places of the data, from the configuration. [`technology::find`](strowger_backend::technology::find) opens their engines.
 
+use crate::directory::server_settings;
+use crate::lease::Leases;
 use strowger_backend::accounting::Settings as AccountingSettings;
-use strowger_backend::files::accounting::Files;
-use strowger_backend::files::calls::FolderSettings;
-use strowger_backend::files::form::Form;
 use strowger_backend::sqlite::SqliteSettings;
-use strowger_backend::sqlite::accounting::Sqlite;
-use strowger_backend::sqlite::calls::FileSettings;
-use strowger_config::{AccountingTarget, Config};
-use strowger_store::accounting::sink::Sink;
+use strowger_backend::technology::Place;
+use strowger_calls::KEPT_VERSION;
+use strowger_config::{Config, DatabaseServer};
+
+/// Name of a technology, and a place of it.
+pub(crate) type Placed = (&'static str, Place);
+
+/// Returns a file or folder. The other fields are what this configuration asks of any engine.
+fn path(config: &Config, path: &std::path::Path) -> Place {
+    let store = &config.store;
+    Place {
+        durability: config.store_durability(),
+        patience: store.busy_timeout,
+        cache_kib: u32::try_from(store.page_cache >> 10).unwrap_or(u32::MAX),
+        max_bytes: store.max_size,
+        node: config.server.node,
+        form: KEPT_VERSION,
+        removes: config.accounting.retention.is_some(),
+        ..Place::new(path)
+    }
+}
+
+fn server(config: &Config, server: DatabaseServer<'_>) -> Place {
+    Place { server: Some(server_settings(server)), ..path(config, "".as_ref()) }
+}
 
 /// Returns the settings of the database file; `None`: everything is in memory.
 pub fn sqlite(config: &Config) -> Option<SqliteSettings> {
-    let store = &config.store;
-    store.database.as_ref().map(|path| SqliteSettings {
-        durability: config.store_durability(),
-        busy_timeout: store.busy_timeout,
-        cache_kib: u32::try_from(store.page_cache >> 10).unwrap_or(u32::MAX),
-        max_bytes: store.max_size,
-        ..SqliteSettings::new(path)
+    config.store.database.as_ref().map(|file| SqliteSettings::from(&path(config, file)))
+}
+
+/// Returns the place of the bindings; `None`: they are in memory. Without a lease a server is no place.
+pub(crate) fn bindings(config: &Config, leases: &Leases) -> Option<Placed> {
+    if let (Some(at), Some(lease)) = (config.store.binding_server(), &leases.bindings) {
+        return Some(("sql", Place { lease: Some(lease.clone()), ..server(config, at) }));
+    }
+    Some(("sqlite", path(config, config.store.database.as_ref()?)))
+}
+
+/// Returns the place of kept calls; `None`: they are not kept. Without a lease a server is no place.
+pub(crate) fn calls(config: &Config, leases: &Leases) -> Option<Placed> {
+    call_files(config).or_else(|| {
+        let (at, lease) = config.dialogs.server().zip(leases.calls.clone())?;
+        Some(("sql", Place { lease: Some(lease), ..server(config, at) }))
     })
+}
+
+/// Returns the folder or file of kept calls; `None`: they are elsewhere, or not kept.
+pub(crate) fn call_files(config: &Config) -> Option<Placed> {
+    let folder = config.dialogs.folder.as_ref().map(|folder| ("segments", path(config, folder)));
+    folder.or_else(|| Some(("sqlite", path(config, config.dialogs.file()?))))
 }
 
 /// Returns the settings of the accounting writer; `None`: accounting is off.
@@ -32,37 +67,30 @@ pub fn accounting(config: &Config) -> Option<AccountingSettings> {
     accounting.is_on().then_some(settings)
 }
 
-/// Returns the sink of accounting rows, which has opened nothing yet; `None`: a database server, which
-/// [`Accounting::server`](strowger_config::Accounting::server) names.
-pub fn accounting_sink(config: &Config) -> Option<Box<dyn Sink>> {
-    let path = &config.accounting.path;
-    Some(match config.accounting.to {
-        AccountingTarget::Sqlite => Box::new(Sqlite::new(path, config.store.busy_timeout)),
-        AccountingTarget::Json => Box::new(Files::new(path, Form::Json)),
-        AccountingTarget::Csv => Box::new(Files::new(path, Form::Csv)),
-        AccountingTarget::Sql => return None,
-    })
-}
-
-/// Returns the settings of the folder of kept calls; `None`: no folder is configured.
-pub(crate) fn call_folder(config: &Config) -> Option<FolderSettings> {
-    let settings = FolderSettings::new(config.dialogs.folder.clone()?);
-    Some(FolderSettings { wait: config.store.busy_timeout, ..settings })
-}
-
-/// Returns the settings of the SQLite file of kept calls, for states in this format version; `None`: no such file is
-/// configured.
-pub fn call_file(config: &Config, form: u8) -> Option<FileSettings> {
-    Some(FileSettings { path: config.dialogs.file()?.to_owned(), form, wait: config.store.busy_timeout })
+/// Returns the place of the rows of accounting.
+pub(crate) fn rows(config: &Config) -> Placed {
+    let place = config.accounting.server().map(|at| server(config, at));
+    (config.accounting.to.word(), place.unwrap_or_else(|| path(config, &config.accounting.path)))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use strowger_config::Source;
+    use strowger_backend::technology::TECHNOLOGIES;
+    use strowger_config::{AccountingTarget, Source};
 
     use super::*;
+
+    /// A row of the table has its word in the configuration, and the other way round.
+    #[test]
+    fn each_technology_of_accounting_can_be_named() {
+        let technologies = TECHNOLOGIES.iter().filter(|technology| technology.accounting.is_some());
+        let mut names: Vec<&str> = technologies.map(|technology| technology.name).collect();
+        let mut words: Vec<&str> = AccountingTarget::ALL.iter().map(|target| target.word()).collect();
+        (names.sort_unstable(), words.sort_unstable());
+        assert_eq!(names, words);
+    }
 
     /// A default belongs to the engine; the configuration must not state another one.
     #[test]

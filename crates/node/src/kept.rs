@@ -1,21 +1,18 @@
 //! Calls kept over a restart: those of an earlier process, and the writer for this one.
 
 use crate::backends;
-use crate::directory::server_settings;
 use crate::lease::Leases;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use std::sync::Arc;
 use strowger_backend::accounting::{Accounting, Settings};
-use strowger_backend::files::calls::Folder;
 use strowger_backend::files::spool::Spool;
-use strowger_backend::sql::calls::{CallSettings, ServerCalls};
-use strowger_backend::sqlite::calls::Sqlite;
-use strowger_calls::{Call, KEPT_VERSION, read_kept};
+use strowger_backend::technology::{self, Place};
+use strowger_calls::{Call, read_kept};
 use strowger_config::Config;
 use strowger_net::clock;
 use strowger_server::engine::Effect;
 use strowger_store::accounting::Row;
-use strowger_store::calls::{CallStore, Engine, Left};
+use strowger_store::calls::{CallStore, Left};
 
 /// Calls and rows of an earlier process, and the writer of kept calls.
 #[derive(Default)]
@@ -32,12 +29,15 @@ pub(crate) struct Kept {
 impl Kept {
     /// Opens the folder or database of kept calls, if one is configured.
     pub(crate) fn open(config: &Config, leases: &Leases) -> anyhow::Result<Self> {
-        let Some(place) = config.dialogs.place() else { return Ok(Self::default()) };
-        Self::read(config, leases).with_context(|| format!("`{place}`"))
+        let Some((key, (technology, place))) = config.dialogs.place().zip(backends::calls(config, leases)) else {
+            return Ok(Self::default());
+        };
+        Self::read(config, technology, &place).with_context(|| format!("`{key}`"))
     }
 
-    fn read(config: &Config, leases: &Leases) -> anyhow::Result<Self> {
-        let Some(engine) = engine(config, leases)? else { return Ok(Self::default()) };
+    fn read(config: &Config, technology: &str, place: &Place) -> anyhow::Result<Self> {
+        let open = technology::find(technology, |technology| technology.calls);
+        let engine = open.and_then(|open| open(place)).map_err(|error| anyhow!(error))?;
         let (mut calls, mut rows, mut unreadable, now) = (Vec::new(), Vec::new(), Vec::new(), clock::now());
         let place = engine.name();
         let (call_store, report) = CallStore::open(engine, config.call_store_settings(), |number, left| match left {
@@ -83,19 +83,6 @@ impl Kept {
         let Some(accounting) = accounting else { return };
         self.rows.drain(..).for_each(|row| accounting.submit(row));
     }
-}
-
-fn engine(config: &Config, leases: &Leases) -> anyhow::Result<Option<Box<dyn Engine>>> {
-    if let Some(settings) = backends::call_folder(config) {
-        return Ok(Some(Box::new(Folder::open(settings)?)));
-    }
-    if let Some(settings) = backends::call_file(config, KEPT_VERSION) {
-        return Ok(Some(Box::new(Sqlite::open(settings)?)));
-    }
-    let Some((server, lease)) = config.dialogs.server().zip(leases.calls.clone()) else { return Ok(None) };
-    let patience = config.store.busy_timeout;
-    let settings = CallSettings { node: config.server.node, form: KEPT_VERSION, patience };
-    Ok(Some(Box::new(ServerCalls::open(&server_settings(server), settings, lease)?)))
 }
 
 /// Carries out the effects on kept calls; returns other effects.

@@ -2,18 +2,16 @@
 
 use crate::backends;
 use crate::caches::Caches;
-use crate::directory::{Directory, server_settings};
+use crate::directory::Directory;
 use crate::lease::Leases;
 use crate::random;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use strowger_backend::accounting::Accounting;
-use strowger_backend::sql::accounting::ServerSink;
-use strowger_backend::sql::bindings;
-use strowger_backend::sql::lease::Lease;
 use strowger_backend::sqlite;
-use strowger_config::{Config, DatabaseServer};
+use strowger_backend::technology::{self, Place};
+use strowger_config::Config;
 use strowger_files::{access, private};
 use strowger_store::clock::{Clock, Moment};
 use strowger_store::journal::Journal;
@@ -53,21 +51,16 @@ pub(crate) fn open(
         store.subscribers = Some(directory.subscribers());
         store.directory = Some(directory);
     }
-    if let Some((server, lease)) = config.store.binding_server().zip(leases.bindings.clone()) {
-        let journal = bindings_of(config, server, location, clock.clone(), lease);
-        store.journal = Some(journal.context("`store.bindings`")?);
-    }
-    let Some(settings) = backends::sqlite(config) else { return Ok(store) };
-    if store.journal.is_none() {
-        let (journal, loaded) = sqlite::bindings::keep(&settings, location, config.journal_settings(), clock.clone())
-            .map_err(|error| match access::denial(&settings.path, true) {
-            Some(reason) => anyhow::anyhow!("{error}; {reason}"),
-            None => error.into(),
-        })?;
-        tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
+    if let Some((technology, place)) = backends::bindings(config, leases) {
+        let keep = technology::find(technology, |technology| technology.bindings);
+        let kept = keep.and_then(|keep| keep(&place, location, config.journal_settings(), clock.clone()));
+        let (journal, loaded) = kept.map_err(|error| bindings_unusable(anyhow!(error), &place))?;
+        tracing::info!(database = %place, bindings = loaded, "bindings loaded");
         store.journal = journal;
     }
-    if store.subscribers.is_none() {
+    if store.subscribers.is_none()
+        && let Some(settings) = backends::sqlite(config)
+    {
         let cache = config.read_through_settings();
         let subscribers = match &second {
             Some(second) => sqlite::subscribers::start_behind(&settings, second, cache, clock),
@@ -78,35 +71,23 @@ pub(crate) fn open(
     Ok(store)
 }
 
-/// Opens the writer of bindings to a database server.
-fn bindings_of(
-    config: &Config,
-    server: DatabaseServer<'_>,
-    location: &Arc<LocationTable>,
-    clock: Clock,
-    lease: Arc<Lease>,
-) -> anyhow::Result<Journal> {
-    let (durability, patience) = (config.store_durability(), config.store.busy_timeout);
-    let (settings, journal) = (server_settings(server), config.journal_settings());
-    let (journal, loaded) = bindings::keep(&settings, durability, patience, location, journal, clock, lease)?;
-    tracing::info!(database = %server.url, bindings = loaded, "bindings loaded");
-    Ok(journal)
+/// Returns the error with the key of a server, or the rights that a file lacks.
+fn bindings_unusable(error: anyhow::Error, place: &Place) -> anyhow::Error {
+    match access::denial(&place.path, true) {
+        _ if place.server.is_some() => error.context("`store.bindings`"),
+        Some(reason) => anyhow!("{error}; {reason}"),
+        None => error,
+    }
 }
 
 /// Opens the writer of accounting; `None` if accounting is off.
 pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accounting>>> {
     let Some(settings) = backends::accounting(config) else { return Ok(None) };
-    let sink = match (backends::accounting_sink(config), config.accounting.server()) {
-        (Some(sink), _) => sink,
-        (None, Some(server)) => {
-            let sink =
-                ServerSink::new(&server_settings(server), config.store.busy_timeout, settings.retention.is_some());
-            Box::new(sink.context("`accounting.database`")?)
-        }
-        // The configuration's checks exclude this.
-        (None, None) => anyhow::bail!("`accounting.to` = \"sql\" without `accounting.database`"),
-    };
-    let accounting = Accounting::start(sink, settings, Arc::new(|| strowger_net::clock::now().wall))?;
+    let (technology, place) = backends::rows(config);
+    let open = technology::find(technology, |technology| technology.accounting);
+    let sink = open.and_then(|open| open(&place)).map_err(|error| anyhow!(error));
+    let key = if place.server.is_some() { "`accounting.database`" } else { "`accounting.to`" };
+    let accounting = Accounting::start(sink.context(key)?, settings, Arc::new(|| strowger_net::clock::now().wall))?;
     let left = accounting.figures().spool_rows;
     if left > 0 {
         tracing::info!(rows = left, "rows of accounting in the spool");

@@ -120,6 +120,11 @@ fn identity(config: &Config, bound: &[(Transport, SocketAddr)]) -> Identity {
     identity.with_names(config.server_names()).with_aliases(config.aliases())
 }
 
+/// Returns the shard of a bucket.
+fn shard_of(bucket: u8, shards: usize) -> usize {
+    usize::from(bucket) * shards / BUCKETS
+}
+
 impl Process {
     fn start(now: Now, number: u16, config: Config, kept: &Kept) -> Self {
         let shards = config.server.shards.map_or(1, usize::from);
@@ -143,7 +148,10 @@ impl Process {
             engine.sinks.found = Some(SinkId::NONE);
             engine
         };
-        let engines = (0..shards).map(engine).collect();
+        let mut engines: Vec<Engine> = (0..shards).map(engine).collect();
+        // As in a process, the first shard has had all buckets.
+        let others = (0..=u8::MAX).filter(|bucket| shard_of(*bucket, shards) != 0);
+        others.for_each(|bucket| drop(engines[0].export(now, bucket)));
         Self { number, shared, engines, polled: vec![now.mono; shards], slots: 0, is_draining: false }
     }
 }
@@ -286,7 +294,7 @@ impl Host {
     /// Returns the shard of the call of this message.
     pub(crate) fn shard_of(&self, bytes: &[u8]) -> usize {
         let bucket = scan::call_id(bytes).map_or(0, |at| call::bucket(call::hash(CALL_SECRET, &bytes[at])));
-        usize::from(bucket) * self.process.engines.len() / BUCKETS
+        shard_of(bucket, self.process.engines.len())
     }
 
     /// Returns the address of a listener as its peers see it.

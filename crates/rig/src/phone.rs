@@ -166,7 +166,12 @@ impl Phone {
 
     /// Tells whether a ping of the server arrives within this time. Skips other messages.
     pub fn is_pinged_within(&self, time: Duration) -> bool {
-        self.next_of(time, true).is_some()
+        self.ping_within(time).is_some()
+    }
+
+    /// Returns the next ping of the server, if one arrives within this time. Skips other messages.
+    pub fn ping_within(&self, time: Duration) -> Option<Got> {
+        self.next_of(time, true)
     }
 
     fn next_of(&self, time: Duration, pings: bool) -> Option<Got> {

@@ -58,6 +58,12 @@ strowger_metrics::metrics! {
     refused_at_shutdown: Counter as "requests_refused_at_shutdown";
     /// Keep-alive requests sent to phones.
     pings: Counter as "pings_sent";
+    /// Keep-alive requests without a final response in time (64*T1).
+    pings_unanswered: Counter;
+    /// Keep-alive requests sent outside a transaction, and so never repeated, because an eighth of `limits.transactions` had no response.
+    pings_unrepeated: Counter;
+    /// Keep-alive requests that wait for a final response.
+    pings_pending: Gauge;
     /// Calls that were not logged because as many as `log.open_calls` are open.
     calls_unlogged: Counter;
     /// Calls of which the log forgot the beginning, since no BYE came for as long as `log.longest_call`.
@@ -98,7 +104,7 @@ strowger_metrics::metrics! {
     kept_abridged: Counter as "messages_kept_abridged";
     /// Requests and responses sent again by timers or on request.
     retransmissions: Counter;
-    /// Transactions that ended without an answer.
+    /// Transactions that ended without an answer, except keep-alive requests.
     timeouts: Counter as "transaction_timeouts";
     /// Times that a next hop was set aside: it was not reached, was silent, or answered 503 with Retry-After.
     set_aside: Counter as "target_failures";

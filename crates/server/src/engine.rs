@@ -220,7 +220,8 @@ impl Engine {
         counters.charged_bytes.set(counts.charged_bytes);
         counters.kept_abridged.set(counts.abridged);
         counters.retransmissions.set(counts.requests_resent + counts.responses_resent);
-        counters.timeouts.set(counts.timeouts);
+        counters.pings_pending.set(self.pings.pending() as u64);
+        counters.timeouts.set(counts.timeouts.saturating_sub(counters.pings_unanswered.value()));
     }
 }
 
@@ -249,10 +250,12 @@ impl Engine {
         self.end_calls(now, out);
         self.hear_notices(now, out);
         let Self { policy, shared, shard, calls, sinks, pings, stack, .. } = self;
-        pings.send_due(now, Decider { policy, shared, shard, calls, sinks }, &mut stack.entropy, out);
+        let decider = Decider { policy, shared, shard, calls, sinks };
+        pings.send_due(now, decider, (&mut stack.core.transactions, &mut stack.entropy), out);
         self.waiting.suspended.tidy();
         self.calls.tidy(now.mono);
-        self.effects.extend(self.memory.step(now, &mut self.stack).then_some(Effect::GiveBack));
+        let gives_back = self.memory.step(now, &mut self.stack, self.pings.pending() as u64);
+        self.effects.extend(gives_back.then_some(Effect::GiveBack));
     }
 
     /// Returns the latest moment for the next [`Engine::poll`], as [`Now::mono`]; `None` while nothing is in progress.
@@ -333,6 +336,10 @@ impl Engine {
         self.hear_target(now, id, message);
         match tu.role() {
             Role::Proxy(context) => self.proxy_response(now, arrival, message, (context, id), out),
+            Role::Ping(ping) => {
+                let status = message.status().unwrap_or_default();
+                self.pings.response(ping, id, status, &mut self.stack.core.transactions);
+            }
             Role::UserAgent(_) | Role::Suspended(_) | Role::None => (),
         }
     }
@@ -385,14 +392,19 @@ impl Engine {
     /// Handles the events of transactions. `reason`: cause of a failure to send.
     fn run_events(&mut self, now: Now, reason: &str, out: &mut Outbox) {
         while let Some(event) = self.stack.core.event() {
-            if let Event::Timeout { .. } | Event::ClientTransportError { .. } = event {
-                log_lost(now, &event, reason, &self.stack.core.transactions, self.decider());
-            }
             match (event.user().role(), event) {
                 (Role::Proxy(context), _) => {
+                    if let Event::Timeout { .. } | Event::ClientTransportError { .. } = event {
+                        log_lost(now, &event, reason, &self.stack.core.transactions, self.decider());
+                    }
                     self.stack.proxy.event(&mut self.stack.core.round(now, out), context, &event);
                 }
                 (Role::Suspended(ticket), Event::TryingDue { id, .. }) => self.still_waits(now, ticket, id, out),
+                (Role::Ping(ping), _) => {
+                    if self.pings.end(ping, &event) {
+                        self.counters().pings_unanswered.one();
+                    }
+                }
                 (Role::Suspended(_) | Role::UserAgent(_) | Role::None, _) => (),
             }
         }

@@ -1,20 +1,29 @@
 //! Keep-alive of the flows of phones behind NAT or on a stream (RFC 5626 section 4.4, RFC 3261 section 11).
+//!
+//! An OPTIONS is a client transaction of [`Role::Ping`]: over UDP, Timer E repeats it until a final response or Timer F (RFC 3261 section
+//! 17.1.2.2). The end of a flow ends its transaction. Neither a response nor its absence changes a binding, and the next round asks again.
+//! A pending ping takes less than 1,000 bytes, of which half are its text. Nothing of it remains after its final response.
 
 use crate::decider::Decider;
 use crate::reachability::{is_gone, target_of};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::time::Duration;
 use strowger_config::PingMethod;
-use strowger_core::entropy::Entropy;
-use strowger_core::{Now, Outbox, Target};
+use strowger_core::call::{self, BucketSet};
+use strowger_core::entropy::{Entropy, hex, write_hex};
+use strowger_core::slots::{GENERATION_BITS, Id};
+use strowger_core::transaction::{ClientId, Event, Role, TransactionRecord, TransactionUser, Transactions};
+use strowger_core::{Flow, Now, Outbox, Target};
 use strowger_store::location::Cursor;
 
 /// Flag of a binding whose flow this server must keep open.
 pub(crate) const NEEDS_PING: u32 = 1;
 
 /// State of the rounds of pings. Only the first shard pings; its messages for flows of other shards reach them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pings {
     /// Time between two pings of a binding, in milliseconds; `None`: there are no pings.
     interval: Option<u64>,
@@ -25,16 +34,53 @@ pub(crate) struct Pings {
     began: u64,
     /// Number of complete walks through the table, which the pings of a round bear.
     round: u32,
+    /// Pings without a final response, by [`number`].
+    pending: HashSet<Id>,
+    /// Buckets that have not left the first shard, which has all of them at first. Some never leave it.
+    buckets: BucketSet,
 }
 
 /// Time between two steps of a round, in milliseconds.
 const STEP: u64 = 1_000;
 
+/// Divisor of `limits.transactions` that gives the maximum of pending pings. A ping beyond it is sent once, without a transaction: the flow
+/// stays open.
+const SHARE: usize = 8;
+
+/// Maximum of Call-IDs that are tried for one in a bucket of this shard. The first of 64 shards needs 64 on average.
+const TRIES: u64 = 4_096;
+
 impl Pings {
     pub(crate) fn every(interval: Option<Duration>) -> Self {
-        let mut pings = Self::default();
+        let mut pings = Self {
+            interval: None,
+            at: None,
+            cursor: None,
+            began: 0,
+            round: 0,
+            pending: HashSet::new(),
+            buckets: BucketSet::ALL,
+        };
         pings.set_interval(interval);
         pings
+    }
+
+    /// Returns the number of pings without a final response.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Notes that a bucket leaves this shard, with these transactions.
+    pub(crate) fn leave(&mut self, bucket: u8, transactions: &[TransactionRecord]) {
+        self.buckets = self.buckets.without(BucketSet::of(|other| other == bucket));
+        for ping in pings_of(transactions) {
+            self.pending.remove(&ping);
+        }
+    }
+
+    /// Notes that these transactions have come to this shard.
+    pub(crate) fn arrive(&mut self, transactions: &[TransactionRecord]) {
+        self.pending.extend(pings_of(transactions));
     }
 
     /// Sets the time between two pings. Returns whether it has changed.
@@ -59,7 +105,24 @@ impl Pings {
             self.at.get_or_insert(now.mono + STEP);
         }
     }
+}
 
+fn pings_of(transactions: &[TransactionRecord]) -> impl Iterator<Item = Id> {
+    transactions.iter().filter_map(|record| match record.tu.role() {
+        Role::Ping(ping) => Some(ping),
+        _ => None,
+    })
+}
+
+/// Returns the number of the pings to this Contact by this flow.
+fn number(target: &Target, uri: &[u8], path: &[u8]) -> Id {
+    let mut hasher = DefaultHasher::new();
+    (target.transport as u8, target.address, target.flow.map(Flow::to_bytes), uri, path).hash(&mut hasher);
+    let hash = hasher.finish();
+    Id { slot: hash as u32, generation: (hash >> (u64::BITS - GENERATION_BITS)) as u32 }
+}
+
+impl Pings {
     /// Notes that the shard with this number has new bindings that need pings. Returns whether the first shard must be told: another shard
     /// leaves them to the first, which finds them at its next step. `awake`: set while rounds run.
     pub(crate) fn note_new(&mut self, now: Now, shard: usize, awake: &AtomicBool) -> bool {
@@ -73,7 +136,13 @@ impl Pings {
     }
 
     /// Pings its share of the table: all of it in one interval, and no binding twice in it.
-    pub(crate) fn send_due(&mut self, now: Now, decider: Decider<'_>, entropy: &mut Entropy, out: &mut Outbox) {
+    pub(crate) fn send_due(
+        &mut self,
+        now: Now,
+        decider: Decider<'_>,
+        (transactions, entropy): (&mut Transactions, &mut Entropy),
+        out: &mut Outbox,
+    ) {
         let Some(interval) = self.interval.filter(|_| self.at.is_some_and(|at| at <= now.mono)) else {
             return;
         };
@@ -109,6 +178,7 @@ impl Pings {
             match next {
                 None => {
                     self.round = self.round.wrapping_add(1);
+                    self.pending.shrink_to_fit();
                     self.at = Some((self.began + interval).max(now.mono + 1));
                     break;
                 }
@@ -121,39 +191,82 @@ impl Pings {
             }
         }
         for (target, uri, path) in due {
-            decider.counters().pings.one();
-            let from = out.start();
             match policy.config.nat.ping_method {
-                PingMethod::Crlf => out.bytes.extend_from_slice(b"\r\n\r\n"),
+                PingMethod::Crlf => {
+                    decider.counters().pings.one();
+                    let from = out.start();
+                    out.bytes.extend_from_slice(b"\r\n\r\n");
+                    let range = from..out.bytes.len();
+                    out.send(target, range, 0);
+                }
                 PingMethod::Options => {
-                    let sent_by = &policy.router.identity().listener(target.listener).sent_by;
-                    self.write_options((&target, &uri, &path), sent_by, entropy.u64(), out);
+                    self.send_options(now, decider, (transactions, entropy), (target, &uri, &path), out);
                 }
             }
-            let range = from..out.bytes.len();
-            out.send(target, range, 0);
         }
     }
 
-    /// Writes an OPTIONS outside any transaction. Its response shows only that the flow lives, and is dropped. Along
-    /// its Path it reaches a phone behind another proxy, which has this connection (RFC 3327 section 5.3).
+    /// Sends an OPTIONS, unless one is pending. Along its Path it reaches a phone behind another proxy, which has this connection (RFC 3327
+    /// section 5.3).
+    fn send_options(
+        &mut self,
+        now: Now,
+        decider: Decider<'_>,
+        (transactions, entropy): (&mut Transactions, &mut Entropy),
+        (target, uri, path): (Target, &[u8], &[u8]),
+        out: &mut Outbox,
+    ) {
+        let ping = number(&target, uri, path);
+        if self.pending.contains(&ping) {
+            return;
+        }
+        decider.counters().pings.one();
+        let unique = entropy.u64();
+        let branch = [&b"z9hG4bK"[..], &hex(unique)].concat();
+        let (call_id, call_hash) = self.own_call_id(decider.shared.call_secret, entropy.u64());
+        let from = out.start();
+        let sent_by = &decider.policy.router.identity().listener(target.listener).sent_by;
+        self.write_options((&target, uri, path), sent_by, (&branch, unique.rotate_left(17), &call_id), &mut out.bytes);
+        let range = from..out.bytes.len();
+        if self.pending.len() >= decider.policy.config.limits.transactions / SHARE {
+            decider.counters().pings_unrepeated.one();
+            return out.send(target, range, 0);
+        }
+        self.pending.insert(ping);
+        let user = TransactionUser::new(Role::Ping(ping));
+        transactions.send(now, range, &branch, b"OPTIONS", target, call_hash, user, out);
+    }
+
+    /// Returns a new Call-ID in a bucket of this shard, where its response arrives, and the hash of it.
+    fn own_call_id(&self, secret: u32, first: u64) -> ([u8; 21], u32) {
+        let mut call_id = *b"ping-0123456789abcdef";
+        let mut hash = 0;
+        for n in 0..TRIES {
+            call_id[5..].copy_from_slice(&hex(first.wrapping_add(n)));
+            hash = call::hash(secret, &call_id);
+            if self.buckets.contains(call::bucket(hash)) {
+                break;
+            }
+        }
+        (call_id, hash)
+    }
+
+    /// Writes an OPTIONS with this branch, tag and Call-ID.
     fn write_options(
         &self,
         (target, uri, path): (&Target, &[u8], &[u8]),
         sent_by: &[u8],
-        unique: u64,
-        out: &mut Outbox,
+        (branch, tag, call_id): (&[u8], u64, &[u8]),
+        text: &mut Vec<u8>,
     ) {
-        let text = &mut out.bytes;
-        let hex = |text: &mut Vec<u8>, n: u64| strowger_core::entropy::write_hex(n, text);
         text.extend_from_slice(b"OPTIONS ");
         text.extend_from_slice(uri);
         text.extend_from_slice(b" SIP/2.0\r\nVia: SIP/2.0/");
         text.extend_from_slice(target.transport.via().as_bytes());
         text.push(b' ');
         text.extend_from_slice(sent_by);
-        text.extend_from_slice(b";branch=z9hG4bK");
-        hex(text, unique);
+        text.extend_from_slice(b";branch=");
+        text.extend_from_slice(branch);
         if !path.is_empty() {
             text.extend_from_slice(b"\r\nRoute: ");
             text.extend_from_slice(path);
@@ -161,13 +274,27 @@ impl Pings {
         text.extend_from_slice(b"\r\nMax-Forwards: 70\r\nFrom: <sip:ping@");
         text.extend_from_slice(sent_by);
         text.extend_from_slice(b">;tag=");
-        hex(text, unique.rotate_left(17));
+        write_hex(tag, text);
         text.extend_from_slice(b"\r\nTo: <");
         text.extend_from_slice(uri);
-        text.extend_from_slice(b">\r\nCall-ID: ping-");
-        hex(text, unique.rotate_left(31));
+        text.extend_from_slice(b">\r\nCall-ID: ");
+        text.extend_from_slice(call_id);
         text.extend_from_slice(b"\r\nCSeq: ");
         text.extend_from_slice((self.round % 1_000_000 + 1).to_string().as_bytes());
         text.extend_from_slice(b" OPTIONS\r\nContent-Length: 0\r\n\r\n");
+    }
+
+    /// Handles a response with this status to a ping. Any final one shows that the flow lives.
+    pub(crate) fn response(&mut self, ping: Id, id: ClientId, status: u16, transactions: &mut Transactions) {
+        if status >= 200 {
+            self.pending.remove(&ping);
+            transactions.terminate(id);
+        }
+    }
+
+    /// Handles the end of a ping. Returns whether it was unanswered.
+    pub(crate) fn end(&mut self, ping: Id, event: &Event) -> bool {
+        self.pending.remove(&ping);
+        matches!(event, Event::Timeout { .. })
     }
 }

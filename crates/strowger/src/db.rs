@@ -95,8 +95,9 @@ fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>)
     if config.accounting.is_on() && config.accounting.to == AccountingTarget::Sqlite {
         lines.push(of_accounting(config, order, is_dry)?);
     }
-    // 0: the format version of states, none of which is written here.
-    if let Some(settings) = backends::call_file(config, 0) {
+    if let Some(path) = config.dialogs.file() {
+        // 0: the format version of states, none of which is written here.
+        let settings = FileSettings { path: path.to_owned(), form: 0, wait: config.store.busy_timeout };
         lines.push(of_calls(settings, order, is_dry)?);
     }
     // One table of leases serves both.
@@ -165,7 +166,8 @@ fn of_accounting(config: &Config, order: Order, is_dry: bool) -> anyhow::Result<
         order,
         accounting::Sqlite::statements,
     );
-    if let Some(mut sink) = backends::accounting_sink(config).filter(|_| !is_dry && !line.statements.is_empty()) {
+    if !is_dry && !line.statements.is_empty() {
+        let mut sink = accounting::Sqlite::new(path, config.store.busy_timeout);
         sink.open().map_err(|error| denied(error, path))?;
     }
     Ok(line)

@@ -23,6 +23,7 @@ pub(super) const SCENES: &[(&str, fn())] = &[
     ("a call of an earlier process", earlier_calls),
     ("a BYE beyond the bound of transactions", reserve),
     ("keep-alive requests", pings),
+    ("keep-alive requests without a response", unanswered_pings),
 ];
 
 /// Settings by which transactions of 64 times `t1` end after 640 ms.
@@ -363,9 +364,10 @@ fn pings() {
     assert_eq!(code(&mut phone, &request), 200);
     stage.shows(&[("pings_sent_total", By(0))]);
     let ping = phone.request("OPTIONS", SOON).expect("a ping");
+    stage.shows(&[("pings_sent_total", By(1)), ("pings_pending", At(1)), ("client_transactions", At(1))]);
     phone.send(&respond(&ping, 200, &unique("t"), &[])).expect("the server reads");
     stage.shows(&[
-        ("pings_sent_total", By(1)),
+        ("pings_pending", At(0)),
         ("responses_total{direction=\"received\"}", By(1)),
         ("stream_messages_out_total", More),
     ]);
@@ -373,5 +375,28 @@ fn pings() {
     end.headers = vec!["Contact: *".into(), "Expires: 0".into()];
     assert_eq!(code(&mut phone, &end), 200);
     stage.shows(&[("bindings", At(0))]);
+    stage.end();
+}
+
+fn unanswered_pings() {
+    // Two may be pending. They end after 3.2 s, and the three leave within two seconds.
+    let lines = "timers.t1 = \"50ms\"\nnat.ping_interval = \"1h\"\nlimits.transactions = 16";
+    let mut stage = Stage::start(Setup::on(&[Tcp]).open_registrar().in_memory().with(lines));
+    let mut phones = ["alice", "bob", "carol"].map(|user| {
+        let mut phone = stage.server.connect(Tcp);
+        register(&mut phone, user);
+        phone
+    });
+    for phone in &mut phones {
+        phone.request("OPTIONS", SOON).expect("a ping");
+    }
+    stage.shows(&[
+        ("pings_sent_total", By(3)),
+        ("pings_unrepeated_total", By(1)),
+        ("pings_unanswered_total", By(2)),
+        ("pings_pending", At(0)),
+    ]);
+    drop(phones);
+    stage.shows(&[("connections", At(0))]);
     stage.end();
 }

@@ -51,3 +51,24 @@ mod writing_connection;
 pub use error::OpenError;
 pub use realms::{Realm, Realms};
 pub use server::ServerSettings;
+
+use crate::technology::{PlaceKind, Technology};
+
+/// Row of the table of technologies.
+pub(crate) const TECHNOLOGY: Technology = Technology {
+    name: "sql",
+    place: PlaceKind::Server,
+    bindings: Some(|place, table, journal, clock| {
+        let (server, lease) = (place.server()?, place.lease()?);
+        let kept = bindings::keep(server, place.durability, place.patience, table, journal, clock, lease);
+        let (journal, loaded) = kept?;
+        Ok((Some(journal), loaded))
+    }),
+    calls: Some(|place| {
+        let settings = calls::CallSettings { node: place.node, form: place.form, patience: place.patience };
+        Ok(Box::new(calls::ServerCalls::open(place.server()?, settings, place.lease()?)?))
+    }),
+    accounting: Some(|place| {
+        Ok(Box::new(accounting::ServerSink::new(place.server()?, place.patience, place.removes)?))
+    }),
+};

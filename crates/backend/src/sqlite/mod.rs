@@ -19,6 +19,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use strowger_files::private;
 
+use crate::technology::{Place, PlaceKind, Technology};
 use schema::Migrated;
 use strowger_store::error::StoreError;
 use strowger_store::journal::Durability;
@@ -59,6 +60,30 @@ impl SqliteSettings {
         }
     }
 }
+
+impl From<&Place> for SqliteSettings {
+    fn from(place: &Place) -> Self {
+        Self {
+            durability: place.durability,
+            busy_timeout: place.patience,
+            cache_kib: place.cache_kib,
+            max_bytes: place.max_bytes,
+            ..Self::new(&place.path)
+        }
+    }
+}
+
+/// Row of the table of technologies.
+pub(crate) const TECHNOLOGY: Technology = Technology {
+    name: "sqlite",
+    place: PlaceKind::File,
+    bindings: Some(|place, table, journal, clock| Ok(bindings::keep(&place.into(), table, journal, clock)?)),
+    calls: Some(|place| {
+        let settings = calls::FileSettings { path: place.path.clone(), form: place.form, wait: place.patience };
+        Ok(Box::new(calls::Sqlite::open(settings)?))
+    }),
+    accounting: Some(|place| Ok(Box::new(accounting::Sqlite::new(&place.path, place.patience)))),
+};
 
 /// Reason why a database cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -1,140 +1,110 @@
-//! Contracts of the store, kept by each technology of a table. A further one is a folder and a line of this table: [`toy`](crate::toy) shows it.
+//! Contracts of the store, kept by each technology of the table, and by a further one: the [`toy`](crate::toy) is a folder and a row.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use strowger_backend::accounting::{Accounting, Settings};
-use strowger_backend::files::accounting::Files;
-use strowger_backend::files::calls::{Folder, FolderSettings};
-use strowger_backend::files::form::Form;
-use strowger_backend::sqlite::accounting::Sqlite as SqliteRows;
-use strowger_backend::sqlite::calls::{FileSettings, Sqlite as SqliteCalls};
-use strowger_backend::sqlite::{SqliteBindings, SqliteSettings};
-use strowger_store::accounting::sink::Sink;
+use strowger_backend::technology::{Place, PlaceKind, TECHNOLOGIES, Technology};
 use strowger_store::accounting::{Cdr, Row};
-use strowger_store::binding::{Binding, BindingId};
+use strowger_store::binding::Binding;
 use strowger_store::calls::{self, Change, Left};
-use strowger_store::journal::{BindingEngine, Write};
+use strowger_store::clock::{Clock, Moment};
+use strowger_store::journal::JournalSettings;
+use strowger_store::location::{LocationSettings, LocationTable, Step};
+use strowger_store::ticket::Ticket;
 
-/// Opens the storage in a folder.
-type Open<T> = fn(&Path) -> Box<T>;
-
-/// Storage of one technology in a folder: how to open it for each kind of data. None: it has no such data.
-pub(crate) struct Technology {
-    pub(crate) name: &'static str,
-    pub(crate) bindings: Option<Open<dyn BindingEngine>>,
-    pub(crate) calls: Option<Open<dyn calls::Engine>>,
-    pub(crate) rows: Option<Rows>,
-}
-
-/// Sink of accounting rows.
-pub(crate) struct Rows {
-    pub(crate) open: Open<dyn Sink>,
-    /// Counts the rows of a folder without the sink.
-    pub(crate) count: fn(&Path) -> usize,
-}
-
-/// Technologies that need no server. The tests of `sql` start their database servers.
-const TECHNOLOGIES: &[Technology] = &[SQLITE, FILES, crate::toy::TECHNOLOGY];
-
-const PATIENCE: Duration = Duration::from_secs(1);
-
-const SQLITE: Technology = Technology {
-    name: "sqlite",
-    bindings: Some(|folder| Box::new(SqliteBindings::open(&SqliteSettings::new(folder.join("bindings"))).unwrap())),
-    calls: Some(|folder| {
-        let settings = FileSettings { path: folder.join("calls"), form: 1, wait: PATIENCE };
-        Box::new(SqliteCalls::open(settings).unwrap())
-    }),
-    rows: Some(Rows {
-        open: |folder| Box::new(SqliteRows::new(&folder.join("rows"), PATIENCE)),
-        count: |folder| {
-            let rows = rusqlite::Connection::open(folder.join("rows")).unwrap();
-            rows.query_row("SELECT count(*) FROM cdr", [], |row| row.get::<_, u32>(0)).unwrap() as usize
-        },
-    }),
-};
-
-const FILES: Technology = Technology {
-    name: "files",
-    bindings: None,
-    calls: Some(|folder| Box::new(Folder::open(FolderSettings::new(folder.join("calls"))).unwrap())),
-    rows: Some(Rows {
-        open: |folder| Box::new(Files::new(&folder.join("rows"), Form::Json)),
-        count: |folder| {
-            let files = std::fs::read_dir(folder.join("rows")).unwrap().map(|entry| entry.unwrap().path());
-            let texts =
-                files.filter(|path| path.extension().is_some()).map(|path| std::fs::read_to_string(path).unwrap());
-            texts.map(|text| text.lines().count()).sum()
-        },
-    }),
-};
-
-/// Runs a check with each technology that has this kind of data.
-fn with_each<T>(of: fn(&Technology) -> Option<&T>, check: impl Fn(&str, &T, &Path)) {
+/// Runs a check with each technology that has this kind of data and needs no server, in a place of its own. The tests of `sql` start their
+/// database servers.
+fn with_each<T>(kind: fn(&Technology) -> Option<T>, check: impl Fn(&str, T, &Place)) {
     let mut count = 0;
-    for technology in TECHNOLOGIES {
-        if let Some(open) = of(technology) {
+    for technology in TECHNOLOGIES.iter().chain([&crate::toy::TECHNOLOGY]) {
+        if let Some(open) = kind(technology).filter(|_| technology.place != PlaceKind::Server) {
             let folder = tempfile::tempdir().unwrap();
-            check(technology.name, open, folder.path());
+            check(technology.name, open, &Place { form: 1, ..Place::new(folder.path().join("data")) });
             count += 1;
         }
     }
     assert!(count >= 2, "{count}");
 }
 
+/// Counts the rows of accounting at a place without its engine.
+fn count_rows(technology: &str, path: &Path) -> usize {
+    match technology {
+        "sqlite" => {
+            let rows = rusqlite::Connection::open(path).unwrap();
+            rows.query_row("SELECT count(*) FROM cdr", [], |row| row.get::<_, u32>(0)).unwrap() as usize
+        }
+        "json" | "csv" => {
+            let files = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+            let texts =
+                files.filter(|path| path.extension().is_some()).map(|path| std::fs::read_to_string(path).unwrap());
+            let titles = usize::from(technology == "csv");
+            texts.map(|text| text.lines().count() - titles).sum()
+        }
+        "toy" => crate::toy::count_rows(path),
+        other => panic!("how are the rows of {other} counted?"),
+    }
+}
+
 #[test]
 fn committed_bindings_are_loaded_by_the_next_process() {
+    const AOR: &[u8] = b"alice@example.org";
     with_each(
-        |technology| technology.bindings.as_ref(),
-        |name, open, folder| {
-            let ids = BindingId::of_node(3);
-            let id = |n: u64| BindingId(ids.start() + n);
-            let binding = |uri: &'static str, expires_at: u64| Binding {
-                aor: b"alice@example.org",
+        |technology| technology.bindings,
+        |name, keep, place| {
+            let start = |wall: u64| {
+                let table = Arc::new(LocationTable::new(LocationSettings::default()));
+                let clock: Clock = Arc::new(move || Moment { mono: wall, wall });
+                let listeners = vec!["udp".into(), "tcp".into()];
+                let settings = JournalSettings { listeners, ..JournalSettings::default() };
+                let (journal, loaded) = keep(place, &table, settings, clock).unwrap();
+                (table, journal.expect("a writer"), loaded)
+            };
+            let binding = |uri: &'static str, expires_at: u64, listener: u16| Binding {
                 uri: uri.as_bytes(),
                 expires_at,
+                listener,
                 ..Binding::EMPTY
             };
-            let load = |engine: &mut dyn BindingEngine, now: u64| {
+            let rows = |table: &LocationTable, now: u64| {
                 let mut rows = Vec::new();
-                let mut take = |id: BindingId, binding: &Binding<'_>, listener: &str| {
-                    rows.push((id, String::from_utf8_lossy(binding.uri).into_owned(), listener.to_owned()));
-                };
-                let highest = engine.load(now, ids.clone(), &mut take).unwrap();
+                table.lookup(AOR, now, &mut |row| {
+                    rows.push((String::from_utf8_lossy(row.uri()).into_owned(), row.expires_at(), row.listener()));
+                });
                 rows.sort();
-                (highest, rows)
+                rows
             };
-            let mut engine = open(folder);
-            assert_eq!(load(&mut *engine, 0), (*ids.start(), Vec::new()), "{name}");
-            let groups = [
-                vec![
-                    Write::Put(id(1), binding("sip:1@192.0.2.1", 10_000), "udp"),
-                    Write::Put(id(2), binding("sip:2@192.0.2.1", 90_000), "udp"),
-                    Write::Put(id(3), binding("sip:3@192.0.2.1", 90_000), "tcp"),
-                ],
-                vec![
-                    Write::Put(id(2), binding("sip:2@192.0.2.2", 95_000), "tcp"),
-                    Write::Put(id(4), binding("sip:4@192.0.2.1", 90_000), "udp"),
-                    Write::Delete(id(3)),
-                ],
-                vec![Write::Delete(id(9))],
-            ];
-            for group in groups {
-                engine.commit(&mut group.into_iter()).unwrap();
-                engine.settle();
+            let add = |table: &LocationTable, now: u64, new: Binding<'_>| {
+                table.update::<()>(AOR, now, 10, Ticket::NONE, |_| Ok(vec![Step::Add(new)])).unwrap();
+            };
+            let (table, journal, loaded) = start(0);
+            assert_eq!(loaded, 0, "{name}");
+            add(&table, 0, binding("sip:1@192.0.2.1", 10_000, 0));
+            add(&table, 0, binding("sip:2@192.0.2.1", 90_000, 0));
+            add(&table, 0, binding("sip:3@192.0.2.1", 90_000, 1));
+            let change = table.update::<()>(AOR, 0, 10, Ticket::NONE, |current| {
+                let steps = current.iter().filter_map(|row| match row.uri() {
+                    b"sip:2@192.0.2.1" => Some(Step::Replace(row.id(), binding("sip:2@192.0.2.2", 95_000, 1))),
+                    b"sip:3@192.0.2.1" => Some(Step::Remove(row.id())),
+                    _ => None,
+                });
+                Ok(steps.collect())
+            });
+            change.unwrap();
+            journal.close();
+            let mut left = vec![("sip:2@192.0.2.2".to_owned(), 95_000, 1)];
+            // The first one has expired. Each process adds one, whose id is that of no earlier one.
+            for uri in ["sip:4@192.0.2.1", "sip:5@192.0.2.1"] {
+                let (table, journal, loaded) = start(50_000);
+                assert_eq!((loaded, rows(&table, 50_000)), (left.len(), left.clone()), "{name}");
+                add(&table, 50_000, binding(uri, 90_000, 0));
+                left.push((uri.to_owned(), 90_000, 0));
+                journal.close();
             }
-            drop(engine);
-            let rows = vec![
-                (id(2), "sip:2@192.0.2.2".to_owned(), "tcp".to_owned()),
-                (id(4), "sip:4@192.0.2.1".to_owned(), "udp".to_owned()),
-            ];
-            // The first one has expired.
-            for _ in 0..2 {
-                assert_eq!(load(&mut *open(folder), 50_000), (id(4).0, rows.clone()), "{name}");
-            }
+            let (table, journal, _) = start(50_000);
+            assert_eq!(rows(&table, 50_000), left, "{name}");
+            journal.close();
         },
     );
 }
@@ -142,8 +112,8 @@ fn committed_bindings_are_loaded_by_the_next_process() {
 #[test]
 fn the_last_state_of_each_number_is_loaded_by_the_next_process() {
     with_each(
-        |technology| technology.calls.as_ref(),
-        |name, open, folder| {
+        |technology| technology.calls,
+        |name, open, place| {
             let load = |engine: &mut dyn calls::Engine| {
                 let mut left = BTreeMap::new();
                 let mut take = |number: u64, state: Left<'_>| {
@@ -158,7 +128,7 @@ fn the_last_state_of_each_number_is_loaded_by_the_next_process() {
                 ((report.states, report.closed), left)
             };
             let state = |text: &str| Change::State(text.as_bytes().into());
-            let mut engine = open(folder);
+            let mut engine = open(place).unwrap();
             assert_eq!(load(&mut *engine), ((0, 0), BTreeMap::new()), "{name}");
             let long = "x".repeat(100_000);
             for group in [
@@ -177,7 +147,7 @@ fn the_last_state_of_each_number_is_loaded_by_the_next_process() {
                 (2, (true, b"bye".to_vec())),
                 (u64::MAX, (false, b"last".to_vec())),
             ]);
-            assert_eq!(load(&mut *open(folder)), ((2, 1), left), "{name}");
+            assert_eq!(load(&mut *open(place).unwrap()), ((2, 1), left), "{name}");
         },
     );
 }
@@ -185,8 +155,8 @@ fn the_last_state_of_each_number_is_loaded_by_the_next_process() {
 #[test]
 fn rows_of_accounting_are_written_once() {
     with_each(
-        |technology| technology.rows.as_ref(),
-        |name, rows, folder| {
+        |technology| technology.accounting,
+        |name, open, place| {
             let row = |n: u64| {
                 let identity = format!("{n:032x}");
                 Box::new(Row::Cdr(Cdr {
@@ -198,12 +168,12 @@ fn rows_of_accounting_are_written_once() {
             };
             for numbers in [0..100, 100..150] {
                 let clock = Arc::new(|| 1_700_000_000_000);
-                let accounting =
-                    Accounting::start((rows.open)(folder), Settings::new(folder.join("spool")), clock).unwrap();
+                let spool = place.path.with_extension("spool");
+                let accounting = Accounting::start(open(place).unwrap(), Settings::new(spool), clock).unwrap();
                 numbers.clone().for_each(|n| accounting.submit(row(n)));
                 // Writes the queued rows.
                 drop(accounting);
-                assert_eq!((rows.count)(folder), numbers.end as usize, "{name}");
+                assert_eq!(count_rows(name, &place.path), numbers.end as usize, "{name}");
             }
         },
     );

@@ -19,6 +19,8 @@
 //! | | an event of its transactions; a timer | [`UserAgent::transaction_event`], [`UserAgent::poll`] |
 //! | suspended request | the event that a 100 is due: [`Role::Suspended`] and its ticket | [`Event::TryingDue`] |
 //! | | its answer; then it may be given to another role, which becomes the user of its transaction | the functions of that role |
+//! | ping of a flow | its final response: [`Role::Ping`] and a number; nothing more is of use | [`Transactions::terminate`] |
+//! | | the event that there is none | [`Event::Timeout`], [`Event::ClientTransportError`] |
 //!
 //! A shard whose policy has steps between reading and matching (a request is held back, or needs no transaction) takes the two halves of
 //! the path apart: [`Reader::read`], then [`Stack::place`] or [`Transactions::response`].
@@ -81,7 +83,7 @@
 //!             (Received::Response(response), Incoming::Response { id, tu, after_final }) => match tu.role() {
 //!                 Role::Proxy(context) => proxy.response(&mut round, context, response, &arrival, id),
 //!                 Role::UserAgent(_) => agent.take_response(&mut round, &arrival, response, id, tu, after_final),
-//!                 Role::Suspended(_) | Role::None => (),
+//!                 Role::Suspended(_) | Role::Ping(_) | Role::None => (),
 //!             },
 //!             _ => (),
 //!         }
@@ -95,7 +97,7 @@
 //!             match event.user().role() {
 //!                 Role::Proxy(context) => self.proxy.event(round, context, &event),
 //!                 Role::UserAgent(_) => self.agent.transaction_event(round, &event),
-//!                 Role::Suspended(_) | Role::None => (),
+//!                 Role::Suspended(_) | Role::Ping(_) | Role::None => (),
 //!             }
 //!         }
 //!         self.proxy.poll(&mut self.stack.round(now, out));

@@ -6,7 +6,7 @@
 //!
 //! The rule of use: hand every request to [`Transactions::request`] and every response to [`Transactions::response`]; call
 //! [`Transactions::poll`] when [`Transactions::deadline`] is reached, and once after each round. The last event of each transaction that
-//! its user knows is exactly one [`Event::ServerEnded`] or [`Event::ClientEnded`].
+//! its user knows is exactly one [`Event::ServerEnded`] or [`Event::ClientEnded`], unless the user ends it by [`Transactions::terminate`].
 
 mod abridged;
 mod ack_cancel;

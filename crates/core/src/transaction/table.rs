@@ -206,6 +206,12 @@ impl Transactions {
         ClientId(id)
     }
 
+    /// Ends a client transaction without an event. For a user that needs nothing after the final response: Timer K only keeps copies of it
+    /// away from the user (RFC 3261 section 17.1.2.2), and a response without a transaction reaches no user either.
+    pub fn terminate(&mut self, id: ClientId) {
+        self.remove(id.0);
+    }
+
     /// Handles a received response.
     pub fn response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> Incoming {
         let found = message.status().and_then(|status| {

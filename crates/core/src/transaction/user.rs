@@ -14,6 +14,8 @@ pub enum Role {
     UserAgent(Id),
     /// Suspended request, which waits for an answer of another component.
     Suspended(Id),
+    /// Ping that keeps a flow open (RFC 5626 section 4.4), and a number of what it asks: a hash, not a place in a table.
+    Ping(Id),
 }
 
 /// [`Role`] in eight bytes.
@@ -34,6 +36,7 @@ impl TransactionUser {
             Role::Proxy(id) => (1, id),
             Role::UserAgent(id) => (2, id),
             Role::Suspended(id) => (3, id),
+            Role::Ping(id) => (4, id),
         };
         Self(number << ROLE | id.to_u64())
     }
@@ -46,6 +49,7 @@ impl TransactionUser {
             1 => Role::Proxy(id),
             2 => Role::UserAgent(id),
             3 => Role::Suspended(id),
+            4 => Role::Ping(id),
             _ => Role::None,
         }
     }
@@ -65,7 +69,7 @@ mod tests {
     fn a_role_and_its_id_fit_in_eight_bytes() {
         let largest = Id { slot: u32::MAX, generation: (1 << GENERATION_BITS) - 1 };
         for id in [Id { slot: 0, generation: 1 }, largest] {
-            let roles = [Role::Proxy(id), Role::UserAgent(id), Role::Suspended(id)];
+            let roles = [Role::Proxy(id), Role::UserAgent(id), Role::Suspended(id), Role::Ping(id)];
             assert_eq!(roles.map(|role| TransactionUser::new(role).role()), roles);
         }
         assert_eq!(

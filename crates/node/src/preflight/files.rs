@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use strowger_backend::sqlite::{self, OpenError};
+use strowger_backend::technology::{self, PlaceKind};
 
 use super::findings::Findings;
 use crate::authorities;
-use strowger_config::{AccountingTarget, Config, Database, DatabaseServer, Fault, SetTable};
+use crate::backends::{self, Placed};
+use strowger_config::{Config, Database, DatabaseServer, Fault, SetTable};
 
 /// Checks the files that a configuration names. `file` has its text.
 pub(super) fn check(config: &Config, file: &Path, findings: &mut Findings<'_>) {
@@ -113,39 +115,32 @@ fn check_authorities_of_set(index: usize, table: &SetTable, findings: &mut Findi
 }
 
 fn check_accounting(config: &Config, findings: &mut Findings<'_>) {
-    let accounting = &config.accounting;
-    let is_sql = accounting.to == AccountingTarget::Sql;
-    let place = (!is_sql).then_some(("accounting.path", &accounting.path));
-    for (key, path) in place.into_iter().chain([("accounting.spool", &accounting.spool)]) {
-        findings.check_folder_of(key, path);
-    }
-    let (is_folder, span) = (accounting.path.is_dir(), findings.places.value_of("accounting.path"));
-    if accounting.to == AccountingTarget::Sqlite && is_folder {
-        let message = format!("accounting.path {} is a folder", accounting.path.display());
-        findings.push(Fault::error(span, message, "name a file, such as \"accounting.sqlite\""));
-    } else if !is_sql && accounting.to != AccountingTarget::Sqlite && accounting.path.exists() && !is_folder {
-        let message = format!("accounting.path {} is a file", accounting.path.display());
-        findings.push(Fault::error(span, message, "name a folder, which the server makes if it is missing"));
-    }
+    check_place("accounting.path", &backends::rows(config), "accounting.sqlite", findings);
+    findings.check_folder_of("accounting.spool", &config.accounting.spool);
 }
 
 /// Checks the folder or file of kept calls.
 fn check_calls(config: &Config, findings: &mut Findings<'_>) {
-    if let Some(folder) = &config.dialogs.folder {
-        if folder.exists() && !folder.is_dir() {
-            let message = format!("dialogs.folder {} is a file", folder.display());
-            let cure = "name a folder, which the server makes if it is missing";
-            findings.push(Fault::error(findings.places.value_of("dialogs.folder"), message, cure));
-        }
-        findings.check_folder_of("dialogs.folder", folder);
+    if let Some((key, calls)) = config.dialogs.place().zip(backends::call_files(config)) {
+        check_place(key, &calls, "sqlite:calls.sqlite", findings);
     }
-    if let Some(file) = config.dialogs.file() {
-        findings.check_folder_of("dialogs.database", file);
-        if file.is_dir() {
-            let message = format!("dialogs.database {} is a folder", file.display());
-            let cure = "name a file, such as \"sqlite:calls.sqlite\"";
-            findings.push(Fault::error(findings.places.value_of("dialogs.database"), message, cure));
+}
+
+/// Checks a file or folder as its technology requires. `example`: value of the key that names a file.
+fn check_place(key: &str, (technology, place): &Placed, example: &str, findings: &mut Findings<'_>) {
+    let (kind, path) = (technology::find(technology, |technology| Some(technology.place)), &place.path);
+    let (is_wrong, cure) = match kind {
+        Ok(PlaceKind::File) => (path.is_dir(), format!("name a file, such as \"{example}\"")),
+        Ok(PlaceKind::Folder) => {
+            (path.exists() && !path.is_dir(), "name a folder, which the server makes if it is missing".to_owned())
         }
+        Ok(PlaceKind::Server) | Err(_) => return,
+    };
+    findings.check_folder_of(key, path);
+    if is_wrong {
+        let found = if path.is_dir() { "folder" } else { "file" };
+        let message = format!("{key} {} is a {found}", path.display());
+        findings.push(Fault::error(findings.places.value_of(key), message, cure));
     }
 }
 

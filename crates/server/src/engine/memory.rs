@@ -16,14 +16,14 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Tells whether memory is to be returned now.
-    pub(super) fn step(&mut self, now: Now, stack: &mut Stack) -> bool {
+    /// Tells whether memory is to be returned now. `pings`: transactions that come and go in each step of a round of pings.
+    pub(super) fn step(&mut self, now: Now, stack: &mut Stack, pings: u64) -> bool {
         const WORTH_IT: u64 = 1_024;
         // Milliseconds. The steps together cover the time that transactions live on.
         const STEP: u64 = 2_000;
         const STEPS: u32 = 20;
         let counts = stack.core.transactions.counts();
-        let alive = counts.servers + counts.clients;
+        let alive = (counts.servers + counts.clients).saturating_sub(pings);
         self.most_transactions = self.most_transactions.max(alive);
         if self.most_transactions >= WORTH_IT && alive * 4 < self.most_transactions {
             self.most_transactions = alive;

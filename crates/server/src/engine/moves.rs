@@ -67,6 +67,7 @@ impl Engine {
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.stack.proxy.export(now, moves);
         let transactions = self.stack.core.transactions.export(now, moves);
+        self.pings.leave(bucket, &transactions);
         let mut calls = self.calls.export(now, bucket);
         let led = CallTable::export_led(&mut calls);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
@@ -80,6 +81,7 @@ impl Engine {
         match record {
             EngineRecord::Calls { contexts, transactions, calls, led } => {
                 self.calls.import(now, calls, led);
+                self.pings.arrive(&transactions);
                 self.stack.import(now, contexts, transactions);
             }
             EngineRecord::Suspended { bytes, arrival, age, mut progress } => {

@@ -9,7 +9,7 @@ use strowger_core::proxy::{ContextRecord, Proxy};
 use strowger_core::registrar::Registrar;
 use strowger_core::stack::{Reading, Stack as Core};
 use strowger_core::timer::sooner;
-use strowger_core::transaction::{TransactionRecord, TransactionUser};
+use strowger_core::transaction::{Role, TransactionRecord, TransactionUser};
 
 /// State machines of one shard.
 pub(crate) struct Stack {
@@ -72,7 +72,10 @@ impl Stack {
     /// Takes over response contexts and transactions that another stack exported.
     pub(super) fn import(&mut self, now: Now, contexts: Vec<ContextRecord>, transactions: Vec<TransactionRecord>) {
         let moved = self.proxy.import(now, contexts);
-        let user = |record: &TransactionRecord| moved.user(record).unwrap_or(TransactionUser::NONE);
+        let user = |record: &TransactionRecord| match record.tu.role() {
+            Role::Ping(_) => record.tu,
+            _ => moved.user(record).unwrap_or(TransactionUser::NONE),
+        };
         let ids = self.core.transactions.import_all(now, transactions, user);
         self.proxy.settle(&moved, &ids);
     }

@@ -29,6 +29,7 @@ mod other_sources;
 mod outcomes;
 mod own_byes;
 mod peer;
+mod pings;
 mod policy;
 mod reach;
 mod reach_here;

@@ -13,8 +13,8 @@ pub(super) struct Toy {
 }
 
 impl Toy {
-    pub(super) fn open(folder: &Path) -> Self {
-        let path = folder.join("toy-calls");
+    pub(super) fn open(path: &Path) -> Self {
+        let path = path.to_owned();
         Self { states: read(&path), path, written: 0 }
     }
 }

@@ -4,21 +4,29 @@ mod bindings;
 mod calls;
 mod rows;
 
-use crate::engines::{Rows, Technology};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::path::Path;
+use strowger_backend::technology::{PlaceKind, Technology};
+use strowger_store::journal::Journal;
 
+/// Row of the table of technologies, as a folder of the crate has one.
 pub(crate) const TECHNOLOGY: Technology = Technology {
     name: "toy",
-    bindings: Some(|folder| Box::new(bindings::Toy::open(folder))),
-    calls: Some(|folder| Box::new(calls::Toy::open(folder))),
-    rows: Some(Rows {
-        open: |folder| Box::new(rows::Toy::open(folder)),
-        count: |folder| rows::Toy::open(folder).count(),
+    place: PlaceKind::File,
+    bindings: Some(|place, table, journal, clock| {
+        let (journal, loaded) = Journal::start(bindings::Toy::open(&place.path), table, journal, clock)?;
+        Ok((Some(journal), loaded))
     }),
+    calls: Some(|place| Ok(Box::new(calls::Toy::open(&place.path)))),
+    accounting: Some(|place| Ok(Box::new(rows::Toy::open(&place.path)))),
 };
+
+/// Counts the rows of accounting in a file.
+pub(crate) fn count_rows(path: &Path) -> usize {
+    rows::Toy::open(path).count()
+}
 
 /// Reads a file; the default if there is none.
 fn read<T: DeserializeOwned + Default>(path: &Path) -> T {

@@ -11,8 +11,8 @@ pub(super) struct Toy {
 }
 
 impl Toy {
-    pub(super) fn open(folder: &Path) -> Self {
-        let path = folder.join("toy-rows");
+    pub(super) fn open(path: &Path) -> Self {
+        let path = path.to_owned();
         Self { rows: read(&path), path }
     }
 

@@ -1,4 +1,4 @@
-//! Roles on one stack: proxy, user agent and suspended requests each get what belongs to them.
+//! Roles on one stack: proxy, user agent, suspended requests and pings each get what belongs to them.
 
 mod rig;
 
@@ -220,6 +220,24 @@ fn events_go_to_the_role_of_their_transaction() {
     ));
     events.iter().for_each(|event| shard.tell(event));
     assert!(matches!(shard.agent.event(), Some(Event::Reply { status: 503, .. })));
+    shard.assert_clean();
+}
+
+/// RFC 3261 section 17.1.2.2. After its final response nothing is left of a ping.
+#[test]
+fn a_ping_is_sent_again_until_its_response_or_timer_f() {
+    let mut shard = Shard::new();
+    let first = shard.ping();
+    assert_eq!(shard.pass(4_000), [&first[..], &first, &first].concat(), "after 0.5 s, 1.5 s and 3.5 s");
+    let ok = response(&first[0].1, "200 OK", "b");
+    assert!(shard.receive(BOB, &ok).is_empty());
+    let counts = shard.stack.transactions.counts();
+    assert_eq!((counts.clients, counts.keys, counts.kept_messages, counts.timers), (0, 0, 0, 0));
+    shard.receive(BOB, &ok);
+    assert!(shard.pass(60_000).is_empty());
+    assert_eq!(shard.take_log(), ["ping 200", "Unmatched"]);
+    assert_eq!((shard.ping(), shard.pass(60_000).len()), (first, 10));
+    assert_eq!(shard.take_log(), ["ping Timeout", "ping ClientEnded"]);
     shard.assert_clean();
 }
 

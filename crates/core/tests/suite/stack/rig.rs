@@ -1,4 +1,4 @@
-//! Shard with three roles on one stack: proxy, user agent, and requests that wait.
+//! Shard with four roles on one stack: proxy, user agent, requests that wait, and pings.
 
 use crate::text::Got;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ pub(super) struct Waiting {
     pub(super) server: ServerId,
 }
 
-/// Shard with three roles. Requests for `agent` go to the user agent, requests for `wait` are suspended, others are forwarded.
+/// Shard with four roles. Requests for `agent` go to the user agent, requests for `wait` are suspended, others are forwarded.
 pub(super) struct Shard {
     pub(super) now: Now,
     pub(super) stack: Stack,
@@ -132,6 +132,10 @@ impl Shard {
                         log.push(format!("agent {status}"));
                         agent.take_response(round, &arrival, response, id, tu, after_final);
                     }
+                    Role::Ping(_) => {
+                        log.push(format!("ping {status}"));
+                        round.tx.terminate(id);
+                    }
                     other => panic!("{other:?} sends nothing"),
                 }
             }
@@ -148,6 +152,17 @@ impl Shard {
         let request = reader.read_again(&arrival, &bytes, &self.stack.reading).expect("read before");
         self.agent.take_request(&mut self.stack.round(self.now, &mut self.out), &request, server);
         self.stack.return_reader(reader);
+        self.sent()
+    }
+
+    /// Sends an OPTIONS to Bob as a ping.
+    pub(super) fn ping(&mut self) -> Vec<Sent> {
+        let target = Target::new(Transport::Udp, ListenerId(0), address(BOB));
+        let user = TransactionUser::new(Role::Ping(Id { slot: 7, generation: 0 }));
+        let start = self.out.start();
+        self.out.bytes.extend_from_slice(request("OPTIONS", FAR, "ping", 1, "").as_bytes());
+        let (range, branch) = (start..self.out.bytes.len(), b"z9hG4bKping1OPTIONS");
+        self.stack.transactions.send(self.now, range, branch, b"OPTIONS", target, 0, user, &mut self.out);
         self.sent()
     }
 
@@ -186,6 +201,7 @@ impl Shard {
                 self.agent.transaction_event(round, event);
             }
             Role::Suspended(_) => self.log.push(format!("suspended {what}")),
+            Role::Ping(_) => self.log.push(format!("ping {what}")),
             Role::None => (),
         }
     }
