@@ -48,14 +48,10 @@ section! {
         /// File of the rows that cannot be written yet: in order, each once. `store.busy_timeout` bounds the earlier wait for a locked database or a
         /// silent server.
         pub spool: PathBuf = PathBuf::from("accounting.spool"), ANY.fixed();
-        /// Largest size of this file. Beyond it rows wait in memory, and beyond `queue` they are lost and counted.
+        /// Largest size of this file. Beyond it rows wait in memory, and beyond 100,000 they are lost and counted.
         pub spool_size: u64 = 256 << 20, Rule::bytes(64 << 10, 1 << 40).fixed();
-        /// Rows that may wait in memory to be written.
-        pub queue: usize = 100_000, Rule::number(1, 100_000_000).fixed();
         /// Longest wait of the first row of a group for others: `kill -9` loses the rows of that time.
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
-        /// Time between a failure and the next attempt to write.
-        pub retry_interval: Duration = Duration::from_secs(1), Rule::time(Duration::from_millis(10), Duration::from_secs(3_600)).fixed();
         /// Rows older than this are removed, for "json" and "csv" the files of whole days; "forever": none.
         pub retention: Option<Duration> = None, Rule::time(Duration::from_secs(60), Duration::from_secs(3_650 * 86_400)).or("forever").fixed();
         /// Digits at the end of each number that are written as `*`, in URIs, users and `fields`; a number has five digits or more, which `-`, `.`,

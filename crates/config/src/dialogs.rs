@@ -43,17 +43,10 @@ section! {
         pub database_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
         /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
         pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
-        /// Longest wait of the first change of a group for others before they are written: `kill -9` loses the changes of that time.
-        pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
         /// Most tracked calls at a time, of all shards together; a further one is answered 503. So is a call of an account, or of a source without a
         /// password, that has as many calls as are still free (and at least 8 in the shard), and a call to such an address. Calls of a trusted
         /// `[[source]]`, such as a proxy in front, count for no party.
         pub calls: usize = 1_000_000, Rule::number(1, 100_000_000);
-        /// Interval at which servers that count calls together (`call_limit.cache`) publish their numbers of calls.
-        pub count_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(10), Duration::from_secs(60));
-        /// Lifetime of the published number of calls of a server at the others: the calls of a dead server count for this time, and so do
-        /// those of the others after the last answer of the cache. More than a few times `count_interval`.
-        pub count_lifetime: Duration = Duration::from_secs(5), Rule::time(Duration::from_secs(1), Duration::from_secs(3_600));
     }
 }
 

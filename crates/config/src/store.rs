@@ -63,36 +63,22 @@ section! {
         pub busy_timeout: Duration = Duration::from_secs(1), Rule::time(Duration::ZERO, Duration::from_secs(60)).fixed();
         /// Longest time of a look-up before its request fails with 500. A connection to a database server that takes longer is replaced.
         pub lookup_timeout: Duration = Duration::from_secs(2), Rule::time(Duration::from_millis(10), Duration::from_secs(60)).fixed();
-        /// Look-ups that miss that time in a row after which further ones fail at once, until the database answers again.
-        pub breaker_after: u32 = 5, Rule::number(1, 1 << 20).fixed();
         /// Most connections by which look-ups are made at a time; the second is opened when the first is busy. To a database server each shard
         /// has one more of its own, which it uses first.
         pub lookup_connections: usize = 4, Rule::number(1, 256).fixed();
         /// Answers about subscribers kept in memory.
         pub cache_entries: usize = 200_000, Rule::number(1, 1 << 28).fixed();
-        /// Longest lifetime of such an answer. The server sees a change of a subscriber in `database` within `poll_interval`; a database server
+        /// Longest lifetime of such an answer. The server sees a change of a subscriber in `database` within half a second; a database server
         /// reports no changes, so there it is seen when this time has passed: "0s" queries it for each request. No answer is kept for a phone that
         /// authenticates by its whole address with upper-case letters in the domain.
         pub cache_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::ZERO, Duration::from_secs(86_400)).fixed();
         /// Time for which an expired answer is still used while the database fails or is silent: known users can still authenticate. "0s": not at
         /// all.
         pub serve_stale: Duration = Duration::from_secs(86_400), Rule::time(Duration::ZERO, Duration::from_secs(30 * 86_400)).fixed();
-        /// Longest wait for the database before such an answer is used.
-        pub stale_wait: Duration = Duration::from_millis(200), Rule::time(Duration::from_millis(10), Duration::from_secs(60)).fixed();
-        /// Answers "there is none" kept in memory. They evict one another, never the answer about a user.
-        pub cache_absent_entries: usize = 20_000, Rule::number(1, 1 << 28).fixed();
-        /// Lifetime of such an answer.
-        pub cache_absent_lifetime: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400)).fixed();
         /// A `[[cache]]` that is queried before the database, and stores the users that the database found: an entry lives for `cache_lifetime`, and
         /// then as long again in memory at most. Answers "there is none" are kept in memory alone. Several servers may share it. It holds HA1s: a
         /// reader of it can register as any user in it.
         pub cache: Option<Reference<CacheTable>> = None, ANY.or("").fixed();
-        /// Interval at which the database is queried for changed subscribers and, after a failure, for a sign of life.
-        pub poll_interval: Duration = Duration::from_millis(500), Rule::time(Duration::from_millis(10), Duration::from_secs(60)).fixed();
-        /// Memory of the database for pages of its file, each connection.
-        pub page_cache: usize = 16 << 20, Rule::bytes(64 << 10, 1 << 34).fixed();
-        /// Largest size of the database file; "disk" leaves it to the disk.
-        pub max_size: Option<u64> = None, Rule::bytes(64 << 10, 1 << 44).or("disk").fixed();
     }
 }
 

@@ -46,7 +46,7 @@ impl Decider<'_> {
             OwnName::Ask(name) => return Verdict::Ask(name),
             OwnName::TooMany => return Reply::refused(400).because("too many names in its Routes").into(),
         }
-        if self.policy.config.proxy.loop_detection && self.policy.router.is_loop(request) {
+        if self.policy.router.is_loop(request) {
             return Reply::refused(482).into();
         }
         if is_emergency {
