@@ -218,8 +218,8 @@ fn outlasts_its_server(database: &mut Database) {
 
 fn server(database: &Database) -> Setup {
     Setup::on(&[Udp]).open_registrar().with(&format!(
-        "dialogs.database = \"{}\"\ndialogs.group_interval = \"10ms\"\nstore.busy_timeout = \"500ms\"\naccounting.cdr = true\n\
-         accounting.path = \"rows\"\naccounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\naccounting.retry_interval = \"100ms\"\n",
+        "dialogs.database = \"{}\"\nstore.busy_timeout = \"500ms\"\naccounting.cdr = true\n\
+         accounting.path = \"rows\"\naccounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\n",
         database.url()
     ))
 }

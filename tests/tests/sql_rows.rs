@@ -43,7 +43,7 @@ pub(crate) fn db(server: &Server, words: &[&str]) -> (bool, String) {
 fn setup(url: &str) -> Setup {
     Setup::on(&[Udp]).open_registrar().with(&format!(
         "accounting.cdr = true\naccounting.events = true\naccounting.to = \"sql\"\naccounting.database = \"{url}\"\n\
-         accounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\naccounting.retry_interval = \"100ms\"\n"
+         accounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\n"
     ))
 }
 

@@ -494,7 +494,7 @@ fn outages(bed: &mut Bed) {
         bed.add(user, "example.org", "secret");
     }
     let mut server = bed.start(
-        "store.cache_lifetime = \"0s\"\nstore.lookup_timeout = \"500ms\"\nstore.stale_wait = \"200ms\"\nlog.refusals_per_minute = 1000",
+        "store.cache_lifetime = \"0s\"\nstore.lookup_timeout = \"500ms\"\nlog.refusals_per_minute = 1000",
     );
     let mut wire = server.connect(Tcp);
     assert_eq!(register(&mut wire, "alice", "secret"), Some(200));

@@ -218,9 +218,9 @@ impl Member {
         }
         let (began, lifetime) = (exchange.began, millis(exchange.lifetime));
         let is_of = |node: &u16| exchange.others.iter().any(|(other, _)| other == node);
-        let is_old = |other: &Other| began.saturating_sub(other.read_at) >= lifetime;
-        self.outdated += self.others.iter().filter(|(node, other)| is_of(node) && is_old(other)).count() as u64;
-        self.others.retain(|node, other| is_of(node) && !is_old(other));
+        let known = self.others.keys().filter(|node| is_of(node)).count();
+        self.others.retain(|node, other| is_of(node) && began.saturating_sub(other.read_at) < lifetime);
+        self.outdated += (known - self.others.len()) as u64;
         self.hear(began, exchange.error);
         exchange.error.is_none()
     }

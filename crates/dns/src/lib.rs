@@ -146,7 +146,8 @@ impl ResolverCounters {
         self.stale.load(Relaxed)
     }
 
-    /// Returns the number of addresses that were left out, since their names have more than [`ResolverSettings::targets`].
+    /// Returns the number of addresses and of servers (SRV) that were left out, since their names have more than
+    /// [`ResolverSettings::targets`].
     pub fn left_out(&self) -> u64 {
         self.left_out.load(Relaxed)
     }

@@ -45,7 +45,7 @@ strowger_metrics::metrics! {
     names_stale: Counter;
     /// Answers about names that are kept; at most 8192.
     names_known: Gauge;
-    /// Addresses that were left out, since their names have more than 16.
+    /// Addresses, and servers of SRV records, that were left out, since their names have more than 16.
     name_addresses_left_out: Counter;
     /// Times that the number of calls of another server under a common limit became too old, since the cache had no newer one for 5 s.
     call_counts_outdated: Counter;
