@@ -23,6 +23,7 @@ pub(super) const SCENES: &[(&str, fn())] = &[
     ("broken and unfinished messages", broken),
     ("a silent connection", idle),
     ("a slow peer", slow_peer),
+    ("many requests to a silent peer", many_sent),
 ];
 
 fn options(wire: &Wire, uri: &str) -> Request {
