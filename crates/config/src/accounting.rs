@@ -8,7 +8,6 @@ use strowger_store::database_url::DatabaseUrl;
 
 use super::key::{Rule, Text, words};
 use super::reader::{ANY, section};
-use super::store::{DatabaseServer, DatabaseTls};
 
 words! {
     /// Destination of accounting rows.
@@ -38,10 +37,6 @@ section! {
         pub to: AccountingTarget = AccountingTarget::Sqlite, ANY.fixed();
         /// Database for "sql", as a URL (see `store.subscribers`). `strowger db init` makes the tables there, `strowger_cdr` and `strowger_events`.
         pub database: Option<DatabaseUrl> = None, ANY.or("none").fixed();
-        /// Protection of the connections to such a server.
-        pub database_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
-        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
-        pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// Path for "sqlite": the database file; for "json" and "csv": the folder of the files, one a day (UTC) and
         /// table, such as `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets this user alone read.
         pub path: PathBuf = PathBuf::from("accounting"), ANY.fixed();
@@ -72,9 +67,8 @@ impl Accounting {
     }
 
     /// Returns the database server of the rows, if they go to one.
-    pub fn server(&self) -> Option<DatabaseServer<'_>> {
-        let url = self.database.as_ref().filter(|_| self.to == AccountingTarget::Sql)?;
-        Some(DatabaseServer { url, tls: self.database_tls, authorities: self.database_ca.as_deref() })
+    pub fn server(&self) -> Option<&DatabaseUrl> {
+        self.database.as_ref().filter(|_| self.to == AccountingTarget::Sql)
     }
 }
 

@@ -99,6 +99,7 @@ use std::path::{Path, PathBuf};
 
 pub use strowger_core::Transport;
 pub use strowger_rules::nearest;
+pub use strowger_store::database_url::{DatabaseTls, DatabaseUrl};
 use toml::de::DeTable;
 
 pub use self::accounting::{AccountedField, Accounting, AccountingTarget};
@@ -138,7 +139,7 @@ pub use self::server::{Scheduling, Server};
 pub use self::set::{SetFault, SetKind, SetTable};
 pub use self::settings::KEPT_MEMORY;
 pub use self::source::Source;
-pub use self::store::{DatabaseServer, DatabaseTls, Store};
+pub use self::store::Store;
 pub use self::syntax::faults as syntax_faults;
 pub use self::timers::Timers;
 pub use self::tls::Tls;

@@ -310,6 +310,11 @@ impl Reader {
             let message = format!("{table}.{name} is no key any more: {reason}");
             return self.push(Fault::warning(Some(span), message, "remove the line"));
         }
+        if let Some(url) = removed::url_of(table, name) {
+            let message = format!("{table}.{name} is no key any more: the URL of {url} has it");
+            let cure = "write ?tls=required at the end of that URL, with &ca=FILE for an authority of your own, and remove this line";
+            return self.error(span, message, cure);
+        }
         let keys = self.table_name(table).map_or(&[][..], |table| table.keys);
         let here =
             if table.is_empty() { "at the top of the file".into() } else { format!("in {}", self.heading(table)) };

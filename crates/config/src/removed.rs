@@ -67,6 +67,25 @@ pub(super) fn reason(table: &str, key: &str) -> Option<&'static str> {
     REMOVED.iter().find(|removed| (removed.0, removed.1) == (table, key)).map(|removed| removed.2)
 }
 
+/// Table and key of the protection of a connection, and the key whose URL has it now.
+const IN_URL: [(&str, &str, &str); 10] = [
+    ("store", "subscriber_tls", "store.subscribers"),
+    ("store", "subscriber_ca", "store.subscribers"),
+    ("store", "binding_tls", "store.bindings"),
+    ("store", "binding_ca", "store.bindings"),
+    ("dialogs", "database_tls", "dialogs.database"),
+    ("dialogs", "database_ca", "dialogs.database"),
+    ("accounting", "database_tls", "accounting.database"),
+    ("accounting", "database_ca", "accounting.database"),
+    ("set", "tls", "database"),
+    ("set", "ca", "database"),
+];
+
+/// Returns the key whose URL has what this key had. A server that went on without it would drop the protection of a connection.
+pub(super) fn url_of(table: &str, key: &str) -> Option<&'static str> {
+    IN_URL.iter().find(|moved| (moved.0, moved.1) == (table, key)).map(|moved| moved.2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::report::Severity;
@@ -108,10 +127,25 @@ mod tests {
         assert_eq!(config, without);
     }
 
+    /// The server would connect without TLS.
+    #[test]
+    fn a_file_with_the_protection_beside_the_url_is_refused() {
+        for (table, key, url) in IN_URL {
+            let text = match table {
+                "set" => format!("[[set]]\nname = \"a\"\n{key} = \"required\"\n"),
+                table => format!("{table}.{key} = \"required\"\n"),
+            };
+            let report = Config::read(Source { text: &text, ..Source::default() }).expect_err(&text);
+            let [fault] = report.faults() else { panic!("{report}") };
+            assert!(fault.message.contains(&format!("URL of {url}")), "{report}");
+            assert!(fault.severity == Severity::Error && fault.cure.contains("?tls=required"), "{report}");
+        }
+    }
+
     #[test]
     fn a_removed_key_is_no_key() {
         let tables = Tables::names();
-        for (name, key, _) in REMOVED {
+        for (name, key, _) in REMOVED.into_iter().chain(IN_URL) {
             let table = tables.iter().find(|table| table.name == name);
             assert!(table.is_some_and(|table| !table.keys.contains(&key)), "{name}.{key}");
         }

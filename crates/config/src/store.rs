@@ -6,19 +6,9 @@ use std::time::Duration;
 use strowger_store::database_url::DatabaseUrl;
 
 use super::cache::CacheTable;
-use super::key::{Rule, Text, words};
+use super::key::{Rule, Text};
 use super::name::Reference;
 use super::reader::{ANY, section};
-
-words! {
-    /// Protection of the connection to a database server (RFC 8446).
-    pub enum DatabaseTls {
-        /// No protection: for this machine and closed networks.
-        Off = "off",
-        /// TLS: the server must show a certificate for its host from a trusted authority.
-        Required = "required",
-    }
-}
 
 impl Text for DatabaseUrl {
     const EXPECTED: &'static str = "a URL such as \"mysql://USER:PASSWORD@HOST:3306/DATABASE\" or \
@@ -30,6 +20,10 @@ impl Text for DatabaseUrl {
 
     fn to_text(&self) -> String {
         self.to_string()
+    }
+
+    fn resolve(&mut self, folder: &Path) {
+        Self::resolve(self, folder);
     }
 }
 
@@ -43,21 +37,15 @@ section! {
         /// and `password` as far as they are there; nothing is written to it. An algorithm for which no user has an HA1 is not offered, even if
         /// `auth.algorithms` names it. In a password write %40 for "@" and %3F for "?";
         /// `mysql://USER:PASSWORD@/DATABASE?socket=/run/mysqld/mysqld.sock` is a server on this machine.
+        /// Behind a "?" at the end of a URL stands the protection of the connection: `tls=required` asks for TLS (RFC 8446) and for a certificate
+        /// for the host of the server, from an authority of the system, or with `&ca=FILE` from one of this PEM file.
         pub subscribers: Option<DatabaseUrl> = None, ANY.or("database").fixed();
         /// Table of a database server that has the subscribers, as TABLE or SCHEMA.TABLE.
         pub subscriber_table: String = "subscriber".to_owned(), ANY.fixed();
-        /// Protection of the connections to such a server.
-        pub subscriber_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
-        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
-        pub subscriber_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// Place of the bindings. "database": in `database`. A URL: the table `strowger_binding` of a MariaDB, MySQL or PostgreSQL server, which
         /// `strowger db init` makes; one server at a time keeps its bindings in a database. They are read once, at the start: while that server is
         /// away, known phones are called, and a REGISTER that changes something fails with 500.
         pub bindings: Option<DatabaseUrl> = None, ANY.or("database").fixed();
-        /// Protection of the connections to such a server.
-        pub binding_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
-        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
-        pub binding_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// Longest wait for another process that holds the database, or for a database server to keep bindings, before a request fails with 500. A
         /// server has at least 100 ms, and for accounting one millisecond more for each row.
         pub busy_timeout: Duration = Duration::from_secs(1), Rule::time(Duration::ZERO, Duration::from_secs(60)).fixed();
@@ -80,29 +68,4 @@ section! {
         /// reader of it can register as any user in it.
         pub cache: Option<Reference<CacheTable>> = None, ANY.or("").fixed();
     }
-}
-
-impl Store {
-    /// Returns the database server of subscribers, if they are on one.
-    pub fn subscriber_server(&self) -> Option<DatabaseServer<'_>> {
-        let (tls, authorities) = (self.subscriber_tls, self.subscriber_ca.as_deref());
-        self.subscribers.as_ref().map(|url| DatabaseServer { url, tls, authorities })
-    }
-
-    /// Returns the database server of bindings, if they are on one.
-    pub fn binding_server(&self) -> Option<DatabaseServer<'_>> {
-        let (tls, authorities) = (self.binding_tls, self.binding_ca.as_deref());
-        self.bindings.as_ref().map(|url| DatabaseServer { url, tls, authorities })
-    }
-}
-
-/// A database server named in the file.
-#[derive(Debug, Clone, Copy)]
-pub struct DatabaseServer<'a> {
-    /// URL of the server.
-    pub url: &'a DatabaseUrl,
-    /// Protection of the connection.
-    pub tls: DatabaseTls,
-    /// PEM file of the authorities that verify the server; `None`: those of the system.
-    pub authorities: Option<&'a Path>,
 }

@@ -13,7 +13,7 @@ use strowger_backend::sql::accounting::ServerSink;
 use strowger_backend::sql::bindings;
 use strowger_backend::sql::lease::Lease;
 use strowger_backend::sqlite;
-use strowger_config::{Config, DatabaseServer};
+use strowger_config::{Config, DatabaseUrl};
 use strowger_files::{access, private};
 use strowger_store::clock::{Clock, Moment};
 use strowger_store::journal::Journal;
@@ -47,13 +47,13 @@ pub(crate) fn open(
     let second = caches.second_level(config, &clock);
     let mut store = Store { second: second.clone(), ..Store::default() };
     // First the database that may not answer.
-    if let Some(server) = config.store.subscriber_server() {
+    if let Some(server) = &config.store.subscribers {
         let directory =
             Directory::open(config, server, second.as_ref(), clock.clone()).context("`store.subscribers`")?;
         store.subscribers = Some(directory.subscribers());
         store.directory = Some(directory);
     }
-    if let Some((server, lease)) = config.store.binding_server().zip(leases.bindings.clone()) {
+    if let Some((server, lease)) = config.store.bindings.as_ref().zip(leases.bindings.clone()) {
         let journal = bindings_of(config, server, location, clock.clone(), lease);
         store.journal = Some(journal.context("`store.bindings`")?);
     }
@@ -81,7 +81,7 @@ pub(crate) fn open(
 /// Opens the writer of bindings to a database server.
 fn bindings_of(
     config: &Config,
-    server: DatabaseServer<'_>,
+    server: &DatabaseUrl,
     location: &Arc<LocationTable>,
     clock: Clock,
     lease: Arc<Lease>,
@@ -89,7 +89,7 @@ fn bindings_of(
     let (durability, patience) = (config.store_durability(), config.store.busy_timeout);
     let (settings, journal) = (server_settings(server), config.journal_settings());
     let (journal, loaded) = bindings::keep(&settings, durability, patience, location, journal, clock, lease)?;
-    tracing::info!(database = %server.url, bindings = loaded, "bindings loaded");
+    tracing::info!(database = %server, bindings = loaded, "bindings loaded");
     Ok(journal)
 }
 
