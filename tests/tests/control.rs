@@ -152,10 +152,7 @@ fn drain_ends_the_server_when_calls_are_set_up() {
 
 #[test]
 fn so_many_commands_are_connected_for_so_long() {
-    let server = Setup::on(&[Transport::Udp])
-        .open_registrar()
-        .with("control.socket = \"orders\"")
-        .start();
+    let server = Setup::on(&[Transport::Udp]).open_registrar().with("control.socket = \"orders\"").start();
     let path = server.folder().join("orders");
     let begun = Instant::now();
     let silent: Vec<UnixStream> = (0..8).map(|_| UnixStream::connect(&path).expect("it listens")).collect();

@@ -227,9 +227,7 @@ fn a_minute_with_a_slow_database_holds_up_users_who_are_not_known_alone() {
 /// The server continues with its open file, and reports that the name belongs to another file.
 #[test]
 fn a_database_that_is_replaced_is_read_on() {
-    let server = Setup::on(&[Tcp])
-        .with("domains = [\"example.org\"]\nstore.cache_lifetime = \"0s\"")
-        .start();
+    let server = Setup::on(&[Tcp]).with("domains = [\"example.org\"]\nstore.cache_lifetime = \"0s\"").start();
     for user in ["alice", "bob"] {
         server.add_user(&format!("{user}@example.org"), user);
     }

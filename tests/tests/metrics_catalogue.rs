@@ -103,7 +103,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "accounting_dropped_total",
         "crates/backend/src/accounting/writer/tests.rs::where_nothing_can_be_written_rows_wait_and_those_beyond_the_bound_are_counted",
     ),
-    ("call_counts_outdated_total", "tests/tests/shared_counts.rs::without_its_cache_a_limit_counts_here_or_lets_no_call_through"),
+    (
+        "call_counts_outdated_total",
+        "tests/tests/shared_counts.rs::without_its_cache_a_limit_counts_here_or_lets_no_call_through",
+    ),
     ("calls_forgotten_total", "crates/server/tests/policy/bounds.rs::a_logged_call_without_an_end_is_forgotten"),
     ("calls_unlogged_total", "crates/server/tests/policy/bounds.rs::so_many_calls_are_logged_at_a_time"),
     ("journal_refused_total", "crates/store/src/journal/tests.rs::a_full_queue_refuses_and_changes_nothing"),

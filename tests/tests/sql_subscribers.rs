@@ -342,9 +342,8 @@ fn is_known_to_the_cache(bed: &Bed, user: &str, cache: &str) {
 
 fn tls(bed: &Bed) {
     bed.add("erin", "example.org", "secret");
-    let protected = |authority: &Path| {
-        format!("store.subscribers = \"{}?tls=required&ca={}\"", bed.url(), authority.display())
-    };
+    let protected =
+        |authority: &Path| format!("store.subscribers = \"{}?tls=required&ca={}\"", bed.url(), authority.display());
     let server = bed.start(&protected(&bed.certificate.authority));
     assert_eq!(register(&mut server.connect(Tcp), "erin", "secret"), Some(200));
     // Only TLS: the database server counts its own connections.
@@ -494,9 +493,8 @@ fn outages(bed: &mut Bed) {
     for user in others.iter().map(String::as_str).chain(["alice"]) {
         bed.add(user, "example.org", "secret");
     }
-    let mut server = bed.start(
-        "store.cache_lifetime = \"0s\"\nstore.lookup_timeout = \"500ms\"\nlog.refusals_per_minute = 1000",
-    );
+    let mut server =
+        bed.start("store.cache_lifetime = \"0s\"\nstore.lookup_timeout = \"500ms\"\nlog.refusals_per_minute = 1000");
     let mut wire = server.connect(Tcp);
     assert_eq!(register(&mut wire, "alice", "secret"), Some(200));
     bed.server().freeze();

@@ -262,8 +262,7 @@ impl Key for Duration {
 }
 
 /// Units of durations, in milliseconds.
-const DURATION_UNITS: [(&str, u64); 5] =
-    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const DURATION_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Parses a duration such as `500ms`, `4s`, `3m`, `1h` or `7d`.
 fn duration(text: &str) -> Option<Duration> {

@@ -26,13 +26,25 @@ const REMOVED: [(&str, &str, &str); 58] = [
     ("limits", "header_count", "256 header fields are more than any phone or gateway writes"),
     ("limits", "uri_length", "4096 bytes are longer than any URI of a phone or gateway"),
     ("limits", "request_memory", "64 KiB hold a request with its branches; limits.message_size bounds the request"),
-    ("limits", "sent_messages", "16,384 messages are remembered in each shard; strowger_sent_forgotten_total counts the others"),
+    (
+        "limits",
+        "sent_messages",
+        "16,384 messages are remembered in each shard; strowger_sent_forgotten_total counts the others",
+    ),
     ("limits", "partial_message_timeout", "30 s let the slowest line finish a message"),
     ("limits", "connect_timeout", "a peer that answers no SYN in 5 s is away"),
     ("limits", "handshake_timeout", "10 s let the slowest phone finish a handshake"),
-    ("limits", "udp_queue", "4096 datagrams may wait for a full socket; strowger_datagrams_dropped_total counts the others"),
+    (
+        "limits",
+        "udp_queue",
+        "4096 datagrams may wait for a full socket; strowger_datagrams_dropped_total counts the others",
+    ),
     ("limits", "connection_queue", "1 MiB, and at least limits.message_size, may wait for a peer that does not read"),
-    ("limits", "shard_queue", "4096 messages may wait between two shards; strowger_crossings_dropped_total counts the others"),
+    (
+        "limits",
+        "shard_queue",
+        "4096 messages may wait between two shards; strowger_crossings_dropped_total counts the others",
+    ),
     ("limits", "messages_per_turn", "64 messages of a connection delay the others by less than a millisecond"),
     ("limits", "lookup_queue", "10,000 look-ups may wait; further requests are answered 503 and counted"),
     ("limits", "lookups_per_source", "1000 names may be looked up at once for one source"),
@@ -40,7 +52,11 @@ const REMOVED: [(&str, &str, &str); 58] = [
     ("limits", "held_messages_per_call", "32 messages of a call are more than any phone sends before an answer"),
     ("timers", "timer_d", "it is 32 s, or 64 times timers.t1 if that is longer (RFC 3261 section 17.1.1.2)"),
     ("timers", "step", "ends of transactions are rounded up to 100 ms, which no peer can see"),
-    ("dns", "max_targets", "16 addresses of a name are tried; strowger_name_addresses_left_out_total counts the others"),
+    (
+        "dns",
+        "max_targets",
+        "16 addresses of a name are tried; strowger_name_addresses_left_out_total counts the others",
+    ),
     ("dns", "names_per_request", "4 names in the Routes of a request are looked up"),
     ("dns", "attempts", "a question is asked twice: a datagram may be lost"),
     ("dns", "cache_entries", "8192 answers are kept; strowger_names_known shows them"),
@@ -123,7 +139,8 @@ mod tests {
         let read = Config::read(Source { text: &text, ..Source::default() });
         let (config, report) = read.unwrap_or_else(|report| panic!("{report}"));
         assert!(report.errors() == 0 && report.warnings() >= REMOVED.len(), "{report}");
-        let (without, _) = Config::read(Source { text: "[[cache]]\nname = \"c\"", ..Source::default() }).expect("right");
+        let (without, _) =
+            Config::read(Source { text: "[[cache]]\nname = \"c\"", ..Source::default() }).expect("right");
         assert_eq!(config, without);
     }
 

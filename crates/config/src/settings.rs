@@ -253,7 +253,10 @@ mod tests {
         assert_eq!((ours.qop, ours.nonce_life), (theirs.qop, theirs.nonce_life));
         assert_eq!(ours.replay.entries, theirs.replay.entries);
         let (ours, theirs) = (config.read_through_settings(), ReadThroughSettings::default());
-        assert_eq!((ours.found, ours.found_ttl, ours.serve_stale), (theirs.found, theirs.found_ttl, theirs.serve_stale));
+        assert_eq!(
+            (ours.found, ours.found_ttl, ours.serve_stale),
+            (theirs.found, theirs.found_ttl, theirs.serve_stale)
+        );
         assert_eq!((ours.absent, ours.absent_ttl), (theirs.absent, theirs.absent_ttl));
         let theirs = strowger_core::proxy::ProxySettings::default();
         let ours = config.proxy_settings();
@@ -264,7 +267,8 @@ mod tests {
     /// Settings without a key follow a key of the same subject.
     #[test]
     fn bounds_follow_their_keys() {
-        let text = "timers.t1 = \"1s\"\nlimits.message_size = 2000\nstore.cache_entries = 500\nstore.cache_lifetime = \"7s\"";
+        let text =
+            "timers.t1 = \"1s\"\nlimits.message_size = 2000\nstore.cache_entries = 500\nstore.cache_lifetime = \"7s\"";
         let (config, _) = Config::read(Source { text, ..Source::default() }).expect("right");
         assert_eq!(config.timer_settings().d, 64_000);
         assert_eq!((config.message_limits().message, config.message_limits().body), (2_000, 2_000));

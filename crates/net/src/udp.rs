@@ -214,12 +214,7 @@ impl Udp {
     }
 
     /// Receives one batch into `receiver`. Returns the number of datagrams, and whether there may be more.
-    pub(crate) fn receive(
-        &self,
-        receiver: &mut Receiver,
-        cx: &mut Context<'_>,
-        counters: &Counters,
-    ) -> (usize, bool) {
+    pub(crate) fn receive(&self, receiver: &mut Receiver, cx: &mut Context<'_>, counters: &Counters) -> (usize, bool) {
         let fails = |error: &io::Error| {
             let icmp = self.icmp_errors.is_some() && unreachable::may_be_icmp(error);
             if error.kind() != ErrorKind::Interrupted && !icmp {

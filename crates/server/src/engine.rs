@@ -382,7 +382,10 @@ impl Engine {
             shard: ShardState { number, circumstances },
             sinks: Sinks::default(),
             stack: Stack::new(&shared, &policy, number),
-            calls: CallTable::new(call_times(config, &shared.bounds), shared.call_table(config.dialogs.place().is_some())),
+            calls: CallTable::new(
+                call_times(config, &shared.bounds),
+                shared.call_table(config.dialogs.place().is_some()),
+            ),
             waiting: Waiting::default(),
             buffers: Buffers::default(),
             effects: Vec::new(),

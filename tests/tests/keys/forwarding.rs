@@ -34,9 +34,7 @@ fn messages_beyond_the_limits_are_refused() {
 
 #[test]
 fn what_is_forwarded_and_answered_is_as_the_settings_say() {
-    let server = open(
-        "proxy.record_route = false\nproxy.max_forwards = 9\nserver.software = \"Exchange 5\"",
-    );
+    let server = open("proxy.record_route = false\nproxy.max_forwards = 9\nserver.software = \"Exchange 5\"");
     let (mut caller, mut bob) = (server.connect(Udp), server.connect(Udp));
     register(&mut bob, "bob");
     let invite = request(&caller, "INVITE", "sip:bob@example.org").bytes();

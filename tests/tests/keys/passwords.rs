@@ -51,11 +51,8 @@ fn servers_of_one_secret_take_nonces_of_each_other() {
     let first = start(&format!("auth.secret = \"{secret}\""));
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), secret).expect("it can be written");
-    let others = [
-        (format!("auth.secret_file = {:?}", file.path()), true),
-        (String::new(), false),
-    ]
-    .map(|(lines, takes)| (start(&lines), lines, takes));
+    let others = [(format!("auth.secret_file = {:?}", file.path()), true), (String::new(), false)]
+        .map(|(lines, takes)| (start(&lines), lines, takes));
     // Nonces have a resolution of seconds.
     std::thread::sleep(Duration::from_millis(11_100));
     let mut wire = first.connect(Udp);

@@ -15,9 +15,7 @@ use strowger_tests::wire::Wire;
 use super::{ask, code};
 
 fn start(lines: &str, users: &[&str]) -> Server {
-    let lines = format!(
-        "domains = [\"example.org\"]\nstore.serve_stale = \"0s\"\nban.enabled = false\n{lines}"
-    );
+    let lines = format!("domains = [\"example.org\"]\nstore.serve_stale = \"0s\"\nban.enabled = false\n{lines}");
     let server = Setup::on(&[Tcp]).with(&lines).start();
     for user in users {
         server.add_user(&format!("{user}@example.org"), "the first password");

@@ -83,9 +83,7 @@ fn messages() {
 }
 
 fn to_peers() {
-    let setup = Setup::on(&[Udp, Tcp])
-        .relay()
-        .with("limits.connections = 2\ndns.set_aside = \"0s\"");
+    let setup = Setup::on(&[Udp, Tcp]).relay().with("limits.connections = 2\ndns.set_aside = \"0s\"");
     let mut stage = Stage::start(setup);
     let (listener, address) = listen();
     let mut caller = stage.server.connect(Udp);

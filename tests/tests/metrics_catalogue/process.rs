@@ -4,11 +4,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{Stage, code};
-use strowger_tests::{control, port};
 use strowger_tests::meter::Shows::{Above, At, By, More};
 use strowger_tests::server::Setup;
 use strowger_tests::text::Request;
 use strowger_tests::wire::Transport::Udp;
+use strowger_tests::{control, port};
 
 pub(super) const SCENES: &[(&str, fn())] = &[
     ("a new server", new_server),

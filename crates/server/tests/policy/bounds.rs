@@ -37,7 +37,7 @@ fn a_source_has_its_share_of_the_look_ups() {
     names(&phone, 9);
     assert_eq!(statuses(&phone), [503; 5]);
     names(&other, 1);
-    assert_eq!(statuses(&other), []);
+    assert!(statuses(&other).is_empty());
 }
 
 #[test]

@@ -322,7 +322,7 @@ impl ServerHost {
     }
 
     fn check_counts(&mut self, now: Now, out: &Outbox, may_admit: bool) -> Result<(), String> {
-        let (counting, policy, node) = (self.counting(), self.process.shared.policy(), self.node());
+        let (counting, node) = (self.counting(), self.node());
         let (Some(sharing), Some(manners)) = (&mut self.process.sharing, &self.settings.counts) else { return Ok(()) };
         let (times, limits) = (Times::of(&self.process.shared.bounds), &self.process.shared.call_limits);
         let (state, own) = (&mut *counting.state(), limits.list());
