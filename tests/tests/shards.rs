@@ -1,5 +1,6 @@
 //! Several shards: messages of one call from different ports and connections, and calls from the phone of one shard to
-//! that of another. The kernel does not steer here, so that most messages land at a shard that does not own them.
+//! that of another. The kernel gives each datagram to the shard of its call; most messages of connections land at a shard
+//! that does not own them.
 
 use std::time::Duration;
 

@@ -88,7 +88,7 @@ fn full_ring() {
     }
     let trace = Trace::default();
     let setup = Setup::on(&[Udp, Tcp]).open_registrar();
-    let mut stage = start(setup.under(&trace.injecting("sendmmsg,sendto", "delay_enter=2000000")));
+    let mut stage = start(setup.under(&trace.injecting("sendmmsg,sendto", "delay_enter=4000000")));
     let mut wire = stage.server.connect(Tcp);
     let call_id = foreign_call(&mut stage, &mut wire);
     let mut other = stage.server.connect(Udp);
