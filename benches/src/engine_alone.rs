@@ -9,6 +9,7 @@ use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Now, Transport};
 use strowger_node::preflight;
+use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{Circumstances, Engine};
 use strowger_server::local_address::OneWay;
 use strowger_server::process_state::{ProcessState, Surroundings};
@@ -40,6 +41,7 @@ pub fn engine(text: &str, folder: &Path) -> Result<Engine, String> {
         location: Arc::new(LocationTable::new(config.location_settings())),
         subscribers: None,
         credentials: None,
+        bounds: EngineBounds::default(),
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(OneWay),
     };

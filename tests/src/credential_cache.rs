@@ -29,7 +29,7 @@ pub const CHALLENGED: u16 = 407;
 /// Returns the setup of a server with the credentials in this cache.
 pub fn setup(cache: &str, lines: &str) -> Setup {
     Setup::on(&[Tcp]).with(&format!(
-        "domains = [\"example.org\"]\nban.enabled = false\nauth.credential_cache = \"shared\"\nstore.poll_interval = \"10ms\"\n\
+        "domains = [\"example.org\"]\nban.enabled = false\nauth.credential_cache = \"shared\"\n\
          cache = [{{ name = \"shared\", timeout = \"{}ms\", {cache} }}]\n{lines}",
         TIMEOUT.as_millis()
     ))

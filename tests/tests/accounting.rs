@@ -22,7 +22,7 @@ const WRITTEN: Duration = Duration::from_secs(20);
 fn setup(to: &str, more: &str) -> Setup {
     let lines = format!(
         "accounting.cdr = true\naccounting.events = true\naccounting.to = \"{to}\"\naccounting.path = \"rows\"\n\
-         accounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\naccounting.retry_interval = \"100ms\"\n{more}"
+         accounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\n{more}"
     );
     Setup::on(&[Udp, Tcp]).open_registrar().with(&lines)
 }

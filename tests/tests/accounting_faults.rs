@@ -33,7 +33,7 @@ fn setup(url: &str) -> Setup {
     Setup::on(&[Udp]).relay().with(&format!(
         "auth.secret = \"the secret of both processes\"\ndialogs.folder = \"calls\"\nstore.busy_timeout = \"200ms\"\n\
          accounting.cdr = true\naccounting.events = true\naccounting.to = \"sql\"\naccounting.database = \"{url}\"\n\
-         accounting.spool = \"rows.spool\"\naccounting.retry_interval = \"100ms\"\n\
+         accounting.spool = \"rows.spool\"\n\
          control.socket = \"test.control\"\nlog.calls_per_minute = 0\nlog.statistics = \"never\"\n"
     ))
 }
@@ -159,7 +159,7 @@ fn one_row_is_refused(database: &Database, refuse: &str, mend: &str) {
         .open_registrar()
         .with(&format!(
             "accounting.cdr = true\naccounting.to = \"sql\"\naccounting.database = \"{}\"\naccounting.spool = \"rows.spool\"\n\
-             accounting.group_interval = \"10ms\"\naccounting.retry_interval = \"100ms\"\n",
+             accounting.group_interval = \"10ms\"\n",
             database.url()
         ))
         .prepare();

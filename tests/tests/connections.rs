@@ -173,17 +173,3 @@ fn answer_slowly(peer: &UdpSocket) {
     std::thread::sleep(Duration::from_millis(200));
     peer.send_to(&text::respond(&buffer[..n], 200, "t", &[]), from).expect("loopback");
 }
-
-#[test]
-fn without_memory_of_what_was_sent_the_timers_tell() {
-    let server = Setup::on(&[Udp, Tcp]).relay().with("limits.sent_messages = 0").start();
-    let peer = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let uri = format!("sip:x@{};transport=tcp", peer.local_addr().expect("it is bound"));
-    let mut caller = server.connect(Udp);
-    caller.send(&Request::new("MESSAGE", &uri, "udp", caller.local()).bytes()).expect("loopback takes it");
-    let (first, _) = accept(&peer);
-    end(first, true);
-    assert!(caller.final_response(Duration::from_millis(500)).is_none());
-    peer.set_nonblocking(true).expect("a socket can be set");
-    assert!(peer.accept().is_err(), "it is not sent again");
-}

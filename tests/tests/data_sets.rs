@@ -162,9 +162,8 @@ pub(crate) fn of_server(url: &str, certificate: &Certificate, backend: &Backend,
     execute(&format!("INSERT INTO carriers (prefix, carrier) {numbers}"));
     execute("INSERT INTO carriers VALUES (49, 'closed')");
     let lines = format!(
-        "database = \"{url}\"\nquery = \"SELECT * FROM carriers WHERE prefix > 9 -- all\"\ntimeout = \"3s\"\n\
-         tls = \"required\"\nca = {:?}\n",
-        certificate.authority
+        "database = \"{url}?tls=required&ca={}\"\nquery = \"SELECT * FROM carriers WHERE prefix > 9 -- all\"\ntimeout = \"3s\"\n",
+        certificate.authority.display()
     );
     let server = setup(&lines).start();
     let mut wire = server.connect(Udp);

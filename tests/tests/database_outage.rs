@@ -53,7 +53,7 @@ fn call(caller: &mut Wire, callee: &mut Wire, user: &str, to: &str) -> (Option<u
 fn a_frozen_database_is_no_outage_for_users_who_are_known() {
     let mut server = Setup::on(&[Tcp])
         .with("domains = [\"example.org\"]\nban.enabled = false\nstore.cache_lifetime = \"0s\"")
-        .with("store.lookup_timeout = \"500ms\"\nstore.stale_wait = \"200ms\"\nlog.refusals_per_minute = 1000")
+        .with("store.lookup_timeout = \"500ms\"\nlog.refusals_per_minute = 1000")
         .start();
     for user in ["alice", "bob", "carol", "dave"] {
         server.add_user(&format!("{user}@example.org"), user);
@@ -227,9 +227,7 @@ fn a_minute_with_a_slow_database_holds_up_users_who_are_not_known_alone() {
 /// The server continues with its open file, and reports that the name belongs to another file.
 #[test]
 fn a_database_that_is_replaced_is_read_on() {
-    let server = Setup::on(&[Tcp])
-        .with("domains = [\"example.org\"]\nstore.cache_lifetime = \"0s\"\nstore.cache_absent_lifetime = \"0s\"")
-        .start();
+    let server = Setup::on(&[Tcp]).with("domains = [\"example.org\"]\nstore.cache_lifetime = \"0s\"").start();
     for user in ["alice", "bob"] {
         server.add_user(&format!("{user}@example.org"), user);
     }

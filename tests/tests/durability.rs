@@ -226,7 +226,7 @@ fn surviving_a_power_cut_takes_at_most_20_ms_or_what_the_disk_takes() {
     const RATE: usize = 5_000;
     const SECONDS: usize = 2;
     let _alone = alone();
-    let server = registrar().with("registrar.durability = \"power-loss\"\nregistrar.linger = \"2ms\"").start();
+    let server = registrar().with("registrar.durability = \"power-loss\"").start();
     let time = Duration::from_secs(SECONDS as u64);
     let never = AtomicBool::new(false);
     let mut bare = bare_sync(server.folder());
@@ -362,12 +362,6 @@ fn fill(mut server: Server, word: &str) {
     let mut right: Vec<usize> = statuses.iter().filter(|(_, status)| **status == 200).map(|(n, _)| *n).collect();
     right.sort_unstable();
     assert_none_lost(&server, &right);
-}
-
-#[test]
-fn a_database_at_its_size_answers_500_and_never_a_wrong_200() {
-    let _turn = shared();
-    fill(registrar().with("store.max_size = \"512KiB\"").start(), "bindings cannot be written");
 }
 
 #[test]

@@ -358,32 +358,6 @@ fn lines_about_what_succeeds_are_bounded_and_can_be_left_out() {
     assert_eq!(["call ", "registered", "suppressed"].map(|words| count(&server, words)), [0; 3], "{}", server.log());
 }
 
-#[test]
-fn the_table_of_logged_calls_is_bounded() {
-    let mut server = start("log.open_calls = 1\nserver.shards = 1");
-    let mut phones = Phones::at(&server);
-    let (first, second) = (phones.call(), phones.call());
-    phones.hang_up(&second);
-    phones.hang_up(&first);
-    server.stop();
-    assert_eq!(count(&server, "call begun"), 1, "{}", server.log());
-    line(&server, &["call ended", &first.id()]);
-    line(&server, &["statistics at the end", "calls_unlogged=1"]);
-
-    let mut server = start("log.longest_call = \"1s\"");
-    let mut phones = Phones::at(&server);
-    let first = phones.call();
-    // Longer than that.
-    std::thread::sleep(Duration::from_millis(1_100));
-    let second = phones.call();
-    phones.hang_up(&first);
-    phones.hang_up(&second);
-    line(&server, &["call ended", &second.id()]);
-    server.stop();
-    assert_eq!(count(&server, "call ended"), 1, "{}", server.log());
-    line(&server, &["statistics at the end", "calls_forgotten=1"]);
-}
-
 /// Calls move to another shard while they last, and their log state moves with them.
 #[test]
 fn a_call_that_moves_to_another_shard_is_logged_to_its_end() {
@@ -442,20 +416,4 @@ fn no_peer_evades_or_forges_the_log_of_calls() {
     phones.answer_by(&mut call, 200, forged.as_bytes());
     let answered = line(&server, &["call answered", &call.id()]);
     assert!(answered.contains("callee=sip:bob@example.org"), "{answered}");
-}
-
-#[test]
-fn calls_without_a_password_leave_room_in_the_log_to_others() {
-    let server = start("log.open_calls = 4\nserver.shards = 1");
-    let mut phones = Phones::at(&server);
-    for _ in 0..3 {
-        let here = phones.caller.local();
-        let mut invite = Request::new("INVITE", "sip:bob@example.org", "udp", here);
-        invite.from = format!("<sip:carol@example.net>;tag={}", text::unique("f"));
-        phones.caller.send(&invite.bytes()).expect("loopback takes it");
-        phones.callee.request("INVITE", SOON).expect("it arrives");
-    }
-    let call = phones.ring();
-    line(&server, &["call begun", "authenticated=true", &call.id()]);
-    assert_eq!(count(&server, "call begun"), 3, "{}", server.log());
 }

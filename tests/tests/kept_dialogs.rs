@@ -24,7 +24,7 @@ const WRITTEN: Duration = Duration::from_secs(20);
 /// Time until a UDP retransmission (RFC 3261 section 17.1.1.1).
 const T1: Duration = Duration::from_millis(500);
 
-const KEPT: &str = "dialogs.folder = \"calls\"\ndialogs.group_interval = \"10ms\"\naccounting.cdr = true\n\
+const KEPT: &str = "dialogs.folder = \"calls\"\naccounting.cdr = true\n\
                     accounting.path = \"rows\"\naccounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\n";
 
 /// Returns the same settings with a SQLite file.
@@ -222,10 +222,9 @@ fn a_call_that_ended_just_before_a_kill_ends_in_the_next_process() {
 /// The BYE of a call is answered, and the process is killed before it has written the end. The next process asks both
 /// parties.
 fn end_just_before_a_kill(kept: &str) {
-    let kept = kept.replace("dialogs.group_interval = \"10ms\"", "dialogs.group_interval = \"2s\"");
     let limited =
         "[[call_limit]]\nname = \"all\"\nmost = 1\nstatus = 486\n[[rule]]\nname = \"all\"\ncall_limits = [\"all\"]\n";
-    let mut server = Setup::on(&[Udp, Tcp]).open_registrar().with(&kept).with(limited).start();
+    let mut server = Setup::on(&[Udp, Tcp]).open_registrar().with(kept).with(limited).start();
     let mut pair = Pair::new(&server, "bob");
     pair.call(1);
     keeps(&server, 1);
@@ -311,7 +310,7 @@ fn calls_that_end_just_before_a_kill_have_their_rows_once() {
 /// At the kill, the spool has rows that the last words of their calls also contain.
 #[test]
 fn rows_that_the_spool_has_are_written_once() {
-    let mut server = setup("accounting.to = \"json\"\naccounting.retry_interval = \"1h\"").start();
+    let mut server = setup("accounting.to = \"json\"").start();
     let mut pair = Pair::new(&server, "bob");
     pair.call(10);
     let folder = server.folder().join("rows");

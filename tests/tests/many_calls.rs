@@ -31,7 +31,7 @@ fn no_call_is_lost_while_the_number_of_shards_changes() {
         return;
     }
     let _alone = alone();
-    let mut server = Setup::on(&[Udp]).relay().with("server.shards = 4\nserver.kernel_steering = false").start();
+    let mut server = Setup::on(&[Udp]).relay().with("server.shards = 4").start();
     let calls = calls(None).start(server.address(Udp), None, port::free());
     calls.reach(1_000);
     // 4 -> 3 -> 2 -> 1 -> 2 -> 3 -> 4, and the same again.

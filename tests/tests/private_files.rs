@@ -37,7 +37,7 @@ fn modes(folder: &Path) -> BTreeMap<String, u32> {
 fn setup(lines: &str) -> Server {
     let lines = format!(
         "domains = [\"example.org\"]\nban.enabled = false\nauth.calls = false\nauth.credential_cache = \"near\"\n\
-         cache = [{{ name = \"near\", folder = \"made/cache\" }}]\ndialogs.folder = \"calls\"\nstore.poll_interval = \"10ms\"\n\
+         cache = [{{ name = \"near\", folder = \"made/cache\" }}]\ndialogs.folder = \"calls\"\n\
          store.busy_timeout = \"10ms\"\naccounting.cdr = true\naccounting.path = \"rows\"\naccounting.spool = \"rows.spool\"\n\
          accounting.group_interval = \"10ms\"\n{lines}"
     );

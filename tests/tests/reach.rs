@@ -220,8 +220,7 @@ fn settle(wire: &mut Wire) {
 }
 
 /// Settings that refuse nothing else: every refusal in a test is one of reach.
-const OPEN: &str = "registrar.authenticate = false\nauth.calls = false\nproxy.relay_for = \"everyone\"\n\
-                    proxy.loop_detection = false\nlimits.lookups_per_source = 1000";
+const OPEN: &str = "registrar.authenticate = false\nauth.calls = false\nproxy.relay_for = \"everyone\"";
 
 fn names(namespace: &Namespace) -> Option<NameServer> {
     let ip = |text: &str| text.parse::<Ipv4Addr>().expect("an address");

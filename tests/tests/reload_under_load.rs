@@ -73,7 +73,7 @@ fn reloads(times: usize, entries: usize, step: Duration) -> (f64, f64) {
     let port = port::free();
     let gateways = [port::free(), port::free()];
     // Transactions end early, so that their number is soon constant.
-    let timers = "timers.t1 = \"50ms\"\ntimers.t4 = \"500ms\"\ntimers.timer_d = \"3s\"\ntimers.timer_b = \"3s\"";
+    let timers = "timers.t1 = \"50ms\"\ntimers.t4 = \"500ms\"\ntimers.timer_b = \"3s\"";
     let metrics = port::free_address();
     let mut server = Setup::tables(&[(Udp, loopback(port))])
         .relay()

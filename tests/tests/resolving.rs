@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use strowger_tests::control::metric;
 use strowger_tests::name_server::{A, NAPTR, NameServer, Record, SRV};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::stopwatch::{Stopwatch, Took};
@@ -99,16 +100,17 @@ fn a_service_that_is_said_not_to_be_available_is_not_looked_for_elsewhere() {
 fn of_the_addresses_that_a_name_leads_to_as_many_are_tried_as_may_be() {
     let [(first, port), (second, _)] = [peer(Ipv4Addr::new(127, 0, 0, 2)), peer(Ipv4Addr::new(127, 0, 0, 3))];
     drop((first, second));
-    let hosts = ["a", "b", "c"].map(|host| Record::Srv(1, 0, port, format!("{host}.test")));
-    let mut all: Vec<(&str, Record)> = hosts.into_iter().map(|srv| ("_sip._udp.many.test", srv)).collect();
-    all.extend(["a.test", "b.test", "c.test"].map(|host| (host, Record::A(Ipv4Addr::new(127, 0, 0, 4)))));
+    let hosts: Vec<String> = (0..18).map(|n| format!("host{n}.test")).collect();
+    let srv = |host: &String| ("_sip._udp.many.test", Record::Srv(1, 0, port, host.clone()));
+    let mut all: Vec<(&str, Record)> = hosts.iter().map(srv).collect();
+    all.extend(hosts.iter().map(|host| (&**host, Record::A(Ipv4Addr::new(127, 0, 0, 4)))));
     let Some(names) = NameServer::start(&all) else { return };
-    let server = relay(&names, "dns.max_targets = 2");
+    let server = relay(&names, "control.socket = \"orders\"");
     let mut caller = server.connect(Udp);
     caller.send(&Request::new("MESSAGE", "sip:x@many.test", "udp", caller.local()).bytes()).expect("loopback");
     assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(500));
-    let asked = ["a.test", "b.test", "c.test"].iter().filter(|host| names.asked(host, 1) > 0).count();
-    assert_eq!(asked, 2);
+    assert_eq!(hosts.iter().filter(|host| names.asked(host, 1) > 0).count(), 16);
+    assert_eq!(metric(&server, "strowger_name_addresses_left_out_total"), 2.0);
 }
 
 /// The resolver's sockets receive datagrams of any sender.
@@ -119,7 +121,7 @@ fn datagrams_to_the_sockets_of_the_resolver_are_no_lines_of_the_log() {
     let records: Vec<(&str, Record)> =
         hosts.iter().flat_map(|host| silent.iter().map(move |record| (*host, record.clone()))).collect();
     let Some(names) = NameServer::start(&records) else { return };
-    let server = relay(&names, "dns.timeout = \"300ms\"\ndns.attempts = 1");
+    let server = relay(&names, "dns.timeout = \"300ms\"");
     let (sender, _) = peer(Ipv4Addr::new(127, 0, 0, 66));
     let mut caller = server.connect(Udp);
     let before = server.log().lines().count();

@@ -1,5 +1,6 @@
 //! Several shards: messages of one call from different ports and connections, and calls from the phone of one shard to
-//! that of another. The kernel does not steer here, so that most messages land at a shard that does not own them.
+//! that of another. The kernel gives each datagram to the shard of its call; most messages of connections land at a shard
+//! that does not own them.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ const STEP: Duration = Duration::from_secs(5);
 const CALLS: usize = 40;
 
 fn four_shards(transports: &[Transport]) -> Server {
-    Setup::on(transports).open_registrar().in_memory().with("server.shards = 4\nserver.kernel_steering = false").start()
+    Setup::on(transports).open_registrar().in_memory().with("server.shards = 4").start()
 }
 
 fn show(message: &[u8]) -> String {
@@ -78,7 +79,7 @@ fn answers_come_by_other_connections() {
     let server = Setup::on(&[Udp, Tcp])
         .open_registrar()
         .in_memory()
-        .with("server.shards = 4\nserver.kernel_steering = false\nnat.contact_repair = false")
+        .with("server.shards = 4\nnat.contact_repair = false")
         .start();
     let mut caller = server.connect(Tcp);
     for _ in 0..CALLS {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use strowger_lab::backend::{self, Backend};
 use strowger_tests::call::register;
+use strowger_tests::control::metric;
 use strowger_tests::dialog::{End, arrives, invite, set_up};
 use strowger_tests::program::{MEMCACHED, REDIS, have};
 use strowger_tests::redis::say;
@@ -22,8 +23,7 @@ fn start(node: u16, cache: &str, lines: &str) -> Server {
     Setup::on(&[Udp])
         .with(&format!(
             "server.node = {node}\ndomains = [\"example.org\"]\nregistrar.authenticate = false\nauth.calls = false\n\
-             proxy.record_route = true\n\
-             dialogs.count_interval = \"20ms\"\ndialogs.count_lifetime = \"1s\"\ncache = [{{ name = \"shared\", {cache} }}]\n\
+             proxy.record_route = true\ncache = [{{ name = \"shared\", {cache} }}]\n\
              call_limit = [{{ name = \"all\", most = 2, status = 486, cache = \"shared\", servers = [1, 2]{lines} }}]\n\
              rule = [{{ name = \"counted\", call_limits = [\"all\"] }}]"
         ))
@@ -137,9 +137,10 @@ fn without_its_cache_a_limit_counts_here_or_lets_no_call_through() {
     // One server counts its own calls alone, the other refuses all calls.
     assert!(wait::until(SOON, || shut.log().contains("calls of other servers not counted")));
     assert!(wait::until(SOON, || !is_full(&open)));
-    // Longer than `dialogs.count_lifetime`, after which the server would have forgotten the calls of the other.
-    std::thread::sleep(Duration::from_millis(1_500));
+    // Longer than the lifetime of a count, after which the server has forgotten the calls of the other.
+    std::thread::sleep(Duration::from_millis(5_500));
     assert!(is_full(&shut) && !is_full(&open));
+    assert_eq!(metric(&shut, "strowger_call_counts_outdated_total"), 1.0);
     redis.thaw();
     assert!(wait::until(SOON, || !is_full(&shut)));
     shut.log_with("calls of other servers counted again");

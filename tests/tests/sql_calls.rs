@@ -217,10 +217,13 @@ fn outlasts_its_server(database: &mut Database) {
 }
 
 fn server(database: &Database) -> Setup {
+    server_at(&database.url())
+}
+
+fn server_at(url: &str) -> Setup {
     Setup::on(&[Udp]).open_registrar().with(&format!(
-        "dialogs.database = \"{}\"\ndialogs.group_interval = \"10ms\"\nstore.busy_timeout = \"500ms\"\naccounting.cdr = true\n\
-         accounting.path = \"rows\"\naccounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\naccounting.retry_interval = \"100ms\"\n",
-        database.url()
+        "dialogs.database = \"{url}\"\nstore.busy_timeout = \"500ms\"\naccounting.cdr = true\n\
+         accounting.path = \"rows\"\naccounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\n"
     ))
 }
 
@@ -307,9 +310,8 @@ fn is_missed_at_the_start(database: &mut Database) {
 /// Data goes to a server over TLS, and only to one with a valid certificate.
 fn is_protected(database: &Database, certificate: &Certificate) {
     let server = |certificate: &Certificate| {
-        let authority = &certificate.authority;
-        server(database)
-            .with(&format!("dialogs.database_tls = \"required\"\ndialogs.database_ca = {authority:?}\nserver.node = 2"))
+        let url = format!("{}?tls=required&ca={}", database.url(), certificate.authority.display());
+        server_at(&url).with("server.node = 2")
     };
     let own = server(certificate).start();
     let select = "SELECT COUNT(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND application_name = 'strowger'";

@@ -47,7 +47,7 @@ impl Rights<'_> {
         let lines = format!(
             "accounting.cdr = true\naccounting.events = true\naccounting.to = \"sql\"\naccounting.database = \"{url}\"\n\
              accounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\nstore.bindings = \"{url}\"\n\
-             dialogs.database = \"{url}\"\ndialogs.group_interval = \"10ms\"\n{lines}"
+             dialogs.database = \"{url}\"\n{lines}"
         );
         Setup::on(&[Udp]).open_registrar().with(&lines).prepare()
     }

@@ -43,7 +43,7 @@ pub(crate) fn db(server: &Server, words: &[&str]) -> (bool, String) {
 fn setup(url: &str) -> Setup {
     Setup::on(&[Udp]).open_registrar().with(&format!(
         "accounting.cdr = true\naccounting.events = true\naccounting.to = \"sql\"\naccounting.database = \"{url}\"\n\
-         accounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\naccounting.retry_interval = \"100ms\"\n"
+         accounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\n"
     ))
 }
 
@@ -194,11 +194,8 @@ fn once_each(database: &mut Database) {
 /// Data goes to a server over TLS, and only to one with a valid certificate.
 fn is_protected(database: &Database, certificate: &Certificate) {
     let server = |authority: &Path| {
-        setup(&database.url()).with(&format!(
-            "accounting.database_tls = \"required\"\naccounting.database_ca = {authority:?}\nstore.bindings = \"{}\"\n\
-             store.binding_tls = \"required\"\nstore.binding_ca = {authority:?}",
-            database.url()
-        ))
+        let url = format!("{}?tls=required&ca={}", database.url(), authority.display());
+        setup(&url).with(&format!("store.bindings = \"{url}\""))
     };
     let mut own = server(&certificate.authority).prepare();
     let (is_done, said) = db(&own, &["init"]);

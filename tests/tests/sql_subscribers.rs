@@ -342,9 +342,9 @@ fn is_known_to_the_cache(bed: &Bed, user: &str, cache: &str) {
 
 fn tls(bed: &Bed) {
     bed.add("erin", "example.org", "secret");
-    let required = "store.subscriber_tls = \"required\"";
-    let ca = format!("store.subscriber_ca = {:?}", bed.certificate.authority);
-    let server = bed.start(&format!("{required}\n{ca}"));
+    let protected =
+        |authority: &Path| format!("store.subscribers = \"{}?tls=required&ca={}\"", bed.url(), authority.display());
+    let server = bed.start(&protected(&bed.certificate.authority));
     assert_eq!(register(&mut server.connect(Tcp), "erin", "secret"), Some(200));
     // Only TLS: the database server counts its own connections.
     let query = match bed.database {
@@ -359,7 +359,7 @@ fn tls(bed: &Bed) {
     // A certificate of an untrusted authority.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let foreign = Certificate::in_folder(folder.path(), &["db.example"]);
-    let refused = refusal(bed, &format!("{required}\nstore.subscriber_ca = {:?}", foreign.authority));
+    let refused = refusal(bed, &protected(&foreign.authority));
     assert!(refused.contains("cannot be reached") && refused.contains("certificate"), "{refused}");
 }
 
@@ -493,9 +493,8 @@ fn outages(bed: &mut Bed) {
     for user in others.iter().map(String::as_str).chain(["alice"]) {
         bed.add(user, "example.org", "secret");
     }
-    let mut server = bed.start(
-        "store.cache_lifetime = \"0s\"\nstore.lookup_timeout = \"500ms\"\nstore.stale_wait = \"200ms\"\nlog.refusals_per_minute = 1000",
-    );
+    let mut server =
+        bed.start("store.cache_lifetime = \"0s\"\nstore.lookup_timeout = \"500ms\"\nlog.refusals_per_minute = 1000");
     let mut wire = server.connect(Tcp);
     assert_eq!(register(&mut wire, "alice", "secret"), Some(200));
     bed.server().freeze();

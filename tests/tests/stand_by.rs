@@ -30,7 +30,7 @@ const FENCED: i32 = 70;
 fn server(url: &str, name: SocketAddr, words: &[&str]) -> Setup {
     let lines = format!(
         "store.bindings = \"{url}\"\nstore.database = \"memory\"\nstore.busy_timeout = \"500ms\"\nauth.secret = \"a secret of this test only\"\n\
-         dialogs.database = \"{url}\"\ndialogs.group_interval = \"10ms\"\naccounting.cdr = true\naccounting.path = \"rows\"\n\
+         dialogs.database = \"{url}\"\naccounting.cdr = true\naccounting.path = \"rows\"\n\
          accounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\ncontrol.socket = \"orders\""
     );
     let address = port::free_address();

@@ -60,9 +60,9 @@ impl Bench {
             .with(DOMAINS)
             .with("registrar.authenticate = false\nauth.calls = false\nproxy.relay_for = \"everyone\"")
             // Most Vias of the messages name hosts that do not exist here.
-            .with("nat.force_rport = true\nban.enabled = false\nproxy.udp_to_tcp_above = \"never\"\nlimits.udp_queue = 4096")
+            .with("nat.force_rport = true\nban.enabled = false\nproxy.udp_to_tcp_above = \"never\"")
             // An absent name server: no query leaves the machine.
-            .with("dns.servers = [\"127.0.0.254\"]\ndns.timeout = \"50ms\"\ndns.attempts = 1")
+            .with("dns.servers = [\"127.0.0.254\"]\ndns.timeout = \"50ms\"")
             .in_memory()
             .site();
         let mut telephone = server.connect(Udp);

@@ -8,8 +8,8 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Scope of a limit: the limit, and the user, group or URI whose calls it counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,6 +83,8 @@ pub struct CallLimits {
     closed: Mutex<Vec<Box<str>>>,
     /// Set if there are any.
     any_closed: AtomicBool,
+    /// Number of counts of other servers that became too old.
+    outdated: AtomicU64,
 }
 
 /// Number of partitions. A reader of the counts walks each of them under its lock, which takes little time with so
@@ -95,8 +97,8 @@ impl CallLimits {
     /// Creates an empty table. `seed`: known to no peer.
     pub fn new(seed: u64) -> Self {
         let partitions = (0..PARTITIONS).map(|_| Mutex::default()).collect();
-        let (closed, any_closed) = Default::default();
-        Self { partitions, hash: foldhash::quality::FixedState::with_seed(seed), closed, any_closed }
+        let (closed, any_closed, outdated) = Default::default();
+        Self { partitions, hash: foldhash::quality::FixedState::with_seed(seed), closed, any_closed, outdated }
     }
 
     fn key(&self, counted: &LimitScope) -> u64 {
@@ -116,6 +118,16 @@ impl CallLimits {
     fn is_closed(&self, counted: &LimitScope) -> bool {
         self.any_closed.load(Relaxed)
             && self.closed.lock().expect("nothing panics while it holds this").contains(&counted.name)
+    }
+
+    /// Counts this number of counts of other servers as too old.
+    pub fn note_outdated(&self, counts: u64) {
+        self.outdated.fetch_add(counts, Relaxed);
+    }
+
+    /// Returns the number of times that the counts of another server became too old.
+    pub fn outdated(&self) -> u64 {
+        self.outdated.load(Relaxed)
     }
 
     /// Tells whether one more call would be too many now.

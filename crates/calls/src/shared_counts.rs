@@ -3,7 +3,7 @@
 //! lifetime, and no call waits for a cache.
 //!
 //! The count of another server is what it had at some moment of a recent interval: twice the longest pause between two
-//! complete exchanges of either server, which is `dialogs.count_interval` plus the response time of a healthy cache. A
+//! complete exchanges of either server, which is the interval between two exchanges plus the response time of a healthy cache. A
 //! call is admitted only if the calls here plus the smallest counts of the others in that interval are below the limit.
 //! A call is refused only if the calls here plus their largest counts reach the limit. A server that has just started
 //! counts alone until its first exchange.
@@ -84,6 +84,8 @@ pub struct Member {
     /// Moment of the last complete exchange.
     heard: u64,
     is_silent: bool,
+    /// Number of servers whose counts became too old, since this was taken.
+    outdated: u64,
 }
 
 /// Counts of another server.
@@ -139,7 +141,7 @@ impl Member {
     pub fn new(cache: &str, node: u16, now: u64) -> Self {
         let cache = cache.into();
         let (others, stored, stored_at) = Default::default();
-        Self { cache, node, others, stored, stored_at, heard: now, is_silent: false }
+        Self { cache, node, others, stored, stored_at, heard: now, is_silent: false, outdated: 0 }
     }
 
     /// Returns the limits that use its cache.
@@ -216,7 +218,9 @@ impl Member {
         }
         let (began, lifetime) = (exchange.began, millis(exchange.lifetime));
         let is_of = |node: &u16| exchange.others.iter().any(|(other, _)| other == node);
+        let known = self.others.keys().filter(|node| is_of(node)).count();
         self.others.retain(|node, other| is_of(node) && began.saturating_sub(other.read_at) < lifetime);
+        self.outdated += (known - self.others.len()) as u64;
         self.hear(began, exchange.error);
         exchange.error.is_none()
     }
@@ -246,6 +250,11 @@ impl Member {
     /// Tells whether the counts of the others are no longer known.
     fn is_alone(&self, now: u64, lifetime: Duration) -> bool {
         now.saturating_sub(self.heard) >= millis(lifetime)
+    }
+
+    /// Returns the number of servers whose counts became too old since the last call.
+    pub fn take_outdated(&mut self) -> u64 {
+        std::mem::take(&mut self.outdated)
     }
 
     /// Returns the keys to remove, so that the others no longer count calls of this server. A key that the cache does

@@ -8,7 +8,6 @@ use strowger_store::database_url::DatabaseUrl;
 
 use super::key::{Rule, Text, words};
 use super::reader::{ANY, section};
-use super::store::{DatabaseServer, DatabaseTls};
 
 words! {
     /// Destination of accounting rows.
@@ -38,24 +37,16 @@ section! {
         pub to: AccountingTarget = AccountingTarget::Sqlite, ANY.fixed();
         /// Database for "sql", as a URL (see `store.subscribers`). `strowger db init` makes the tables there, `strowger_cdr` and `strowger_events`.
         pub database: Option<DatabaseUrl> = None, ANY.or("none").fixed();
-        /// Protection of the connections to such a server.
-        pub database_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
-        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
-        pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// Path for "sqlite": the database file; for "json" and "csv": the folder of the files, one a day (UTC) and
         /// table, such as `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets this user alone read.
         pub path: PathBuf = PathBuf::from("accounting"), ANY.fixed();
         /// File of the rows that cannot be written yet: in order, each once. `store.busy_timeout` bounds the earlier wait for a locked database or a
         /// silent server.
         pub spool: PathBuf = PathBuf::from("accounting.spool"), ANY.fixed();
-        /// Largest size of this file. Beyond it rows wait in memory, and beyond `queue` they are lost and counted.
+        /// Largest size of this file. Beyond it rows wait in memory, and beyond 100,000 they are lost and counted.
         pub spool_size: u64 = 256 << 20, Rule::bytes(64 << 10, 1 << 40).fixed();
-        /// Rows that may wait in memory to be written.
-        pub queue: usize = 100_000, Rule::number(1, 100_000_000).fixed();
         /// Longest wait of the first row of a group for others: `kill -9` loses the rows of that time.
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
-        /// Time between a failure and the next attempt to write.
-        pub retry_interval: Duration = Duration::from_secs(1), Rule::time(Duration::from_millis(10), Duration::from_secs(3_600)).fixed();
         /// Rows older than this are removed, for "json" and "csv" the files of whole days; "forever": none.
         pub retention: Option<Duration> = None, Rule::time(Duration::from_secs(60), Duration::from_secs(3_650 * 86_400)).or("forever").fixed();
         /// Digits at the end of each number that are written as `*`, in URIs, users and `fields`; a number has five digits or more, which `-`, `.`,
@@ -76,9 +67,8 @@ impl Accounting {
     }
 
     /// Returns the database server of the rows, if they go to one.
-    pub fn server(&self) -> Option<DatabaseServer<'_>> {
-        let url = self.database.as_ref().filter(|_| self.to == AccountingTarget::Sql)?;
-        Some(DatabaseServer { url, tls: self.database_tls, authorities: self.database_ca.as_deref() })
+    pub fn server(&self) -> Option<&DatabaseUrl> {
+        self.database.as_ref().filter(|_| self.to == AccountingTarget::Sql)
     }
 }
 

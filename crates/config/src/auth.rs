@@ -90,8 +90,6 @@ section! {
         /// Nonces in use remembered against replay, 40 to 60 bytes each; beyond this, right answers to further ones are stale. One user may hold as
         /// many as are left free, at most half.
         pub used_nonces: usize = 1_000_000, Rule::number(1_024, 1 << 28).fixed();
-        /// Largest difference between the clocks of servers that share the secret.
-        pub clock_skew: Duration = Duration::from_secs(10), Rule::time(Duration::ZERO, Duration::from_secs(3_600)).fixed();
         /// Accept answers without qop, as phones of RFC 2069 give them; each costs a nonce of its own.
         pub without_qop: bool = true, ANY;
         /// Comparison of the `uri` of an answer with the Request-URI (RFC 7616 section 3.4.6), so that credentials that were read on their way lead

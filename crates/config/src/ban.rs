@@ -107,8 +107,6 @@ section! {
         pub scanners: Vec<String> = ["friendly-scanner", "sipvicious", "sipcli", "sip-scan", "sundayddr", "vaxsipuseragent", "pplsip"].map(String::from).to_vec(), ANY;
         /// Networks that are never banned. The limits of one source hold for them too.
         pub exempt: Vec<Network> = ["127.0.0.0/8", "::1/128"].map(|text| Network::from_text(text).expect("both are networks")).to_vec(), ANY;
-        /// Sources watched at once, and users as many; beyond this the oldest is forgotten.
-        pub sources: usize = 65_536, Rule::number(16, 1 << 26).fixed();
     }
 }
 

@@ -60,8 +60,6 @@ section! {
         pub sentinel_password: Option<Password> = None, ANY.or("").fixed();
         /// Connect by TLS: servers must show a certificate of `tls.outbound_ca`, as that is at the start, for their host.
         pub tls: bool = false, ANY.fixed();
-        /// Connections to each server, for "memcached" and "redis", in addition to one of each shard that uses it.
-        pub connections: usize = 2, Rule::number(1, 64).fixed();
         /// Longest wait for an answer of a server, for "memcached" and "redis"; then this server continues without it.
         pub timeout: Duration = Duration::from_millis(200), Rule::time(Duration::from_millis(5), Duration::from_secs(30)).fixed();
         /// Most memory, for "local".

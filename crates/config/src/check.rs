@@ -187,15 +187,6 @@ fn check_dialogs(config: &Config, reader: &mut Reader) {
         );
         reader.push(Fault::error(span, message, "make route_lifetime at least as long"));
     }
-    if dialogs.count_lifetime < 3 * dialogs.count_interval {
-        let span = reader.first_of(&["dialogs.count_lifetime", "dialogs.count_interval"]);
-        let message = format!(
-            "dialogs.count_lifetime ({}) is shorter than three times count_interval ({}): what a server counts would be forgotten in between",
-            duration_text(dialogs.count_lifetime),
-            duration_text(dialogs.count_interval)
-        );
-        reader.push(Fault::error(span, message, "make count_interval shorter"));
-    }
     if let Some(asked) = dialogs.session_expires.filter(|asked| *asked < dialogs.min_session_expires) {
         let span = reader.first_of(&["dialogs.session_expires", "dialogs.min_session_expires"]);
         let message = format!(
@@ -217,11 +208,6 @@ fn check_timers(config: &Config, reader: &mut Reader) {
         );
         reader.push(Fault::error(span, message, "make t1 the shorter of the two; RFC 3261 has 500ms and 4s"));
     }
-    if config.timers.timer_d < Duration::from_secs(32) {
-        let span = reader.value_of("timers.timer_d");
-        let message = "timers.timer_d is under 32 seconds, which RFC 3261 section 17.1.1.2 asks for";
-        reader.push(Fault::warning(span, message, "write \"32s\" or more, or late answers are taken for strays"));
-    }
     if config.timers.timer_c <= Duration::from_secs(180) {
         let span = reader.value_of("timers.timer_c");
         let message = "timers.timer_c is not over 3 minutes, as RFC 3261 section 16.6 step 11 asks";
@@ -231,28 +217,10 @@ fn check_timers(config: &Config, reader: &mut Reader) {
 
 fn check_limits(config: &Config, reader: &mut Reader) {
     let limits = &config.limits;
-    if limits.body_size > limits.message_size {
-        let span = reader.first_of(&["limits.body_size", "limits.message_size"]);
-        let message = format!(
-            "limits.body_size ({}) is larger than message_size ({}), so it can never be reached",
-            limits.body_size, limits.message_size
-        );
-        reader.push(Fault::error(span, message, "make body_size at most message_size, and set both"));
-    }
-    if limits.uri_length >= limits.message_size {
-        let span = reader.first_of(&["limits.uri_length", "limits.message_size"]);
-        let message = "limits.uri_length is not smaller than message_size, so it can never be reached";
-        reader.push(Fault::error(span, message, "make uri_length smaller than message_size"));
-    }
     if limits.connections_per_source > limits.connections && reader.has("limits.connections_per_source") {
         let span = reader.value_of("limits.connections_per_source");
         let message = "limits.connections_per_source is larger than connections, so it can never be reached";
         reader.push(Fault::warning(span, message, "make it at most connections"));
-    }
-    if limits.connection_queue > limits.connection_memory_per_source {
-        let keys = ["limits.connection_queue", "limits.connection_memory_per_source"];
-        let message = "limits.connection_queue is larger than connection_memory_per_source, so it can never be reached";
-        reader.push(Fault::warning(reader.first_of(&keys), message, "make it smaller"));
     }
     let cores = std::thread::available_parallelism().map_or(usize::MAX, std::num::NonZero::get);
     if config.server.shards.is_some_and(|shards| usize::from(shards) > cores) {
@@ -348,7 +316,6 @@ mod tests {
             ("\nregistrar.max_expires = \"30s\"", 2, "longer than max_expires"),
             ("registrar.max_expires = \"30m\"", 1, "default_expires (1h) is out of bounds"),
             ("timers.t2 = \"100ms\"", 1, "t1 (500ms) is longer than t2 (100ms)"),
-            ("limits.message_size = 2000", 1, "body_size"),
             ("realm = \"\"", 1, "realm is empty"),
             ("auth.qop = []", 1, "auth.qop is empty"),
             ("listen = [\"udp:0.0.0.0:5060\", \"udp:127.0.0.1:5060\"]", 1, "want the same port"),

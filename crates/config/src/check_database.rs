@@ -1,6 +1,6 @@
 //! Checks of database servers and of the places of accounting rows.
 
-use strowger_store::database_url::{DatabaseAddress, DatabaseUrl};
+use strowger_store::database_url::{DatabaseAddress, DatabaseTls, DatabaseUrl};
 
 use super::Config;
 use super::accounting::AccountingTarget;
@@ -9,7 +9,6 @@ use super::key::duration_text;
 use super::reader::Reader;
 use super::registrar::Durability;
 use super::report::Fault;
-use super::store::{DatabaseServer, DatabaseTls};
 
 pub(super) fn check(config: &Config, reader: &mut Reader) {
     check_subscribers(config, reader);
@@ -40,21 +39,14 @@ fn check_durability(config: &Config, reader: &mut Reader) {
 
 /// Checks the database server of subscribers as far as the file describes it; the connection is tried at the start.
 fn check_subscribers(config: &Config, reader: &mut Reader) {
-    const KEYS: ServerKeys = ServerKeys {
+    const KEY: ServerKey = ServerKey {
         url: "store.subscribers",
-        tls: "store.subscriber_tls",
-        ca: "store.subscriber_ca",
         harm: "what the server of store.subscribers says crosses the network for all to read, and an HA1 is as good as a password",
     };
     let store = &config.store;
-    let Some(server) = store.subscriber_server() else {
-        let keys = ["store.subscriber_table", KEYS.tls, KEYS.ca];
-        return warn_of_unused(
-            &keys,
-            "name the server in store.subscribers",
-            "the subscribers are in store.database",
-            reader,
-        );
+    let Some(server) = &store.subscribers else {
+        let (key, reason) = ("store.subscriber_table", "the subscribers are in store.database");
+        return warn_of_unused(key, "name the server in store.subscribers", reason, reader);
     };
     if store.subscriber_table.is_empty() || store.subscriber_table.split('.').any(str::is_empty) {
         let span = reader.value_of("store.subscriber_table");
@@ -62,7 +54,7 @@ fn check_subscribers(config: &Config, reader: &mut Reader) {
         reader.push(Fault::error(span, message, "write TABLE or SCHEMA.TABLE, such as \"subscriber\""));
     }
     warn_of_shared_realm(config, reader);
-    check_server(server, &KEYS, reader);
+    check_server(server, &KEY, reader);
 }
 
 /// Warns of one realm for several domains: OpenSIPS and Kamailio compute the HA1s of each domain with a realm of its
@@ -82,72 +74,50 @@ fn warn_of_shared_realm(config: &Config, reader: &mut Reader) {
 
 /// Checks the database server of bindings.
 fn check_bindings(config: &Config, reader: &mut Reader) {
-    const KEYS: ServerKeys = ServerKeys {
+    const KEY: ServerKey = ServerKey {
         url: "store.bindings",
-        tls: "store.binding_tls",
-        ca: "store.binding_ca",
         harm: "where phones are crosses the network to the server of store.bindings, and who changes it there takes their calls",
     };
-    let Some(server) = config.store.binding_server() else {
-        return warn_of_unused(
-            &[KEYS.tls, KEYS.ca],
-            "name the server in store.bindings",
-            "the bindings are in store.database",
-            reader,
-        );
-    };
+    let Some(server) = &config.store.bindings else { return };
     if config.registrar.durability == Durability::None {
         let span = reader.first_of(&["registrar.durability", "store.bindings"]);
         let message = "registrar.durability = \"none\" keeps no bindings: store.bindings has no effect";
         reader.push(Fault::error(span, message, "remove one of the two"));
     }
-    check_server(server, &KEYS, reader);
+    check_server(server, &KEY, reader);
 }
 
 /// Checks the database server of calls.
 fn check_calls(config: &Config, reader: &mut Reader) {
-    const KEYS: ServerKeys = ServerKeys {
+    const KEY: ServerKey = ServerKey {
         url: "dialogs.database",
-        tls: "dialogs.database_tls",
-        ca: "dialogs.database_ca",
         harm: "who calls whom crosses the network to the server of dialogs.database, and who changes it there ends or makes calls",
     };
-    match config.dialogs.server() {
-        Some(server) => check_server(server, &KEYS, reader),
-        None => warn_of_unused(
-            &[KEYS.tls, KEYS.ca],
-            "name the server in dialogs.database",
-            "calls are kept in no database server",
-            reader,
-        ),
+    if let Some(server) = config.dialogs.server() {
+        check_server(server, &KEY, reader);
     }
 }
 
-/// Keys that describe a database server.
-struct ServerKeys {
+/// Key of a database server.
+struct ServerKey {
     url: &'static str,
-    tls: &'static str,
-    ca: &'static str,
     /// Harm without TLS.
     harm: &'static str,
 }
 
-/// Warns of keys without effect. `missing`: the setting that would give them one.
-fn warn_of_unused(keys: &[&str], missing: &str, reason: &str, reader: &mut Reader) {
-    for key in keys {
-        if reader.has(key) {
-            let message = format!("{key} has no effect: {reason}");
-            let cure = format!("{missing}, or remove this");
-            reader.push(Fault::warning(reader.value_of(key), message, cure));
-        }
+/// Warns of a key without effect. `missing`: the setting that would give it one.
+fn warn_of_unused(key: &str, missing: &str, reason: &str, reader: &mut Reader) {
+    if reader.has(key) {
+        let message = format!("{key} has no effect: {reason}");
+        let cure = format!("{missing}, or remove this");
+        reader.push(Fault::warning(reader.value_of(key), message, cure));
     }
 }
 
-fn check_server(server: DatabaseServer<'_>, keys: &ServerKeys, reader: &mut Reader) {
-    if server.tls == DatabaseTls::Off && !server.url.is_local() {
-        let span = reader.value_of(keys.url);
-        let cure = format!("set {} = \"required\", unless all who reach this network may know it", keys.tls);
-        reader.push(Fault::warning(span, keys.harm, cure));
+fn check_server(server: &DatabaseUrl, key: &ServerKey, reader: &mut Reader) {
+    if server.tls == DatabaseTls::Off && !server.is_local() {
+        let cure = "write ?tls=required at the end of the URL, unless all who reach this network may know it";
+        reader.push(Fault::warning(reader.value_of(key.url), key.harm, cure));
     }
 }
 
@@ -207,15 +177,13 @@ fn check_accounted(config: &Config, reader: &mut Reader) {
 
 /// Checks the database server of accounting rows.
 fn check_accounting_server(config: &Config, reader: &mut Reader) {
-    const KEYS: ServerKeys = ServerKeys {
+    const KEY: ServerKey = ServerKey {
         url: "accounting.database",
-        tls: "accounting.database_tls",
-        ca: "accounting.database_ca",
         harm: "who called whom crosses the network to the server of accounting.database for all to read",
     };
     let accounting = &config.accounting;
     match accounting.server() {
-        Some(server) => check_server(server, &KEYS, reader),
+        Some(server) => check_server(server, &KEY, reader),
         None if accounting.to == AccountingTarget::Sql => {
             let message = "accounting.to = \"sql\" names no database";
             let cure = "set accounting.database = \"mysql://USER:PASSWORD@HOST:3306/DATABASE\" or \
@@ -224,7 +192,7 @@ fn check_accounting_server(config: &Config, reader: &mut Reader) {
         }
         None => {
             let reason = format!("accounting.to is \"{}\"", accounting.to);
-            warn_of_unused(&[KEYS.url, KEYS.tls, KEYS.ca], "set accounting.to = \"sql\"", &reason, reader);
+            warn_of_unused(KEY.url, "set accounting.to = \"sql\"", &reason, reader);
         }
     }
 }
@@ -251,10 +219,10 @@ fn check_accounting_files(config: &Config, reader: &mut Reader) {
 /// Warns of database servers whose URL has no password. A server reached by a local socket learns the client's user from the kernel.
 pub(super) fn warn_of_open(config: &Config, reader: &mut Reader) {
     let tables = [
-        ("store.subscribers".to_owned(), config.store.subscriber_server().map(|server| server.url)),
-        ("store.bindings".to_owned(), config.store.binding_server().map(|server| server.url)),
-        ("dialogs.database".to_owned(), config.dialogs.server().map(|server| server.url)),
-        ("accounting.database".to_owned(), config.accounting.server().map(|server| server.url)),
+        ("store.subscribers".to_owned(), config.store.subscribers.as_ref()),
+        ("store.bindings".to_owned(), config.store.bindings.as_ref()),
+        ("dialogs.database".to_owned(), config.dialogs.server()),
+        ("accounting.database".to_owned(), config.accounting.server()),
     ];
     let sets = config.sets.iter().enumerate().map(|(index, set)| {
         let url = set.database.as_ref().and_then(Database::server);
@@ -298,8 +266,8 @@ mod tests {
             ("accounting.cdr = true\naccounting.database = \"mysql://u:p@127.0.0.1/d\"", "has no effect"),
             ("store.bindings = \"mysql://u:p@db.example/d\"", "takes their calls"),
             ("store.bindings = \"mysql://u:p@127.0.0.1/d\"\nstore.database = \"memory\"", ""),
-            ("store.binding_tls = \"required\"", "has no effect"),
-            ("dialogs.database_ca = \"system\"", "has no effect"),
+            ("store.subscriber_table = \"users\"", "has no effect"),
+            ("store.bindings = \"mysql://u:p@db.example/d?tls=required\"", ""),
             ("dialogs.track = true\ndialogs.database = \"mysql://u:p@db.example/d\"", "ends or makes calls"),
             ("dialogs.track = true\ndialogs.database = \"mysql://u:p@127.0.0.1/d\"", ""),
             ("dialogs.track = true\ndialogs.database = \"mysql://u@127.0.0.1/d\"", "dialogs.database has no password"),

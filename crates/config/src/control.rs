@@ -2,9 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use super::key::{Rule, Text};
+use super::key::Text;
 use super::reader::{ANY, section};
 use super::secret::Secret;
 
@@ -59,10 +58,5 @@ section! {
         /// Secret that each request by HTTP must carry, as `Authorization: Bearer SECRET`; "": none, which only a loopback address admits: all users
         /// of this machine may give orders.
         pub secret: Option<Secret> = None, ANY.or("");
-        /// Most commands connected at the same time; others are refused. As many more by HTTP; at the bound the oldest one without a complete request
-        /// is closed.
-        pub connections: usize = 8, Rule::number(1, 1_000);
-        /// Longest silence of a connection; by HTTP, longest time for the request and for the answer.
-        pub timeout: Duration = Duration::from_secs(10), Rule::time(Duration::from_millis(100), Duration::from_secs(600));
     }
 }

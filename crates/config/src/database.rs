@@ -61,8 +61,9 @@ impl Text for Database {
     }
 
     fn resolve(&mut self, folder: &Path) {
-        if let Self::Sqlite(path) = self {
-            Text::resolve(path, folder);
+        match self {
+            Self::Server(url) => url.resolve(folder),
+            Self::Sqlite(path) => Text::resolve(path, folder),
         }
     }
 }

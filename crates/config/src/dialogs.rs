@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use strowger_store::database_url::DatabaseUrl;
+
 use super::database::Database;
 use super::key::Rule;
 use super::reader::{ANY, section};
-use super::store::{DatabaseServer, DatabaseTls};
 
 /// Shortest session interval (RFC 4028 section 4).
 const SHORTEST: Duration = Duration::from_secs(90);
@@ -39,29 +40,17 @@ section! {
         /// is away, locked, full or silent later, calls continue, and changes are written afterwards. `store.busy_timeout` bounds the time of a group
         /// of changes.
         pub database: Option<Database> = None, ANY.or("none").fixed();
-        /// Protection of the connections to such a server.
-        pub database_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
-        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
-        pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
-        /// Longest wait of the first change of a group for others before they are written: `kill -9` loses the changes of that time.
-        pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
         /// Most tracked calls at a time, of all shards together; a further one is answered 503. So is a call of an account, or of a source without a
         /// password, that has as many calls as are still free (and at least 8 in the shard), and a call to such an address. Calls of a trusted
         /// `[[source]]`, such as a proxy in front, count for no party.
         pub calls: usize = 1_000_000, Rule::number(1, 100_000_000);
-        /// Interval at which servers that count calls together (`call_limit.cache`) publish their numbers of calls.
-        pub count_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(10), Duration::from_secs(60));
-        /// Lifetime of the published number of calls of a server at the others: the calls of a dead server count for this time, and so do
-        /// those of the others after the last answer of the cache. More than a few times `count_interval`.
-        pub count_lifetime: Duration = Duration::from_secs(5), Rule::time(Duration::from_secs(1), Duration::from_secs(3_600));
     }
 }
 
 impl Dialogs {
     /// Returns the database server of calls, if they are kept on one.
-    pub fn server(&self) -> Option<DatabaseServer<'_>> {
-        let (tls, authorities) = (self.database_tls, self.database_ca.as_deref());
-        self.database.as_ref()?.server().map(|url| DatabaseServer { url, tls, authorities })
+    pub fn server(&self) -> Option<&DatabaseUrl> {
+        self.database.as_ref()?.server()
     }
 
     /// Returns the SQLite file of calls, if they are kept in one.
@@ -120,7 +109,6 @@ mod tests {
                 2,
                 "of its own",
             ),
-            (format!("dialogs.database = \"{file}\"\ndialogs.database_tls = \"required\""), 2, "or remove this"),
         ] {
             let report = report(&text);
             let fault = report.faults().iter().find(|fault| fault.cure.contains(cure));

@@ -25,17 +25,6 @@ enum Unit {
     Plain,
     Bytes,
     Milliseconds,
-    Microseconds,
-}
-
-impl Unit {
-    /// Microseconds of one unit of a duration's bounds.
-    const fn micros(self) -> u64 {
-        match self {
-            Self::Microseconds => 1,
-            _ => 1_000,
-        }
-    }
 }
 
 impl Rule {
@@ -60,23 +49,9 @@ impl Rule {
         Self { unit: Unit::Milliseconds, low, high, ..Self::any() }
     }
 
-    /// A duration that may be shorter than a millisecond, such as `"200us"`.
-    pub(crate) const fn short_time(low: Duration, high: Duration) -> Self {
-        let (low, high) = (low.as_micros() as u64, high.as_micros() as u64);
-        Self { unit: Unit::Microseconds, low, high, ..Self::any() }
-    }
-
     /// Tells whether a duration lies between the bounds.
     fn admits(&self, found: Duration) -> bool {
-        let micros = u128::from(self.unit.micros());
-        let bounds = u128::from(self.low) * micros..=u128::from(self.high) * micros;
-        bounds.contains(&found.as_micros())
-    }
-
-    /// Returns the units in which a duration may be written, the largest first.
-    fn duration_units(&self) -> &'static [(&'static str, u64)] {
-        let smallest = DURATION_UNITS.iter().rposition(|(_, micros)| *micros >= self.unit.micros());
-        &DURATION_UNITS[..=smallest.unwrap_or_default()]
+        (u128::from(self.low)..=u128::from(self.high)).contains(&found.as_millis())
     }
 
     /// Adds a word for the absence of a value (an `Option` that is `None`).
@@ -255,17 +230,15 @@ impl Key for Duration {
     fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self> {
         let cure = format!("write {}", Self::allowed(rule));
         match value.get_ref() {
-            DeValue::String(text) => match duration(text, rule.duration_units()) {
+            DeValue::String(text) => match duration(text) {
                 Some(found) if rule.admits(found) => return Some(found),
                 Some(_) => reader.error(value.span(), format!("{path} is out of its range"), cure),
                 None => reader.error(value.span(), format!("{path} is {text:?}, which is not a duration"), cure),
             },
             DeValue::Integer(number) => {
                 let message = format!("{path} is a number without a unit");
-                let is_good =
-                    |text: &String| duration(text, rule.duration_units()).is_some_and(|found| rule.admits(found));
-                let example =
-                    ["s", "ms", "m", "h", "us"].map(|unit| format!("{number}{unit}")).into_iter().find(is_good);
+                let is_good = |text: &String| duration(text).is_some_and(|found| rule.admits(found));
+                let example = ["s", "ms", "m", "h"].map(|unit| format!("{number}{unit}")).into_iter().find(is_good);
                 let example =
                     example.map_or_else(String::new, |text| format!("name the unit, for example \"{text}\"; "));
                 reader.error(value.span(), message, format!("{example}{cure}"));
@@ -280,36 +253,36 @@ impl Key for Duration {
     }
 
     fn allowed(rule: &Rule) -> String {
-        let bound = |bound: u64| duration_text(Self::from_micros(bound * rule.unit.micros()));
-        let units: Vec<_> = rule.duration_units().iter().rev().map(|(name, _)| *name).collect();
+        let bound = |bound: u64| duration_text(Self::from_millis(bound));
+        let units = DURATION_UNITS.map(|(name, _)| name);
+        let units: Vec<&str> = units.into_iter().rev().collect();
         let units = units.join(", ");
         format!("a duration from \"{}\" to \"{}\" (units {units})", bound(rule.low), bound(rule.high))
     }
 }
 
-/// Units of durations, in microseconds.
-const DURATION_UNITS: [(&str, u64); 6] =
-    [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)];
+/// Units of durations, in milliseconds.
+const DURATION_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Parses a duration such as `500ms`, `4s`, `3m`, `1h` or `7d`, in one of these units.
-fn duration(text: &str, units: &[(&str, u64)]) -> Option<Duration> {
+/// Parses a duration such as `500ms`, `4s`, `3m`, `1h` or `7d`.
+fn duration(text: &str) -> Option<Duration> {
     let split = text.find(|character: char| !character.is_ascii_digit())?;
     let (digits, unit) = text.split_at(split);
-    let (_, scale) = units.iter().find(|(name, _)| *name == unit.trim())?;
-    Some(Duration::from_micros(digits.parse::<u64>().ok()?.checked_mul(*scale)?))
+    let (_, scale) = DURATION_UNITS.iter().find(|(name, _)| *name == unit.trim())?;
+    Some(Duration::from_millis(digits.parse::<u64>().ok()?.checked_mul(*scale)?))
 }
 
 /// Writes a duration in the largest unit that divides it, as in the file.
 pub(crate) fn duration_text(duration: Duration) -> String {
-    let micros = duration.as_micros() as u64;
-    if micros == 0 {
+    let millis = duration.as_millis() as u64;
+    if millis == 0 {
         return "0s".into();
     }
     DURATION_UNITS
         .iter()
-        .find(|(_, scale)| micros.is_multiple_of(*scale))
-        .map(|(name, scale)| format!("{}{name}", micros / scale))
-        .expect("the last unit divides every number of microseconds")
+        .find(|(_, scale)| millis.is_multiple_of(*scale))
+        .map(|(name, scale)| format!("{}{name}", millis / scale))
+        .expect("the last unit divides every number of milliseconds")
 }
 
 /// Types that the file writes as one text.
@@ -563,24 +536,19 @@ mod tests {
 
     #[test]
     fn durations_are_written_as_they_are_read() {
-        for text in ["0s", "200us", "1500us", "1ms", "500ms", "4s", "90s", "3m", "1h", "36h", "7d"] {
-            assert_eq!(duration_text(duration(text, &DURATION_UNITS).expect(text)), text);
+        for text in ["0s", "1ms", "1500ms", "500ms", "4s", "90s", "3m", "1h", "36h", "7d"] {
+            assert_eq!(duration_text(duration(text).expect(text)), text);
         }
-        for text in ["", "5", "ms", "5 weeks", "-1s", "1.5s", "99999999999999999999s", "213503983d"] {
-            assert_eq!(duration(text, &DURATION_UNITS), None, "{text}");
+        for text in ["", "5", "ms", "5 weeks", "200us", "-1s", "1.5s", "99999999999999999999s", "213503982335d"] {
+            assert_eq!(duration(text), None, "{text}");
         }
     }
 
     #[test]
-    fn microseconds_are_for_keys_that_count_them() {
-        let millis = Rule::time(Duration::ZERO, Duration::from_secs(1));
-        let micros = Rule::short_time(Duration::ZERO, Duration::from_millis(20));
-        assert_eq!(duration("1500us", millis.duration_units()), None);
-        let found = duration("1500us", micros.duration_units()).expect("a duration");
-        assert!(micros.admits(found) && !micros.admits(Duration::from_millis(21)));
-        assert!(millis.admits(Duration::from_secs(1)) && !millis.admits(Duration::from_millis(1_001)));
-        assert_eq!(Duration::allowed(&millis), "a duration from \"0s\" to \"1s\" (units ms, s, m, h, d)");
-        assert_eq!(Duration::allowed(&micros), "a duration from \"0s\" to \"20ms\" (units us, ms, s, m, h, d)");
+    fn durations_have_bounds() {
+        let rule = Rule::time(Duration::ZERO, Duration::from_secs(1));
+        assert!(rule.admits(Duration::from_secs(1)) && !rule.admits(Duration::from_millis(1_001)));
+        assert_eq!(Duration::allowed(&rule), "a duration from \"0s\" to \"1s\" (units ms, s, m, h, d)");
     }
 
     #[test]

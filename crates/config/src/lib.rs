@@ -78,6 +78,7 @@ mod proxy;
 mod reader;
 mod registrar;
 mod reload;
+mod removed;
 mod report;
 mod rule_text;
 mod rules;
@@ -98,6 +99,7 @@ use std::path::{Path, PathBuf};
 
 pub use strowger_core::Transport;
 pub use strowger_rules::nearest;
+pub use strowger_store::database_url::{DatabaseTls, DatabaseUrl};
 use toml::de::DeTable;
 
 pub use self::accounting::{AccountedField, Accounting, AccountingTarget};
@@ -135,8 +137,9 @@ pub use self::rules::{Action, Decisions, RuleTable, SourceTable, UserEdit};
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
 pub use self::set::{SetFault, SetKind, SetTable};
+pub use self::settings::KEPT_MEMORY;
 pub use self::source::Source;
-pub use self::store::{DatabaseServer, DatabaseTls, Store};
+pub use self::store::Store;
 pub use self::syntax::faults as syntax_faults;
 pub use self::timers::Timers;
 pub use self::tls::Tls;
@@ -184,7 +187,7 @@ impl Config {
         tables.resolve(source.folder);
         let config = assemble::assemble(tables, source, &mut reader);
         // Contradictions between wrong values would only confuse.
-        let is_whole = reader.fault_count() == 0;
+        let is_whole = reader.error_count() == 0;
         if is_whole {
             check::check(&config, source, &mut reader);
         }

@@ -39,10 +39,6 @@ section! {
         /// Lowest level that is logged. The environment variable STROWGER_LOG wins: another level, or levels of single targets such as
         /// strowger_net=debug. Libraries log nothing unless their target is named, such as rustls=warn.
         pub level: LogLevel = LogLevel::Info, ANY;
-        /// Bytes of lines that may wait for standard error to take them. Lines without room, or that cannot be written, are dropped and
-        /// counted, and the count is logged when writing works again: logging delays nothing else. Lines that keep coming are written five
-        /// times a second: `kill -9` loses those of the last 0.2 s.
-        pub queue: usize = 1 << 20, Rule::bytes(64 << 10, 1 << 30).fixed();
         /// Lines a minute about single requests and connections that were refused or failed, wrong passwords above all. A source has a
         /// tenth of that for each kind of line (connections, forwarding, scanners, malformed, authentication, registrations, requests,
         /// lookups), and half of all is kept for the kinds in equal parts. Suppressed lines are counted by kind, and the numbers are logged
@@ -52,11 +48,6 @@ section! {
         /// calls without a password leave half of that to others. Suppressed calls are counted, and the number is logged after the minute.
         /// 0: none.
         pub calls_per_minute: u32 = 600, Rule::number(0, 1_000_000);
-        /// Most logged calls that have not ended; at this number no other call is logged, and at half of it none without a password.
-        pub open_calls: usize = 20_000, Rule::number(1, 10_000_000);
-        /// Longest duration of a logged call. A call whose BYE has not passed by then is forgotten: no line logs its
-        /// end.
-        pub longest_call: Duration = Duration::from_secs(12 * 3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Lines a minute about registrations that were made, removed or expired, spread over the minute, a sixth of them at once;
         /// suppressed lines are counted, and the number is logged after the minute. Refreshed ones are logged at the level debug. 0: none.
         pub registrations_per_minute: u32 = 600, Rule::number(0, 1_000_000);

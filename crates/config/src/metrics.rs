@@ -24,11 +24,6 @@ section! {
         /// Listening address. There is no password: only the collector should reach it. A request for `/metrics` from this machine needs a `Host`
         /// that names this machine, such as "localhost:9060".
         pub listen: Option<SocketAddr> = None, ANY.or("none").fixed();
-        /// Most open connections. At the bound the oldest one without a complete request is closed; where all have one, `/metrics` answers 503, and
-        /// `/healthz` and `/readyz` still answer.
-        pub connections: usize = 16, Rule::number(1, 1_000);
-        /// Longest time of a connection for the request and for the answer.
-        pub timeout: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(60));
         /// Longest round of a thread that carries messages; after a longer one `/healthz` and the watchdog of systemd fail.
         pub unhealthy_after: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(600));
     }

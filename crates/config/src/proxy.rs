@@ -85,8 +85,6 @@ section! {
         pub fork: Fork = Fork::ByQ, ANY;
         /// Longest ringing of one contact, or one group of equal q, before the next is tried.
         pub fork_timeout: Duration = Duration::from_secs(20), Rule::time(Duration::from_secs(1), Duration::from_secs(600));
-        /// Most branches of one request at a time, if it has no Max-Breadth (RFC 5393 section 5.3).
-        pub max_breadth: u16 = 60, Rule::number(1, 1_024);
         /// Total number of branches of one request: contacts and their addresses, also sequential ones, and its further branches if one of
         /// them leads back to this server. Of more contacts, those of the highest q are tried; a request that comes back without branches
         /// left gets 440.
@@ -100,8 +98,6 @@ section! {
         pub method_filter: bool = false, ANY;
         /// Status of the answer where `method_filter` leaves no contact.
         pub unfit_status: u16 = 405, Rule::number(400, 699);
-        /// Refuse a request that comes back unchanged with 482 (RFC 3261 section 16.3 step 4, RFC 5393 section 4.2).
-        pub loop_detection: bool = true, ANY;
         /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), and by UDP where no connection stands within 0.3 s; to such a peer
         /// it goes by UDP at once for ten minutes. Never away from the flow of a binding.
         pub udp_to_tcp_above: Option<usize> = Some(1_300), Rule::bytes(200, 65_535).or("never");

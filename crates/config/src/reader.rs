@@ -11,7 +11,8 @@ use super::change::Change;
 use super::key::{Role, Rule};
 use super::name::Names;
 use super::places::Places;
-use super::report::Fault;
+use super::removed;
+use super::report::{Fault, Severity};
 
 /// Documentation of one key of a section.
 #[derive(Debug, Clone)]
@@ -207,6 +208,10 @@ impl Reader {
         self.faults.len()
     }
 
+    pub(super) fn error_count(&self) -> usize {
+        self.faults.iter().filter(|fault| fault.severity == Severity::Error).count()
+    }
+
     pub(super) fn push(&mut self, fault: Fault) {
         self.faults.push(fault);
     }
@@ -301,6 +306,15 @@ impl Reader {
     }
 
     fn unknown_key(&mut self, table: &str, name: &str, span: Range<usize>) {
+        if let Some(reason) = removed::reason(table, name) {
+            let message = format!("{table}.{name} is no key any more: {reason}");
+            return self.push(Fault::warning(Some(span), message, "remove the line"));
+        }
+        if let Some(url) = removed::url_of(table, name) {
+            let message = format!("{table}.{name} is no key any more: the URL of {url} has it");
+            let cure = "write ?tls=required at the end of that URL, with &ca=FILE for an authority of your own, and remove this line";
+            return self.error(span, message, cure);
+        }
         let keys = self.table_name(table).map_or(&[][..], |table| table.keys);
         let here =
             if table.is_empty() { "at the top of the file".into() } else { format!("in {}", self.heading(table)) };

@@ -46,16 +46,8 @@ section! {
         /// Most contacts of one address of record. A further one takes the place of one that cannot be reached, or of one of the same device
         /// (`+sip.instance`), else it is answered 403.
         pub max_contacts: usize = 10, Rule::number(1, 1_024);
-        /// Longest wait of a binding for others in the same commit: more throughput against a later 200.
-        pub linger: Duration = Duration::from_millis(2), Rule::time(Duration::ZERO, Duration::from_secs(1)).fixed();
-        /// Most bindings committed together.
-        pub commit_rows: usize = 4_096, Rule::number(1, 65_535).fixed();
-        /// Bindings that may wait to be committed; a further REGISTER is answered 503 with Retry-After.
-        pub commit_queue: usize = 20_000, Rule::number(16, 1 << 24).fixed();
         /// Most bindings in all; a further one is answered 503.
         pub max_bindings: usize = 10_000_000, Rule::number(1, 1 << 30).fixed();
-        /// Most bytes of one binding: its texts and about 60.
-        pub max_binding_size: usize = 16 << 10, Rule::bytes(512, 65_535).fixed();
         /// Handling of the Path of edge proxies, which later calls follow (RFC 3327).
         pub path: PathRule = PathRule::Keep, ANY;
         /// Routes sent to phones in Service-Route (RFC 3608).

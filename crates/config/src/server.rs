@@ -22,18 +22,8 @@ section! {
     pub struct Server = "server" {
         /// Threads that carry messages; "auto" starts with one and adds more, up to the cores, when one is over 70 % busy.
         pub shards: Option<u16> = None, Rule::number(1, 64).or("auto").fixed();
-        /// Let the kernel hand each datagram to the thread that owns its call, where it can (only with several shards).
-        pub kernel_steering: bool = true, ANY.fixed();
         /// Receive buffer asked of the kernel for each UDP socket; 4 MiB hold about 50 ms at 25,000 calls/s.
         pub udp_receive_buffer: usize = 4 << 20, Rule::bytes(4 << 10, 1 << 30).fixed();
-        /// Send buffer asked of the kernel for each UDP socket.
-        pub udp_send_buffer: usize = 4 << 20, Rule::bytes(4 << 10, 1 << 30).fixed();
-        /// Datagrams taken from a socket, and given to it, with one system call.
-        pub udp_batch: usize = 64, Rule::number(1, 1024).fixed();
-        /// Batches taken from one socket before others get their turn.
-        pub udp_batches: usize = 8, Rule::number(1, 1024);
-        /// Longest wait for several datagrams when they arrive fast, instead of waking for each: less CPU for up to this much more delay.
-        pub udp_linger: Duration = Duration::ZERO, Rule::short_time(Duration::ZERO, Duration::from_millis(20));
         /// Scheduling of threads that messages wake while another program has the processor: "batch" lets that program finish its time slice,
         /// which saves up to a fifth of the CPU if peers run on the same machine; "normal" takes the processor at once.
         pub scheduling: Scheduling = Scheduling::Batch, ANY.fixed();

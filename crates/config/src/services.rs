@@ -13,9 +13,9 @@ impl Config {
     pub fn services(&self) -> Vec<(String, u16)> {
         let (store, sets) = (&self.store, &self.sets);
         let tables =
-            [store.subscriber_server(), store.binding_server(), self.accounting.server(), self.dialogs.server()];
+            [store.subscribers.as_ref(), store.bindings.as_ref(), self.accounting.server(), self.dialogs.server()];
         let of_sets = sets.iter().filter_map(|set| set.database.as_ref().and_then(Database::server));
-        let databases = tables.into_iter().flatten().map(|server| server.url).chain(of_sets);
+        let databases = tables.into_iter().flatten().chain(of_sets);
         let databases = databases.filter_map(|url| match &url.address {
             DatabaseAddress::Host { host, port } => Some((host.clone(), *port)),
             DatabaseAddress::Socket(_) => None,

@@ -17,7 +17,6 @@ use super::name::Name;
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
 use super::rules::of_entries;
-use super::store::DatabaseTls;
 
 words! {
     /// Look-up of the keys of a set.
@@ -63,10 +62,6 @@ section! {
         pub key: String = "key".into(), ANY;
         /// Name of the column of values in the file or the query; "": the entries have no values.
         pub value: Option<String> = None, ANY.or("");
-        /// Protection of the connection to a database server.
-        pub tls: DatabaseTls = DatabaseTls::Off, ANY;
-        /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
-        pub ca: Option<PathBuf> = None, ANY.or("system");
         /// Longest time for the complete answer of the database.
         pub timeout: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(60));
         /// Interval at which the server checks the file, and reads it once it has changed and changes no more, or queries the database; "off": never
@@ -172,11 +167,6 @@ impl SetTable {
         self.file.is_some() || self.database.is_some()
     }
 
-    /// Tells whether it names a database with a password.
-    pub fn has_password(&self) -> bool {
-        self.database.as_ref().and_then(Database::server).is_some_and(|url| url.password.is_some())
-    }
-
     /// Returns the place of its entries, for people: without a password.
     pub fn origin(&self) -> String {
         match (&self.file, &self.database) {
@@ -255,18 +245,7 @@ fn check(table: &SetTable, path: &str, reader: &mut Reader) -> bool {
     if table.refresh.is_some() && !has_file && !has_database {
         note("refresh", "has its entries here, which only a reload reads again", "remove `refresh`, or name a file");
     }
-    check_tls(table, path, reader);
     reader.fault_count() == before
-}
-
-/// Notes useless protection of a connection.
-fn check_tls(table: &SetTable, path: &str, reader: &mut Reader) {
-    let is_server = matches!(table.database, Some(Database::Server(_)));
-    if !is_server && table.tls != DatabaseTls::Off {
-        let message = format!("set '{}' has `tls` and no database server", table.name);
-        let span = reader.value_of(&format!("{path}.tls"));
-        reader.push(Fault::error(span, message, "remove `tls`, or name a server in `database`"));
-    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,11 @@ use strowger_store::read_through::ReadThroughSettings;
 
 use super::{AccountingTarget, Algorithm, Config, Durability, PathRule, Qop, UriCheck};
 
+/// Memory for one request with all its branches; the messages kept for it take [`KEPT_MEMORY`] of this.
+const REQUEST_MEMORY: usize = 64 << 10;
+/// Memory for the messages kept for one request. The rest is for the entries of its transactions and the overhead of the allocator.
+pub const KEPT_MEMORY: usize = REQUEST_MEMORY / 8 * 7;
+
 fn milliseconds(duration: Duration) -> u64 {
     // Every range ends far below 2^64 milliseconds.
     duration.as_millis() as u64
@@ -57,20 +62,17 @@ impl Config {
             t2: milliseconds(self.timers.t2),
             t4: milliseconds(self.timers.t4),
             b: self.timers.timer_b.map(milliseconds),
-            d: milliseconds(self.timers.timer_d),
+            // At least 32 s (RFC 3261 section 17.1.1.2), and as long as a slow peer repeats its response.
+            d: TimerSettings::default().d.max(milliseconds(self.timers.t1).saturating_mul(64)),
             c: milliseconds(self.timers.timer_c),
-            step: milliseconds(self.timers.step),
+            ..TimerSettings::default()
         }
     }
 
     /// Returns the limits of message sizes.
-    pub const fn message_limits(&self) -> strowger_message::Limits {
-        strowger_message::Limits {
-            message: self.limits.message_size,
-            body: self.limits.body_size,
-            headers: self.limits.header_count,
-            uri: self.limits.uri_length,
-        }
+    pub fn message_limits(&self) -> strowger_message::Limits {
+        let message = self.limits.message_size;
+        strowger_message::Limits { message, body: message, ..strowger_message::Limits::default() }
     }
 
     /// Returns the settings of the registrar.
@@ -92,22 +94,16 @@ impl Config {
         }
     }
 
-    /// Returns the memory for the messages kept for one request. The rest of `limits.request_memory` is for the entries of its transactions and the
-    /// overhead of the allocator.
-    pub fn kept_memory(&self) -> usize {
-        self.limits.request_memory / 8 * 7
-    }
-
     /// Returns the settings of the proxy.
     pub fn proxy_settings(&self) -> strowger_core::proxy::ProxySettings {
         strowger_core::proxy::ProxySettings {
             max_forwards: self.proxy.max_forwards,
             tcp_above: self.proxy.udp_to_tcp_above,
             contact_repair: self.nat.contact_repair,
-            max_breadth: self.proxy.max_breadth,
             max_branches: self.proxy.max_branches,
-            request_memory: self.kept_memory(),
+            request_memory: KEPT_MEMORY,
             realms: self.realms().into_iter().map(|realm| realm.as_bytes().into()).collect(),
+            ..strowger_core::proxy::ProxySettings::default()
         }
     }
 
@@ -143,13 +139,13 @@ impl Config {
             qop: QopOffer { auth: auth.qop.contains(&Qop::Auth), auth_int: auth.qop.contains(&Qop::AuthInt) },
             without_qop: auth.without_qop,
             nonce_life: seconds(auth.nonce_lifetime),
-            clock_skew: seconds(auth.clock_skew),
             uri_check: match auth.uri_check {
                 UriCheck::Off => Check::Off,
                 UriCheck::Loose => Check::Loose,
                 UriCheck::Exact => Check::Exact,
             },
             replay: ReplaySettings { entries: auth.used_nonces, ..ReplaySettings::default() },
+            ..DigestSettings::default()
         }
     }
 
@@ -171,14 +167,15 @@ impl Config {
 
     /// Returns the settings of the call store.
     pub fn call_store_settings(&self) -> CallStoreSettings {
-        let (dialogs, accounting, busy) = (&self.dialogs, &self.accounting, self.store.busy_timeout);
+        let (accounting, busy) = (&self.accounting, self.store.busy_timeout);
         // Longest time of an accounting row until it is in its place or in the spool: it waits for others, for the attempt of the group before it,
         // and for its own. A database server gets one more millisecond for each row.
         let rows = if self.accounting.is_on() { GROUP_ROWS } else { 0 };
         let patience =
             busy + if accounting.server().is_some() { Duration::from_millis(rows as u64) } else { Duration::ZERO };
-        let grace = (accounting.group_interval + patience) * 2 + accounting.retry_interval + Duration::from_secs(1);
-        CallStoreSettings { interval: dialogs.group_interval, grace, ..CallStoreSettings::default() }
+        // One second between two attempts, and one of reserve.
+        let grace = (accounting.group_interval + patience) * 2 + Duration::from_secs(2);
+        CallStoreSettings { grace, ..CallStoreSettings::default() }
     }
 
     /// Returns the masks for accounting rows.
@@ -189,12 +186,10 @@ impl Config {
     /// Returns the settings of the writer of bindings.
     pub fn journal_settings(&self) -> JournalSettings {
         JournalSettings {
-            linger: self.registrar.linger,
-            group: self.registrar.commit_rows,
-            queue: self.registrar.commit_queue,
             longest: self.registrar.max_expires,
             listeners: self.listener_names(),
             aliases: self.aliases_on_machine(),
+            ..JournalSettings::default()
         }
     }
 
@@ -203,7 +198,6 @@ impl Config {
         LocationSettings {
             node: self.server.node,
             bindings: self.registrar.max_bindings,
-            binding_bytes: self.registrar.max_binding_size,
             ..LocationSettings::default()
         }
     }
@@ -225,17 +219,14 @@ impl Config {
         let store = &self.store;
         ReadThroughSettings {
             found: store.cache_entries,
-            absent: store.cache_absent_entries,
+            // Made-up names take a tenth of the memory of known users.
+            absent: (store.cache_entries / 10).max(1),
             found_ttl: store.cache_lifetime,
-            absent_ttl: store.cache_absent_lifetime,
+            absent_ttl: ReadThroughSettings::default().absent_ttl.min(store.cache_lifetime),
             name: "subscriber",
             serve_stale: store.serve_stale,
-            stale_wait: store.stale_wait,
-            poll: store.poll_interval,
             deadline: store.lookup_timeout,
-            breaker_after: store.breaker_after,
             connections: store.lookup_connections,
-            queue: self.limits.lookup_queue,
             ..ReadThroughSettings::default()
         }
     }
@@ -261,16 +252,33 @@ mod tests {
         let (ours, theirs) = (config.digest_settings(), DigestSettings::default());
         assert_eq!((ours.qop, ours.nonce_life), (theirs.qop, theirs.nonce_life));
         assert_eq!(ours.replay.entries, theirs.replay.entries);
-        let (ours, theirs) = (config.journal_settings(), JournalSettings::default());
-        assert_eq!((ours.linger, ours.group, ours.queue), (theirs.linger, theirs.group, theirs.queue));
+        let (ours, theirs) = (config.read_through_settings(), ReadThroughSettings::default());
+        assert_eq!(
+            (ours.found, ours.found_ttl, ours.serve_stale),
+            (theirs.found, theirs.found_ttl, theirs.serve_stale)
+        );
+        assert_eq!((ours.absent, ours.absent_ttl), (theirs.absent, theirs.absent_ttl));
+        let theirs = strowger_core::proxy::ProxySettings::default();
+        let ours = config.proxy_settings();
+        assert_eq!((ours.max_forwards, ours.max_branches), (theirs.max_forwards, theirs.max_branches));
+        assert_eq!(config.call_store_settings().interval, CallStoreSettings::default().interval);
     }
 
-    /// Process tests cannot observe this setting without a faulty machine.
+    /// Settings without a key follow a key of the same subject.
     #[test]
-    fn rows_of_a_commit_arrive_at_the_journal() {
-        let source = Source { text: "registrar.commit_rows = 7777", ..Default::default() };
-        let (config, _) = Config::read(source).expect("right");
-        assert_eq!(config.journal_settings().group, 7777);
+    fn bounds_follow_their_keys() {
+        let text =
+            "timers.t1 = \"1s\"\nlimits.message_size = 2000\nstore.cache_entries = 500\nstore.cache_lifetime = \"7s\"";
+        let (config, _) = Config::read(Source { text, ..Source::default() }).expect("right");
+        assert_eq!(config.timer_settings().d, 64_000);
+        assert_eq!((config.message_limits().message, config.message_limits().body), (2_000, 2_000));
+        let answers = config.read_through_settings();
+        assert_eq!((answers.absent, answers.absent_ttl), (50, Duration::from_secs(7)));
+        let text = "timers.t1 = \"10ms\"\nstore.cache_entries = 1\nstore.cache_lifetime = \"0s\"";
+        let (config, _) = Config::read(Source { text, ..Source::default() }).expect("right");
+        assert_eq!(config.timer_settings().d, 32_000);
+        let answers = config.read_through_settings();
+        assert_eq!((answers.absent, answers.absent_ttl), (1, Duration::ZERO));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::key::Rule;
 use super::reader::section;
 
 section! {
-    /// The timers of RFC 3261, appendix A; F, H, J, L and M are 64 times `t1`.
+    /// The timers of RFC 3261, appendix A; F, H, J, L and M are 64 times `t1`, and so is D, but at least 32 s.
     pub struct Timers = "timers" {
         /// Estimate of the round trip, with which retransmissions begin (RFC 3261 section 17.1.1.1).
         pub t1: Duration = Duration::from_millis(500), Rule::time(Duration::from_millis(10), Duration::from_secs(10)).fixed();
@@ -17,13 +17,8 @@ section! {
         /// Timer B: longest wait of a forwarded INVITE for any response, 100 included, before the next address or contact is tried, or 408 answered
         /// (RFC 3261 section 17.1.1.2); "auto": 64 times `t1`. Later answers are ignored.
         pub timer_b: Option<Duration> = None, Rule::time(Duration::from_millis(100), Duration::from_secs(600)).or("auto").fixed();
-        /// Timer D: time in which the final response to a failed INVITE may be retransmitted to this server over UDP; 32 s or more (RFC 3261 section
-        /// 17.1.1.2).
-        pub timer_d: Duration = Duration::from_secs(32), Rule::time(Duration::from_secs(1), Duration::from_secs(600)).fixed();
         /// Timer C: longest ringing of a forwarded INVITE without a further provisional response; over 3 minutes (RFC
         /// 3261 section 16.6 step 11).
         pub timer_c: Duration = Duration::from_secs(181), Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).fixed();
-        /// Ends of transactions are rounded up to a multiple of this, so that many share one wake-up; retransmissions are exact.
-        pub step: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(1)).fixed();
     }
 }

@@ -96,6 +96,7 @@ impl Inner {
         }
         // As many as allowed, drawn in the order of their selection.
         let mut candidates = order(servers, |candidate| &candidate.server, random);
+        self.counters.left_out.fetch_add(candidates.len().saturating_sub(most) as u64, Relaxed);
         candidates.truncate(most);
         let lookups = candidates.iter().map(|candidate| self.addresses(&candidate.host, past_cache));
         // One server without an address does not spoil the others.

@@ -57,6 +57,11 @@ impl<K: Hash + Eq> Kept<K> {
         Self { answers: HashMap::new(), most: entries, asked: 0, most_asked: ahead, deadline, failure, stale }
     }
 
+    /// Returns the number of answers.
+    pub(super) fn len(&self) -> usize {
+        self.answers.len()
+    }
+
     /// Returns the kept answer of a name, if it may be used.
     pub(super) fn look(&mut self, key: &K, now: Instant) -> Option<Known> {
         let answer = self.answers.get_mut(key)?;

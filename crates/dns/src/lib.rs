@@ -132,6 +132,7 @@ impl Default for ResolverSettings {
 pub struct ResolverCounters {
     ahead: AtomicU64,
     stale: AtomicU64,
+    left_out: AtomicU64,
 }
 
 impl ResolverCounters {
@@ -143,6 +144,12 @@ impl ResolverCounters {
     /// Returns the number of expired answers that were used, since the name servers gave none.
     pub fn stale(&self) -> u64 {
         self.stale.load(Relaxed)
+    }
+
+    /// Returns the number of addresses and of servers (SRV) that were left out, since their names have more than
+    /// [`ResolverSettings::targets`].
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Relaxed)
     }
 }
 
@@ -199,6 +206,11 @@ impl Resolver {
     /// Returns the counters.
     pub fn counters(&self) -> &ResolverCounters {
         &self.inner.counters
+    }
+
+    /// Returns the number of answers in memory, expired ones that may still be used among them.
+    pub fn known(&self) -> usize {
+        self.inner.kept().len()
     }
 
     /// Forgets expired failures, and answers too old to be used, and frees their memory. Call it every few seconds.
@@ -260,7 +272,10 @@ impl Resolver {
                 }
             }
         };
-        Ok(targets(&servers, self.inner.settings.targets, random))
+        let most = self.inner.settings.targets;
+        let addresses: usize = servers.iter().map(|server| server.addresses.len()).sum();
+        self.inner.counters.left_out.fetch_add(addresses.saturating_sub(most) as u64, Relaxed);
+        Ok(targets(&servers, most, random))
     }
 
     /// Asks for a name whose answer is stale. Returns the stale answer if no new one comes within [`PATIENCE`]. The question continues, and

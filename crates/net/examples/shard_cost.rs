@@ -4,13 +4,12 @@
 //!   descriptors) to a shard in this process, sends one message over each, and prints the growth of the process's own
 //!   memory.
 //! * `shard_cost relay LISTEN-PORT UAC-PORT UAS-PORT`: a datagram. Relays each unread, those of UAS to UAC and all
-//!   others to UAS, all on 127.0.0.1; SHARDS, RECEIVE_DELAY (microseconds) and ICMP_ERRORS (1: reports of unreachable
-//!   ones) are environment variables.
+//!   others to UAS, all on 127.0.0.1; SHARDS and ICMP_ERRORS (1: reports of unreachable ones) are
+//!   environment variables.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Bounds, Listener, Net, NetSettings, Service, Shards, UdpSettings};
@@ -98,10 +97,8 @@ fn idle(transport: Transport, count: usize) -> std::io::Result<()> {
 fn relay(listen: u16, ends: [u16; 2]) -> std::io::Result<()> {
     let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let shards = Shards::Fixed(number("SHARDS").unwrap_or(1) as usize);
-    let receive_delay = Duration::from_micros(number("RECEIVE_DELAY").unwrap_or(0));
     let udp = UdpSettings { icmp_errors: number("ICMP_ERRORS") == Some(1), ..UdpSettings::default() };
-    let bounds = Bounds { receive_delay, ..Bounds::default() };
-    let settings = NetSettings { shards, udp, bounds, ..NetSettings::default() };
+    let settings = NetSettings { shards, udp, ..NetSettings::default() };
     let net = Net::bind(settings, vec![Listener::new(Transport::Udp, local(listen))])?;
     let node = net.spawn(move |_, _| Pass { ends: Some(ends.map(local)) })?;
     node.join().expect("it was asked to end");

@@ -33,11 +33,6 @@ impl Alarm {
         Self { clock: kernel.map_or_else(runtime, Clock::Kernel), at: None }
     }
 
-    /// Returns the set time, or that of the last alarm.
-    pub(crate) fn at(&self) -> Option<u64> {
-        self.at
-    }
-
     /// Sets the alarm, unless it is set to an earlier time. Returns whether `at` has passed. If it has and the runtime's clock is behind, the alarm
     /// goes off at once.
     pub(crate) fn set(&mut self, at: u64, cx: &mut Context<'_>) -> bool {

@@ -39,9 +39,6 @@ pub struct Bounds {
     pub messages_per_turn: usize,
     /// Maximum number of batches taken from one UDP socket in a turn. Default 8, at least 1.
     pub batches: usize,
-    /// Longest wait for several datagrams when they arrive faster than this, instead of a wake-up for each: saves CPU
-    /// time and adds this delay. Default 0 (off); useful up to 1 ms.
-    pub receive_delay: Duration,
     /// Maximum number of datagrams that wait for a full UDP socket. Default 4,096.
     pub datagrams_waiting: usize,
     /// Maximum number of names that secure peers must prove. Default 8,192.
@@ -65,7 +62,6 @@ impl Default for Bounds {
             write_queue: 1 << 20,
             messages_per_turn: 64,
             batches: 8,
-            receive_delay: Duration::ZERO,
             datagrams_waiting: 4_096,
             names: 8_192,
         }

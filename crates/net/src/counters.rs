@@ -105,6 +105,9 @@ strowger_metrics::metrics! {
     stream_messages_in: Counter;
     /// Messages sent over streams.
     stream_messages_out: Counter;
+    /// Messages sent over streams that are no longer remembered, since too many came after them: if their connection ends before an answer,
+    /// timers end their transactions.
+    sent_forgotten: Counter;
     /// Messages that could not be sent over a stream: no connection, or a limit.
     streams_lost: Counter;
     /// Bytes received over streams, before decryption.

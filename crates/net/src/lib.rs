@@ -53,9 +53,9 @@
 //! # A round
 //!
 //! A shard sleeps until a socket is ready, a timer is due or another thread rings its bell. Then it works in rounds: it reads the clock
-//! once (the wall clock every 10 ms), receives up to `udp_batch` datagrams from each UDP socket by one `recvmmsg`, accepts connections,
+//! once (the wall clock every 10 ms), receives up to 64 datagrams from each UDP socket by one `recvmmsg`, accepts connections,
 //! takes commands and messages of other shards, runs due timers, and sends the outbox. Between rounds each ready connection gives up to
-//! `limits.messages_per_turn` messages. No step of a round waits. Code that rarely runs is in functions of its own, because a message
+//! 64 messages. No step of a round waits. Code that rarely runs is in functions of its own, because a message
 //! passes through more code than the first-level cache holds.
 //!
 //! # The owner of a call

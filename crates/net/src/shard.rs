@@ -24,7 +24,6 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 use strowger_core::timer::sooner;
 use strowger_core::{Arrival, Now, Target, Transport};
 
@@ -45,12 +44,6 @@ pub(crate) struct Shard<S: Service, X: Extension<S>> {
     watches_errors: bool,
     clock: RoundClock,
     alarm: Alarm,
-    /// True if datagrams have arrived since the shard last slept.
-    received_any: bool,
-    /// Their latest arrival: [`clock::micros`].
-    received_at: u64,
-    /// True if the sockets are read after a delay, not because they are known to be ready.
-    delayed: bool,
     routes: RouteCache,
     /// Deadline of the service at the end of the last round.
     due: Option<u64>,
@@ -90,9 +83,6 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 ready: Vec::new(),
                 quoted: Vec::new(),
                 watches_errors: false,
-                received_any: false,
-                received_at: 0,
-                delayed: false,
                 due: None,
                 polls_without_progress: 0,
                 me: me.clone(),
@@ -165,18 +155,6 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             self.dispatcher.links.flush(now, &process.entries, &entry.counters);
             self.due = self.dispatcher.service.deadline();
             if more || self.arm(now, cx) {
-                self.delayed = false;
-                continue;
-            }
-            if let Some(delay) = self.receive_delay() {
-                entry.turns.end();
-                // A mailbox rings no bell meanwhile; it is emptied afterwards.
-                std::thread::park_timeout(delay);
-                entry.turns.begin(clock::micros());
-                self.delayed = true;
-                if self.streams.has_connections() {
-                    break;
-                }
                 continue;
             }
             entry.bell.mark_asleep();
@@ -268,26 +246,6 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         }
     }
 
-    /// Returns the time to wait for several datagrams instead of waking for each, if they arrive fast: none after a wait without a datagram, and at
-    /// most until the next deadline.
-    #[inline]
-    fn receive_delay(&mut self) -> Option<Duration> {
-        let most = self.streams.bounds.receive_delay;
-        if most.is_zero() {
-            self.delayed = false;
-            return None;
-        }
-        let received_any = std::mem::take(&mut self.received_any);
-        let delayed = std::mem::take(&mut self.delayed);
-        if !received_any {
-            return None;
-        }
-        let now = clock::micros();
-        let since = now.saturating_sub(std::mem::replace(&mut self.received_at, now));
-        let left = self.alarm.at().map_or(most, |at| most.min(Duration::from_micros(at.saturating_sub(now))));
-        ((delayed || since <= most.as_micros() as u64) && !left.is_zero()).then_some(left)
-    }
-
     fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
@@ -300,7 +258,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         let counters = &process.entries[self.dispatcher.index].counters;
         let (mut more, mut measured) = (false, false);
         for udp in &mut self.udp {
-            let (n, full) = udp.receive(&mut self.receiver, self.delayed, cx, counters);
+            let (n, full) = udp.receive(&mut self.receiver, cx, counters);
             more |= full;
             if n == self.receiver.batch() || udp.delay.is_measured() {
                 udp.measure_delay(&mut self.receiver, n, now.mono);
@@ -309,7 +267,6 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             if n == 0 {
                 continue;
             }
-            self.received_any = true;
             counters.batches_in.add(1);
             let reading = self.dispatcher.read_clocks();
             let (mut bytes, mut runs) = (0, 0);
@@ -370,7 +327,6 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             let receiver = &mut self.receiver;
             let read_from = self.dispatcher.sockets().and_then(|sockets| sockets.receive(name, receiver));
             let Some((n, listener, flow)) = read_from else { continue };
-            self.received_any = true;
             counters.batches_in.add(1);
             counters.datagrams_in.add(n as u64);
             let reading = self.dispatcher.read_clocks();

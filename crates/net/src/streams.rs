@@ -167,12 +167,6 @@ impl Streams {
         })
     }
 
-    /// Tells whether there are connections, or connections being made.
-    #[inline]
-    pub(crate) fn has_connections(&self) -> bool {
-        self.slots.len() > self.free.len()
-    }
-
     pub(crate) fn connection(&mut self, slot: u32) -> Option<&mut Connection> {
         self.slots.get_mut(slot as usize)?.connection.as_deref_mut()
     }

@@ -213,15 +213,8 @@ impl Udp {
         }
     }
 
-    /// Receives one batch into `receiver`. Returns the number of datagrams, and whether there may be more. `blind`:
-    /// read even if the socket is not known to be ready.
-    pub(crate) fn receive(
-        &self,
-        receiver: &mut Receiver,
-        blind: bool,
-        cx: &mut Context<'_>,
-        counters: &Counters,
-    ) -> (usize, bool) {
+    /// Receives one batch into `receiver`. Returns the number of datagrams, and whether there may be more.
+    pub(crate) fn receive(&self, receiver: &mut Receiver, cx: &mut Context<'_>, counters: &Counters) -> (usize, bool) {
         let fails = |error: &io::Error| {
             let icmp = self.icmp_errors.is_some() && unreachable::may_be_icmp(error);
             if error.kind() != ErrorKind::Interrupted && !icmp {
@@ -230,17 +223,6 @@ impl Udp {
         };
         if !self.reads {
             return (0, false);
-        }
-        if blind {
-            return match receiver.receive(self.socket.get_ref().as_fd()) {
-                Ok(n) => (n, n == receiver.batch()),
-                // Registers for the next wake-up.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => (0, self.socket.poll_read_ready(cx).is_ready()),
-                Err(error) => {
-                    fails(&error);
-                    (0, true)
-                }
-            };
         }
         let Poll::Ready(Ok(mut ready)) = self.socket.poll_read_ready(cx) else { return (0, false) };
         let mut n = 0;

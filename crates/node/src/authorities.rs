@@ -1,7 +1,7 @@
 //! PEM files of the authorities that verify servers: the named ones, or else those of the system.
 
 use std::path::{Path, PathBuf};
-use strowger_config::{DatabaseServer, DatabaseTls, SetTable, Tls};
+use strowger_config::{DatabaseTls, DatabaseUrl, Tls};
 
 /// Paths of the authorities trusted by the system: Debian, Fedora, Alpine and the BSDs.
 const SYSTEM: [&str; 3] =
@@ -17,18 +17,9 @@ pub(crate) fn outbound(tls: &Tls) -> Option<PathBuf> {
 }
 
 /// Returns the authorities for a database server; none without TLS, and an empty path if the system has none.
-pub(crate) fn of_server(server: DatabaseServer<'_>) -> Option<PathBuf> {
-    of_database(server.tls, server.authorities)
-}
-
-/// Returns the authorities for the database server of a set, as [`of_server`] does.
-pub(crate) fn of_set(table: &SetTable) -> Option<PathBuf> {
-    of_database(table.tls, table.ca.as_deref())
-}
-
-fn of_database(tls: DatabaseTls, named: Option<&Path>) -> Option<PathBuf> {
-    match tls {
+pub(crate) fn of_server(url: &DatabaseUrl) -> Option<PathBuf> {
+    match &url.tls {
         DatabaseTls::Off => None,
-        DatabaseTls::Required => Some(or_system(named).unwrap_or_default()),
+        DatabaseTls::Required(named) => Some(or_system(named.as_deref()).unwrap_or_default()),
     }
 }

@@ -6,7 +6,7 @@ use strowger_backend::accounting::Settings as AccountingSettings;
 use strowger_backend::sqlite::SqliteSettings;
 use strowger_backend::technology::Place;
 use strowger_calls::KEPT_VERSION;
-use strowger_config::{Config, DatabaseServer};
+use strowger_config::{Config, DatabaseUrl};
 
 /// Name of a technology, and a place of it.
 pub(crate) type Placed = (&'static str, Place);
@@ -17,8 +17,6 @@ fn path(config: &Config, path: &std::path::Path) -> Place {
     Place {
         durability: config.store_durability(),
         patience: store.busy_timeout,
-        cache_kib: u32::try_from(store.page_cache >> 10).unwrap_or(u32::MAX),
-        max_bytes: store.max_size,
         node: config.server.node,
         form: KEPT_VERSION,
         removes: config.accounting.retention.is_some(),
@@ -26,7 +24,7 @@ fn path(config: &Config, path: &std::path::Path) -> Place {
     }
 }
 
-fn server(config: &Config, server: DatabaseServer<'_>) -> Place {
+fn server(config: &Config, server: &DatabaseUrl) -> Place {
     Place { server: Some(server_settings(server)), ..path(config, "".as_ref()) }
 }
 
@@ -37,7 +35,7 @@ pub fn sqlite(config: &Config) -> Option<SqliteSettings> {
 
 /// Returns the place of the bindings; `None`: they are in memory. Without a lease a server is no place.
 pub(crate) fn bindings(config: &Config, leases: &Leases) -> Option<Placed> {
-    if let (Some(at), Some(lease)) = (config.store.binding_server(), &leases.bindings) {
+    if let (Some(at), Some(lease)) = (&config.store.bindings, &leases.bindings) {
         return Some(("sql", Place { lease: Some(lease.clone()), ..server(config, at) }));
     }
     Some(("sqlite", path(config, config.store.database.as_ref()?)))
@@ -62,8 +60,7 @@ pub fn accounting(config: &Config) -> Option<AccountingSettings> {
     let accounting = &config.accounting;
     let mut settings = AccountingSettings::new(accounting.spool.clone());
     (settings.spool_bytes, settings.patience) = (accounting.spool_size, config.store.busy_timeout);
-    (settings.group.linger, settings.group.queue) = (accounting.group_interval, accounting.queue);
-    (settings.retry, settings.retention) = (accounting.retry_interval, accounting.retention);
+    (settings.group.linger, settings.retention) = (accounting.group_interval, accounting.retention);
     accounting.is_on().then_some(settings)
 }
 
@@ -100,22 +97,18 @@ mod tests {
         let ours = accounting(&Config::read(source).expect("right").0).expect("it is on");
         let theirs = AccountingSettings::new(ours.spool.clone());
         assert_eq!(
-            (ours.spool_bytes, ours.patience, ours.retry, ours.retention),
-            (theirs.spool_bytes, theirs.patience, theirs.retry, theirs.retention)
+            (ours.spool_bytes, ours.patience, ours.retention),
+            (theirs.spool_bytes, theirs.patience, theirs.retention)
         );
-        assert_eq!((ours.group.linger, ours.group.queue), (theirs.group.linger, theirs.group.queue));
+        assert_eq!(ours.group.linger, theirs.group.linger);
     }
 
     /// Process tests cannot observe these settings without a faulty machine.
     #[test]
     fn what_no_peer_can_see_arrives_at_the_engines() {
-        let text = "store.page_cache = \"7MiB\"\naccounting.cdr = true\n\
-                    accounting.spool_size = \"7MiB\"\naccounting.queue = 777\naccounting.group_interval = \"77ms\"\n\
-                    accounting.retry_interval = \"7s\"";
+        let text = "accounting.cdr = true\naccounting.spool_size = \"7MiB\"\naccounting.group_interval = \"77ms\"";
         let (config, _) = Config::read(Source { text, ..Source::default() }).expect("right");
-        assert_eq!(sqlite(&config).expect("a database").cache_kib, 7 << 10);
         let accounting = accounting(&config).expect("it is on");
-        assert_eq!((accounting.spool_bytes, accounting.retry), (7 << 20, Duration::from_secs(7)));
-        assert_eq!((accounting.group.queue, accounting.group.linger), (777, Duration::from_millis(77)));
+        assert_eq!((accounting.spool_bytes, accounting.group.linger), (7 << 20, Duration::from_millis(77)));
     }
 }

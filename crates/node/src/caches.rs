@@ -42,7 +42,6 @@ impl Caches {
                     let mut settings = RemoteSettings {
                         name: table.name.to_string(),
                         timeout: table.timeout,
-                        connections: table.connections,
                         is_relied_upon: relied.is_some_and(|cache| *cache.name() == table.name),
                         credentials: table.credentials(),
                         key: KEY,

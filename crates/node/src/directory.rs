@@ -5,7 +5,7 @@ use anyhow::bail;
 use std::sync::Arc;
 use strowger_backend::sql::subscribers::{self, CurrentRealms, SqlSettings};
 use strowger_backend::sql::{Realms, ServerSettings};
-use strowger_config::{Algorithm, Config, DatabaseServer};
+use strowger_config::{Algorithm, Config, DatabaseUrl};
 use strowger_core::digest::{Ha1Set, Hash};
 use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Clock;
@@ -24,7 +24,7 @@ impl Directory {
     /// Connects and inspects the table.
     pub(crate) fn open(
         config: &Config,
-        server: DatabaseServer<'_>,
+        server: &DatabaseUrl,
         second: Option<&SecondLevel>,
         clock: Clock,
     ) -> anyhow::Result<Self> {
@@ -36,7 +36,7 @@ impl Directory {
         };
         let started = subscribers::start(&settings, second, config.read_through_settings(), clock)?;
         let (table, algorithms) = (&config.store.subscriber_table, started.algorithms.join(", "));
-        tracing::info!(database = %server.url, table, algorithms, "subscribers are read in place");
+        tracing::info!(database = %server, table, algorithms, "subscribers are read in place");
         Ok(Self { subscribers: Arc::new(started.subscribers), realms: started.realms, algorithms: started.algorithms })
     }
 
@@ -78,8 +78,8 @@ impl Directory {
 }
 
 /// Returns the settings for a connection to this server.
-pub fn server_settings(server: DatabaseServer<'_>) -> ServerSettings {
-    ServerSettings { url: server.url.clone(), authorities: authorities::of_server(server) }
+pub fn server_settings(url: &DatabaseUrl) -> ServerSettings {
+    ServerSettings { url: url.clone(), authorities: authorities::of_server(url) }
 }
 
 /// Returns the realms in which the server asks for passwords.

@@ -6,6 +6,7 @@
 use crate::health::Health;
 use crate::http_connections::{self, Connections, Place};
 use crate::metrics::Metrics;
+use crate::shard::Services;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
@@ -16,19 +17,22 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use strowger_server::process_state::ProcessState;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Data of the pages; `[metrics]` of the policy has the bounds.
+/// Data of the pages.
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub(crate) metrics: Metrics,
     pub(crate) health: Arc<Health>,
-    pub(crate) shared: Arc<ProcessState>,
+    pub(crate) services: Arc<Services>,
 }
 
-/// Connections beyond `metrics.connections`, for the pages of supervisors only.
+/// Maximum number of open connections.
+const CONNECTIONS: usize = 16;
+/// Connections beyond these, for the pages of supervisors only.
 const RESERVED: usize = 4;
+/// Longest time of a connection for the request and for the answer.
+const TIME: Duration = Duration::from_secs(5);
 
 /// Answers connections; never ends.
 pub(crate) async fn serve(listener: TcpListener, pages: Pages) {
@@ -39,26 +43,18 @@ pub(crate) async fn serve(listener: TcpListener, pages: Pages) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let settings = pages.shared.policy().config.metrics.clone();
         // A connection beyond the bound is closed unanswered.
-        let Some(place) = open.admit(settings.connections + RESERVED) else { continue };
+        let Some(place) = open.admit(CONNECTIONS + RESERVED, &pages.services.crowded.metrics) else { continue };
         let pages = pages.clone();
         tokio::spawn(async move {
-            let answer = answer(stream, peer, &pages, &place, settings.connections);
-            place.serve(settings.timeout, answer).await;
+            place.serve(TIME, answer(stream, peer, &pages, &place)).await;
         });
     }
 }
 
-async fn answer(
-    stream: TcpStream,
-    peer: SocketAddr,
-    pages: &Pages,
-    place: &Place,
-    connections: usize,
-) -> hyper::Result<()> {
+async fn answer(stream: TcpStream, peer: SocketAddr, pages: &Pages, place: &Place) -> hyper::Result<()> {
     let page = service_fn(|request| async move {
-        let is_crowded = place.asks() > connections;
+        let is_crowded = place.asks() > CONNECTIONS;
         Ok::<_, Infallible>(pages.page(&request, peer.ip(), is_crowded))
     });
     http_connections::builder().serve_connection(TokioIo::new(stream), page).await
@@ -91,7 +87,7 @@ impl Pages {
                 "the Host of a request of this machine is localhost or 127.0.0.1\n".into(),
             ),
             _ if !is_for_supervisors && is_crowded => {
-                (StatusCode::SERVICE_UNAVAILABLE, TEXT, "metrics.connections are open\n".into())
+                (StatusCode::SERVICE_UNAVAILABLE, TEXT, "too many connections are open\n".into())
             }
             "/metrics" => (StatusCode::OK, strowger_metrics::CONTENT_TYPE, self.metrics.exposition()),
             "/healthz" => {

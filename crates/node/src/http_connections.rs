@@ -6,7 +6,7 @@
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioTimer;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -21,6 +21,15 @@ pub(crate) fn builder() -> http1::Builder {
     let mut http = http1::Builder::new();
     http.keep_alive(false).max_buf_size(LONGEST_HEAD).timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
     http
+}
+
+/// Numbers of connections that were closed because as many as may be were open.
+#[derive(Debug, Default)]
+pub(crate) struct Crowded {
+    /// Connections to `metrics.listen`.
+    pub(crate) metrics: AtomicU64,
+    /// Connections to `control.listen` and to the control socket.
+    pub(crate) control: AtomicU64,
 }
 
 /// Open connections, the oldest first.
@@ -49,9 +58,11 @@ impl Connections {
     }
 
     /// Adds a connection. If `most` are open, the oldest one without a request ends. `None`: all have one, and the new connection is refused.
-    pub(crate) fn admit(self: &Arc<Self>, most: usize) -> Option<Place> {
+    /// `closed` counts the connections that end or are refused.
+    pub(crate) fn admit(self: &Arc<Self>, most: usize, closed: &AtomicU64) -> Option<Place> {
         let mut open = self.open();
         if open.len() >= most {
+            closed.fetch_add(1, Ordering::Relaxed);
             let oldest = open.iter().position(|state| !state.has_asked.load(Ordering::Relaxed))?;
             let oldest = open.remove(oldest)?;
             oldest.end.notify_one();
@@ -99,15 +110,17 @@ mod tests {
 
     #[test]
     fn the_oldest_that_has_not_asked_gives_way() {
-        let connections = Arc::<Connections>::default();
-        let places: Vec<Place> = (0..3).map(|_| connections.admit(3).expect("there is room")).collect();
+        let (connections, closed) = (Arc::<Connections>::default(), AtomicU64::new(0));
+        let admit = || connections.admit(3, &closed);
+        let places: Vec<Place> = (0..3).map(|_| admit().expect("there is room")).collect();
         assert_eq!(places[0].asks(), 1);
-        let fourth = connections.admit(3).expect("the second gives way");
+        let fourth = admit().expect("the second gives way");
         assert_eq!(places.iter().map(has_ended).collect::<Vec<_>>(), [false, true, false]);
         assert_eq!((places[2].asks(), fourth.asks()), (2, 3));
-        assert!(connections.admit(3).is_none(), "all have asked");
+        assert!(admit().is_none(), "all have asked");
+        assert_eq!(closed.load(Ordering::Relaxed), 2);
         drop(fourth);
-        assert!(connections.admit(3).is_some());
+        assert!(admit().is_some());
         drop(places);
         assert_eq!(connections.open().len(), 0);
     }

@@ -20,7 +20,7 @@ impl Leases {
     /// # Errors
     /// A database cannot be used, or another server holds a lease there.
     pub fn acquire(config: &Config, claim: Claim, is_cancelled: &AtomicBool) -> anyhow::Result<Option<Self>> {
-        let bindings = config.store.binding_server().map(|server| (server_settings(server), Purpose::Bindings));
+        let bindings = config.store.bindings.as_ref().map(|server| (server_settings(server), Purpose::Bindings));
         let calls = config.dialogs.server();
         let calls = calls.map(|server| (server_settings(server), Purpose::Calls(config.server.node)));
         let has_bindings = bindings.is_some();

@@ -33,6 +33,8 @@ strowger_metrics::metrics! {
     used_nonces: Gauge;
     /// Sources that are banned.
     sources_banned: Gauge;
+    /// Sources whose failed authentications are counted, banned ones among them; at most 65,536.
+    sources_watched: Gauge;
     /// Next hops that are set aside: they failed, and have not answered since.
     targets_aside: Gauge;
     /// Peers that took no TCP connection within ten minutes: large requests go there by UDP at once.
@@ -41,6 +43,16 @@ strowger_metrics::metrics! {
     names_asked_ahead: Counter;
     /// Expired answers about names that were used, since the name servers gave no new ones.
     names_stale: Counter;
+    /// Answers about names that are kept; at most 8192.
+    names_known: Gauge;
+    /// Addresses, and servers of SRV records, that were left out, since their names have more than 16.
+    name_addresses_left_out: Counter;
+    /// Times that the number of calls of another server under a common limit became too old, since the cache had no newer one for 5 s.
+    call_counts_outdated: Counter;
+    /// Connections to `metrics.listen` that were closed because 16 others were open.
+    metrics_connections_closed: Counter;
+    /// Connections to the control socket and to `control.listen` that were closed because 8 others were open.
+    control_connections_closed: Counter;
     /// Threads that carry messages.
     shards: Gauge;
     /// Lines that the log has lost.
@@ -82,7 +94,7 @@ strowger_metrics::metrics! {
 
     /// Answers about subscribers that are kept.
     cached: Gauge as "lookups_cached";
-    /// Answers "there is no such user" that are kept; at most `store.cache_absent_entries`.
+    /// Answers "there is no such user" that are kept; at most a tenth of `store.cache_entries`.
     cached_absent: Gauge as "lookups_cached_absent";
     /// Different questions about subscribers that the database is being asked.
     in_flight: Gauge as "lookups_in_flight";
@@ -318,10 +330,16 @@ impl Metrics {
             bindings_expired: location.expired,
             used_nonces: policy.authenticator.used().entries() as u64,
             sources_banned: policy.bans.banned() as u64,
+            sources_watched: policy.bans.watched() as u64,
             targets_aside: self.shared.targets_aside() as u64,
             udp_only_peers: self.shared.udp_only_peers() as u64,
             names_asked_ahead: resolver.counters().asked_ahead(),
             names_stale: resolver.counters().stale(),
+            names_known: resolver.known() as u64,
+            name_addresses_left_out: resolver.counters().left_out(),
+            call_counts_outdated: self.shared.call_limits.outdated(),
+            metrics_connections_closed: self.services.crowded.metrics.load(Relaxed),
+            control_connections_closed: self.services.crowded.control.load(Relaxed),
             shards: self.handle.shards() as u64,
             log_lines_lost,
             log_write_errors,

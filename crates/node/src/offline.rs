@@ -12,6 +12,7 @@ use strowger_config::Config;
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::{Arrival, ListenerId, Transport};
 use strowger_net::clock;
+use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{Circumstances, Engine};
 use strowger_server::explain::Explained;
 use strowger_server::process_state::{ProcessState, Surroundings};
@@ -48,6 +49,7 @@ pub fn explain(
         location: Arc::new(LocationTable::new(config.location_settings())),
         subscribers: None,
         credentials: None,
+        bounds: EngineBounds::default(),
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(KernelRoutes::new()),
     };

@@ -31,6 +31,7 @@ use strowger_config::{Config, ControlSocket};
 use strowger_core::call::CallKeys;
 use strowger_dns::Resolver;
 use strowger_net::{Handle, ListenSocket, Net, Node, clock};
+use strowger_server::bounds::EngineBounds;
 use strowger_server::counters::Counts;
 use strowger_server::policy::Policy;
 use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
@@ -140,6 +141,7 @@ impl Server {
             location,
             subscribers,
             credentials: caches.credentials(&config),
+            bounds: EngineBounds::default(),
             log_limiter,
             routes,
         };
@@ -166,7 +168,7 @@ impl Server {
         node.handle().spawn("the look after the shards", async move { watched.watch().await });
         node.handle().spawn("the watchdog", supervisor::keep_watchdog(health.clone()));
         let pages = pages.map(|listener| {
-            (listener, Pages { metrics: metrics.clone(), health: health.clone(), shared: shared.clone() })
+            (listener, Pages { metrics: metrics.clone(), health: health.clone(), services: services.clone() })
         });
         let served = pages
             .map(|(listener, pages)| {

@@ -12,17 +12,13 @@ use strowger_net::{Bounds, Listener as NetListener, NetSettings, Shards, UdpSett
 
 /// Returns the settings of the resolver.
 pub(crate) fn resolver(config: &Config) -> ResolverSettings {
-    let dns = &config.dns;
+    let (dns, defaults) = (&config.dns, ResolverSettings::default());
     ResolverSettings {
-        deadline: dns.timeout.saturating_mul(u32::try_from(dns.attempts).unwrap_or(u32::MAX)),
+        deadline: dns.timeout.saturating_mul(defaults.attempts as u32),
         timeout: dns.timeout,
-        attempts: dns.attempts,
-        entries: dns.cache_entries,
         speaks: Speaks::of(config.listeners.iter().map(|listener| listener.transport)),
-        targets: dns.max_targets,
-        ahead: dns.ask_ahead,
         stale: dns.serve_stale,
-        ..ResolverSettings::default()
+        ..defaults
     }
 }
 
@@ -38,13 +34,9 @@ pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
             Some(shards) => Shards::Fixed(usize::from(shards)),
             None => Shards::Auto { most: cores },
         },
-        ring: limits.shard_queue,
         ipv6_prefix: limits.ipv6_prefix,
         udp: UdpSettings {
-            batch: server.udp_batch,
             receive_buffer: server.udp_receive_buffer,
-            send_buffer: server.udp_send_buffer,
-            kernel_steering: server.kernel_steering,
             icmp_errors: server.icmp_errors,
             ..UdpSettings::default()
         },
@@ -52,7 +44,6 @@ pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
             sched_batch: server.scheduling == Scheduling::Batch,
             ..strowger_net::Scheduling::default()
         },
-        remembered: limits.sent_messages,
         tls: tls_client(config),
         bounds: bounds(config),
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, limits.ipv6_prefix)),
@@ -62,7 +53,7 @@ pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
 
 /// Returns the bounds of the network side, which may change at run time.
 pub(crate) fn bounds(config: &Config) -> Bounds {
-    let (server, limits) = (&config.server, &config.limits);
+    let limits = &config.limits;
     Bounds {
         limits: config.message_limits(),
         connections: limits.connections,
@@ -70,17 +61,9 @@ pub(crate) fn bounds(config: &Config) -> Bounds {
         connection_memory: limits.connection_memory,
         connection_memory_per_source: limits.connection_memory_per_source,
         idle_timeout: limits.idle_connection_timeout.unwrap_or(NEVER),
-        partial_timeout: limits.partial_message_timeout,
-        connect_timeout: limits.connect_timeout,
-        handshake_timeout: limits.handshake_timeout,
         answer_timeout: Duration::from_millis(config.timer_settings().t1_64()),
-        write_queue: limits.connection_queue,
-        messages_per_turn: limits.messages_per_turn,
-        batches: server.udp_batches,
-        receive_delay: server.udp_linger,
-        datagrams_waiting: limits.udp_queue,
-        // Names come from look-ups.
-        names: config.dns.cache_entries.max(1_024),
+        // The largest message must fit.
+        write_queue: Bounds::default().write_queue.max(limits.message_size),
         ..Bounds::default()
     }
 }
@@ -132,23 +115,21 @@ mod tests {
     fn the_defaults_are_those_of_the_network_side() {
         let config = Config::default();
         let (ours, theirs) = (net(&config, 1), NetSettings::default());
-        assert_eq!((ours.udp.batch, ours.ring, ours.remembered), (theirs.udp.batch, theirs.ring, theirs.remembered));
+        assert_eq!((ours.node, ours.udp.receive_buffer), (theirs.node, theirs.udp.receive_buffer));
         let (ours, theirs) = (ours.bounds, theirs.bounds);
-        assert_eq!((ours.batches, ours.messages_per_turn), (theirs.batches, theirs.messages_per_turn));
         assert_eq!((ours.connections, ours.idle_timeout), (theirs.connections, theirs.idle_timeout));
         assert_eq!(ours.connection_memory, theirs.connection_memory);
         assert_eq!(ours.connection_memory_per_source, theirs.connection_memory_per_source);
         assert_eq!(ours.answer_timeout, theirs.answer_timeout);
-        assert_eq!((ours.connect_timeout, ours.write_queue), (theirs.connect_timeout, theirs.write_queue));
+        assert_eq!(ours.write_queue, theirs.write_queue);
     }
 
     /// Process tests cannot observe these settings without a faulty machine.
     #[test]
     fn what_no_peer_can_see_arrives_at_the_network_side() {
-        let text = "server.node = 7\nlimits.udp_queue = 77\nlimits.shard_queue = 777\nlimits.messages_per_turn = 7";
+        let text = "server.node = 7\nlimits.message_size = \"2MiB\"";
         let (config, _) = Config::read(Source { text, ..Default::default() }).expect("right");
         let net = net(&config, 1);
-        assert_eq!((net.node, net.ring), (7, 777));
-        assert_eq!((net.bounds.datagrams_waiting, net.bounds.messages_per_turn), (77, 7));
+        assert_eq!((net.node, net.bounds.write_queue), (7, 2 << 20));
     }
 }

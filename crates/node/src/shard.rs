@@ -1,6 +1,7 @@
 //! A shard of a server: its engine, connected to sockets, other shards and slow services.
 
 use crate::data_sets::state::DataSets;
+use crate::http_connections::Crowded;
 use crate::kept;
 use crate::policy_thread::PolicyThread;
 use crate::program::Program;
@@ -32,6 +33,8 @@ pub(crate) struct Services {
     /// Replaced by a reload.
     resolver: Mutex<Arc<Resolver>>,
     pub(crate) reloads_refused: AtomicU64,
+    /// Connections of control and metrics that were closed at their bounds.
+    pub(crate) crowded: Crowded,
     /// Data sets of the rules.
     pub(crate) sets: DataSets,
     /// Thread that builds and frees policies.
@@ -59,6 +62,7 @@ impl Services {
         Self {
             resolver: Mutex::new(Arc::new(resolver)),
             reloads_refused: AtomicU64::new(0),
+            crowded: Crowded::default(),
             sets: DataSets::default(),
             policies,
             reloads,

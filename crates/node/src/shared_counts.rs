@@ -1,5 +1,5 @@
 //! The thread that shares counts of calls with other servers through caches; [`strowger_calls::shared_counts`] defines the requests. The other
-//! servers know the count of one server soon after `dialogs.count_interval`.
+//! servers know the count of one server soon after [`EngineBounds::count_interval`](strowger_server::bounds::EngineBounds::count_interval).
 
 use crate::caches::Caches;
 use std::collections::HashMap;
@@ -99,16 +99,17 @@ fn turn(
             place.insert(Reached { member, cache, wait });
         }
     }
-    let (settings, own) = (shared_counts(config), shared.call_limits.list());
+    let (settings, own) = (shared_counts(config, &shared.bounds), shared.call_limits.list());
     for Reached { member, cache, wait } in members.values_mut() {
         let mut exchange = member.begin(clock::now().mono, &settings, &own);
         let outcomes = ask(cache, &exchange.requests(), *wait);
         member.answered(&mut exchange, outcomes);
         let outcomes = ask(cache, &exchange.further_requests(), *wait);
         member.end(exchange, outcomes);
+        shared.call_limits.note_outdated(member.take_outdated());
     }
     publish(clock::now().mono, &settings, members.values().map(|reached| &reached.member), &shared.call_limits);
-    (!names.is_empty()).then_some(config.dialogs.count_interval)
+    (!names.is_empty()).then_some(shared.bounds.count_interval)
 }
 
 /// A member, and the cache for its counts.

@@ -45,7 +45,7 @@ pub(crate) fn open(
     let second = caches.second_level(config, &clock);
     let mut store = Store { second: second.clone(), ..Store::default() };
     // First the database that may not answer.
-    if let Some(server) = config.store.subscriber_server() {
+    if let Some(server) = &config.store.subscribers {
         let directory =
             Directory::open(config, server, second.as_ref(), clock.clone()).context("`store.subscribers`")?;
         store.subscribers = Some(directory.subscribers());

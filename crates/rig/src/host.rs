@@ -13,6 +13,7 @@ use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_core::{Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::scan;
+use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine};
 use strowger_server::local_address::OneWay;
 use strowger_server::process_state::{ProcessState, Surroundings};
@@ -33,6 +34,7 @@ struct Kept {
     has_database: bool,
     /// Key of its tokens, seals and nonces.
     secret: Vec<u8>,
+    bounds: EngineBounds,
     location: Arc<LocationTable>,
     listeners: Vec<(Transport, SocketAddr)>,
 }
@@ -138,6 +140,7 @@ impl Process {
             location: kept.location.clone(),
             subscribers: kept.has_database.then(|| kept.users.clone() as _),
             credentials: None,
+            bounds: kept.bounds,
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay),
         };
@@ -158,7 +161,7 @@ impl Process {
 
 impl Host {
     /// Starts a server. `port`: returns a port for a listener that leaves the choice to the system.
-    pub(crate) fn start(now: Now, config: Config, mut port: impl FnMut() -> u16) -> Self {
+    pub(crate) fn start(now: Now, config: Config, bounds: EngineBounds, mut port: impl FnMut() -> u16) -> Self {
         let bound = config.listeners.iter().map(|listener| {
             let mut address = listener.address;
             if address.port() == 0 {
@@ -170,6 +173,7 @@ impl Host {
             users: Arc::default(),
             has_database: config.store.database.is_some(),
             secret: secret(&config),
+            bounds,
             location: Arc::new(LocationTable::new(config.location_settings())),
             listeners: bound.collect(),
         };

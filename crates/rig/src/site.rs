@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use strowger_calls::CallView;
 use strowger_core::Transport;
+use strowger_server::bounds::EngineBounds;
 use strowger_server::counters::Counts;
 
 /// Server of a test, in a network of its own or [beside](Self::beside) another.
@@ -35,7 +36,15 @@ impl Site {
     /// # Panics
     /// The configuration is wrong.
     pub fn start_in(text: &str, folder: &Path) -> Self {
-        Self::of(Arc::new(Mutex::new(World::new())), text, folder)
+        Self::of(Arc::new(Mutex::new(World::new())), text, EngineBounds::default(), folder)
+    }
+
+    /// Starts a server with other bounds of its engine than those of a process.
+    ///
+    /// # Panics
+    /// The configuration is wrong.
+    pub fn start_within(text: &str, bounds: EngineBounds) -> Self {
+        Self::of(Arc::new(Mutex::new(World::new())), text, bounds, Path::new(""))
     }
 
     /// Starts another server of the same network and clock.
@@ -43,14 +52,14 @@ impl Site {
     /// # Panics
     /// The configuration is wrong.
     pub fn beside(&self, text: &str) -> Self {
-        Self::of(self.world.clone(), text, Path::new(""))
+        Self::of(self.world.clone(), text, EngineBounds::default(), Path::new(""))
     }
 
-    fn of(world: Arc<Mutex<World>>, text: &str, folder: &Path) -> Self {
+    fn of(world: Arc<Mutex<World>>, text: &str, bounds: EngineBounds, folder: &Path) -> Self {
         let host = {
             let mut world = lock(&world);
             let (now, config) = (world.now, host::read(text, folder));
-            let host = Host::start(now, config, || world.next_port());
+            let host = Host::start(now, config, bounds, || world.next_port());
             world.add(host)
         };
         Self { world, host, text: Mutex::new(text.into()), folder: folder.into() }

@@ -25,7 +25,7 @@ impl Decider<'_> {
         if is_ours || request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
             return Verdict::Drop;
         }
-        match self.policy.is_own_by_name(handling, routing) {
+        match self.policy.is_own_by_name(handling, routing, self.shared.bounds.names_per_request) {
             OwnName::No => (),
             OwnName::Yes => return self.arrived(handling, routing),
             OwnName::Ask(name) => return Verdict::Ask(name),

@@ -39,13 +39,13 @@ impl Decider<'_> {
         if !is_emergency && self.is_unknown_here(routing) {
             return Reply::unknown(Party::RequestUri).into();
         }
-        match self.policy.is_own_by_name(handling, routing) {
+        match self.policy.is_own_by_name(handling, routing, self.shared.bounds.names_per_request) {
             OwnName::No => (),
             OwnName::Yes => return self.arrived(handling, routing),
             OwnName::Ask(name) => return Verdict::Ask(name),
             OwnName::TooMany => return Reply::refused(400).because("too many names in its Routes").into(),
         }
-        if self.policy.config.proxy.loop_detection && self.policy.router.is_loop(request) {
+        if self.policy.router.is_loop(request) {
             return Reply::refused(482).into();
         }
         if is_emergency {

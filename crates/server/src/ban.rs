@@ -56,9 +56,9 @@ pub struct Failure {
 const LOOKED_AT: usize = 256;
 
 impl Bans {
-    /// Creates an empty list. `ipv6_prefix`: bits of an IPv6 address that make a source.
-    pub fn new(settings: config::Ban, ipv6_prefix: u8) -> Self {
-        let entries = settings.sources;
+    /// Creates an empty list that watches this number of sources, and as many users. `ipv6_prefix`: bits of an IPv6
+    /// address that make a source.
+    pub fn new(settings: config::Ban, entries: usize, ipv6_prefix: u8) -> Self {
         let counts = Counts {
             ipv6_prefix,
             sources: Tally::new(entries),
@@ -69,8 +69,7 @@ impl Bans {
         Self::of(settings, Arc::new(counts))
     }
 
-    /// Returns the same list under other settings. A banned source stays banned, as long as was set then. `sources`
-    /// stays as it was.
+    /// Returns the same list under other settings. A banned source stays banned, as long as was set then.
     #[must_use]
     pub fn with_settings(&self, settings: config::Ban) -> Self {
         Self::of(settings, self.counts.clone())
@@ -130,6 +129,11 @@ impl Bans {
         self.counts.sources.held()
     }
 
+    /// Returns the number of watched sources: banned ones, and those whose failures are counted.
+    pub fn watched(&self) -> usize {
+        self.counts.sources.len()
+    }
+
     /// Lists the banned sources by address, with the moments ([`Now::mono`](strowger_core::Now)) at which their bans
     /// end: the first `most` from `from` on. An IPv6 network is listed by its first address.
     pub fn list(&self, now: u64, from: Option<IpAddr>, most: usize) -> Vec<(IpAddr, u64)> {
@@ -178,7 +182,7 @@ mod tests {
     fn bans(lines: config::Ban) -> Bans {
         let window = Duration::from_secs(10);
         let duration = Duration::from_secs(60);
-        Bans::new(config::Ban { window, duration, exempt: Vec::new(), ..lines }, 64)
+        Bans::new(config::Ban { window, duration, exempt: Vec::new(), ..lines }, 65_536, 64)
     }
 
     fn ip(n: u32) -> IpAddr {
@@ -249,7 +253,7 @@ mod tests {
 
     #[test]
     fn exempt_networks_and_scanners() {
-        let exempt = Bans::new(config::Ban::default(), 64);
+        let exempt = Bans::new(config::Ban::default(), 65_536, 64);
         assert!(!exempt.scanner("127.0.0.1".parse().unwrap(), 0));
         assert!(exempt.is_scanner(b"Friendly-Scanner/1") && !exempt.is_scanner(b"Linphone"));
         assert!(exempt.is_scanner(b"Linphone (sipcli/1)") && !exempt.is_scanner(b""));
@@ -258,9 +262,9 @@ mod tests {
         assert!(exempt.is_scanner(&hidden) && !exempt.is_scanner(&[&b"x"[..], &hidden].concat()));
         let bans = bans(config::Ban::default());
         assert!(bans.scanner(ip(9), 0) && !bans.scanner(ip(9), 0) && bans.is_banned(ip(9), 1));
-        let off = Bans::new(config::Ban { enabled: false, ..config::Ban::default() }, 64);
+        let off = Bans::new(config::Ban { enabled: false, ..config::Ban::default() }, 65_536, 64);
         assert!(!off.is_scanner(b"sipcli"));
-        let none = Bans::new(config::Ban { scanners: vec![String::new()], ..config::Ban::default() }, 64);
+        let none = Bans::new(config::Ban { scanners: vec![String::new()], ..config::Ban::default() }, 65_536, 64);
         assert!(!none.is_scanner(b"sipcli"));
     }
 

@@ -19,7 +19,7 @@ impl Decider<'_> {
     pub(crate) fn log_call_begun(&self, handling: &Handling<'_, '_>) -> bool {
         let (request, now, lines) = (handling.request, handling.now, &self.shared.call_lines);
         // Each shard has its share.
-        let most = self.policy.config.log.open_calls.div_ceil(self.shared.counters.len());
+        let most = self.shared.bounds.logged_calls.div_ceil(self.shared.counters.len());
         let authenticated = handling.progress.proof.user.is_some();
         let may_log = if authenticated { lines.may_log(now.mono) } else { lines.may_log_of_unproven(now.mono) };
         if !may_log || !is_wanted() {

@@ -1,5 +1,6 @@
 //! Settings of the table of calls and of the counts that servers share, from the configuration.
 
+use crate::bounds::EngineBounds;
 use std::time::Duration;
 use strowger_calls::CallTimes;
 use strowger_calls::limits::{Claim, LimitScope};
@@ -7,10 +8,10 @@ use strowger_calls::shared_counts::{SharedCountSettings, SharedLimit};
 use strowger_config::{CallLimitTable, Config, Name, WithoutCache};
 
 /// Returns the maximum durations of calls.
-pub(crate) fn call_times(config: &Config) -> CallTimes {
+pub(crate) fn call_times(config: &Config, bounds: &EngineBounds) -> CallTimes {
     let milliseconds = |time: Duration| time.as_millis() as u64;
     CallTimes {
-        logged: milliseconds(config.log.longest_call),
+        logged: milliseconds(bounds.logged_time),
         lifetime: milliseconds(config.dialogs.lifetime),
         transaction: config.timer_settings().t1_64(),
     }
@@ -39,7 +40,7 @@ pub fn caches(config: &Config) -> Vec<&Name> {
 }
 
 /// Returns the settings of the counts that servers share.
-pub fn shared_counts(config: &Config) -> SharedCountSettings {
+pub fn shared_counts(config: &Config, bounds: &EngineBounds) -> SharedCountSettings {
     let limits = config.call_limits.iter().filter_map(|limit| {
         Some(SharedLimit {
             name: limit.name.as_str().into(),
@@ -48,5 +49,5 @@ pub fn shared_counts(config: &Config) -> SharedCountSettings {
             refuses: limit.without_cache == WithoutCache::Refuse,
         })
     });
-    SharedCountSettings { limits: limits.collect(), lifetime: config.dialogs.count_lifetime }
+    SharedCountSettings { limits: limits.collect(), lifetime: bounds.count_lifetime }
 }

@@ -64,9 +64,9 @@ strowger_metrics::metrics! {
     pings_unrepeated: Counter;
     /// Keep-alive requests that wait for a final response.
     pings_pending: Gauge;
-    /// Calls that were not logged because as many as `log.open_calls` are open.
+    /// Calls that were not logged because 20,000 logged calls have not ended.
     calls_unlogged: Counter;
-    /// Calls of which the log forgot the beginning, since no BYE came for as long as `log.longest_call`.
+    /// Calls of which the log forgot the beginning, since no BYE came for 12 h.
     calls_forgotten: Counter;
     /// Calls that are logged and have not ended.
     calls_logged: Gauge;
@@ -99,7 +99,7 @@ strowger_metrics::metrics! {
     kept_bytes: Gauge in Bytes;
     /// Bytes that sources are charged for, kept for requests without a final response or waiting for a look-up.
     charged_bytes: Gauge in Bytes;
-    /// Messages of which not all was kept: they take more than `limits.request_memory` admits, or their source has no room for them or may
+    /// Messages of which not all was kept: they and their branches take more than 64 KiB, or their source has no room for them or may
     /// be forged. They are sent once.
     kept_abridged: Counter as "messages_kept_abridged";
     /// Requests and responses sent again by timers or on request.

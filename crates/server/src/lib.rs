@@ -16,6 +16,7 @@
 //! use strowger_core::log_limiter::LogLimiter;
 //! use strowger_core::routing::{Identity, ListenerAddress};
 //! use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
+//! use strowger_server::bounds::EngineBounds;
 //! use strowger_server::engine::{Circumstances, Engine};
 //! use strowger_server::local_address::OneWay;
 //! use strowger_server::process_state::{ProcessState, Surroundings};
@@ -40,6 +41,7 @@
 //!     location: Arc::new(LocationTable::new(config.location_settings())),
 //!     subscribers: None,
 //!     credentials: None,
+//!     bounds: EngineBounds::default(),
 //!     log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
 //!     routes: Box::new(OneWay),
 //! };
@@ -148,7 +150,7 @@
 //! | explain | `explain.rs`, `explain`; `judgement.rs`, `Judgement`; `plan_view.rs`, `PlanView` |
 //! | entry of a call into the table; its notices, its effects | `call_admission.rs`, `begin_call`; `call_notices.rs`; `call_effects.rs` |
 //! | requests of the server within a dialog | `call_effects.rs`, `send_own` |
-//! | settings of the table of calls, of shared counts | `call_settings.rs` |
+//! | settings of the table of calls, of shared counts; bounds without a key | `call_settings.rs`; `bounds.rs`, `EngineBounds` |
 //! | accounted calls, refused ones | `accounting.rs`, `account_facts`, `account_refusal` |
 //! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `line_rate.rs`; `refusals.rs` |
 //! | listener at an address of several | `local_address.rs` |
@@ -170,6 +172,7 @@ mod authentication;
 mod authorization;
 pub mod ban;
 mod binding_change;
+pub mod bounds;
 mod call_admission;
 mod call_effects;
 mod call_log;

@@ -10,6 +10,8 @@ use strowger_core::{ListenerId, Target};
 
 /// Time for which an answer of the kernel is used, in milliseconds: routes change seldom.
 const FRESH: u64 = 5_000;
+/// Maximum number of cached answers.
+const MOST: usize = 8_192;
 
 /// Routes of this machine, as the kernel knows them.
 pub trait Routes: Send + Sync {
@@ -36,19 +38,13 @@ impl Routes for OneWay {
 }
 
 /// Cached answers of the kernel about its routes. Each shard has its own.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LocalAddresses {
     /// Local address to send from, by the remote address, and the moment until which it is used.
     known: HashMap<IpAddr, (Option<IpAddr>, u64)>,
-    /// Maximum number of entries.
-    most: usize,
 }
 
 impl LocalAddresses {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { known: HashMap::new(), most }
-    }
-
     /// Returns the target with the listener of the interface by which it is reached, if there are several to choose
     /// from. Among those at one interface that of `target` stays.
     pub(crate) fn settle(&mut self, routes: &dyn Routes, identity: &Identity, target: Target, now: u64) -> Target {
@@ -72,7 +68,7 @@ impl LocalAddresses {
         if let Some((from, _)) = self.known.get(&to).filter(|(_, until)| now < *until) {
             return *from;
         }
-        if self.known.len() >= self.most {
+        if self.known.len() >= MOST {
             self.known.clear();
         }
         let from = routes.source(to);

@@ -24,8 +24,13 @@ pub(crate) enum OwnName {
 
 impl Policy {
     /// Tells whether the first remaining Route, or the Request-URI if there is none, names this server by a name that
-    /// was looked up.
-    pub(crate) fn is_own_by_name(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> OwnName {
+    /// was looked up. `most_names`: maximum number of names that are looked up for a request.
+    pub(crate) fn is_own_by_name(
+        &self,
+        handling: &Handling<'_, '_>,
+        routing: &Routing<'_>,
+        most_names: usize,
+    ) -> OwnName {
         let Uri::Sip(uri) = routing.route.as_ref().unwrap_or(&routing.uri) else { return OwnName::No };
         let (Host::Name(name), None, None) = (uri.host, uri.params.maddr(), routing.device) else { return OwnName::No };
         let identity = self.router.identity();
@@ -37,7 +42,7 @@ impl Policy {
         let Some(key) = self.key_of(handling.request, routing, uri) else { return OwnName::No };
         if answers.name(&key).is_none() && may_ask {
             // If all names of a domain lead here, so may each of these.
-            return match answers.names.len() < self.config.dns.names_per_request {
+            return match answers.names.len() < most_names {
                 true => OwnName::Ask(Question::Name(key)),
                 false => OwnName::TooMany,
             };

@@ -46,11 +46,10 @@ pub struct Policy {
 impl Policy {
     /// Creates the first policy of a process. `secret`: key of the tokens, seals and tags that the server writes.
     /// `seed`: random seed of the authenticator.
-    pub fn first(now: Now, config: Config, identity: Identity, secret: &[u8], seed: u64) -> Self {
+    pub fn first(now: Now, config: Config, identity: Identity, (secret, seed): (&[u8], u64), bans: Bans) -> Self {
         let authenticator = Authenticator::new(config.digest_settings(), secret, seed, now);
         let steps = Arc::new(ClockSteps::default());
         steps.note(now);
-        let bans = Bans::new(config.ban.clone(), config.limits.ipv6_prefix);
         Self::of(config, identity, (secret, steps), authenticator, bans)
     }
 

@@ -1,5 +1,7 @@
 //! State that all shards of the process share.
 
+use crate::ban::Bans;
+use crate::bounds::EngineBounds;
 use crate::counters::{Counters, Counts, Durations, Messages};
 use crate::flows::Flows;
 use crate::gateways::Gateways;
@@ -53,6 +55,8 @@ pub struct ProcessState {
     /// Cache of the credentials of registered users, if they are in a cache alone. It verifies all requests except
     /// REGISTER.
     pub credentials: Option<CredentialCache>,
+    /// Bounds that no configuration sets.
+    pub bounds: EngineBounds,
     /// Limiter of log lines about requests and connections that were refused or failed.
     pub log_limiter: Arc<LogLimiter>,
     pub(crate) routes: Box<dyn Routes>,
@@ -109,6 +113,8 @@ pub struct Surroundings {
     pub subscribers: Option<Arc<dyn Subscribers>>,
     /// Cache of the credentials of registered users, if they are in a cache alone.
     pub credentials: Option<CredentialCache>,
+    /// Bounds that no configuration sets.
+    pub bounds: EngineBounds,
     /// Limiter of log lines about each source.
     pub log_limiter: Arc<LogLimiter>,
     /// Routing table of the kernel.
@@ -129,10 +135,12 @@ impl ProcessState {
             location,
             subscribers,
             credentials,
+            bounds,
             log_limiter,
             routes,
         } = surroundings;
         let [limits, nonces, ..] = *seed.as_chunks::<8>().0 else { unreachable!("four times eight bytes") };
+        let bans = Bans::new(config.ban.clone(), bounds.ban_sources, config.limits.ipv6_prefix);
         Self {
             location,
             flows: Flows::new(config.server.node, process, shards),
@@ -140,6 +148,7 @@ impl ProcessState {
             udp_only: Arc::default(),
             subscribers,
             credentials,
+            bounds,
             log_limiter,
             routes,
             call_limits: Arc::new(CallLimits::new(u64::from_le_bytes(limits))),
@@ -159,7 +168,13 @@ impl ProcessState {
             reloads: AtomicU64::new(0),
             configurations: AtomicU64::new(0),
             retired: Mutex::default(),
-            policy: Mutex::new(Arc::new(Policy::first(now, config, identity, &secret, u64::from_le_bytes(nonces)))),
+            policy: Mutex::new(Arc::new(Policy::first(
+                now,
+                config,
+                identity,
+                (&secret, u64::from_le_bytes(nonces)),
+                bans,
+            ))),
             secret,
         }
     }

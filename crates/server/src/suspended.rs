@@ -16,7 +16,7 @@ impl Engine {
     /// message is dropped; over a connection, by which it comes once, it is answered.
     pub(crate) fn hold(&mut self, now: Now, line: HoldKey, request: &Request<'_>, out: &mut Outbox) {
         let (bytes, arrival) = (request.message.bytes(), request.arrival);
-        let most = self.policy.config.limits.held_messages_per_call;
+        let most = self.shared.bounds.held_messages;
         let queue = self.waiting.queue(line);
         if arrival.flow.is_none()
             && queue.iter().any(|held| held.arrival.remote == arrival.remote && held.bytes == bytes)
@@ -40,7 +40,7 @@ impl Engine {
     /// Tells whether a message of this source and length may wait for a look-up. `in_dialog`: it proved its dialog, and
     /// may use the reserve.
     pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize, in_dialog: bool) -> bool {
-        let most = self.policy.config.limits.lookup_memory.div_ceil(self.shard.circumstances.shards);
+        let most = self.shared.bounds.lookup_memory.div_ceil(self.shard.circumstances.shards);
         let (source, waiting) = (arrival.remote.ip(), self.waiting.bytes.saturating_add(bytes));
         match in_dialog {
             true => waiting <= raised(most) && self.stack.core.transactions.has_room_within_dialog(source, bytes),
@@ -61,15 +61,15 @@ impl Engine {
     /// Tells whether one more name may be looked up for a request. Each source has its share. Half of the room is for
     /// requests that have shown a password or a route token of this server, and for emergency calls.
     pub(crate) fn may_resolve(&self, handling: &Handling<'_, '_>) -> bool {
-        let (arrival, limits) = (handling.request.arrival, &self.policy.config.limits);
+        let (arrival, bounds) = (handling.request.arrival, &self.shared.bounds);
         let proof = &handling.progress.proof;
         let (most, most_of_source) = match (proof.in_dialog, proof.is_any()) {
-            (true, _) => (raised(limits.lookup_queue), raised(limits.lookups_per_source)),
-            (false, true) => (limits.lookup_queue, limits.lookups_per_source),
+            (true, _) => (raised(bounds.lookups), raised(bounds.lookups_per_source)),
+            (false, true) => (bounds.lookups, bounds.lookups_per_source),
             (false, false) => {
-                let is_full = self.waiting.suspended.len() >= limits.lookup_queue / 2;
+                let is_full = self.waiting.suspended.len() >= bounds.lookups / 2;
                 let share = if is_full && self.decider().is_emergency_of(handling) { 1 } else { 2 };
-                (limits.lookup_queue / share, limits.lookups_per_source)
+                (bounds.lookups / share, bounds.lookups_per_source)
             }
         };
         let of_source = self.waiting.resolving.get(&self.policy.source_of(arrival)).copied().unwrap_or(0);

@@ -68,6 +68,11 @@ impl<K: Hash + Eq + Copy> Tally<K> {
         self.held.load(Relaxed) > 0
     }
 
+    /// Returns the number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+
     /// Returns the number of held entries.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Relaxed)

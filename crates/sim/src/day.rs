@@ -8,7 +8,7 @@ use crate::log;
 use crate::network::{Conditions, Network};
 use crate::node::Node;
 use crate::random::Random;
-use crate::server::{Database, End, Keeping, Outage, OutageKind, ServerHost, ServerSettings};
+use crate::server::{Database, End, FixedBounds, Keeping, Outage, OutageKind, ServerHost, ServerSettings};
 use crate::world::{PUBLIC_PORT, START, World};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -86,6 +86,7 @@ impl Day {
         let settings = ServerSettings {
             address: SERVER,
             configs: Self::configs(),
+            bounds: FixedBounds::default(),
             reloads: self.moments(random, 12),
             names: Vec::new(),
             lookups: (1, 50),

@@ -23,7 +23,7 @@ pub use self::counts::{CountManners, LIMITED};
 pub use self::credentials::CacheManners;
 pub use self::database::{Database, Outage, OutageKind, password};
 pub use self::limits::{BoxLimit, Mailbox};
-pub use self::settings::{End, Keeping, Name, ServerSettings};
+pub use self::settings::{End, FixedBounds, Keeping, Name, ServerSettings};
 
 use self::accounts::{Identities, Written};
 use self::bindings::Rows;

@@ -1,9 +1,9 @@
-//! Address of a database server as one text: `mysql://USER:PASSWORD@HOST:PORT/DATABASE`. No output of this module
-//! contains the password.
+//! Address of a database server as one text: `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, with `?tls=required` and
+//! `&ca=FILE` for a protected connection. No output of this module contains the password.
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Kind of database server.
@@ -54,6 +54,17 @@ pub enum DatabaseAddress {
     Socket(PathBuf),
 }
 
+/// Protection of a connection (RFC 8446).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DatabaseTls {
+    /// None: for this machine and closed networks.
+    #[default]
+    Off,
+    /// TLS: the server must show a certificate for its host from an authority of this PEM file; `None`: from one that
+    /// the system trusts.
+    Required(Option<PathBuf>),
+}
+
 /// Address of a database, with the login.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseUrl {
@@ -67,11 +78,20 @@ pub struct DatabaseUrl {
     pub password: Option<String>,
     /// Database name.
     pub database: String,
+    /// Protection of the connection.
+    pub tls: DatabaseTls,
 }
 
 impl DatabaseUrl {
     /// Displayed in place of a password.
     pub const MASK: &'static str = "********";
+
+    /// Makes the relative path of its authorities start at this folder.
+    pub fn resolve(&mut self, folder: &Path) {
+        if let DatabaseTls::Required(Some(path)) = &mut self.tls {
+            *path = folder.join(&*path);
+        }
+    }
 
     /// Tells whether traffic to it stays on this machine, judged by the address.
     pub fn is_local(&self) -> bool {
@@ -97,9 +117,14 @@ impl fmt::Display for DatabaseUrl {
             DatabaseAddress::Socket(_) => write!(f, "@")?,
         }
         write!(f, "/{}", encoded(&self.database))?;
-        match &self.address {
-            DatabaseAddress::Socket(path) => write!(f, "?socket={}", encoded(&path.to_string_lossy())),
-            DatabaseAddress::Host { .. } => Ok(()),
+        let file = |path: &Path| encoded(&path.to_string_lossy());
+        match (&self.address, &self.tls) {
+            (DatabaseAddress::Socket(path), _) => write!(f, "?socket={}", file(path)),
+            (DatabaseAddress::Host { .. }, DatabaseTls::Off) => Ok(()),
+            (DatabaseAddress::Host { .. }, DatabaseTls::Required(None)) => f.write_str("?tls=required"),
+            (DatabaseAddress::Host { .. }, DatabaseTls::Required(Some(path))) => {
+                write!(f, "?tls=required&ca={}", file(path))
+            }
         }
     }
 }
@@ -120,13 +145,9 @@ impl FromStr for DatabaseUrl {
         }
         let (scheme, rest) = text.split_once("://").ok_or("is no URL of a database server")?;
         let kind = DatabaseKind::of_scheme(scheme).ok_or("begins with the name of no database server that is known")?;
-        let (rest, socket) = match rest.split_once('?') {
-            None => (rest, None),
-            Some((rest, option)) => match option.split_once('=') {
-                Some(("socket", path)) if !path.contains('&') && !path.is_empty() => (rest, Some(decoded(path)?)),
-                // The text may be a password with a question mark, which must not be shown.
-                _ => return Err("has something behind \"?\" that is not socket=PATH".into()),
-            },
+        let (rest, options) = match rest.split_once('?') {
+            None => (rest, Options::default()),
+            Some((rest, options)) => (rest, Options::read(options)?),
         };
         // Passwords may have any character; hosts and databases have no `@`.
         let (login, place) = rest.rsplit_once('@').ok_or("names no user")?;
@@ -142,7 +163,8 @@ impl FromStr for DatabaseUrl {
         if database.is_empty() || database.contains('/') {
             return Err("names no database".into());
         }
-        let address = match socket {
+        let address = match options.socket {
+            Some(_) if options.tls != DatabaseTls::Off => return Err("asks for TLS by a socket of this machine".into()),
             Some(path) if authority.is_empty() => DatabaseAddress::Socket(path.into()),
             Some(_) => return Err("names both a host and a socket".into()),
             None => {
@@ -150,7 +172,40 @@ impl FromStr for DatabaseUrl {
                 DatabaseAddress::Host { host, port: port.unwrap_or_else(|| kind.default_port()) }
             }
         };
-        Ok(Self { kind, address, user, password, database })
+        Ok(Self { kind, address, user, password, database, tls: options.tls })
+    }
+}
+
+/// Options behind the `?` of a URL.
+#[derive(Default)]
+struct Options {
+    socket: Option<String>,
+    tls: DatabaseTls,
+}
+
+impl Options {
+    fn read(text: &str) -> Result<Self, String> {
+        // The text may be a password with a question mark, which must not be shown.
+        let unknown = || "has something behind \"?\" that is not socket=PATH, tls=required or ca=FILE".to_owned();
+        let (mut socket, mut tls, mut ca) = (None, None, None);
+        for option in text.split('&') {
+            let (name, value) = option.split_once('=').filter(|(_, value)| !value.is_empty()).ok_or_else(unknown)?;
+            let place = match name {
+                "socket" => &mut socket,
+                "tls" if value == "required" => &mut tls,
+                "ca" => &mut ca,
+                _ => return Err(unknown()),
+            };
+            if place.replace(decoded(value)?).is_some() {
+                return Err(format!("names {name} twice"));
+            }
+        }
+        let tls = match (tls, ca) {
+            (Some(_), ca) => DatabaseTls::Required(ca.map(PathBuf::from)),
+            (None, None) => DatabaseTls::Off,
+            (None, Some(_)) => return Err("names a ca without tls=required".into()),
+        };
+        Ok(Self { socket, tls })
     }
 }
 
@@ -248,6 +303,20 @@ mod tests {
     }
 
     #[test]
+    fn protection_is_a_part_of_the_url() {
+        let tls = |text: &str| read(text).unwrap_or_else(|error| panic!("{text} {error}")).tls;
+        assert_eq!(tls("mysql://u:p@h/d"), DatabaseTls::Off);
+        assert_eq!(tls("mysql://u:p@h/d?tls=required"), DatabaseTls::Required(None));
+        let file = Some("own ca.pem".into());
+        assert_eq!(tls("mysql://u:p@h/d?ca=own%20ca.pem&tls=required"), DatabaseTls::Required(file));
+        let mut url = read("postgresql://u:p@h/d?tls=required&ca=a/ca.pem").expect("right");
+        url.resolve(Path::new("/etc"));
+        assert_eq!(url.to_string(), "postgresql://u:********@h:5432/d?tls=required&ca=/etc/a/ca.pem");
+        let url = read("mysql://u@h/d?tls=required").expect("right");
+        assert_eq!(read(&url.to_string()), Ok(url));
+    }
+
+    #[test]
     fn what_is_wrong_is_said_without_the_password() {
         for (text, part) in [
             ("hunter2", "no URL"),
@@ -263,6 +332,11 @@ mod tests {
             ("mysql://u:hunter2@[h]/d", "not an IPv6 address"),
             ("mysql://u:hunter2@[::1]x/d", "is not a port"),
             ("mysql://u:hunter2@h/d?ssl=hunter2", "is not socket=PATH"),
+            ("mysql://u:hunter2@h/d?tls=hunter2", "is not socket=PATH"),
+            ("mysql://u:hunter2@h/d?tls=required&", "is not socket=PATH"),
+            ("mysql://u:hunter2@h/d?tls=required&tls=required", "names tls twice"),
+            ("mysql://u:hunter2@h/d?ca=/hunter2", "a ca without tls=required"),
+            ("mysql://u:hunter2@/d?socket=/s&tls=required", "TLS by a socket"),
             ("mysql://u:hunter2@h/d?socket=/s", "both a host and a socket"),
             ("mysql://u:hunter2%zz@h/d", "hexadecimal"),
             ("mysql://u:hunter2%ff@h/d", "hexadecimal"),

@@ -50,7 +50,7 @@
 //!
 //! *Deadlines*: each look-up has one, kept within 50 ms; a missed deadline means 500. After several in a row, further
 //!   look-ups fail at once, and the last question is repeated until the database answers in time.
-//! *Stale answers*: if the database fails or does not answer within `store.stale_wait`, an answer past its lifetime
+//! *Stale answers*: if the database fails or does not answer within 200 ms, an answer past its lifetime
 //!   stays usable for another `store.serve_stale`, so known users see no outage.
 //! *Changes*: a watch reads which answers have changed. A notice voids one answer, a new version voids all; where a
 //!   database has neither, only the lifetime limits an answer. A voided answer is never used again. SQLite has notices,

@@ -231,7 +231,6 @@ impl<K: Key> Shared<K> {
             tracing::error!(
                 of = self.settings.name,
                 deadlines = after,
-                setting = "store.breaker_after",
                 "the database does not answer: look-ups of what is not known fail at once"
             );
             self.flights.wake_all();

@@ -9,7 +9,7 @@ use strowger_backend::sql::schema::{self, Found, Order, Part};
 use strowger_backend::sqlite::accounting;
 use strowger_backend::sqlite::calls::{FileSettings, Sqlite};
 use strowger_backend::sqlite::{OpenError, SqliteSettings, make, pending};
-use strowger_config::{AccountingTarget, Config, DatabaseServer};
+use strowger_config::{AccountingTarget, Config, DatabaseUrl};
 use strowger_node::{backends, preflight, server_settings};
 
 use crate::access::denied;
@@ -101,13 +101,13 @@ fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>)
         lines.push(of_calls(settings, order, is_dry)?);
     }
     // One table of leases serves both.
-    let binding_url = config.store.binding_server().map(|server| server.url.clone());
-    let other_calls = config.dialogs.server().filter(|server| binding_url.as_ref() != Some(server.url));
+    let (subscriber_url, binding_url) = (config.store.subscribers.as_ref(), config.store.bindings.as_ref());
+    let other_calls = config.dialogs.server().filter(|url| binding_url != Some(*url));
     let subscribers = Part::Subscribers(config.store.subscriber_table.clone());
-    let servers: [(Option<DatabaseServer<'_>>, Part); 6] = [
-        (config.store.subscriber_server(), subscribers),
-        (config.store.binding_server(), Part::Bindings),
-        (config.store.binding_server(), Part::Leases),
+    let servers: [(Option<&DatabaseUrl>, Part); 6] = [
+        (subscriber_url, subscribers),
+        (binding_url, Part::Bindings),
+        (binding_url, Part::Leases),
         (config.dialogs.server(), Part::Calls),
         (other_calls, Part::Leases),
         (config.accounting.server(), Part::Accounting),
@@ -117,7 +117,7 @@ fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>)
         let now = milliseconds(SystemTime::now());
         let steps = schema::carry_out(&server_settings(server), &[part], order, is_dry, now)?;
         lines.extend(steps.into_iter().map(|step| Line {
-            database: server.url.to_string(),
+            database: server.to_string(),
             part: step.part.name(),
             found: step.found,
             version: step.part.version(),

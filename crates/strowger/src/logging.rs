@@ -45,6 +45,9 @@ struct Started {
     level: Mutex<String>,
 }
 
+/// Bytes of lines that may wait for standard error. Lines without room are dropped and counted.
+const QUEUE: usize = 1 << 20;
+
 /// Replaces the filter; returns whether that succeeded.
 type SetFilter = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
 
@@ -54,7 +57,7 @@ type SetFilter = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
 /// [`WrongFilter`], or logging that was started before.
 pub(crate) fn start(log: &Log) -> anyhow::Result<()> {
     let filter = filter(log)?;
-    let queue = Queue::to_standard_error(log.queue, |count, error| {
+    let queue = Queue::to_standard_error(QUEUE, |count, error| {
         let error = error.map(tracing::field::display);
         tracing::warn!(count, error, "suppressed log lines");
     })?;

@@ -430,12 +430,6 @@ pub(super) const WRONG: &[Wrong] = &[
         cure: "domains = [\"example.org\"]",
     },
     Wrong {
-        kind: "a body larger than its message",
-        text: "[limits]\nmessage_size = \"8KiB\"\nbody_size = »\"16KiB\"«\n",
-        message: "body_size (16384) is larger than message_size (8192)",
-        cure: "make body_size at most message_size",
-    },
-    Wrong {
         kind: "a failure that nothing is done about",
         text: "[[failure]]\nname = »\"a\"«\nstatuses = [\"486\"]\n",
         message: "failure 'a' does nothing",

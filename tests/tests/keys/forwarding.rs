@@ -14,8 +14,7 @@ use super::{NEVER, SOON, code, open, request, rings_bob, send};
 
 #[test]
 fn messages_beyond_the_limits_are_refused() {
-    let server =
-        open("limits.message_size = 6000\nlimits.body_size = 1000\nlimits.header_count = 20\nlimits.uri_length = 100");
+    let server = open("limits.message_size = 6000");
     let own = format!("sip:{}", server.address(Udp));
     let ask = |what: &str, status: u16, change: &dyn Fn(&mut Request)| {
         let mut wire = server.connect(Udp);
@@ -25,20 +24,17 @@ fn messages_beyond_the_limits_are_refused() {
         let answer = wire.final_response(SOON).unwrap_or_else(|| panic!("{what}: no answer"));
         assert_eq!(code(&answer), status, "{what}");
     };
-    ask("a body", 200, &|request| request.body = vec![b'x'; 1_000]);
-    ask("a body", 413, &|request| request.body = vec![b'x'; 1_001]);
-    ask("a Request-URI", 414, &|request| request.uri = format!("sip:{}@127.0.0.1", "x".repeat(100)));
+    ask("a body", 200, &|request| request.body = vec![b'x'; 5_000]);
+    ask("a Request-URI", 414, &|request| request.uri = format!("sip:{}@127.0.0.1", "x".repeat(4_100)));
     // After the fields that an answer copies.
-    ask("header fields", 400, &|request| request.call_id.push_str(&"\r\nX: 1".repeat(20)));
+    ask("header fields", 400, &|request| request.call_id.push_str(&"\r\nX: 1".repeat(256)));
     ask("a large message", 200, &|request| request.call_id.push_str(&format!("\r\nX: {}", "x".repeat(5_000))));
     ask("too large a message", 513, &|request| request.call_id.push_str(&format!("\r\nX: {}", "x".repeat(6_000))));
 }
 
 #[test]
 fn what_is_forwarded_and_answered_is_as_the_settings_say() {
-    let server = open(
-        "proxy.record_route = false\nproxy.max_forwards = 9\nproxy.max_breadth = 7\nserver.software = \"Exchange 5\"",
-    );
+    let server = open("proxy.record_route = false\nproxy.max_forwards = 9\nserver.software = \"Exchange 5\"");
     let (mut caller, mut bob) = (server.connect(Udp), server.connect(Udp));
     register(&mut bob, "bob");
     let invite = request(&caller, "INVITE", "sip:bob@example.org").bytes();
@@ -47,7 +43,7 @@ fn what_is_forwarded_and_answered_is_as_the_settings_say() {
     let got = bob.request("INVITE", SOON).expect("the INVITE arrives");
     assert_eq!(text::field(&got, "Record-Route"), None);
     assert_eq!(text::field(&got, "Max-Forwards").as_deref(), Some("9"));
-    assert_eq!(text::field(&got, "Max-Breadth").as_deref(), Some("7"));
+    assert_eq!(text::field(&got, "Max-Breadth").as_deref(), Some("60"));
     let own = format!("sip:{}", server.address(Udp));
     let options = request(&caller, "OPTIONS", &own);
     let answer = exchange(&mut caller, &options);
@@ -138,33 +134,6 @@ fn a_large_request_leaves_by_tcp() {
     send(&mut caller, &message);
     let mut stream = wire::accept(&listener, SOON);
     assert!(stream.request("MESSAGE", SOON).is_some());
-}
-
-#[test]
-fn without_loop_detection_hops_alone_end_what_goes_round() {
-    for (setting, status) in [(true, 482), (false, 0)] {
-        let server = open(&format!("proxy.loop_detection = {setting}"));
-        let (mut caller, mut mirror) = (server.connect(Udp), server.connect(Udp));
-        let uri = format!("sip:x@{}", mirror.local());
-        let message = request(&caller, "MESSAGE", &uri);
-        send(&mut caller, &message);
-        let got = mirror.request("MESSAGE", SOON).expect("it arrives");
-        let back = String::from_utf8(got).expect("it is text");
-        let via = format!("Via: SIP/2.0/UDP {};branch=z9hG4bKmirror\r\nVia: ", mirror.local());
-        mirror.send(back.replacen("Via: ", &via, 1).as_bytes()).expect("loopback takes it");
-        let begun = Instant::now();
-        let came = loop {
-            let message = mirror.receive(SOON).expect("an answer, or the request once more");
-            if message.starts_with(b"MESSAGE") && String::from_utf8_lossy(&message).contains("z9hG4bKmirror") {
-                break 0;
-            }
-            if text::status(&message) == Some(482) {
-                break 482;
-            }
-            assert!(begun.elapsed() < SOON);
-        };
-        assert_eq!(came, status);
-    }
 }
 
 /// Without `rport` the answer goes to the port in Via.

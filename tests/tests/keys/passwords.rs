@@ -43,22 +43,18 @@ fn guess(wire: &mut Wire) -> bool {
     wire.final_response(2 * NEVER).is_some()
 }
 
-/// Servers that share a secret, one by a key and others by a file, accept each other's nonces: those issued after their
-/// own start, by more than the allowed clock difference.
+/// Servers that share a secret, one by a key and another by a file, accept each other's nonces: those issued after their
+/// own start, by more than the allowed clock difference of 10 s.
 #[test]
 fn servers_of_one_secret_take_nonces_of_each_other() {
     let secret = "0123456789abcdef0123456789abcdef";
     let first = start(&format!("auth.secret = \"{secret}\""));
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), secret).expect("it can be written");
-    let others = [
-        (format!("auth.secret_file = {:?}\nauth.clock_skew = \"0s\"", file.path()), true),
-        (format!("auth.secret_file = {:?}\nauth.clock_skew = \"1h\"", file.path()), false),
-        ("auth.clock_skew = \"0s\"".into(), false),
-    ]
-    .map(|(lines, takes)| (start(&lines), lines, takes));
+    let others = [(format!("auth.secret_file = {:?}", file.path()), true), (String::new(), false)]
+        .map(|(lines, takes)| (start(&lines), lines, takes));
     // Nonces have a resolution of seconds.
-    std::thread::sleep(Duration::from_millis(1_100));
+    std::thread::sleep(Duration::from_millis(11_100));
     let mut wire = first.connect(Udp);
     let request = register(&wire);
     let refusal = ask(&mut wire, &request);
@@ -94,24 +90,6 @@ fn failures_count_within_the_window() {
     std::thread::sleep(Duration::from_millis(1_200));
     assert!(guess(&mut wire) && guess(&mut wire), "one of them is the second of its window");
     assert!(!guess(&mut wire));
-}
-
-/// Beyond the configured number of sources the oldest is forgotten, with its failures.
-#[test]
-fn so_many_sources_are_watched() {
-    let server = start("ban.failures = 2\nban.sources = 16\nban.account_failures = 1000");
-    let from = |n: u16| {
-        let [third, last] = n.to_be_bytes();
-        let from = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 1, third, last)), 0);
-        Wire::connect_from(Udp, from, server.address(Udp), None).expect("loopback takes it")
-    };
-    let mut first: Vec<Wire> = (1..=8).map(from).collect();
-    assert!(first.iter_mut().all(guess));
-    assert!((257..900).all(|n| guess(&mut from(n))));
-    // Each of 64 parts determines its own oldest source.
-    let forgotten =
-        first.into_iter().filter_map(|mut wire| (guess(&mut wire) && guess(&mut wire)).then_some(())).count();
-    assert!(forgotten >= 6, "{forgotten} of 8");
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! Bounds and lifetimes of bindings, and their writing.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strowger_tests::call::exchange;
-use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{self, Request};
 use strowger_tests::wire::Transport::{Tcp, Udp};
 use strowger_tests::wire::Wire;
 
-use super::{SOON, code, open, send};
+use super::{SOON, code, open};
 
 /// Returns a REGISTER with this lifetime; `None` leaves it to the server.
 fn binding(wire: &Wire, user: &str, expires: Option<u32>) -> Request {
@@ -29,7 +28,7 @@ fn granted(answer: &[u8]) -> u32 {
 fn bindings_live_as_long_as_the_bounds_say() {
     let server = open(
         "registrar.min_expires = \"2m\"\nregistrar.max_expires = \"4m\"\nregistrar.default_expires = \"3m\"\n\
-         registrar.max_bindings = 2\nregistrar.max_binding_size = 512",
+         registrar.max_bindings = 2",
     );
     let mut wire = server.connect(Udp);
     let mut ask = |request: &Request| exchange(&mut wire, request);
@@ -40,7 +39,7 @@ fn bindings_live_as_long_as_the_bounds_say() {
     assert_eq!(granted(&ask(&binding(&local, "a", None))), 180);
     // A smaller one would fit.
     let mut large = binding(&local, "b", None);
-    large.headers[0] = format!("Contact: <sip:{}@127.0.0.1>", "x".repeat(512));
+    large.headers[0] = format!("Contact: <sip:{}@127.0.0.1>", "x".repeat(16 << 10));
     assert!((400..600).contains(&code(&ask(&large))));
     assert_eq!(code(&ask(&binding(&local, "b", None))), 200);
     assert_eq!(code(&ask(&binding(&local, "c", None))), 503);
@@ -62,46 +61,6 @@ fn path_is_kept_ignored_or_demanded() {
             assert_eq!((code(&answer), text::field(&answer, "Path").is_some()), expected, "{setting}, {supported}");
         }
     }
-}
-
-fn on_disk(lines: &str) -> Server {
-    Setup::on(&[Udp, Tcp]).open_registrar().with(lines).start()
-}
-
-/// A binding waits for others to be written in the same group.
-#[test]
-fn bindings_wait_for_others_to_be_written_with() {
-    for (linger, waits) in [("700ms", true), ("0s", false)] {
-        let server = on_disk(&format!("registrar.linger = \"{linger}\""));
-        let mut wire = server.connect(Tcp);
-        let mut time = |user: &str| {
-            let request = binding(&wire, user, None);
-            let begun = Instant::now();
-            assert_eq!(code(&exchange(&mut wire, &request)), 200);
-            begun.elapsed()
-        };
-        // The first one may come at the end of a group's wait.
-        let (_, second) = (time("a"), time("b"));
-        assert_eq!(second > Duration::from_millis(500), waits, "{linger}: {second:?}");
-    }
-}
-
-#[test]
-fn bindings_beyond_the_queue_are_refused() {
-    let server = on_disk(
-        "registrar.commit_queue = 16\nregistrar.commit_rows = 1\nstore.busy_timeout = \"1m\"\nregistrar.linger = \"0s\"",
-    );
-    let other = rusqlite::Connection::open(server.folder().join("test.sqlite")).expect("it is a database");
-    other.execute_batch("BEGIN IMMEDIATE").expect("it can be locked");
-    let mut wire = server.connect(Tcp);
-    for n in 0..32 {
-        let request = binding(&wire, &format!("user{n}"), None);
-        send(&mut wire, &request);
-    }
-    let refused = wire.final_response(SOON).expect("some are refused");
-    assert_eq!(code(&refused), 503);
-    assert!(text::field(&refused, "Retry-After").is_some());
-    other.execute_batch("ROLLBACK").expect("it was begun");
 }
 
 /// By default pings are requests; this is the alternative.

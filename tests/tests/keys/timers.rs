@@ -6,7 +6,7 @@ use strowger_tests::call::{exchange, register};
 use strowger_tests::text::{self, respond};
 use strowger_tests::wire::Transport::Udp;
 
-use super::{NEVER, SOON, calls_bob, open, request, rings_bob, send};
+use super::{SOON, open, request, rings_bob, send};
 
 /// Retransmissions of an unanswered request: after `t1`, doubled up to `t2`; an INVITE ends after 64 times `t1`. By
 /// default the eighth copy comes after 31 seconds, with the default `t2` after six.
@@ -42,22 +42,6 @@ fn what_rings_too_long_is_cancelled() {
     assert_eq!(caller.final_response(SOON).as_deref().and_then(text::status), Some(408));
 }
 
-/// A retransmitted failure is acknowledged again, as long as its transaction exists.
-#[test]
-fn a_failure_is_acknowledged_for_as_long_as_it_may_come() {
-    let server = open("timers.timer_d = \"1s\"");
-    let (_caller, mut bob, got) = calls_bob(&server);
-    let busy = respond(&got, 486, "bob", &[]);
-    for _ in 0..2 {
-        bob.send(&busy).expect("loopback takes it");
-        assert!(bob.request("ACK", SOON).is_some());
-    }
-    // Longer than the transaction, whose end is visible only by the missing ACK; ends come in steps of 100 ms.
-    std::thread::sleep(Duration::from_millis(1_300));
-    bob.send(&busy).expect("loopback takes it");
-    assert!(bob.request("ACK", NEVER).is_none());
-}
-
 /// An answered transaction stays for `t4`, in case the answer is retransmitted.
 #[test]
 fn what_was_answered_is_remembered_while_a_copy_may_be_on_its_way() {
@@ -80,31 +64,5 @@ fn what_was_answered_is_remembered_while_a_copy_may_be_on_its_way() {
         let end = log.lines().find(|line| line.contains("statistics at the end") && line.contains("of=\"server\""));
         let end = end.unwrap_or_else(|| panic!("{log}"));
         assert_eq!(end.contains("client_transactions=1"), remembered, "t4 = {t4}: {end}");
-    }
-}
-
-/// Three unanswered calls, begun apart, end at multiples of a second.
-#[test]
-fn ends_of_transactions_share_a_wake_up() {
-    let server = open("timers.t1 = \"10ms\"\ntimers.t2 = \"10ms\"\ntimers.step = \"1s\"");
-    let (mut caller, mut bob) = (server.connect(Udp), server.connect(Udp));
-    register(&mut bob, "bob");
-    for _ in 0..3 {
-        let invite = request(&caller, "INVITE", "sip:bob@example.org");
-        send(&mut caller, &invite);
-        // Without shared ends each would end a quarter of a second after the one before.
-        std::thread::sleep(Duration::from_millis(250));
-    }
-    let ends: Vec<Instant> = (0..3)
-        .map(|_| {
-            // Each answer is retransmitted until its ACK: another Call-ID is another call.
-            let end = caller.final_response(SOON).expect("an answer");
-            assert_eq!(text::status(&end), Some(408));
-            Instant::now()
-        })
-        .collect();
-    for pair in ends.windows(2) {
-        let apart = pair[1] - pair[0];
-        assert!(apart < Duration::from_millis(150) || apart > Duration::from_millis(800), "{apart:?}");
     }
 }

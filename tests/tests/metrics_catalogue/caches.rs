@@ -60,13 +60,13 @@ fn shared_cache() {
     let mut redis = backend::redis(folder.path()).expect("it starts");
     let cache = format!("{{ name = \"shared\", engine = \"redis\", servers = [\"{}\"]", redis.address());
     let lines = format!(
-        "domains = [\"example.org\"]\nban.enabled = false\nstore.lookup_timeout = \"20s\"\nstore.stale_wait = \"20s\"\n\
-         store.cache = \"shared\"\ncache = [{cache}, connections = 1, timeout = \"3s\" }}]"
+        "domains = [\"example.org\"]\nban.enabled = false\nstore.lookup_timeout = \"20s\"\n\
+         store.cache = \"shared\"\ncache = [{cache}, timeout = \"3s\" }}]"
     );
     let mut stage = Stage::start(Setup::on(&[Udp]).with(&lines));
     let mut phone = stage.server.connect(Udp);
     stage.shows(&[
-        ("cache_connections", At(1)),
+        ("cache_connections", At(2)),
         ("cache_requests_bound", At(10_000)),
         ("cache_requests_in_flight", At(0)),
     ]);
@@ -105,11 +105,11 @@ fn shared_cache() {
         ("challenges_total", By(1)),
     ]);
     backend::stop_cache(&mut redis).expect("it ends");
-    stage.shows(&[("cache_connections", At(0)), ("cache_connections_lost_total", By(1))]);
+    stage.shows(&[("cache_connections", At(0)), ("cache_connections_lost_total", By(2))]);
     assert_eq!(registers(&mut phone, "erin"), 401);
     stage.shows(&unknown(&[("cache_requests_failed_total", By(1))]));
     redis.start_again().expect("it starts");
-    stage.shows(&[("cache_connections", At(1))]);
+    stage.shows(&[("cache_connections", At(2))]);
     stage.end();
 }
 
@@ -129,12 +129,12 @@ fn credentials_in_a_cache() {
     let mut redis = backend::redis(folder.path()).expect("it starts");
     let cache = format!("{{ name = \"shared\", engine = \"redis\", servers = [\"{}\"]", redis.address());
     let lines = format!(
-        "domains = [\"example.org\"]\nauth.credential_cache = \"shared\"\ncache = [{cache}, connections = 1, timeout = \"3s\" }}]"
+        "domains = [\"example.org\"]\nauth.credential_cache = \"shared\"\ncache = [{cache}, timeout = \"3s\" }}]"
     );
     let mut stage = Stage::with_users(Setup::on(&[Udp]).with(&lines), &["alice"]);
     let mut phone = stage.server.connect(Udp);
-    // One of the shard, which sends requests, and one of the thread of the cache.
-    stage.shows(&[("cache_connections", At(2))]);
+    // One of the shard, which sends requests, and two of the threads of the cache.
+    stage.shows(&[("cache_connections", At(3))]);
     // She is not registered: that is no failed authentication.
     assert_eq!(writes(&mut phone), 407);
     stage.shows(&[
@@ -153,7 +153,7 @@ fn credentials_in_a_cache() {
         ("challenges_total", By(1)),
     ]);
     backend::stop_cache(&mut redis).expect("it ends");
-    stage.shows(&[("cache_connections", At(0)), ("cache_connections_lost_total", By(2))]);
+    stage.shows(&[("cache_connections", At(0)), ("cache_connections_lost_total", By(3))]);
     assert_eq!(registers(&mut phone, "alice"), 500);
     stage.shows(&[
         ("credentials_not_stored_total", By(1)),

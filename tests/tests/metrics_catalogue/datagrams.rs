@@ -121,24 +121,26 @@ fn full_receive_buffer() {
 /// The kernel queues datagrams to a host whose hardware address it does not know: the send buffer stays full until the
 /// host is found.
 fn full_send_buffer() {
-    const QUEUE: u64 = 64;
-    const SENT: u64 = 100;
+    const QUEUE: u64 = 4_096;
+    const SENT: u64 = 12_000;
     if !namespace::possible() {
         return meter::leave_out(&["datagrams_waiting", "datagrams_dropped_total"]);
     }
     let [own, other] = ["own", "other"].map(Namespace::new);
     own.join(("near", "10.99.0.1/24"), &other, ("far", "10.99.0.2/24"));
     // The kernel repeats its neighbour solicitation each second and does not give up during the test.
-    let asks = own.command().args(["sysctl", "-q", "-w", "net.ipv4.neigh.near.mcast_solicit=60"]).status();
+    // It drops none of them.
+    let words = ["net.ipv4.neigh.near.mcast_solicit=60", "net.ipv4.neigh.near.unres_qlen_bytes=1000000000"];
+    let asks = own.command().args(["sysctl", "-q", "-w"]).args(words).status();
     assert!(asks.is_ok_and(|status| status.success()));
     let (tcp, metrics, own) = (port::free_address(), port::free_address(), Arc::new(own));
     let setup = Setup::default().listen(Udp, "10.99.0.1:5060".parse().expect("an address")).listen(Tcp, tcp).relay();
     let lines = format!(
-        "server.shards = 1\nserver.udp_send_buffer = 4096\nlimits.udp_queue = {QUEUE}\ntimers.t1 = \"4s\"\nmetrics.listen = \"{metrics}\""
+        "server.shards = 1\nlimits.request_memory_per_source = \"1GiB\"\ntimers.t1 = \"10s\"\ntimers.t2 = \"10s\"\nmetrics.listen = \"{metrics}\""
     );
     let server = setup.with(&lines).inside(&own).start();
     let at = own.clone();
-    let mut stage = Stage { server, meter: Meter::by(move || at.connect(metrics)) };
+    let mut stage = Stage { server, meter: Meter::by(move || at.connect(metrics)), metrics };
     let mut caller = own.inside(|| Wire::connect(Tcp, tcp, None)).expect("the server listens");
     for _ in 0..SENT {
         let mut request = Request::new("MESSAGE", "sip:x@10.99.0.9;transport=udp", "tcp", caller.local());
@@ -164,13 +166,12 @@ fn full_send_buffer() {
 
 /// A delay at each read of the shard.
 fn unread() {
-    const BATCH: usize = 8;
+    const BATCH: usize = 64;
     if !have(&[STRACE]) {
         return meter::leave_out(&["shard_backlog_bytes{shard}", "shard_oldest_datagram_seconds{shard}"]);
     }
     let trace = Trace::default();
-    let setup = Setup::on(&[Udp]).relay().with(&format!("server.udp_batch = {BATCH}"));
-    let mut stage = Stage::start(setup.under(&trace.injecting("recvmmsg", "delay_enter=400000")));
+    let mut stage = Stage::start(Setup::on(&[Udp]).relay().under(&trace.injecting("recvmmsg", "delay_enter=400000")));
     let mut phone = stage.server.connect(Udp);
     let mut ping = |count: usize| (0..count).for_each(|_| phone.send(b"\r\n\r\n").expect("loopback takes it"));
     stage.shows(&[("shard_backlog_bytes", At(0)), ("shard_oldest_datagram_seconds", At(0))]);

@@ -77,7 +77,7 @@ fn passwords() {
 }
 
 fn used_nonces() {
-    let mut stage = start("auth.nonce_lifetime = \"5s\"\nauth.clock_skew = \"0s\"");
+    let mut stage = start("auth.nonce_lifetime = \"5s\"");
     let mut phone = stage.server.connect(Udp);
     for _ in 0..3 {
         assert_eq!(status(&answer(&mut phone, RIGHT)), Some(200));
@@ -122,12 +122,13 @@ fn bans() {
     let mut stage = start("ban.exempt = []\nban.failures = 3");
     let from: SocketAddr = "127.0.0.2:0".parse().expect("an address");
     let mut guesser = Wire::connect_from(Udp, from, stage.server.address(Udp), None).expect("loopback");
-    stage.shows(&[("sources_banned", At(0))]);
+    stage.shows(&[("sources_banned", At(0)), ("sources_watched", At(0))]);
     for _ in 0..3 {
         assert_eq!(status(&answer(&mut guesser, "a guess")), Some(401));
     }
     stage.shows(&[
         ("sources_banned", At(1)),
+        ("sources_watched", At(1)),
         ("failed_authentications_total", By(3)),
         ("challenges_total", By(6)),
         ("messages_banned_total", By(0)),
@@ -140,7 +141,7 @@ fn bans() {
     }
     stage.shows(&[("messages_banned_total", By(4)), ("requests_total", By(0)), ("datagrams_in_total", By(4))]);
     control::done(&stage.server, &["ban", "lift", "127.0.0.2"]);
-    stage.shows(&[("sources_banned", At(0))]);
+    stage.shows(&[("sources_banned", At(0)), ("sources_watched", At(0))]);
     // A scanner is dropped, and no source is banned for it over UDP.
     let scanner = register(&guesser).with("User-Agent: friendly-scanner");
     send(&mut guesser, &scanner);

@@ -1,19 +1,21 @@
 //! Metrics of the process: start, log, configuration.
 
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{Stage, code};
-use strowger_tests::control;
 use strowger_tests::meter::Shows::{Above, At, By, More};
 use strowger_tests::server::Setup;
 use strowger_tests::text::Request;
 use strowger_tests::wire::Transport::Udp;
+use strowger_tests::{control, port};
 
 pub(super) const SCENES: &[(&str, fn())] = &[
     ("a new server", new_server),
     ("reloads", reloads),
     ("data sets", sets),
     ("a log that cannot be written", failing_log),
+    ("connections of collectors and commands", crowded),
 ];
 
 fn new_server() {
@@ -95,5 +97,22 @@ fn failing_log() {
         assert_eq!(code(&mut phone, &request), 200);
         stage.shows(&[("log_lines_lost_total", By(1)), ("log_write_errors_total", By(1)), ("bindings", At(line + 1))]);
     }
+    stage.end();
+}
+
+/// The oldest connection without a request gives way to a further one.
+fn crowded() {
+    let orders = port::free_address();
+    let mut stage = Stage::start(Setup::on(&[Udp]).relay().with(&format!("control.listen = \"{orders}\"")));
+    // In order, so that the server has taken all but the last.
+    let connect = |count: usize, to: SocketAddr| -> Vec<TcpStream> {
+        (0..count).map(|_| TcpStream::connect(to).expect("it listens")).collect()
+    };
+    let mut silent = connect(9, orders);
+    stage.shows(&[("control_connections_closed_total", By(1)), ("metrics_connections_closed_total", By(0))]);
+    silent.extend(connect(25, stage.metrics));
+    stage.shows(&[("metrics_connections_closed_total", More), ("control_connections_closed_total", By(0))]);
+    drop(silent);
+    stage.meter.begins_again();
     stage.end();
 }

@@ -24,9 +24,9 @@ pub(super) const SCENES: &[(&str, fn())] = &[
 
 const BUCKETS: u64 = 256;
 
-/// Starts two shards with half of the buckets each; the kernel may hand a datagram to either.
+/// Starts two shards with half of the buckets each.
 fn start(setup: Setup) -> Stage {
-    let mut stage = Stage::with_shards(setup.with("server.kernel_steering = false"), 2, &[]);
+    let mut stage = Stage::with_shards(setup, 2, &[]);
     let halves = [0, 1].map(|shard| format!("buckets{{shard=\"{shard}\"}}"));
     let are_shared = || halves.iter().all(|half| stage.meter.value(half) == (BUCKETS / 2) as f64);
     assert!(wait::until(SOON, are_shared), "the buckets have moved");
@@ -81,15 +81,14 @@ fn crossings() {
 
 /// One shard is delayed while it answers a datagram; messages from the other fill the ring and the queue before it.
 fn full_ring() {
-    const QUEUE: u64 = 64;
-    const SENT: u64 = 400;
+    const QUEUE: u64 = 4_096;
+    const SENT: u64 = 9_000;
     if !have(&[STRACE]) {
         return meter::leave_out(&["crossings_waiting", "crossings_dropped_total"]);
     }
     let trace = Trace::default();
-    let lines = format!("limits.shard_queue = {QUEUE}\nlimits.messages_per_turn = 1000");
-    let setup = Setup::on(&[Udp, Tcp]).open_registrar().with(&lines);
-    let mut stage = start(setup.under(&trace.injecting("sendmmsg,sendto", "delay_enter=2000000")));
+    let setup = Setup::on(&[Udp, Tcp]).open_registrar();
+    let mut stage = start(setup.under(&trace.injecting("sendmmsg,sendto", "delay_enter=4000000")));
     let mut wire = stage.server.connect(Tcp);
     let call_id = foreign_call(&mut stage, &mut wire);
     let mut other = stage.server.connect(Udp);

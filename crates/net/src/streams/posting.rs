@@ -162,7 +162,8 @@ impl Streams {
         let Some(connection) = place.and_then(|place| place.connection.as_deref_mut()) else { return };
         match &mut connection.layer {
             Some(layer) if connection.phase != Phase::Open => layer.tokens.push((origin, token)),
-            _ => self.sent.note(&mut connection.sent, origin, token),
+            _ if self.sent.note(&mut connection.sent, origin, token) => self.counters.sent_forgotten.add(1),
+            _ => (),
         }
     }
 

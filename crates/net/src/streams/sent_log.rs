@@ -30,13 +30,14 @@ impl SentLog {
         Self { ring: Vec::new(), most: most as u64, count: 0 }
     }
 
-    /// Notes a message of the connection with this last message.
-    pub(crate) fn note(&mut self, last: &mut LastSent, origin: usize, token: u64) {
+    /// Notes a message of the connection with this last message. Returns whether the oldest message was forgotten for it.
+    pub(crate) fn note(&mut self, last: &mut LastSent, origin: usize, token: u64) -> bool {
         if self.most == 0 {
-            return;
+            return true;
         }
+        let is_full = self.ring.len() as u64 == self.most;
         let message = Entry { origin, token, before: *last };
-        if (self.ring.len() as u64) < self.most {
+        if !is_full {
             if self.ring.is_empty() {
                 self.ring.reserve_exact(self.most as usize);
             }
@@ -46,6 +47,7 @@ impl SentLog {
         }
         self.count += 1;
         *last = self.count;
+        is_full
     }
 
     /// Returns the remembered messages of the connection with this last message, the latest first.

@@ -1,10 +1,9 @@
 //! Datagrams through one shard.
 
-use crate::echo::{bounds, settings, start};
+use crate::echo::{settings, start};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use strowger_core::Transport::Udp;
-use strowger_net::{Bounds, NetSettings};
 
 fn client(server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind(if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" }).unwrap();
@@ -115,60 +114,6 @@ fn what_is_due_at_once_waits_for_no_timer() {
     due.sort();
     // Only the median counts, since the machine may be busy. A timer of the runtime is a millisecond late.
     assert!(due[25] < plain[25] * 2 + Duration::from_micros(150), "{:?} for {:?}", due[25], plain[25]);
-}
-
-/// Returns settings of one shard that waits this long for several datagrams when they arrive fast.
-fn patient(receive_delay: Duration) -> NetSettings {
-    NetSettings { bounds: Bounds { receive_delay, ..bounds() }, ..settings(1) }
-}
-
-#[test]
-fn datagrams_that_come_fast_are_taken_together_and_one_alone_at_once() {
-    let delay = Duration::from_millis(200);
-    let node = start(patient(delay), &[(Udp, "127.0.0.1:0")]);
-    let socket = client(node.handle().addresses()[0]);
-    // The machine may be busy at some attempts.
-    let alone = (0..5).map(|_| {
-        // No datagram has arrived shortly before.
-        std::thread::sleep(2 * delay);
-        let sent = Instant::now();
-        socket.send(b"alone").unwrap();
-        assert_eq!(read(&socket), "alone");
-        sent.elapsed()
-    });
-    assert!(alone.min().is_some_and(|least| least < delay / 4));
-    let before = node.handle().total();
-    for i in 0..100 {
-        socket.send(format!("message {i}").as_bytes()).unwrap();
-        // Separate, and fast.
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    for i in 0..100 {
-        assert_eq!(read(&socket), format!("message {i}"));
-    }
-    let after = node.handle().total();
-    assert!(after.batches_in - before.batches_in < 20, "{} batches", after.batches_in - before.batches_in);
-    // The wait for datagrams is no turn.
-    assert!(node.handle().longest_turn(0) < delay, "{:?}", node.handle().longest_turn(0));
-}
-
-#[test]
-fn no_timer_is_late_since_datagrams_are_waited_for() {
-    let node = start(patient(Duration::from_secs(2)), &[(Udp, "127.0.0.1:0")]);
-    let socket = client(node.handle().addresses()[0]);
-    let on_time = (0..5).any(|_| {
-        let start = Instant::now();
-        for text in ["timer 300", "first", "second"] {
-            socket.send(text.as_bytes()).unwrap();
-            // Each is received alone.
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let answers = [read(&socket), read(&socket), read(&socket)];
-        let passed = start.elapsed();
-        assert!(answers.contains(&"passed".to_owned()), "{answers:?}");
-        passed < Duration::from_millis(1_000)
-    });
-    assert!(on_time);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use super::openapi;
 use super::ways::{self, Miss, Way};
-use super::{Controlled, Reply};
+use super::{CONNECTIONS, Controlled, Reply, SILENCE};
 use crate::http::is_of_this_machine;
 use crate::http_connections::{self, Connections, Place};
 use http_body_util::Full;
@@ -34,12 +34,11 @@ pub(crate) async fn serve(listener: TcpListener, server: Controlled) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let settings = server.shared.policy().config.control.clone();
         // A connection beyond the bound is closed unanswered.
-        let Some(place) = open.admit(settings.connections) else { continue };
+        let Some(place) = open.admit(CONNECTIONS, &server.services.crowded.control) else { continue };
         let server = server.clone();
         tokio::spawn(async move {
-            place.serve(settings.timeout, converse(stream, peer, &server, &place)).await;
+            place.serve(SILENCE, converse(stream, peer, &server, &place)).await;
         });
     }
 }

@@ -27,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::program::Program;
 use crate::shard::Services;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use strowger_server::process_state::ProcessState;
 use strowger_store::second_level::SecondLevel;
@@ -46,7 +47,12 @@ pub use order::{
 };
 pub(crate) use socket::Socket;
 
-/// Parts of the server that orders need. `[control]` of the policy has the bounds.
+/// Maximum number of commands connected at the same time, and of connections by HTTP.
+const CONNECTIONS: usize = 8;
+/// Longest silence of a connection; by HTTP, longest time for the request and for the answer.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Parts of the server that orders need.
 #[derive(Clone)]
 pub(crate) struct Controlled {
     pub(crate) shared: Arc<ProcessState>,
@@ -72,18 +78,18 @@ pub(crate) async fn serve(listener: UnixListener, server: Controlled) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let settings = server.shared.policy().config.control.clone();
-        let has_room = Arc::strong_count(&open) <= settings.connections;
+        let has_room = Arc::strong_count(&open) <= CONNECTIONS;
         let (server, place) = (server.clone(), open.clone());
         tokio::spawn(async move {
             if has_room {
-                converse(stream, &server, settings.timeout).await;
+                converse(stream, &server, SILENCE).await;
                 drop(place);
             } else {
                 drop(place);
-                let refusal = Reply::Refused("`control.connections` commands are connected".into());
+                server.services.crowded.control.fetch_add(1, Relaxed);
+                let refusal = Reply::Refused(format!("{CONNECTIONS} other commands are connected"));
                 let mut stream = stream;
-                let _ = timeout(settings.timeout, stream.write_all(&line(&refusal))).await;
+                let _ = timeout(SILENCE, stream.write_all(&line(&refusal))).await;
             }
         });
     }

@@ -57,7 +57,7 @@ fn fetch(table: &SetTable) -> Result<Rows, Unread> {
     match database {
         Database::Sqlite(path) => of_sqlite(table, path, &columns),
         Database::Server(url) => {
-            let settings = ServerSettings { url: url.clone(), authorities: authorities::of_set(table) };
+            let settings = ServerSettings { url: url.clone(), authorities: authorities::of_server(url) };
             of_server(table, &settings, &columns)
         }
     }

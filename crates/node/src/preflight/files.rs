@@ -8,7 +8,7 @@ use strowger_backend::technology::{self, PlaceKind};
 use super::findings::Findings;
 use crate::authorities;
 use crate::backends::{self, Placed};
-use strowger_config::{Config, Database, DatabaseServer, Fault, SetTable};
+use strowger_config::{Config, Database, DatabaseUrl, Fault};
 
 /// Checks the files that a configuration names. `file` has its text.
 pub(super) fn check(config: &Config, file: &Path, findings: &mut Findings<'_>) {
@@ -17,11 +17,8 @@ pub(super) fn check(config: &Config, file: &Path, findings: &mut Findings<'_>) {
         findings.warn_if_others_read(file, &None);
     }
     check_database(config, findings);
-    for (keys, server) in servers(config) {
-        check_authorities(keys, server, findings);
-    }
-    for (index, table) in config.sets.iter().enumerate() {
-        check_authorities_of_set(index, table, findings);
+    for (key, url) in servers(config) {
+        check_authorities(&key, url, findings);
     }
     if config.accounting.is_on() {
         check_accounting(config, findings);
@@ -33,27 +30,24 @@ pub(super) fn check(config: &Config, file: &Path, findings: &mut Findings<'_>) {
 fn has_secret(config: &Config, findings: &Findings<'_>) -> bool {
     config.caches.iter().any(|cache| cache.password.is_some())
         || findings.places.has("auth.secret") && config.auth.secret.is_some()
-        || config.sets.iter().any(SetTable::has_password)
-        || servers(config).any(|(_, server)| server.url.password.is_some())
+        || servers(config).any(|(_, url)| url.password.is_some())
 }
 
-/// Keys of the protection of a connection.
-struct ServerKeys {
-    tls: &'static str,
-    ca: &'static str,
-}
-
-/// Returns the database servers in use.
-fn servers(config: &Config) -> impl Iterator<Item = (ServerKeys, DatabaseServer<'_>)> {
-    let keys = |tls, ca| ServerKeys { tls, ca };
+/// Returns the database servers in use, each with its key.
+fn servers(config: &Config) -> impl Iterator<Item = (String, &DatabaseUrl)> {
     let rows = Some(&config.accounting).filter(|rows| rows.is_on());
     let servers = [
-        (keys("store.subscriber_tls", "store.subscriber_ca"), config.store.subscriber_server()),
-        (keys("store.binding_tls", "store.binding_ca"), config.store.binding_server()),
-        (keys("accounting.database_tls", "accounting.database_ca"), rows.and_then(|rows| rows.server())),
-        (keys("dialogs.database_tls", "dialogs.database_ca"), config.dialogs.server()),
+        ("store.subscribers", config.store.subscribers.as_ref()),
+        ("store.bindings", config.store.bindings.as_ref()),
+        ("accounting.database", rows.and_then(|rows| rows.server())),
+        ("dialogs.database", config.dialogs.server()),
     ];
-    servers.into_iter().filter_map(|(keys, server)| Some((keys, server?)))
+    let of_sets = config.sets.iter().enumerate().map(|(index, set)| {
+        let url = set.database.as_ref().and_then(Database::server);
+        (format!("set[{index}].database"), url)
+    });
+    let servers = servers.into_iter().map(|(key, url)| (key.to_owned(), url));
+    servers.chain(of_sets).filter_map(|(key, url)| Some((key, url?)))
 }
 
 fn check_database(config: &Config, findings: &mut Findings<'_>) {
@@ -91,27 +85,14 @@ fn database(path: &Path) -> Option<(String, &'static str)> {
     })
 }
 
-fn check_authorities(keys: ServerKeys, server: DatabaseServer<'_>, findings: &mut Findings<'_>) {
-    let Some(path) = authorities::of_server(server).filter(|path| !path.is_file()) else { return };
+fn check_authorities(key: &str, url: &DatabaseUrl, findings: &mut Findings<'_>) {
+    let Some(path) = authorities::of_server(url).filter(|path| !path.is_file()) else { return };
     let message = match path.as_os_str().is_empty() {
-        true => "this system keeps no authorities where they are looked for".to_owned(),
-        false => format!("{} {} is no file", keys.ca, path.display()),
+        true => format!("{key} asks for TLS, and this system keeps no authorities where they are looked for"),
+        false => format!("{key} names the ca {}, which is no file", path.display()),
     };
-    let cure = format!("name the PEM file of the authority that signed the certificate of the server in {}", keys.ca);
-    findings.push(Fault::error(findings.places.first_of(&[keys.ca, keys.tls]), message, cure));
-}
-
-fn check_authorities_of_set(index: usize, table: &SetTable, findings: &mut Findings<'_>) {
-    let is_server = table.database.as_ref().and_then(Database::server).is_some();
-    let file = authorities::of_set(table).filter(|file| is_server && !file.is_file());
-    let Some(file) = file else { return };
-    let message = match file.as_os_str().is_empty() {
-        true => format!("set '{}': this system keeps no authorities where they are looked for", table.name),
-        false => format!("set '{}': {} is no file", table.name, file.display()),
-    };
-    let span = findings.places.first_of(&[&format!("set[{index}].ca"), &format!("set[{index}].tls")]);
-    let cure = "name the PEM file of the authority that signed the certificate of the server in `ca`";
-    findings.push(Fault::error(span, message, cure));
+    let cure = "name the PEM file of the authority that signed the certificate of the server: ?tls=required&ca=FILE";
+    findings.push(Fault::error(findings.places.value_of(key), message, cure));
 }
 
 fn check_accounting(config: &Config, findings: &mut Findings<'_>) {
@@ -164,28 +145,25 @@ mod tests {
             ("store.database = \"/\"".to_owned(), 1, "is a folder"),
             ("\nstore.database = \"no/a.sqlite\"".to_owned(), 2, "the folder of store.database"),
             (
-                "[store]\nsubscribers = \"postgresql://u@h/d\"\nsubscriber_tls = \"required\"\nsubscriber_ca = \"no.pem\""
-                    .to_owned(),
-                4,
-                "store.subscriber_ca",
+                "[store]\nsubscribers = \"postgresql://u@h/d?tls=required&ca=no.pem\"".to_owned(),
+                2,
+                "store.subscribers names the ca",
             ),
             (
-                "store.bindings = \"mysql://u:p@localhost/d\"\nstore.binding_tls = \"required\"\nstore.binding_ca = \"no.pem\""
+                "store.bindings = \"mysql://u:p@localhost/d?tls=required&ca=no.pem\"".to_owned(),
+                1,
+                "store.bindings names the ca",
+            ),
+            (
+                "dialogs.database = \"mysql://u:p@localhost/d?tls=required&ca=no.pem\"".to_owned(),
+                1,
+                "dialogs.database names the ca",
+            ),
+            (
+                "[[set]]\nname = \"a\"\ndatabase = \"mysql://u:p@h/d?tls=required&ca=no.pem\"\nquery = \"SELECT 1 AS key\""
                     .to_owned(),
                 3,
-                "store.binding_ca",
-            ),
-            (
-                "dialogs.database = \"mysql://u:p@localhost/d\"\ndialogs.database_tls = \"required\"\ndialogs.database_ca = \"no.pem\""
-                    .to_owned(),
-                3,
-                "dialogs.database_ca",
-            ),
-            (
-                "[[set]]\nname = \"a\"\ndatabase = \"mysql://u:p@h/d\"\nquery = \"SELECT 1 AS key\"\ntls = \"required\"\nca = \"no.pem\""
-                    .to_owned(),
-                6,
-                "in `ca`",
+                "set[0].database names the ca",
             ),
             ("[[set]]\nname = \"a\"\nfile = \"no.csv\"".to_owned(), 3, "no.csv cannot be read"),
             ("\ntls.certificate = \"no.pem\"\ntls.key = \"no.key\"".to_owned(), 2, "cannot read"),

@@ -1,6 +1,7 @@
 //! Verdicts of the stages on single requests: policy without a socket, a database or real time.
 
 use super::*;
+use crate::bounds::EngineBounds;
 use crate::destination::Destination;
 use crate::engine::Circumstances;
 use crate::handling::Progress;
@@ -69,6 +70,7 @@ pub(crate) fn engine_of(domains: &str, settings: &str) -> Engine {
         location: Arc::new(LocationTable::new(config.location_settings())),
         subscribers: Some(Arc::new(Silent)),
         credentials: None,
+        bounds: EngineBounds::default(),
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(OneWay),
     };
@@ -217,7 +219,7 @@ fn a_name_that_is_ours_is_taken_off() {
     let other = says(&engine, Stage::Address, leads("edge.example.org", "192.0.2.99:5060"), &text);
     assert_eq!(other, Verdict::Next(Stage::Authorize));
     // The request has used up its look-ups.
-    let most = engine.policy.config.dns.names_per_request;
+    let most = engine.shared.bounds.names_per_request;
     let names = (0..most).map(|n| (name(&format!("{n}.example.org")), Resolved::default())).collect();
     let many = says(&engine, Stage::Address, Answers { names, ..Answers::default() }, &text);
     assert_eq!(many, Reply::refused(400).because("too many names in its Routes").into());
@@ -593,7 +595,8 @@ fn an_ack_of_no_call_goes_nowhere() {
 /// Answers only over a connection: a datagram comes again.
 #[test]
 fn a_message_that_finds_no_room_to_wait_is_answered_where_it_comes_once() {
-    let mut engine = engine("limits.held_messages_per_call = 1\n");
+    let mut engine = engine("");
+    Arc::get_mut(&mut engine.shared).unwrap().bounds.held_messages = 1;
     let mut receive = |transport, cseq: u32, more: &str| {
         let arrival = Arrival { transport, ..arrival() };
         let text = text("MESSAGE", BOB, ALICE, more)

@@ -26,12 +26,12 @@ impl Engine {
 
     #[cold]
     fn set_them_aside(&mut self, now: Now) {
-        let dns = &self.policy.config.dns;
+        let bounds = &self.shared.bounds;
         let milliseconds = |duration: Duration| duration.as_millis() as u64;
         let times = Times {
-            failed: milliseconds(dns.set_aside),
-            said: milliseconds(dns.retry_after),
-            most: dns.set_aside_targets,
+            failed: milliseconds(self.policy.config.dns.set_aside),
+            said: milliseconds(bounds.retry_after),
+            most: bounds.set_aside_targets,
         };
         let mut failed = std::mem::take(self.stack.proxy.failed_targets());
         for failed in failed.drain(..) {

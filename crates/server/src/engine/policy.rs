@@ -19,12 +19,12 @@ impl Engine {
     pub(super) fn go_by_policy(&mut self, now: Now) {
         let config = &self.policy.config;
         self.stack.proxy.set_policy(self.policy.forwarding.clone());
-        self.calls.set_times(call_times(config));
+        self.calls.set_times(call_times(config, &self.shared.bounds));
         self.stack.set_bounds(&self.policy, self.shard.circumstances.shards);
         if self.pings.set_interval(config.nat.ping_interval) && self.shard.number == 0 {
             self.pings.begin_again(now);
         }
-        self.local_addresses = LocalAddresses::new(config.dns.cache_entries);
+        self.local_addresses = LocalAddresses::default();
     }
 
     /// Returns the settings by which a kept request is read again: those of its policy.

@@ -2,7 +2,7 @@
 
 use crate::policy::Policy;
 use crate::process_state::ProcessState;
-use strowger_config::Config;
+use strowger_config::{Config, KEPT_MEMORY};
 use strowger_core::Now;
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{ContextRecord, Proxy};
@@ -53,7 +53,7 @@ impl Stack {
         self.core.reading.limits = policy.limits;
         self.core.reading.force_rport = config.nat.force_rport;
         self.core.transactions.set_limit(config.limits.transactions);
-        self.core.transactions.set_most_kept(config.kept_memory());
+        self.core.transactions.set_most_kept(KEPT_MEMORY);
         self.divided_among = 0;
         self.divide_bounds(config, shards);
     }

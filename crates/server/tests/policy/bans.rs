@@ -1,8 +1,10 @@
 //! Sources that fail too often, and scanners.
 
 use crate::site::*;
+use std::net::SocketAddr;
 use std::time::Duration;
 use strowger_core::Transport;
+use strowger_server::bounds::EngineBounds;
 
 fn wrong(phone: &Phone) -> Got {
     let call = phone.register_call("");
@@ -24,6 +26,31 @@ fn who_fails_too_often_is_not_heard() {
     site.wait(Duration::from_secs(2));
     assert_eq!(bob.ask(&bob.call("OPTIONS", "sip:example.org")).status(), 200);
     bob.register();
+}
+
+/// Beyond this number of sources the oldest is forgotten, with its failures.
+#[test]
+fn so_many_sources_are_watched() {
+    let bounds = EngineBounds { ban_sources: 64, ..EngineBounds::default() };
+    let site = start_within("ban.exempt = []\nban.failures = 2\nban.account_failures = 10000", &["bob"], bounds);
+    let from = |n: u16| {
+        let [third, last] = n.to_be_bytes();
+        let line = site.connect_from(Transport::Udp, SocketAddr::from(([127, 1, third, last], 0)));
+        Phone::new(line, "sip:bob@example.org")
+    };
+    let first: Vec<Phone> = (1..=8).map(from).collect();
+    for phone in &first {
+        assert_eq!(wrong(phone).status(), 401);
+    }
+    (257..900).for_each(|n| assert_eq!(wrong(&from(n)).status(), 401, "{n}"));
+    let is_forgotten = |phone: &&Phone| {
+        wrong(phone);
+        phone.send(&phone.text(&phone.call("OPTIONS", "sip:example.org")));
+        phone.within(Duration::from_millis(100)).is_some()
+    };
+    // Each of 64 parts has its own oldest source.
+    let forgotten = first.iter().filter(is_forgotten).count();
+    assert!(forgotten >= 6, "{forgotten} of 8");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod answers;
 mod bans;
+mod bounds;
 mod calls;
 mod gone;
 mod pings;

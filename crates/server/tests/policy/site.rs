@@ -3,11 +3,17 @@
 pub(crate) use strowger_rig::{Call, Got, Phone, Site};
 
 use strowger_core::Transport;
+use strowger_server::bounds::EngineBounds;
 
 /// Starts a registrar of example.org, or of the `domains` in `lines`, with these users, whose passwords are their
 /// names, and these lines of configuration; `{ip}` in them is its address.
 pub(crate) fn start(lines: &str, users: &[&str]) -> Site {
     with_users(Site::start(&text("127.0.100.1", lines)), users)
+}
+
+/// Starts it with other bounds of the engine than those of a process.
+pub(crate) fn start_within(lines: &str, users: &[&str], bounds: EngineBounds) -> Site {
+    with_users(Site::start_within(&text("127.0.100.1", lines), bounds), users)
 }
 
 /// Starts another server in the network of this one.

@@ -17,7 +17,7 @@ const OWN: &str = "192.0.2.1:5080";
 pub(crate) const PHONE: &str = "198.51.100.8:5060";
 
 /// Settings that refuse nothing, so that every refusal is one of reach.
-pub(crate) const OPEN: &str = "proxy.relay_for = \"everyone\"\nauth.calls = false\nproxy.loop_detection = false\n";
+pub(crate) const OPEN: &str = "proxy.relay_for = \"everyone\"\nauth.calls = false\n";
 
 /// Starts a server with listeners at a public address and on loopback, interfaces of each kind, and services that it
 /// uses.

@@ -14,6 +14,7 @@ use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use strowger_rig::Got;
 use strowger_rules::Set;
+use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{Answer, Circumstances, Engine};
 use strowger_server::local_address::OneWay;
 use strowger_server::policy::Policy;
@@ -157,6 +158,7 @@ impl Site {
             location: Arc::new(LocationTable::new(config.location_settings())),
             subscribers: Some(database.clone()),
             credentials: credentials.clone(),
+            bounds: EngineBounds::default(),
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay),
         };

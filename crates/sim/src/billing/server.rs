@@ -14,6 +14,7 @@ use strowger_core::digest::{Ha1Set, Hash};
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
+use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine};
 use strowger_server::local_address::OneWay;
 use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
@@ -302,6 +303,7 @@ fn engine(now: Now, text: &str, location: &Arc<LocationTable>, process: u16, ran
         location: location.clone(),
         subscribers: Some(Arc::new(Known::of(&["mallory", "bob"]))),
         credentials: None,
+        bounds: EngineBounds::default(),
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(OneWay),
     };

@@ -4,12 +4,14 @@ use super::{DOMAIN, GATEWAY, PROVED, REALMS, USERS, address, moments, private};
 use crate::agent::Line;
 use crate::random::Random;
 use crate::server::{
-    BoxLimit, CacheManners, CountManners, Database, End, Keeping, LIMITED, Mailbox, Name, Outage, OutageKind,
-    ServerSettings,
+    BoxLimit, CacheManners, CountManners, Database, End, FixedBounds, Keeping, LIMITED, Mailbox, Name, Outage,
+    OutageKind, ServerSettings,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use strowger_core::Transport;
+use strowger_server::bounds::EngineBounds;
 
 /// Choices of a world.
 pub(super) struct Choices {
@@ -246,38 +248,43 @@ pub(super) fn server(
     database: Option<&Arc<Database>>,
 ) -> ServerSettings {
     let node = u16::from(at == address(1));
+    let answers = (random.pick(&[0, 5, 300]), random.pick(&[0, 86_400, 86_400]), random.between(1, 4));
+    let breaker_after = random.between(1, 5) as u32;
+    let lookup_timeout = random.pick(&[700, 2_000]);
+    let (held_messages, commit_queue) = (*random.pick(&[1, 2, 32]), *random.pick(&[16, 20_000]));
     // Keys that need a restart.
     let fixed = format!(
         "store.cache_lifetime = \"{}s\"\nstore.serve_stale = \"{}s\"\nstore.lookup_connections = {}\n\
-         store.breaker_after = {}\nstore.lookup_timeout = \"{}ms\"\nlimits.held_messages_per_call = {}\n\
-         registrar.commit_queue = {}\ndialogs.track = {}\ndialogs.lifetime = \"{}s\"\nlog.longest_call = \"600s\"\n\
-         accounting.cdr = {}\naccounting.events = {}\naccounting.group_interval = \"{}ms\"\n\
-         dialogs.count_interval = \"{}ms\"\ndialogs.count_lifetime = \"{}s\"\n{}",
-        random.pick(&[0, 5, 300]),
-        random.pick(&[0, 86_400, 86_400]),
-        random.between(1, 4),
-        random.between(1, 5),
-        random.pick(&[700, 2_000]),
-        random.pick(&[1, 2, 32]),
-        random.pick(&[16, 20_000]),
+         store.lookup_timeout = \"{lookup_timeout}ms\"\ndialogs.track = {}\ndialogs.lifetime = \"{}s\"\n\
+         accounting.cdr = {}\naccounting.events = {}\naccounting.group_interval = \"{}ms\"\n{}",
+        answers.0,
+        answers.1,
+        answers.2,
         random.chance(600),
         // Longer than any call, or so short that the server ends some.
         random.pick(&[300, 300, 20]),
         choices.accounting[0],
         choices.accounting[1],
         choices.linger,
-        choices.exchange.0,
-        choices.exchange.1,
         if choices.keeps {
             "dialogs.folder = \"calls-of-the-world\"\nauth.secret = \"the secret of a site\"\n"
         } else {
             ""
         },
     );
+    let (interval, lifetime) = choices.exchange;
+    let engine = EngineBounds {
+        held_messages,
+        logged_time: Duration::from_secs(600),
+        count_interval: Duration::from_millis(interval),
+        count_lifetime: Duration::from_secs(lifetime),
+        ..EngineBounds::default()
+    };
     let fails = !choices.calm && choices.keeping == Keeping::Written;
     ServerSettings {
         address: at,
         configs: choices.config(random, domain, node, &fixed),
+        bounds: FixedBounds { engine, breaker_after, commit_queue },
         reloads: if choices.reloads {
             let count = random.between(1, 8);
             moments(random, count, 2_000, 60_000)

@@ -265,7 +265,7 @@ mod tests {
     use crate::network::{Conditions, Network};
     use crate::node::Node;
     use crate::random::Random;
-    use crate::server::{Keeping, ServerSettings};
+    use crate::server::{FixedBounds, Keeping, ServerSettings};
     use crate::world::{START, World};
     use std::net::SocketAddr;
     use strowger_core::Transport;
@@ -283,6 +283,7 @@ mod tests {
         let settings = ServerSettings {
             address: address(1),
             configs: vec![config.to_owned()],
+            bounds: FixedBounds::default(),
             reloads: Vec::new(),
             names: Vec::new(),
             lookups: (1, 1),

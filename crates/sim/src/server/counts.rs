@@ -17,6 +17,7 @@ use strowger_calls::shared_counts::{Exchange, Member, publish};
 use strowger_config::Config;
 use strowger_core::{Now, Outbox};
 use strowger_message::{Limits, Message};
+use strowger_server::bounds::EngineBounds;
 use strowger_server::call_settings::{caches, shared_counts};
 
 /// Settings of two servers that count together, and of their cache.
@@ -71,7 +72,7 @@ struct Bounds {
     most: u32,
 }
 
-/// Times of the configuration in ms.
+/// Times of the exchanges in ms.
 #[derive(Clone, Copy)]
 struct Times {
     interval: u64,
@@ -79,8 +80,8 @@ struct Times {
 }
 
 impl Times {
-    fn of(config: &Config) -> Self {
-        let [interval, lifetime] = [config.dialogs.count_interval, config.dialogs.count_lifetime];
+    fn of(bounds: &EngineBounds) -> Self {
+        let [interval, lifetime] = [bounds.count_interval, bounds.count_lifetime];
         Self { interval: interval.as_millis() as u64, lifetime: lifetime.as_millis() as u64 }
     }
 
@@ -268,7 +269,8 @@ impl ServerHost {
             sharing.awake = now.mono;
         }
         let own = self.process.shared.call_limits.list();
-        let exchange = sharing.member.begin(now.mono, &shared_counts(&policy.config), &own);
+        let settings = shared_counts(&policy.config, &self.process.shared.bounds);
+        let exchange = sharing.member.begin(now.mono, &settings, &own);
         let answers = counting.state().ask(manners, &mut self.later_random, now.mono, &exchange.requests());
         sharing.asked = Some((exchange, answers.outcomes));
         self.plan(now.mono + answers.after, Due::Counted);
@@ -287,8 +289,10 @@ impl ServerHost {
             counting.state().servers.entry(node).or_default().whole.push_back(began);
             (sharing.heard, sharing.has_heard) = (began, true);
         }
-        publish(now.mono, &shared_counts(&policy.config), [&sharing.member], &self.process.shared.call_limits);
-        sharing.next = now.mono + Times::of(&policy.config).interval;
+        let shared = &self.process.shared;
+        let settings = shared_counts(&policy.config, &shared.bounds);
+        publish(now.mono, &settings, [&sharing.member], &shared.call_limits);
+        sharing.next = now.mono + Times::of(&shared.bounds).interval;
         self.watch_counts(now, &Outbox::new(), true);
     }
 
@@ -304,8 +308,9 @@ impl ServerHost {
     /// Records the calls of a new process: first none, and then those that it continues.
     pub(super) fn record_counts(&self, now: Now) {
         if self.process.sharing.is_some() {
-            let (policy, own) = (self.process.shared.policy(), self.process.shared.call_limits.list());
-            self.site.counting.state().record(self.node(), now.mono, &own, Times::of(&policy.config));
+            let shared = &self.process.shared;
+            let (own, times) = (shared.call_limits.list(), Times::of(&shared.bounds));
+            self.site.counting.state().record(self.node(), now.mono, &own, times);
         }
     }
 
@@ -317,9 +322,9 @@ impl ServerHost {
     }
 
     fn check_counts(&mut self, now: Now, out: &Outbox, may_admit: bool) -> Result<(), String> {
-        let (counting, policy, node) = (self.counting(), self.process.shared.policy(), self.node());
+        let (counting, node) = (self.counting(), self.node());
         let (Some(sharing), Some(manners)) = (&mut self.process.sharing, &self.settings.counts) else { return Ok(()) };
-        let (times, limits) = (Times::of(&policy.config), &self.process.shared.call_limits);
+        let (times, limits) = (Times::of(&self.process.shared.bounds), &self.process.shared.call_limits);
         let (state, own) = (&mut *counting.state(), limits.list());
         let past = state.servers.entry(node).or_default();
         let before: HashMap<LimitScope, u32> = past.own.keys().map(|scope| (scope.clone(), past.last(scope))).collect();

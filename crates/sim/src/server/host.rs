@@ -127,9 +127,9 @@ impl Host for ServerHost {
         if counted != listed as usize {
             return Err(format!("{here}: {counted} calls count under limits, and {listed} are counted"));
         }
-        let bounds = &self.process.shared.policy().config.limits;
+        let bounds = &self.process.shared.bounds;
         let longest = self.process.engines.iter().map(|engine| engine.waiting().longest).max().unwrap_or(0);
-        if longest > bounds.held_messages_per_call {
+        if longest > bounds.held_messages {
             return Err(format!("{here}: {longest} messages of one call are held back"));
         }
         self.check_counters().map_err(|e| format!("{here}: {e}"))

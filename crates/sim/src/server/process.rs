@@ -29,8 +29,9 @@ use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
 use strowger_store::clock::{Clock, Moment};
 use strowger_store::credential_cache::CredentialCache;
 use strowger_store::error::StoreError;
-use strowger_store::journal::{Journal, JournalSteps};
+use strowger_store::journal::{Journal, JournalSettings, JournalSteps};
 use strowger_store::location::LocationTable;
+use strowger_store::read_through::ReadThroughSettings;
 use strowger_store::subscriber::{self, Subscribers};
 
 /// An event besides the timers of the engines.
@@ -155,13 +156,16 @@ impl Process {
             Keeping::Written => Arc::new(LocationTable::new(config.location_settings())),
         };
         let mut keeper = (settings.keeping == Keeping::Written).then(|| {
-            let journal = config.journal_settings();
+            let queue = settings.bounds.commit_queue;
+            let journal = JournalSettings { queue, ..config.journal_settings() };
             let (journal, steps) = Journal::in_steps(site.rows.clone(), &location, journal, clock.clone())
                 .expect("what was written is read");
             Keeper { journal, steps, written: Arc::default(), is_busy: false }
         });
         let lookups = settings.database.clone().map(|database| {
-            let (lookups, asking) = Lookups::new(database, config.read_through_settings(), time.clone(), clock);
+            let breaker_after = settings.bounds.breaker_after;
+            let answers = ReadThroughSettings { breaker_after, ..config.read_through_settings() };
+            let (lookups, asking) = Lookups::new(database, answers, time.clone(), clock);
             (Arc::new(lookups), asking)
         });
         let number = random.u64() as u16;
@@ -187,6 +191,7 @@ impl Process {
             credentials: settings
                 .credentials
                 .map(|_| CredentialCache::new(CacheEngine::Remote(site.credentials.clone()))),
+            bounds: settings.bounds.engine,
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay(settings.address.ip())),
         };

@@ -11,6 +11,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_config::{Config, Source};
 use strowger_core::{PeerName, Transport};
+use strowger_server::bounds::EngineBounds;
+use strowger_store::journal::JournalSettings;
+use strowger_store::read_through::ReadThroughSettings;
 
 /// A name that can be resolved.
 #[derive(Clone, Debug)]
@@ -39,12 +42,33 @@ pub enum Keeping {
     Written,
 }
 
+/// Bounds that no configuration sets.
+#[derive(Clone, Copy, Debug)]
+pub struct FixedBounds {
+    pub engine: EngineBounds,
+    /// Missed deadlines in a row after which look-ups of subscribers fail at once.
+    pub breaker_after: u32,
+    /// Changes of bindings that may wait to be written.
+    pub commit_queue: usize,
+}
+
+impl Default for FixedBounds {
+    fn default() -> Self {
+        Self {
+            engine: EngineBounds::default(),
+            breaker_after: ReadThroughSettings::default().breaker_after,
+            commit_queue: JournalSettings::default().queue,
+        }
+    }
+}
+
 /// Environment of the server. Times are [`Now::mono`](strowger_core::Now), latest first.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
     pub address: SocketAddr,
     /// Configurations without listeners: the first at the start, then the next at each reload, cyclically.
     pub configs: Vec<String>,
+    pub bounds: FixedBounds,
     /// Times of reloads.
     pub reloads: Vec<u64>,
     /// Names that can be resolved.

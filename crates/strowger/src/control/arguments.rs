@@ -366,7 +366,7 @@ pub(crate) struct AccountingArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccountingCommand {
-    /// Write the rows that wait in the spool now, before accounting.retry_interval has passed.
+    /// Write the rows that wait in the spool now, before the next attempt of the server.
     #[command(after_long_help = "\
 Examples:
   strowger accounting flush
