@@ -148,7 +148,7 @@ impl Site {
         self.site.log()
     }
 
-    /// Returns its log, which contains this text.
+    /// Returns its log, and asserts that it contains this text.
     ///
     /// # Panics
     /// It does not.

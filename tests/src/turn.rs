@@ -45,8 +45,8 @@ pub fn undisturbed(test: impl Fn() + RefUnwindSafe) {
     test();
 }
 
-/// Runs work that never pauses: it and its children get the processor only when others wait (nice(2)), so that their
-/// deadlines hold.
+/// Runs work that never pauses: while others wait, it and its children get less of the processor (nice(2)), so that the
+/// deadlines of the others hold.
 ///
 /// # Panics
 /// The work panicked.

@@ -68,7 +68,7 @@ enum Standing {
 pub(crate) struct Doubt {
     /// Moment of the next question, on the clock of [`Call::began`].
     pub(crate) next: i64,
-    /// Moment when it ends.
+    /// Moment when the dialog ends unless a party has confirmed it.
     until: i64,
     /// Standing of each party, in the order of [`Party`].
     parties: [Standing; 2],
@@ -112,7 +112,7 @@ impl Doubt {
         }
     }
 
-    /// Moment of the next question after one at this moment.
+    /// Returns the moment of the next question after one at this moment.
     fn after(&self, at: i64) -> i64 {
         let next = at.saturating_add_unsigned(AGAIN).min(self.until);
         self.again.map_or(next, |again| next.min(again))

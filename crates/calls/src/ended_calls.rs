@@ -26,7 +26,7 @@ struct Partition {
     old: HashSet<u64, BuildHasherDefault<KeyHasher>>,
     /// Moment ([`Now::mono`]) at which the young generation began.
     young_since: u64,
-    /// Moment from which on all ended calls are here. None: since the process began.
+    /// Moment since which all ended calls are remembered; `None`: since the process began.
     whole_since: Option<u64>,
 }
 

@@ -23,8 +23,8 @@ const MOST_BYES: u8 = 4;
 /// Time from a refusal to the next BYE, in milliseconds, by the number of BYEs so far.
 const AGAIN: [u64; MOST_BYES as usize] = [500, 2_000, 8_000, 0];
 
-/// Time beyond the timeout of a transaction until a BYE without any notice is sent again, in milliseconds. Without room, or while its next
-/// hop is looked up, a BYE has no client transaction.
+/// Time in milliseconds, after the timeout of a transaction, until a BYE without any notice is sent again. A BYE has no client transaction while its
+/// next hop is looked up, or if there is no room for one.
 const SLACK: u64 = 2_000;
 
 /// Dialog that this server ends.

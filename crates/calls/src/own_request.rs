@@ -12,7 +12,7 @@ use strowger_core::notice::Party;
 use strowger_message::Message;
 
 impl CallTable {
-    /// Makes a BYE to this party, with the number that its peer would give it; `None`: too little is known of the dialog.
+    /// Makes a BYE to this party, with the CSeq that its peer would use; `None`: too little is known of the dialog.
     pub(crate) fn own_bye(
         &self,
         call: &Call,

@@ -79,7 +79,7 @@ pub struct Member {
     others: HashMap<u16, Other>,
     /// Parts that were stored last.
     stored: Vec<Vec<u8>>,
-    /// Moment of that; `None`: the stored parts are unknown.
+    /// Moment when they were stored; `None`: the stored parts are unknown.
     stored_at: Option<u64>,
     /// Moment of the last complete exchange.
     heard: u64,

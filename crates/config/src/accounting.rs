@@ -56,12 +56,12 @@ section! {
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
         /// Time between a failure and the next attempt to write.
         pub retry_interval: Duration = Duration::from_secs(1), Rule::time(Duration::from_millis(10), Duration::from_secs(3_600)).fixed();
-        /// Rows older than this are removed, for "json" and "csv" the files of whole days; "forever": none.
+        /// Age at which rows are removed, or the files of whole days for "json" and "csv"; "forever": never.
         pub retention: Option<Duration> = None, Rule::time(Duration::from_secs(60), Duration::from_secs(3_650 * 86_400)).or("forever").fixed();
-        /// Digits at the end of each number that are written as `*`, in URIs, users and `fields`; a number has five digits or more, which `-`, `.`,
-        /// `(` and `)` may part.
+        /// Digits at the end of each number in URIs, users and `fields` that are written as `*`. A number has five digits or more, with `-`, `.`, `(`
+        /// and `)` allowed between them.
         pub mask_numbers: usize = 0, Rule::number(0, 32);
-        /// Write 0 for the last octet of IPv4 addresses, and for all of IPv6 addresses behind their first 48 bits.
+        /// Write zeros in place of the last octet of IPv4 addresses, and of all but the first 48 bits of IPv6 addresses.
         pub mask_addresses: bool = false, ANY;
         /// Names of header fields of the INVITE whose values are written in addition, such as "User-Agent". "Request-URI": the URI that the caller
         /// dialled, before rules changed it. "Refusal": the reason for which this server refused the call itself, in the words of the log.

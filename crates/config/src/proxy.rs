@@ -75,9 +75,9 @@ section! {
         pub relay_for: RelayFor = RelayFor::Authenticated, ANY;
         /// Stay in the path of later requests of a call (RFC 3261 section 16.6 step 4).
         pub record_route: bool = true, ANY;
-        /// Lifetime of the route tokens and seals that the server writes into a call, which let later requests pass: of Record-Route from
-        /// the begin of the call, of a Contact from its message. A refresh of the call within this time (RFC 4028) renews them; a later
-        /// request needs a password like a first one.
+        /// Lifetime of the route tokens and seals that the server writes into a call, which let later requests pass: for Record-Route from the start
+        /// of the call, for a Contact from its message. A refresh of the call within this time (RFC 4028) renews them; a later request needs a
+        /// password like a first one.
         pub route_lifetime: Duration = Duration::from_secs(86_400), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Max-Forwards given to a request that has none (RFC 3261 section 16.6 step 3).
         pub max_forwards: u8 = 70, Rule::number(1, 255);
@@ -95,15 +95,15 @@ section! {
         pub unmatched_cancel: UnmatchedCancel = UnmatchedCancel::Answer, ANY;
         /// Status of the answer to a request for a user who is known and has not registered.
         pub unregistered_status: u16 = 480, Rule::number(400, 699);
-        /// Pass over contacts whose devices do not take the method of the request, as their REGISTER says (`methods` of the Contact, RFC
-        /// 3840, or Allow).
+        /// Skip contacts whose devices do not support the method of the request, as their REGISTER says (`methods` of the Contact, RFC 3840, or
+        /// Allow).
         pub method_filter: bool = false, ANY;
         /// Status of the answer where `method_filter` leaves no contact.
         pub unfit_status: u16 = 405, Rule::number(400, 699);
         /// Refuse a request that comes back unchanged with 482 (RFC 3261 section 16.3 step 4, RFC 5393 section 4.2).
         pub loop_detection: bool = true, ANY;
-        /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), and by UDP where no connection stands within 0.3 s; to such a peer
-        /// it goes by UDP at once for ten minutes. Never away from the flow of a binding.
+        /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), or by UDP if no connection is established within 0.3 s; for the next
+        /// ten minutes requests to such a peer go by UDP at once. A request to a binding never leaves its flow.
         pub udp_to_tcp_above: Option<usize> = Some(1_300), Rule::bytes(200, 65_535).or("never");
         /// Networks that any peer may name as a target, by a Request-URI, Route, Contact or Path, from wherever it sends: private networks that
         /// peers of other networks shall reach. Without this a peer may name no address that reaches less far than its own (loopback, link-local,

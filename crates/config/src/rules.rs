@@ -60,8 +60,8 @@ section! {
         pub to: Vec<Place> = Vec::new(), ANY;
         /// All of `to` ring at once (ring group); `false`: one after the other (hunt group).
         pub at_once: bool = false, ANY;
-        /// Callers that may reach targets of `to` outside the local domains, with the values of `proxy.relay_for`; "as-set": as that is set. Another
-        /// caller is asked for a password (407) or refused (403).
+        /// Callers that may reach targets of `to` outside the local domains, with the values of `proxy.relay_for`; "as-set": the value of that key.
+        /// Another caller is asked for a password (407) or refused (403).
         pub relay_for: Option<RelayFor> = None, ANY.or("as-set");
         /// Status codes after which the next of `to` is tried; "any": all but 6xx. A target that is silent or cannot be reached is followed by the
         /// next in any case.
