@@ -2,11 +2,11 @@
 //! lifetime that it renews, and reads those of the others. So the calls of a dead server count no longer than that
 //! lifetime, and no call waits for a cache.
 //!
-//! The count of another server is what it had at some moment of a recent interval: twice the longest pause between two
-//! complete exchanges of either server, which is `dialogs.count_interval` plus the response time of a healthy cache. A
-//! call is admitted only if the calls here plus the smallest counts of the others in that interval are below the limit.
-//! A call is refused only if the calls here plus their largest counts reach the limit. A server that has just started
-//! counts alone until its first exchange.
+//! The known count of another server is its count at some moment of a recent interval. This interval is twice the
+//! longest pause between two complete exchanges of either server: `dialogs.count_interval` plus the response time of a
+//! healthy cache. A call is admitted only if the calls here plus the smallest counts of the others in that interval are
+//! below the limit. A call is refused only if the calls here plus their largest counts reach the limit. A server that
+//! has just started counts alone until its first exchange.
 //!
 //! This module makes the requests and interprets the answers; a thread of the process sends them.
 

@@ -34,8 +34,8 @@ impl Registrant {
         Whose { username: &self.username, realm: self.credential.realm.as_bytes() }
     }
 
-    /// Returns the names under which there may be credentials of this user: its own, if no user of another domain has
-    /// it, and its address.
+    /// Returns the names under which there may be credentials of this user: its user name, unless a user of another
+    /// domain has the same, and its addresses.
     fn names(&self, config: &Config, identity: &Identity) -> impl Iterator<Item = Vec<u8>> {
         let Credential { username, realm, domain, .. } = &*self.credential;
         let domain = identity.canonical_domain(domain.as_bytes());

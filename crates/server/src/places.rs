@@ -128,7 +128,7 @@ pub(crate) struct Turn {
 }
 
 impl Policy {
-    /// Returns the index of the target with which this group begins for a request that goes to it.
+    /// Returns the index of the first target for a request that goes to this group.
     pub(crate) fn first_of_group(&self, number: usize, count: usize, request: &Request<'_>) -> usize {
         self.picks(number, count, request, |turn| turn.of_rules.fetch_add(1, Relaxed))
     }
@@ -167,7 +167,7 @@ impl Policy {
             for uri in &targets.uris {
                 let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_str().as_bytes()) else { continue };
                 let identity = self.router.identity();
-                // As for a request: an address alone may be another program at the default port.
+                // An address without a domain may be another program at the default port: the same rule holds for requests.
                 let Some(domain) = identity.domain_of(uri.host).filter(|_| self.is_local(&uri)) else { continue };
                 let Some(user) = uri.user.filter(|_| uri.params.maddr().is_none()) else { continue };
                 let username = unescaped(user).collect();
@@ -223,8 +223,8 @@ impl Decider<'_> {
     }
 }
 
-/// Returns the claims of a request's call at each of these targets: under those of `limits` that count for each
-/// gateway, and under the limits of groups. Empty: there are none at any target.
+/// Returns the claims of a request's call at each of these targets: under the limits of groups, and under those of
+/// `limits` that count by gateway. Empty: no target has any.
 pub(crate) fn claims_at(
     facts: &RequestFacts<'_, '_>,
     targets: &Targets,

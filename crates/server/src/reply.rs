@@ -1,8 +1,8 @@
 //! Responses of this server itself.
 //!
-//! The source of a UDP request may be forged. So a request that proved nothing, neither by a password nor by a token or
-//! seal of this server, gets one response of at most three times its size, which no timer retransmits. Responses of a
-//! callee are passed on to it, and retransmitted only as long as their sum is no more than three times its size.
+//! The source of a UDP request may be forged. So a request that proved nothing, neither by a password nor by a token or seal of this server, gets one
+//! response of at most three times its size, which no timer retransmits. Responses of a callee are forwarded to such a source, and retransmitted only
+//! as long as their sum is no more than three times the size of the request.
 
 use crate::decider::Decider;
 use crate::engine::Engine;

@@ -451,7 +451,7 @@ mod tests {
                 assert!(files() <= most);
             }
             if room % 2 == 0 {
-                // A copy stands for a kill while the disk is full.
+                // A copy of the folder stands in for a kill while the disk is full.
                 let copy = tempfile::tempdir().unwrap();
                 for file in std::fs::read_dir(folder.path()).unwrap() {
                     let file = file.unwrap();

@@ -57,7 +57,7 @@ pub(crate) enum Beyond<'a> {
     Unknown,
 }
 
-/// Contact of a party, as far as a route token may lead to it.
+/// Contact of a party in a route token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Named<'a> {
     /// Contact of the party.

@@ -73,7 +73,8 @@ impl Backend {
         Ok(())
     }
 
-    /// Stops all processes of the backend (SIGSTOP), and returns when they stand: the kernel still takes connections and bytes, and none is answered.
+    /// Stops all processes of the backend (SIGSTOP), and returns once they have stopped: the kernel still takes connections and bytes, and none is
+    /// answered.
     ///
     /// # Panics
     /// A process still runs after ten seconds.

@@ -305,7 +305,7 @@ impl Hosts {
         Ok(Self { callers, answerers, server, ..Self::local() })
     }
 
-    /// Gives callers and answering sides the addresses of their way to the server, but for those that `roles` names.
+    /// Gives callers and answering sides the addresses of their way to the server, except those that `roles` names.
     ///
     /// # Errors
     /// There is no way, some addresses are of IPv4 and others of IPv6, or a connection is gone.

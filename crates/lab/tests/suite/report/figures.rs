@@ -118,7 +118,7 @@ fn connections_and_rates_are_whole() {
     for figure in ["response by lifetime", "cost", "queueing"] {
         assert_series(&lifetimes, figure, "us", 6, 5);
     }
-    // Of limits.
+    // A figure of limits.
     assert_series(&lifetimes, "establishing", "1/s", 2, 5);
     let columns = ["lifetime", "system", "limit", "limit.low", "limit.high", "server.wait"];
     assert_table(&lifetimes, "sustainable", 30, &columns);
