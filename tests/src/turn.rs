@@ -7,7 +7,7 @@ use std::thread;
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Niceness with a third of the share of others (sched(7)): other work is not delayed, and this work still completes
-/// beside endless work.
+/// while endless work runs.
 const NICE: i32 = 5;
 
 /// Takes the machine for a test that measures: no other of its program runs meanwhile.

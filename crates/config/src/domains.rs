@@ -114,7 +114,7 @@ impl Listed for LocalDomain {
 }
 
 section! {
-    /// A domain with a realm and users of its own; repeat the table for each. Further names of one domain may stand in `domains` instead.
+    /// A domain with a realm and users of its own; repeat the table for each. Further names of one domain may be in `domains` instead.
     pub(crate) struct DomainTable = "domain" {
         /// Domain part of its users' addresses of record, after the `@` (RFC 3261 section 16.4).
         pub name: Option<Domain> = None, ANY.required();

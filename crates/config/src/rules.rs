@@ -55,8 +55,8 @@ section! {
         pub drop: bool = false, ANY;
         /// Targets of the request, in order of trying. A URI of a local domain with a user, such as "sip:alice@example.org", stands for the phones of
         /// this user. Another URI with a user takes the place of the Request-URI, one without leads there with the Request-URI as it is; the name of
-        /// a `[[gateway_group]]` stands for its targets. Routes of its sender stay behind. A request for a sips URI goes there by TLS or not at all.
-        /// `[]`: the contacts of its user, or the target in the request itself.
+        /// a `[[gateway_group]]` stands for its targets. The Routes of the sender are removed. A request for a sips URI goes there by TLS or not at
+        /// all. `[]`: the contacts of its user, or the target in the request itself.
         pub to: Vec<Place> = Vec::new(), ANY;
         /// All of `to` ring at once (ring group); `false`: one after the other (hunt group).
         pub at_once: bool = false, ANY;

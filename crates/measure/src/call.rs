@@ -120,7 +120,7 @@ pub struct CallBook {
 }
 
 impl CallBook {
-    /// Creates the state of work beside all calls, which no recorder counts.
+    /// Creates the state of work outside all calls, which no recorder counts.
     pub fn outside(now: u64) -> Self {
         Self::new(Role::Outgoing, now, now)
     }

@@ -155,7 +155,7 @@ impl Proxy {
         contact.uri.host.ip().is_some_and(leads)
     }
 
-    /// Tells whether no other proxy that record-routed stands between this server and the sender of this response.
+    /// Tells whether no other proxy with a Record-Route is between this server and the sender of this response.
     fn is_last(&self, response: &Message<'_>) -> bool {
         match response.record_routes().next() {
             None => true,

@@ -48,7 +48,7 @@ impl Traffic {
             && (self.pace.is_over() || !self.bound.allows(self.scheduled));
         if self.quitting || all || unscheduled {
             self.finished = true;
-            // Calls beside the scenario are not waited for.
+            // Calls of the out-of-call scenario are not waited for.
             for slot in 0..self.calls.len() as u32 {
                 if self.calls[slot as usize].live {
                     self.drive(slot, out, |runner| {
