@@ -178,7 +178,7 @@ pub trait Served {
     fn address(&self, transport: Transport) -> SocketAddr;
     /// Adds a user.
     fn add_user(&self, address: &str, password: &str);
-    /// Kills it and starts it again.
+    /// Kills the server and starts it again.
     fn restart(&mut self);
 }
 

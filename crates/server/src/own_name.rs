@@ -39,7 +39,7 @@ impl Decider<'_> {
         }
         let Some(key) = self.key_of(handling.request, routing, uri) else { return OwnName::No };
         if answers.name(&key).is_none() && may_ask {
-            // If all names of a domain lead here, so may each of these.
+            // With a wildcard in the zone each of these names may lead here, so their number is bounded.
             return match answers.names.len() < self.policy.config.dns.names_per_request {
                 true => OwnName::Ask(Question::Name(key)),
                 false => OwnName::TooMany,

@@ -232,8 +232,8 @@ impl ProcessState {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|policy| Arc::strong_count(policy) == 1)
     }
 
-    /// Frees them. Rules and data sets are large, so the caller is a thread that carries no messages: the one that
-    /// makes policies.
+    /// Frees the policies that no request uses any more. Rules and data sets are large, so the caller is a thread that
+    /// carries no messages: the one that makes policies.
     pub fn drop_retired(&self) {
         let unused = |policy: &mut Arc<Policy>| Arc::strong_count(policy) == 1;
         let unused: Vec<_> = {

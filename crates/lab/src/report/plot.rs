@@ -41,7 +41,7 @@ pub(super) fn plot(cells: &Cells<'_>, figure: &experiment::Figure, title: &str, 
                 }
             };
             for (place, value) in points {
-                // Numbers from 0 have the order of their bits.
+                // The bits of non-negative numbers have the order of the numbers.
                 series[at].1.entry(place.to_bits()).or_insert(value);
             }
         }

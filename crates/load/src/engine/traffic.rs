@@ -109,8 +109,8 @@ pub struct Traffic {
     reconnect_at: u64,
     wheel: Wheel,
     pace: Pace,
-    /// Copy of the schedule advanced by the clock alone; its calls so far, begun or not; and the scheduled calls that
-    /// have begun.
+    /// Three fields: a copy of the schedule that the clock alone advances, its calls so far, begun or not, and the
+    /// scheduled calls that have begun.
     wanted: Pace,
     intended: u64,
     scheduled: u64,

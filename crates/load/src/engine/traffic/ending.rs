@@ -217,8 +217,8 @@ impl Traffic {
     pub(super) fn lose_connection(&mut self, ending: Ending, out: &mut Outbox) {
         let Some(reconnect) = self.shard.run.sockets.reconnect else { return };
         let last = reconnect.most.is_some_and(|most| self.reconnected >= most);
-        // A connection that the peer finished has ended. A broken one is an error, and one too many ends the run, as
-        // SIPp's.
+        // A connection that the peer closed cleanly is no error, a broken one is. As in SIPp, one loss too many ends
+        // the run.
         let broke = ending == Ending::Broken && !self.finished;
         if broke {
             let via = self.shard.run.transport.via();
