@@ -277,12 +277,12 @@ fn encode<'a>(counts: impl Iterator<Item = &'a (LimitScope, u32)>) -> Vec<Vec<u8
             entry.extend_from_slice(text);
         }
         entry.extend_from_slice(&count.to_be_bytes());
-        // The text is too long for any part: its calls count here alone.
+        // The text is too long for any part: its calls count only here.
         if HEAD.len() + entry.len() > PART {
             continue;
         }
         let is_full = parts.last().is_some_and(|part| part.len() + entry.len() > PART);
-        // Further parts fit no cache: their calls count here alone.
+        // Further parts fit no cache: their calls count only here.
         if is_full && parts.len() == usize::from(u16::MAX) {
             break;
         }

@@ -43,7 +43,7 @@ section! {
         /// PEM file of the authorities trusted for the certificate of such a server; "system": those of the system.
         pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// Path for "sqlite": the database file; for "json" and "csv": the folder of the files, one a day (UTC) and
-        /// table, such as `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets this user alone read.
+        /// table, such as `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets only this user read.
         pub path: PathBuf = PathBuf::from("accounting"), ANY.fixed();
         /// File of the rows that cannot be written yet: in order, each once. `store.busy_timeout` bounds the earlier wait for a locked database or a
         /// silent server.

@@ -136,7 +136,7 @@
 //! | targets that a peer may name | `reach.rs`, `may_name` |
 //! | spelling of a user in credentials | `handling.rs`, `User`; `authentication.rs`, `account` |
 //! | change of the bindings under the lock of their partition | `binding_change.rs`, `BindingChange` |
-//! | credentials in a cache alone | `credentials.rs` |
+//! | credentials that only a cache has | `credentials.rs` |
 //! | bans, their end; failures by source and account | `ban.rs`, `lift`, `is_banned`; `tally.rs` |
 //! | set-aside next hops | `set_aside.rs`; `engine/failed_targets.rs` |
 //! | users as places of rules: ring group, hunt group, forward | `place_targets.rs`, `PlaceTargets`; `place_forwarding.rs` |

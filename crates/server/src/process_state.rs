@@ -50,7 +50,7 @@ pub struct ProcessState {
     pub(crate) udp_only: Arc<UdpOnly>,
     /// Database of users; `None`: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
-    /// Cache of the credentials of registered users, if they are in a cache alone. It verifies all requests except
+    /// Cache of the credentials of registered users, if only a cache has them. It verifies all requests except
     /// REGISTER.
     pub credentials: Option<CredentialCache>,
     /// Limiter of log lines about requests and connections that were refused or failed.
@@ -107,7 +107,7 @@ pub struct Surroundings {
     pub location: Arc<LocationTable>,
     /// Database of users; `None`: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
-    /// Cache of the credentials of registered users, if they are in a cache alone.
+    /// Cache of the credentials of registered users, if only a cache has them.
     pub credentials: Option<CredentialCache>,
     /// Limiter of log lines about each source.
     pub log_limiter: Arc<LogLimiter>,

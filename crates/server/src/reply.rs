@@ -44,7 +44,7 @@ pub(crate) enum Lines {
     MinSe(u32),
 }
 
-/// Reason of a refusal, for the operator. The peer gets the status alone.
+/// Reason of a refusal, for the operator. The peer gets only the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// Meaning of the status code, which needs no more words.
@@ -259,7 +259,7 @@ impl Engine {
         let is_proven = proven || handling.progress.trying || status < 200;
         // Two exceptions. A failed look-up may succeed a moment later: without its transaction a copy of a request
         // answered 500 would ring. And the ACK for a failure in a dialog bears the tag of another element, and is
-        // matched by the transaction alone.
+        // matched only by the transaction.
         let is_kept = is_proven || status == 500 || (request.method == Method::Invite && !request.to_tag.is_empty());
         if is_kept && !is_proven {
             self.stack.core.transactions.doubt(server, 0);

@@ -136,7 +136,7 @@ fn listening(name: &str, folder: &Path, port: u16, command: &mut Command) -> Res
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        // A stopped process ends by SIGKILL alone.
+        // Only SIGKILL ends a stopped process.
         if self.process.ended().is_none() {
             self.thaw();
         }

@@ -171,7 +171,7 @@ fn folder_of(scratch: &Path, number: u32) -> PathBuf {
     scratch.join(format!("process-{number}"))
 }
 
-/// Command on these cores alone.
+/// Command that runs only on these cores.
 fn command(program: &Path, cores: &[usize], words: &[String]) -> Command {
     let mut command = match cores {
         [] => Command::new(program),

@@ -37,7 +37,7 @@ impl Terminal {
         Arc::new(Self { before, shows, polled: false, taken: AtomicBool::new(false) })
     }
 
-    /// Returns the terminal of the process for keys alone; it never draws. `None`: standard input is no terminal or the
+    /// Returns the terminal of the process only for keys; it never draws. `None`: standard input is no terminal or the
     /// process is in the background.
     pub(crate) fn of_keys() -> Option<Arc<Self>> {
         let before = stdin().is_terminal().then(|| termios::tcgetattr(stdin()).ok()).flatten();
