@@ -94,9 +94,9 @@ section! {
         pub enabled: bool = true, ANY;
         /// Failed authentications of one source within `window` that ban it.
         pub failures: u32 = 10, Rule::number(1, 1_000_000);
-        /// Failed authentications as one user within `window`, from all sources together, after which the server assumes that somebody guesses that
-        /// user's password. From then on, after one failure of a source its further attempts for that user are not judged, until no failure has come
-        /// for `duration`. The right password is accepted from any other source.
+        /// Failed authentications as one user within `window`, from all sources together, after which that user's password counts as being guessed.
+        /// From then on, after one failure of a source its further attempts for that user are not judged, until no failure has come for `duration`.
+        /// The right password is accepted from any other source.
         pub account_failures: u32 = 50, Rule::number(1, 1_000_000);
         /// Time in which the failures are counted.
         pub window: Duration = Duration::from_secs(60), Rule::time(Duration::from_secs(1), Duration::from_secs(86_400));
