@@ -225,7 +225,7 @@ impl CallTable {
         self.remove_dialog(now, (key, salt));
     }
 
-    /// Removes a dialog that has ended from its call, and doubts the dialog that has its tags the other way round: to its parties both are one.
+    /// Removes a dialog that has ended from its call, and doubts the dialog with the same two tags in exchanged roles: its parties take both for one.
     pub(crate) fn remove_dialog(&mut self, now: Now, (key, salt): (u64, u16)) {
         let Some(call) = self.get(key) else { return };
         let Some(dialog) = call.dialogs.iter().find(|dialog| dialog.salt == salt) else { return };
