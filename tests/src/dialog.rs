@@ -98,7 +98,7 @@ pub fn set_up(caller: &mut Wire, callee: &mut Wire, invite: &Request, answers: b
     set_up_with(caller, callee, invite, answers, &lines)
 }
 
-/// Does the same with these header lines in the answer.
+/// Acts as [`set_up`], with these header lines in the answer.
 ///
 /// # Panics
 /// A message does not arrive.

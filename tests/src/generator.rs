@@ -96,7 +96,7 @@ pub fn output(words: &[impl AsRef<OsStr>]) -> Output {
     command(words).output().expect("the program starts")
 }
 
-/// Runs it with its report on standard output.
+/// Runs `strowger load` to its end, with its report on standard output.
 ///
 /// # Panics
 /// There is no report.

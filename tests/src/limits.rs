@@ -15,7 +15,7 @@ use crate::server::Server;
 pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// Mounts one of a size such as `64k`; without the right to do so the test is skipped.
+    /// Mounts a disk of a size such as `64k`; without the right to do so the test is skipped.
     ///
     /// # Panics
     /// No temporary folder can be created.
@@ -39,7 +39,7 @@ impl SmallDisk {
         self.0.path()
     }
 
-    /// Fills it completely.
+    /// Fills the disk completely.
     ///
     /// # Panics
     /// There is no space for a file name.

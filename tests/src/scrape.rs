@@ -55,7 +55,7 @@ pub fn scrape(address: SocketAddr) -> BTreeMap<String, f64> {
     over(TcpStream::connect(address).expect("the server listens"))
 }
 
-/// Reads them over this connection.
+/// Reads the values of all samples over this connection.
 ///
 /// # Panics
 /// See [`scrape`].

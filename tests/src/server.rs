@@ -261,7 +261,7 @@ impl Server {
         self.process = None;
     }
 
-    /// Kills it by `kill -9`.
+    /// Kills the server by `kill -9`.
     pub fn kill(&mut self) {
         self.process().kill();
         self.process = None;

@@ -131,7 +131,7 @@ impl Sipp {
         Self::answer_as("uas", folder, scenario, port, transport)
     }
 
-    /// Starts one under this name: two with the same name would write the same files.
+    /// Starts an answering side under this name: two with the same name would write the same files.
     ///
     /// # Panics
     /// See [`Sipp::start`].

@@ -148,7 +148,7 @@ impl Site {
         self.site.log()
     }
 
-    /// Returns its log, which contains this text.
+    /// Returns its log, and asserts that it contains this text.
     ///
     /// # Panics
     /// It does not.
@@ -178,7 +178,7 @@ pub trait Served {
     fn address(&self, transport: Transport) -> SocketAddr;
     /// Adds a user.
     fn add_user(&self, address: &str, password: &str);
-    /// Kills it and starts it again.
+    /// Kills the server and starts it again.
     fn restart(&mut self);
 }
 

@@ -28,7 +28,7 @@ impl Trace {
     /// Returns the words in front of a command line that make strace record these system calls, separated by commas,
     /// with this many bytes of each text.
     ///
-    /// There is no strace.
+    /// # Panics
     /// There is no strace.
     pub fn words(&self, calls: &str, bytes: usize) -> Vec<String> {
         self.words_with(&[], calls, bytes)

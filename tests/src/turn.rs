@@ -7,7 +7,7 @@ use std::thread;
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Niceness with a third of the share of others (sched(7)): other work is not delayed, and this work still completes
-/// beside endless work.
+/// while endless work runs.
 const NICE: i32 = 5;
 
 /// Takes the machine for a test that measures: no other of its program runs meanwhile.
@@ -45,8 +45,8 @@ pub fn undisturbed(test: impl Fn() + RefUnwindSafe) {
     test();
 }
 
-/// Runs work that never pauses: it and its children get the processor only when others wait (nice(2)), so that their
-/// deadlines hold.
+/// Runs work that never pauses: while others wait, it and its children get less of the processor (nice(2)), so that the
+/// deadlines of the others hold.
 ///
 /// # Panics
 /// The work panicked.

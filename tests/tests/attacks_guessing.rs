@@ -1,6 +1,6 @@
-//! Disguised guesses at a password, each from its own source: every judged guess is counted, so that after the limit of
-//! a source the right password opens nothing, and uncounted guesses are not judged. With the default configuration,
-//! except that loopback is not exempt from bans.
+//! Disguised guesses at a password, each from its own source. Every judged guess is counted: beyond the limit of a
+//! source even the right password is refused. Uncounted guesses are not judged. With the default configuration, except
+//! that loopback is not exempt from bans.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -402,7 +402,7 @@ fn route_tokens_and_seals_are_believed_in_their_place_alone() {
     let call = invite("sip:bob@example.org", &stranger);
     let (mut end, _) = set_up(&mut stranger, &mut bob, &call, true);
     let (route, sealed) = (end.routes[0].clone(), end.uri.clone());
-    // Outside of the call: an initial request with the route token, and to the seal.
+    // Outside of the call: an initial request with the route token, or addressed to the seal.
     for headers in [vec![], vec![format!("Route: {route}")]] {
         let mut fresh = invite(&sealed, &stranger);
         fresh.headers.extend(headers.clone());

@@ -106,7 +106,7 @@ impl World {
         caller.final_response(LIMIT).as_deref().and_then(status)
     }
 
-    /// Sends one to `name` at the address of this peer.
+    /// Sends a MESSAGE to `name` at the address of this peer.
     fn ask_at(&self, name: &str, peer: &Peer) -> Option<u16> {
         self.ask(&format!("sips:secret@{name}:{}", peer.address.port()))
     }

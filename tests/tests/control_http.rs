@@ -181,7 +181,7 @@ fn a_reload_does_not_open_orders_to_the_network() {
     let reason = format!("error: until a restart, {listen} lets any host give orders");
     assert!(refused.status.code() == Some(1) && said.contains(&reason), "{said}");
     assert_eq!(send(([127, 0, 0, 1], port).into(), "GET", "/v1/status", &[]).status, 401);
-    // At a start with it, it is correct.
+    // With this key at the start, the configuration is correct.
     let checked = Command::new(strowger()).arg("check").arg(server.config()).output().expect("it runs");
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }

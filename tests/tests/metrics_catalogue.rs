@@ -43,7 +43,7 @@ impl Stage {
         Self::with_users(setup, &[])
     }
 
-    /// Starts one with users of `example.org`, each with its name as password.
+    /// Starts a server with users of `example.org`, each with its name as password.
     fn with_users(setup: Setup, users: &[&str]) -> Self {
         Self::with_shards(setup, 1, users)
     }

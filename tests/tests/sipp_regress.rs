@@ -249,7 +249,7 @@ fn port_in_third_party_calls(bench: &mut Bench) {
     assert!(lines(&log, "Via:").iter().any(|l| l.contains("127.0.0.1:5073")), "{log}");
 }
 
-/// Runs both in the background; the caller has to end within its second.
+/// Runs both sides in the background; the caller has to end within its second.
 fn caller_is_gone(bench: &mut Bench, uas: &str, uac: &str) {
     let _uas = bench.background(Answers, uas);
     let mut uac = bench.background(Calls, uac);

@@ -179,7 +179,7 @@ fn outlasts_its_connection(database: &Database) {
     assert_eq!(commit(&mut engine, &[put(4)]), Err(StoreError::Unavailable));
     assert!(!engine.is_in_doubt() && asked.took().is_below(PATIENCE), "{:?}", asked.took());
     database.server().thaw();
-    // As the journal does: the state of before the doubtful write.
+    // As the journal does: restores the state from before the doubtful write.
     let is_written = wait::until(SOON, || commit(&mut engine, &[Write::Delete(BindingId(3)), put(5)]).is_ok());
     assert!(is_written);
     assert_eq!(load(&mut engine, 0).0.into_keys().collect::<Vec<_>>(), [1, 2, 5]);

@@ -243,7 +243,7 @@ fn circles_fields_and_methods_are_found() {
         ("macro_rules! m { () => { $crate::b::B } }", &[], &["a.rs", "b.rs"]),
         ("// crate::b::B\nconst T: &str = \"crate::b::B\";", &[], &[]),
         ("#[cfg(test)]\nmod tests { use crate::b::B; }", &[], &[]),
-        // By a file below, and back by its parent.
+        // A cycle through a file below and back through its parent.
         ("mod c;\nfn f() { c::f(); }", &[("a/c.rs", "use super::A;\npub fn f() {}\n")], &["a.rs", "a/c.rs"]),
         ("pub mod c;\npub use c::*;", &[("a/c.rs", "pub fn f() { crate::b::g(); }\n")], &["a.rs", "a/c.rs", "b.rs"]),
         ("mod c { pub fn f() { super::super::b::g(); } }", &[], &["a.rs", "b.rs"]),

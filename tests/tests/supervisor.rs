@@ -54,7 +54,7 @@ fn start_with(folder: &Path, sockets: &[RawFd]) -> Process {
     command.args(["-c", "LISTEN_PID=$$ exec \"$@\"", "sh"]).arg(strowger()).args(["serve", "--config"]);
     command.arg(folder.join("strowger.toml")).current_dir(folder).env("LISTEN_FDS", sockets.len().to_string());
     let sockets = sockets.to_vec();
-    // SAFETY: descriptors alone are copied between fork and exec; first out of the way of one another.
+    // SAFETY: only descriptors are copied between fork and exec, first to numbers at which they do not overwrite one another.
     unsafe {
         command.pre_exec(move || {
             let away: Vec<RawFd> = sockets.iter().map(|fd| libc::fcntl(*fd, libc::F_DUPFD, 100)).collect();

@@ -100,7 +100,7 @@ impl Office {
         }
     }
 
-    /// Answers a request at the gateway, and updates the standing calls.
+    /// Answers a request at the gateway, and updates the open calls.
     fn answers(&mut self, got: &[u8], code: u16) {
         let call_id = field(got, "Call-ID").expect("a Call-ID");
         let tag = unique("gw");
@@ -117,7 +117,7 @@ impl Office {
     }
 
     /// Tries a request without a password, then with one if challenged. Without a password an INVITE reaches the
-    /// gateway only within a standing call.
+    /// gateway only within an open call.
     fn attack(&mut self, request: &Request) -> Vec<u8> {
         let (before, answered) = (self.standing.len(), self.answered);
         match self.once(request, 200) {
@@ -193,7 +193,7 @@ impl Office {
         true
     }
 
-    /// Checks that every standing call counts, that a BYE of the gateway ends each, and that each then has one record.
+    /// Checks that every open call counts, that a BYE of the gateway ends each, and that each then has one record.
     fn settles(&mut self, way: &str) {
         let standing = self.standing.len() as u64;
         assert!(

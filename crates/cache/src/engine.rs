@@ -29,7 +29,7 @@ pub trait RemoteEngine: Send + Sync {
     /// Returns the receivers of tickets.
     fn receivers(&self) -> &Receivers;
 
-    /// Returns the same cache for the calling thread alone, with its own connections: no other thread is woken for a
+    /// Returns the same cache only for the calling thread, with its own connections: no other thread is woken for a
     /// request or its answer. The thread must run the task in its runtime, a tokio runtime with local tasks, as long as
     /// it sends requests. `None`: all requests go through the thread of the engine.
     fn local(&self) -> Option<(Arc<dyn RemoteEngine>, Task)> {

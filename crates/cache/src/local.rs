@@ -47,7 +47,7 @@ pub struct LocalCache {
 }
 
 impl LocalCache {
-    /// Creates a cache in memory alone.
+    /// Creates a cache that is only in memory.
     pub fn new(settings: LocalSettings) -> Self {
         Self {
             shared: Arc::new(Shared::new(settings)),

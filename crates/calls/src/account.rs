@@ -63,7 +63,7 @@ pub(crate) struct Account {
     pub(crate) began: i64,
     ring: Option<After>,
     answer: Option<After>,
-    /// Last end: of one of several dialogs, or of its INVITE.
+    /// Last end of one of its dialogs or of its INVITE.
     end: Option<End>,
     attempts: u16,
     /// Number of events that were written.
@@ -78,8 +78,8 @@ pub(crate) struct Account {
     /// Bit set of the [`CallNames`] that the account shares with its call and does not store itself. The texts of a
     /// tracked call never change.
     of_call: u8,
-    /// Texts in one piece of memory, since there is one account for each call. Behind the named ones follow name and
-    /// value of each field.
+    /// Texts in one piece of memory, since there is one account for each call. Name and value of each field follow the
+    /// named texts.
     texts: Texts,
 }
 
@@ -98,8 +98,8 @@ const GATEWAY: usize = 7;
 const ACCOUNT: usize = 8;
 const FIELDS: usize = 9;
 
-/// Milliseconds after the INVITE, in four bytes even if optional. `dialogs.lifetime` has 30 days at most, and here is
-/// room for 49.
+/// Milliseconds after the INVITE, in four bytes even if optional: room for 49 days. The maximum of `dialogs.lifetime`
+/// is 30.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct After(NonZeroU32);
 
@@ -170,7 +170,7 @@ impl From<Party> for Ender {
     }
 }
 
-/// Q.850 causes: of a normal end, of an end by an operator, of an end by a timer.
+/// Q.850 causes of a normal end, of an end by an operator and of an end by a timer.
 pub(crate) const NORMAL: u16 = 16;
 const UNSPECIFIED: u16 = 31;
 const TIMER: u16 = 102;
@@ -262,7 +262,7 @@ impl Account {
         let after = self.after(now);
         self.attempts = self.attempts.saturating_add(1);
         (self.answer, self.status, self.cause) = (Some(after), status, 0);
-        // Another INVITE of this call may have failed here before, on its way to this one.
+        // An earlier INVITE of this call may have failed.
         self.end = None;
         self.note(by, Some(&codecs(response)));
         self.event("invite", after, Party::Callee.text(), (status, 0), names)
@@ -334,8 +334,8 @@ impl Account {
         after
     }
 
-    /// Takes the beginning of the call from the account before, since its caller was asked for a password and has come
-    /// again.
+    /// Takes the beginning of the call from its earlier account: the caller was asked for a password and has sent the
+    /// INVITE again.
     pub(crate) fn began_as(&mut self, before: &Self) {
         (self.setup, self.began, self.attempts) = (before.setup, before.began, before.attempts);
     }

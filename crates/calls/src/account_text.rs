@@ -12,8 +12,8 @@ const LONGEST: usize = 512;
 /// Maximum number of named encodings.
 const MOST_CODECS: usize = 8;
 
-/// Returns the cause of the failure of a call that was answered so: the cause of its Reason (RFC 3326), else that of
-/// its status (RFC 3398 section 7.2.4.1 in reverse, as section 8.2.6.1 lists it).
+/// Returns the Q.850 cause for a final response other than 2xx: the cause of its Reason (RFC 3326), else that of its
+/// status (RFC 3398 section 7.2.4.1 in reverse, as section 8.2.6.1 lists it).
 pub fn cause(status: u16, response: &Message<'_>) -> u16 {
     reason(response).unwrap_or_else(|| cause_of(status))
 }

@@ -1,5 +1,4 @@
-//! 2xx responses to INVITEs that the server does not forward: each would make a session that is neither counted nor
-//! recorded.
+//! 2xx responses to INVITEs. The server drops those that would make a session without a count and a record.
 //!
 //! The sender of a dropped 2xx gets no ACK, and ends its dialog itself (RFC 3261 section 13.3.1.4).
 

@@ -58,12 +58,12 @@ pub trait Admission {
         false
     }
 
-    /// Returns the parties for whose shares of the table its call counts.
+    /// Returns the parties whose shares of the table its call uses.
     fn parties(&self, _calls: &CallTable) -> Parties {
         [0; 2]
     }
 
-    /// Returns the place of an emergency call for which the table has no other; `None`: there is none.
+    /// Returns a place reserved for emergency calls, for a call that finds the rest of the table full; `None`: none is free.
     fn emergency_place(&self, _calls: &CallTable) -> Option<Parties> {
         None
     }
@@ -170,8 +170,8 @@ impl CallTable {
                     Err(claim) => limited(policy, claim),
                 };
             }
-            // With credentials for a server behind this one the INVITE comes as a call of its own: it may go elsewhere
-            // now.
+            // An INVITE that comes again with credentials for a server behind this one is a call of its own: it may go
+            // elsewhere now.
             if call.is_left() {
                 retried = self.take(key);
             } else if is_counted {
@@ -304,8 +304,8 @@ impl CallTable {
         context.unwrap_or_default()
     }
 
-    /// Reads the Contact and routes of a party from a request that was carried with this context, as it left for the next hop: with the seal and
-    /// route token of this server, as the peer gets them. `sent`: that request; empty: it has not left yet.
+    /// Reads the Contact and routes of a party from its request with this context. `sent`: the request as it left for the next hop, with the seal and
+    /// route token of this server; empty: it has not left yet.
     pub fn forwarded(&mut self, router: &Router, context: u64, sent: &[u8], source: SocketAddr) {
         let purpose = Purpose::of(context).filter(|purpose| matches!(purpose, Purpose::Invite | Purpose::Renewal));
         let Some((purpose, key)) = purpose.zip(self.key_of(context)) else { return };
@@ -323,8 +323,8 @@ impl CallTable {
         self.index = index;
     }
 
-    /// Handles the failure to carry a request with this context. Returns whether the user reports it as a response of this server to its own
-    /// request.
+    /// Handles the failure to forward a request with this context. True: the request is a question of this server, and the caller reports the failure
+    /// as a response to it.
     pub fn not_forwarded(&mut self, now: Now, context: u64) -> bool {
         match (Purpose::of(context), self.key_of(context)) {
             (Some(Purpose::Invite), Some(key)) => drop(self.change(key, Call::fail)),

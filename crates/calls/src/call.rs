@@ -36,8 +36,8 @@ pub struct Call {
     pub(crate) cseq: u32,
     /// Source of its INVITE.
     pub(crate) source: Source,
-    /// Salt in the context of its requests, which no peer knows. It keeps notices away that belong to an earlier call
-    /// with this Call-ID and tag.
+    /// Salt in the context of its requests, which no peer knows. By the salt, notices of an earlier call with this
+    /// Call-ID and tag are recognised and ignored.
     pub(crate) salt: u16,
     pub(crate) logged: bool,
     /// Set if its dialogs are known, with the parts that a request to either party needs.
@@ -50,8 +50,8 @@ pub struct Call {
     /// Set for an emergency call: no 2xx of it is refused.
     #[serde(skip)]
     pub(crate) urgent: bool,
-    /// INVITEs of it without a final response. It may pass here repeatedly, through servers that try one target after
-    /// another.
+    /// Number of its INVITEs without a final response. The INVITE may pass here repeatedly, through servers that try
+    /// one target after another.
     pub(crate) open: u16,
     /// Set once the caller has cancelled it.
     pub(crate) cancelled: bool,
@@ -244,9 +244,9 @@ impl Call {
         self.logged && (self.open > 0 || self.challenged || self.dialogs.iter().any(|dialog| dialog.logged))
     }
 
-    /// Tells whether the call is over. After the final response to its INVITE a ringing callee does not keep it: its
-    /// branch is being cancelled, or it lost to another behind the next hop. If it answers all the same (RFC 3261
-    /// section 13.2.2.4), the answer passes without the call.
+    /// Tells whether the call is over. A callee that still rings after the final response to the INVITE does not count:
+    /// its branch is being cancelled, or another callee behind the next hop has answered. If the callee answers all the
+    /// same (RFC 3261 section 13.2.2.4), its answer passes without the call.
     pub(crate) fn is_over(&self) -> bool {
         self.open == 0 && !self.challenged && !self.has_answer()
     }

@@ -194,7 +194,7 @@ impl Dialog {
         (self.cseqs[party as usize].saturating_add(1)).min(i32::MAX as u32)
     }
 
-    /// Adds a BYE of this party, in place of one before it.
+    /// Adds a BYE of this party, in place of an earlier one.
     pub(crate) fn begin_bye(&mut self, party: Party, bye: Bye) {
         let byes = self.byes.get_or_insert_default();
         byes.of_parties[party as usize] = Some(bye);

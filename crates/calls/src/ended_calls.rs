@@ -1,9 +1,9 @@
 //! Answered calls that have ended, as far as the process remembers them.
 //!
-//! A route token says that a call is tracked. If the table of calls does not know it, either the call has ended here, or another server with the
-//! same secret has it. Only the first is refused. The memory is bounded: of each partition the last 8,192 to twice as many calls, and the
-//! moment from which on they are all there. A call whose token is younger than that moment, and that is not among them, has not ended here.
-//! Moments are of the monotonic clock: a step of the wall clock makes no call unknown.
+//! A route token says that a call is tracked. If the table of calls does not know it, either the call has ended here, or another server with the same
+//! secret has it. Only the first is refused. The memory is bounded: each partition remembers the last 8,192 to 16,384 calls, and the moment since
+//! which it has lost none. A call whose token is younger than that moment, and that the partition does not remember, has not ended here. Moments are
+//! of the monotonic clock: a step of the wall clock makes no call unknown.
 
 use hashbrown::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -26,7 +26,7 @@ struct Partition {
     old: HashSet<u64, BuildHasherDefault<KeyHasher>>,
     /// Moment ([`Now::mono`]) at which the young generation began.
     young_since: u64,
-    /// Moment from which on all ended calls are here. None: since the process began.
+    /// Moment since which all ended calls are remembered; `None`: since the process began.
     whole_since: Option<u64>,
 }
 

@@ -27,7 +27,7 @@ impl CallTable {
             return 0;
         }
         let (call_id, from, to) = (request.call_id, request.from_tag, request.to_tag);
-        // Both parties may have one tag.
+        // Both parties may have the same tag.
         let mut beside = None;
         for (party, tag, other) in [(Party::Caller, from, to), (Party::Callee, to, from)] {
             let key = self.key_of_call(call_id, tag);

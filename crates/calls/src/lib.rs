@@ -8,7 +8,7 @@
 //! 2. [`CallTable::hear`] takes the notices: rang, answered, refused by which next hop, timed out, cancelled, ended.
 //! 3. [`CallTable::close_accounts`], after the notices of a round, turns the ended calls into rows of accounting;
 //!    [`CallTable::keep_changed`], at the end of the round, writes the state of changed calls for the next process.
-//! 4. [`CallTable::end_due`] ends calls at their lifetime, and asks after doubted ones. [`CallTable::end_call`] ends one by order.
+//! 4. [`CallTable::end_due`] ends calls at their lifetime, and asks about doubted ones. [`CallTable::end_call`] ends one by order.
 //!
 //! A role that anchors a call (a back-to-back user agent) needs nothing else to have its call counted, listed, recorded, kept and ended:
 //!

@@ -90,7 +90,7 @@ pub struct CallLimits {
 /// Number of partitions. A reader of the counts walks each of them under its lock, which takes little time with so
 /// many.
 const PARTITIONS: usize = 256;
-/// Number of entries of a partition whose memory stays.
+/// Number of entries for which an empty partition keeps its memory.
 const RESERVE: usize = 7;
 
 impl CallLimits {

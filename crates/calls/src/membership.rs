@@ -52,8 +52,7 @@ impl CallTable {
         })
     }
 
-    /// Returns whether a request belongs to a dialog that an answer of its callee has begun, or that the callee alone may end: it has sent the
-    /// request.
+    /// Returns whether a request belongs to a dialog that has an answer, or comes from the callee, who alone may end an early dialog.
     pub fn is_of_begun_dialog(&self, request: &Request<'_>) -> bool {
         self.is_of_dialog(request, |_, dialog, party| dialog.answer.is_some() || party == Party::Callee)
     }

@@ -309,7 +309,7 @@ impl CallTable {
             return self.close_dialog(now, (key, salt));
         }
         if status == 481 && party == Party::Callee && dialog.answer.is_some() && dialog.has_hasty_bye() {
-            // The caller may get the 2xx behind the BYE, and talk.
+            // The caller may get the 2xx after the BYE, and talk.
             self.change_dialog(key, context, |dialog, party| {
                 dialog.end_bye(party);
                 dialog.doubt_refusal(now);

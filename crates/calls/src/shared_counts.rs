@@ -79,7 +79,7 @@ pub struct Member {
     others: HashMap<u16, Other>,
     /// Parts that were stored last.
     stored: Vec<Vec<u8>>,
-    /// Moment of that; `None`: the stored parts are unknown.
+    /// Moment when they were stored; `None`: the stored parts are unknown.
     stored_at: Option<u64>,
     /// Moment of the last complete exchange.
     heard: u64,
@@ -286,12 +286,12 @@ fn encode<'a>(counts: impl Iterator<Item = &'a (LimitScope, u32)>) -> Vec<Vec<u8
             entry.extend_from_slice(text);
         }
         entry.extend_from_slice(&count.to_be_bytes());
-        // The text is too long for any part: its calls count here alone.
+        // The text is too long for any part: its calls count only here.
         if HEAD.len() + entry.len() > PART {
             continue;
         }
         let is_full = parts.last().is_some_and(|part| part.len() + entry.len() > PART);
-        // Further parts fit no cache: their calls count here alone.
+        // Further parts fit no cache: their calls count only here.
         if is_full && parts.len() == usize::from(u16::MAX) {
             break;
         }

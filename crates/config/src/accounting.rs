@@ -38,7 +38,7 @@ section! {
         /// Database for "sql", as a URL (see `store.subscribers`). `strowger db init` makes the tables there, `strowger_cdr` and `strowger_events`.
         pub database: Option<DatabaseUrl> = None, ANY.or("none").fixed();
         /// Path for "sqlite": the database file; for "json" and "csv": the folder of the files, one a day (UTC) and
-        /// table, such as `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets this user alone read.
+        /// table, such as `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets only this user read.
         pub path: PathBuf = PathBuf::from("accounting"), ANY.fixed();
         /// File of the rows that cannot be written yet: in order, each once. `store.busy_timeout` bounds the earlier wait for a locked database or a
         /// silent server.
@@ -49,10 +49,10 @@ section! {
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
         /// Rows older than this are removed, for "json" and "csv" the files of whole days; "forever": none.
         pub retention: Option<Duration> = None, Rule::time(Duration::from_secs(60), Duration::from_secs(3_650 * 86_400)).or("forever").fixed();
-        /// Digits at the end of each number that are written as `*`, in URIs, users and `fields`; a number has five digits or more, which `-`, `.`,
-        /// `(` and `)` may part.
+        /// Digits at the end of each number in URIs, users and `fields` that are written as `*`. A number has five digits or more, with `-`, `.`, `(`
+        /// and `)` allowed between them.
         pub mask_numbers: usize = 0, Rule::number(0, 32);
-        /// Write 0 for the last octet of IPv4 addresses, and for all of IPv6 addresses behind their first 48 bits.
+        /// Write zeros in place of the last octet of IPv4 addresses, and of all but the first 48 bits of IPv6 addresses.
         pub mask_addresses: bool = false, ANY;
         /// Names of header fields of the INVITE whose values are written in addition, such as "User-Agent". "Request-URI": the URI that the caller
         /// dialled, before rules changed it. "Refusal": the reason for which this server refused the call itself, in the words of the log.

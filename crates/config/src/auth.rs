@@ -76,50 +76,49 @@ impl Algorithm {
 section! {
     /// Digest authentication (RFC 7616, RFC 8760).
     pub struct Auth = "auth" {
-        /// Algorithms offered, one challenge each, in this order (RFC 8760 section 2.3); a `[[listener]]` may have a
-        /// list of its own. MD5 alone is what every phone tried registers with, and no list of two suits them all: baresip 1.0
-        /// refuses a list with an algorithm that it does not know, SIPp 3.6 and sipsak take its first member, JsSIP 3.13 and SIP.js
-        /// 0.21 its last, and all of these know MD5 alone; Linphone 5.1 finds MD5 anywhere (docs/phones.md). What MD5 costs: who
-        /// reads a request on its way tries several times as many passwords a second against it as against SHA-256. TLS and long
-        /// random passwords help against both. Passwords are stored for all three, so that another list needs no new ones.
+        /// Algorithms offered, one challenge each, in this order (RFC 8760 section 2.3); a `[[listener]]` may have a list of its own. MD5 alone is
+        /// the only list with which every tested phone registers: baresip 1.0 refuses a list with an algorithm that it does not know, SIPp 3.6 and
+        /// sipsak take the first member, JsSIP 3.13 and SIP.js 0.21 the last, and all of these know only MD5; Linphone 5.1 finds MD5 anywhere
+        /// (docs/phones.md). The cost of MD5: an attacker who reads a request can try several times as many passwords a second as against SHA-256.
+        /// TLS and long random passwords help against both. Passwords are stored for all three, so that another list needs no new ones.
         pub algorithms: Vec<Algorithm> = vec![Algorithm::Md5], ANY;
         /// Protection offered (RFC 7616 section 3.3).
         pub qop: Vec<Qop> = vec![Qop::Auth], ANY;
         /// Lifetime of a nonce; afterwards the answer is `stale=true` and no phone asks its user again.
         pub nonce_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::from_secs(5), Duration::from_secs(86_400)).fixed();
-        /// Nonces in use remembered against replay, 40 to 60 bytes each; beyond this, right answers to further ones are stale. One user may hold as
-        /// many as are left free, at most half.
+        /// Nonces in use that are remembered against replay, 40 to 60 bytes each. Beyond this number, a right answer to a further nonce is stale. One
+        /// user may hold as many nonces as are free, at most half of all.
         pub used_nonces: usize = 1_000_000, Rule::number(1_024, 1 << 28).fixed();
         /// Accept answers without qop, as phones of RFC 2069 give them; each costs a nonce of its own.
         pub without_qop: bool = true, ANY;
-        /// Comparison of the `uri` of an answer with the Request-URI (RFC 7616 section 3.4.6), so that credentials that were read on their way lead
-        /// to no other number. Where a proxy on the way rewrites numbers or domains, "off".
+        /// Comparison of the `uri` of an answer with the Request-URI (RFC 7616 section 3.4.6), so that intercepted credentials do not serve to call
+        /// another number. "off" if a proxy before this server rewrites numbers or domains.
         pub uri_check: UriCheck = UriCheck::Loose, ANY;
-        /// Key of nonces and of the routes of calls; servers that replace one another share it. At least 16 characters; also by the environment
-        /// variable STROWGER_AUTH_SECRET, which wins. "": drawn by the server at its first start and kept next to the database.
+        /// Key of nonces and of the routes of calls; servers that replace one another share it. At least 16 characters. The environment variable
+        /// STROWGER_AUTH_SECRET takes precedence. "": the server draws a secret at its first start and keeps it next to the database.
         pub secret: Option<Secret> = None, ANY.or("").fixed();
         /// File whose first line is the secret, instead of `secret`.
         pub secret_file: Option<PathBuf> = None, ANY.or("").fixed();
-        /// The authenticated user must be the one in From of anything but a REGISTER (RFC 3261 section 22.1). False: a user calls under the name of
+        /// The authenticated user must be the user in From, except in a REGISTER (RFC 3261 section 22.1). False: a user may call under the name of
         /// any other.
         pub user_must_match: bool = true, ANY;
         /// Name of a `[[set]]` of texts with the numbers that an account may show, in From and in P-Preferred-Identity, P-Asserted-Identity and
-        /// Remote-Party-ID (RFC 3325): for a PBX with numbers behind one account. Its keys are users ("pbx", or "pbx@example.org", which is
-        /// asked first), its values lists such as "+49301234560, +4930123*, +49301200..+49301299"; the first single number is the
-        /// account's own. "*" is any number. Each account may show its own address-of-record. "": and nothing else.
+        /// Remote-Party-ID (RFC 3325): for a PBX with numbers behind one account. The keys of the set are users ("pbx", or "pbx@example.org", which
+        /// is looked up first), its values lists such as "+49301234560, +4930123*, +49301200..+49301299"; the first single number is the account's
+        /// own. "*" is any number. Each account may also show its own address-of-record. "": only that.
         pub identities: Option<Reference<SetTable>> = None, ANY.or("");
-        /// A user may register for another one, whom To of its REGISTER names: for a PBX that registers the numbers behind it by one password.
-        /// Each user can then take the calls of every other one of its realm. False: To must be the authenticated user.
+        /// A user may register for another user, whom the To of the REGISTER names: for a PBX that registers the numbers behind it by one password.
+        /// Each user can then take the calls of every other user of the same realm. False: To must be the authenticated user.
         pub register_for_others: bool = false, ANY;
         /// Callers whose From is of a local domain must authenticate (RFC 3261 section 22.3).
         pub calls: bool = true, ANY;
-        /// A `[[cache]]` in which the credentials of registered users stand alone. A REGISTER that was verified stores them there for as long
-        /// as the registration lasts, and its 200 leaves when they are stored; what else a user sends is verified from there, and the
-        /// database is not asked: a user without an entry is challenged again, as an unknown one. The end of the registration removes them.
-        /// Servers that share the cache verify whom one of them has registered. It holds HA1s: who can read it can be any user in it.
+        /// A `[[cache]]` with the credentials of registered users. A verified REGISTER stores them there for as long as the registration lasts, and
+        /// its 200 leaves once they are stored. Other requests of users are verified from the cache alone, without the database: a user without an
+        /// entry is challenged again, like an unknown one. The end of the registration removes the entry. Servers that share the cache accept users
+        /// whom one of them has registered. It holds HA1s: a reader of it can act as any user in it.
         pub credential_cache: Option<Reference<CacheTable>> = None, ANY.or("").fixed();
-        /// A REGISTER whose credentials cannot be stored in `credential_cache` is answered 500, so that no 200 is without its entry. False: it is
-        /// answered 200, and the user is reached, but challenged in vain until it registers again.
+        /// A REGISTER whose credentials cannot be stored in `credential_cache` is answered 500. False: it is answered 200. The user can then be
+        /// called, but its own requests are challenged in vain until it registers again.
         pub credential_cache_required: bool = true, ANY;
     }
 }

@@ -94,16 +94,16 @@ section! {
         pub enabled: bool = true, ANY;
         /// Failed authentications of one source within `window` that ban it.
         pub failures: u32 = 10, Rule::number(1, 1_000_000);
-        /// Failed authentications as one user within `window`, of all sources together, after which that user's password counts
-        /// as being guessed: from then on a source that fails once is not judged again for that user until no failure has come
-        /// for `duration`. The right password is heard from any other source.
+        /// Failed authentications as one user within `window`, from all sources together, after which that user's password counts as being guessed.
+        /// From then on, after one failure of a source its further attempts for that user are not judged, until no failure has come for `duration`.
+        /// The right password is accepted from any other source.
         pub account_failures: u32 = 50, Rule::number(1, 1_000_000);
         /// Time in which the failures are counted.
         pub window: Duration = Duration::from_secs(60), Rule::time(Duration::from_secs(1), Duration::from_secs(86_400));
         /// Duration of the ban of a source.
         pub duration: Duration = Duration::from_secs(600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
-        /// User-Agent texts of scanners; a request whose User-Agent contains one in its first 256 bytes, whatever the case, is
-        /// dropped. Its source is banned if it came over a connection, and not by another proxy.
+        /// User-Agent texts of scanners. A request whose User-Agent contains one in its first 256 bytes, in upper or lower case, is dropped. Its
+        /// source is banned if the request came over a connection and not through another proxy.
         pub scanners: Vec<String> = ["friendly-scanner", "sipvicious", "sipcli", "sip-scan", "sundayddr", "vaxsipuseragent", "pplsip"].map(String::from).to_vec(), ANY;
         /// Networks that are never banned. The limits of one source hold for them too.
         pub exempt: Vec<Network> = ["127.0.0.0/8", "::1/128"].map(|text| Network::from_text(text).expect("both are networks")).to_vec(), ANY;

@@ -41,8 +41,8 @@ section! {
         pub name: Name = Name::UNSET, ANY.required().fixed();
         /// Location of the cache.
         pub engine: CacheEngine = CacheEngine::Local, ANY.fixed();
-        /// Servers for "memcached" and "redis". Of several Memcached servers each has its share of the keys; all servers that share them need the
-        /// same list.
+        /// Servers for "memcached" and "redis". Each of several Memcached servers has its share of the keys; all SIP servers that share the cache
+        /// need the same list.
         pub servers: Vec<Endpoint> = Vec::new(), ANY.fixed();
         /// Topology for "redis".
         pub mode: CacheMode = CacheMode::Single, ANY.fixed();
@@ -50,15 +50,15 @@ section! {
         pub group: String = "mymaster".into(), ANY.fixed();
         /// Number of the database, for "redis" with "single" or "sentinel".
         pub database: u32 = 0, Rule::number(0, 65_535).fixed();
-        /// User that the servers know; "": none, or for Redis the one that has a password alone.
+        /// User name for the servers; "": none, or for Redis the user who needs only a password.
         pub user: String = String::new(), ANY.fixed();
-        /// Password of that user; "": none. Without TLS it crosses the network as it is.
+        /// Password of that user; "": none. Without TLS it crosses the network in clear text.
         pub password: Option<Password> = None, ANY.or("").fixed();
         /// User that the Sentinels know, for "sentinel"; like `user` for the servers.
         pub sentinel_user: String = String::new(), ANY.fixed();
-        /// Password of the Sentinels, for "sentinel"; "": none. They are not sent the password of the servers.
+        /// Password of the Sentinels, for "sentinel"; "": none. The Sentinels do not get the password of the servers.
         pub sentinel_password: Option<Password> = None, ANY.or("").fixed();
-        /// Connect by TLS: servers must show a certificate of `tls.outbound_ca`, as that is at the start, for their host.
+        /// Connect by TLS: servers must show a certificate for their host from `tls.outbound_ca`, which is read at the start.
         pub tls: bool = false, ANY.fixed();
         /// Longest wait for an answer of a server, for "memcached" and "redis"; then this server continues without it.
         pub timeout: Duration = Duration::from_millis(200), Rule::time(Duration::from_millis(5), Duration::from_secs(30)).fixed();

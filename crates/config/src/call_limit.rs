@@ -58,14 +58,14 @@ section! {
         pub per: CountedPer = CountedPer::All, ANY;
         /// Most calls at a time.
         pub most: u32 = 1, Rule::number(1, 100_000_000).required();
-        /// Status of the answer to a call beyond them.
+        /// Status of the answer to a call beyond the limit.
         pub status: u16 = 503, Rule::number(400, 699);
         /// Result for a call of a rule beyond the limit, also if no target of the rule has room. A failure without room is skipped.
         pub over: OverLimit = OverLimit::Answer, ANY;
         /// A `[[cache]]` in which several servers count their calls together: each stores its number and reads those of the others, every
         /// 0.1 s. The calls that several servers begin within that time may exceed `most`. "": this server counts alone.
         pub cache: Option<Reference<CacheTable>> = None, ANY.or("");
-        /// `server.node` of each server that counts together by `cache`, of this one too: each has another.
+        /// `server.node` of each server that counts together by `cache`, including this one; all differ.
         pub servers: Vec<u16> = Vec::new(), Rule::number(0, 65_535);
         /// Counting while the cache has not answered for 5 s.
         pub without_cache: WithoutCache = WithoutCache::Local, ANY;

@@ -55,8 +55,8 @@ section! {
         /// Address for orders by HTTP, as JSON; "none": no address. They are not encrypted: beyond this machine, only in a network of your own, or
         /// behind a proxy with TLS.
         pub listen: Option<SocketAddr> = None, ANY.or("none").fixed();
-        /// Secret that each request by HTTP must carry, as `Authorization: Bearer SECRET`; "": none, which only a loopback address admits: all users
-        /// of this machine may give orders.
+        /// Secret that each request by HTTP must carry, as `Authorization: Bearer SECRET`; "": none, which is allowed only on a loopback address: all
+        /// users of this machine may give orders.
         pub secret: Option<Secret> = None, ANY.or("");
     }
 }

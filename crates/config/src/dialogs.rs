@@ -22,22 +22,21 @@ section! {
         /// Longest duration of a tracked dialog after its answer; then the server sends a BYE to both parties. At most
         /// `proxy.route_lifetime`, which lets that BYE pass like one of a party.
         pub lifetime: Duration = Duration::from_secs(12 * 3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
-        /// Session timer (RFC 4028) that the server asks for where the parties of a tracked call ask for none or for a longer one, as far as
-        /// their Min-SE lets it: a call that they do not refresh in this time has ended. "never": the server asks for none. A timer
-        /// that the parties agree on counts in any case, if it is at least Min-SE and 90 s, and at most the offered one. At its end the server sends
-        /// a BYE to both parties.
+        /// Session timer (RFC 4028) that the server requests in a tracked call if the parties request none or a longer one, unless their Min-SE is
+        /// higher: a call that they do not refresh in this time has ended. "never": the server requests none. A timer that the parties agree on
+        /// counts in any case, if it is at least Min-SE and 90 s, and at most the offered one. At its end the server sends a BYE to both parties.
         pub session_expires: Option<Duration> = None, Rule::time(SHORTEST, LONGEST).or("never");
         /// Shortest session timer that the server accepts in a tracked call: an INVITE or UPDATE with a shorter one is answered 422, or continues
         /// with this one if its sender knows no session timers (RFC 4028 section 8.1).
         pub min_session_expires: Duration = SHORTEST, Rule::time(SHORTEST, LONGEST);
-        /// Folder in which answered calls are kept, made if it is missing: a process that starts with it continues the calls of the earlier
-        /// one, regardless of its end. They are still counted, limited, accounted and ended when their time is over (docs/running.md). "":
-        /// they are not kept in a folder. One process at a time has it.
+        /// Folder in which answered calls are kept, made if it is missing: a process that starts with it continues the calls of the earlier one,
+        /// however that ended. They are still counted, limited, accounted and ended when their time is over (docs/running.md). "": they are not kept
+        /// in a folder. Only one process at a time may use it.
         pub folder: Option<PathBuf> = None, ANY.or("").fixed();
-        /// Database in which answered calls are kept, in place of a folder: "sqlite:FILE", a file of its own that is made if it is missing and that
-        /// one process at a time has, or the URL of a server (see `store.subscribers`). In a server `strowger db init` makes the table,
-        /// `strowger_call`; each server that shares it needs another `server.node`. It must be there at the start, when the calls are read; while it
-        /// is away, locked, full or silent later, calls continue, and changes are written afterwards. `store.busy_timeout` bounds the time of a group
+        /// Database in which answered calls are kept, in place of a folder: "sqlite:FILE", a separate file, made if it is missing, that one process
+        /// at a time may use, or the URL of a server (see `store.subscribers`). In a server `strowger db init` makes the table, `strowger_call`; each
+        /// server that shares it needs another `server.node`. The database must be available at the start, when the calls are read. If it is later
+        /// unavailable, locked, full or silent, calls continue, and changes are written afterwards. `store.busy_timeout` bounds the time of a group
         /// of changes.
         pub database: Option<Database> = None, ANY.or("none").fixed();
         /// Most tracked calls at a time, of all shards together; a further one is answered 503. So is a call of an account, or of a source without a

@@ -114,7 +114,7 @@ impl Listed for LocalDomain {
 }
 
 section! {
-    /// A domain with a realm and users of its own; repeat the table for each. Further names of one domain may stand in `domains` instead.
+    /// A domain with a realm and users of its own; repeat the table for each. Further names of one domain may be in `domains` instead.
     pub(crate) struct DomainTable = "domain" {
         /// Domain part of its users' addresses of record, after the `@` (RFC 3261 section 16.4).
         pub name: Option<Domain> = None, ANY.required();
@@ -122,11 +122,11 @@ section! {
         /// realm: `alice` of two domains with a realm each are two users, each with a password of its own. Passwords are stored hashed with
         /// it: after a change each password must be set again.
         pub realm: Option<String> = None, ANY.or("auto");
-        /// Further names of this domain: `alice@ALIAS` is the same user as `alice@NAME`, wherever a request names her. Where the file has
-        /// no other domain, the addresses and names of this server (`listen`, `advertise`, `server.names`) are such names without standing
-        /// here, and so is `sip.NAME`, unless a target of rules has that host. Where it has several, an address is one of the domain that
-        /// names it, and of none otherwise. A reload that makes a domain an alias of another moves its registrations there; after one that
-        /// makes an alias a domain of its own, phones register again, since nothing tells by which name they came.
+        /// Further names of this domain: `alice@ALIAS` is the same user as `alice@NAME`, wherever a request names her. If the file has no other
+        /// domain, the addresses and names of this server (`listen`, `advertise`, `server.names`) are such names without an entry here, and so is
+        /// `sip.NAME`, unless a target of rules has that host. If it has several domains, an address belongs only to the domain that lists it. A
+        /// reload that turns a domain into an alias of another moves its registrations there. After a reload that turns an alias into a domain,
+        /// phones must register again: the server does not know which name they used.
         pub aliases: Vec<Domain> = Vec::new(), ANY;
     }
 }
@@ -136,11 +136,11 @@ section! {
     pub(crate) struct Top = "" {
         /// Listeners in short form; a listener with more to say is a `[[listener]]` table.
         pub listen: Vec<ListenAddress> = default_listen(), ANY;
-        /// Names of the domain whose users live here (RFC 3261 section 16.4), the main one first: `alice@` any of them is one user. A
-        /// domain with users of its own is a `[[domain]]` table. Without such a table the addresses and names of this server (`listen`,
-        /// `advertise`, `server.names`) are further names without standing here. Each name with `sip.` before it is a further name too,
-        /// unless a target of rules has that host. "auto": the hosts of the listeners, or none beside a `[[domain]]`; `[]`: none, which
-        /// without a `[[domain]]` is a pure relay.
+        /// Names of the domain whose users live here (RFC 3261 section 16.4), the main one first: `alice@` any of them is one user. A domain with
+        /// users of its own is a `[[domain]]` table. Without such a table the addresses and names of this server (`listen`, `advertise`,
+        /// `server.names`) are further names without an entry here. Each name with `sip.` before it is a further name too, unless a target of rules
+        /// has that host. "auto": the hosts of the listeners, or none if there is a `[[domain]]`; `[]`: none, which without a `[[domain]]` is a pure
+        /// relay.
         pub domains: Option<Vec<Domain>> = None, ANY.or("auto");
         /// Realm of digest authentication (RFC 7616 section 3.3), which phones may show; "auto": the first of `domains`, or the realm of the
         /// first `[[domain]]`. It is that of all `domains`, and of callers whose From is of no local domain. Passwords are stored hashed with

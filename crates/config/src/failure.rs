@@ -18,8 +18,8 @@ use super::rules::UserEdit;
 use super::set::SetTable;
 
 section! {
-    /// Action for a failed request, for rules that name it in `on_failure`; repeat the table for each. It is used when every target
-    /// has failed and its caller has not cancelled it, once a request.
+    /// Action for a failed request, for rules that name it in `on_failure`; repeat the table for each. It is used once a request at most: when every
+    /// target has failed and the caller has not cancelled it.
     pub struct FailureTable = "failure" {
         /// Name in rules.
         pub name: Name = Name::UNSET, ANY.required();
@@ -41,11 +41,11 @@ section! {
         pub strip: u8 = 0, ANY;
         /// Text to put before it afterwards, such as "+49".
         pub prepend: UserText = UserText::default(), ANY;
-        /// Name of a `[[set]]` of texts that has another value for it; before `strip` and `prepend`.
+        /// Name of a `[[set]]` of texts with another value for the user part; applied before `strip` and `prepend`.
         pub translate: Option<Reference<SetTable>> = None, ANY.or("");
         /// Header lines that the request gets on its way to these targets, such as a Diversion.
         pub add_headers: Vec<HeaderLine> = Vec::new(), ANY;
-        /// Names of header fields that it loses then.
+        /// Names of header fields to remove on the way to these targets.
         pub remove_headers: Vec<RemovableHeader> = Vec::new(), ANY;
         /// Longest ringing of one of these targets, as in `rule.ring_timeout`; "as-set": as for the targets before them.
         pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");

@@ -14,8 +14,8 @@ section! {
     pub struct FilterTable = "filter" {
         /// Name in the log.
         pub name: Name = Name::UNSET, ANY.required();
-        /// When it holds, such as "header.User-Agent starts_with 'friendly-scanner'"; the fields and the language stand in docs/rules.md.
-        /// `user` is not there yet.
+        /// When it holds, such as "header.User-Agent starts_with 'friendly-scanner'"; docs/rules.md has the fields and the language. `user` is not
+        /// known yet.
         pub when: String = String::new(), ANY.required();
         /// Status of the answer that the request gets; "none": it gets none.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");

@@ -75,9 +75,9 @@ section! {
         pub relay_for: RelayFor = RelayFor::Authenticated, ANY;
         /// Stay in the path of later requests of a call (RFC 3261 section 16.6 step 4).
         pub record_route: bool = true, ANY;
-        /// Lifetime of the route tokens and seals that the server writes into a call, which let later requests pass: of Record-Route from
-        /// the begin of the call, of a Contact from its message. A refresh of the call within this time (RFC 4028) renews them; a later
-        /// request needs a password like a first one.
+        /// Lifetime of the route tokens and seals that the server writes into a call, which let later requests pass: for Record-Route from the start
+        /// of the call, for a Contact from its message. A refresh of the call within this time (RFC 4028) renews them; a later request needs a
+        /// password like a first one.
         pub route_lifetime: Duration = Duration::from_secs(86_400), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Max-Forwards given to a request that has none (RFC 3261 section 16.6 step 3).
         pub max_forwards: u8 = 70, Rule::number(1, 255);
@@ -93,8 +93,8 @@ section! {
         pub unmatched_cancel: UnmatchedCancel = UnmatchedCancel::Answer, ANY;
         /// Status of the answer to a request for a user who is known and has not registered.
         pub unregistered_status: u16 = 480, Rule::number(400, 699);
-        /// Pass over contacts whose devices do not take the method of the request, as their REGISTER says (`methods` of the Contact, RFC
-        /// 3840, or Allow).
+        /// Skip contacts whose devices do not support the method of the request, as their REGISTER says (`methods` of the Contact, RFC 3840, or
+        /// Allow).
         pub method_filter: bool = false, ANY;
         /// Status of the answer where `method_filter` leaves no contact.
         pub unfit_status: u16 = 405, Rule::number(400, 699);

@@ -55,13 +55,13 @@ section! {
         pub drop: bool = false, ANY;
         /// Targets of the request, in order of trying. A URI of a local domain with a user, such as "sip:alice@example.org", stands for the phones of
         /// this user. Another URI with a user takes the place of the Request-URI, one without leads there with the Request-URI as it is; the name of
-        /// a `[[gateway_group]]` stands for its targets. Routes of its sender stay behind. A request for a sips URI goes there by TLS or not at all.
-        /// `[]`: the contacts of its user, or the target in the request itself.
+        /// a `[[gateway_group]]` stands for its targets. The Routes of the sender are removed. A request for a sips URI goes there by TLS or not at
+        /// all. `[]`: the contacts of its user, or the target in the request itself.
         pub to: Vec<Place> = Vec::new(), ANY;
         /// All of `to` ring at once (ring group); `false`: one after the other (hunt group).
         pub at_once: bool = false, ANY;
-        /// Callers that may reach targets of `to` outside the local domains, with the values of `proxy.relay_for`; "as-set": as that is set. Another
-        /// caller is asked for a password (407) or refused (403).
+        /// Callers that may reach targets of `to` outside the local domains, with the values of `proxy.relay_for`; "as-set": the value of that key.
+        /// Another caller is asked for a password (407) or refused (403).
         pub relay_for: Option<RelayFor> = None, ANY.or("as-set");
         /// Status codes after which the next of `to` is tried; "any": all but 6xx. A target that is silent or cannot be reached is followed by the
         /// next in any case.

@@ -70,7 +70,7 @@ section! {
     }
 }
 
-/// Entries of a set in the configuration itself: keys alone, or each with a value.
+/// Entries of a set in the configuration itself: only keys, or each with a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entries(Vec<(String, Option<String>)>);
 

@@ -33,9 +33,9 @@ section! {
         /// Database file, made if it is missing; "memory" keeps everything in memory and forgets it at the end.
         pub database: Option<PathBuf> = Some(PathBuf::from("strowger.sqlite")), ANY.or("memory").fixed();
         /// Place of the subscribers. "database": in `database`, where `strowger user` keeps them. A URL: the table of a MariaDB, MySQL or PostgreSQL
-        /// server, read in place as OpenSIPS 3 and Kamailio 5 have it, by `username` and `domain`, with `ha1`, `ha1_sha256`, `ha1_sha512t256`, `ha1b`
-        /// and `password` as far as they are there; nothing is written to it. An algorithm for which no user has an HA1 is not offered, even if
-        /// `auth.algorithms` names it. In a password write %40 for "@" and %3F for "?";
+        /// server, read in place as OpenSIPS 3 and Kamailio 5 have it, by `username` and `domain`, with those of the columns `ha1`, `ha1_sha256`,
+        /// `ha1_sha512t256`, `ha1b` and `password` that exist; nothing is written to it. An algorithm for which no user has an HA1 is not offered,
+        /// even if `auth.algorithms` names it. In a password write %40 for "@" and %3F for "?";
         /// `mysql://USER:PASSWORD@/DATABASE?socket=/run/mysqld/mysqld.sock` is a server on this machine.
         /// Behind a "?" at the end of a URL stands the protection of the connection: `tls=required` asks for TLS (RFC 8446) and for a certificate
         /// for the host of the server, from an authority of the system, or with `&ca=FILE` from one of this PEM file.
@@ -44,7 +44,7 @@ section! {
         pub subscriber_table: String = "subscriber".to_owned(), ANY.fixed();
         /// Place of the bindings. "database": in `database`. A URL: the table `strowger_binding` of a MariaDB, MySQL or PostgreSQL server, which
         /// `strowger db init` makes; one server at a time keeps its bindings in a database. They are read once, at the start: while that server is
-        /// away, known phones are called, and a REGISTER that changes something fails with 500.
+        /// unavailable, known phones are called, and a REGISTER that changes something fails with 500.
         pub bindings: Option<DatabaseUrl> = None, ANY.or("database").fixed();
         /// Longest wait for another process that holds the database, or for a database server to keep bindings, before a request fails with 500. A
         /// server has at least 100 ms, and for accounting one millisecond more for each row.

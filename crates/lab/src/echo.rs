@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
-/// Events of one look.
+/// Maximum number of events of one poll.
 const EVENTS: usize = 256;
 
 /// Size of the buffer of all reads.
@@ -117,7 +117,7 @@ fn accepted(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
 
 struct Connection {
     stream: TcpStream,
-    /// Part of a request whose end has not come; without room while there is none.
+    /// Incomplete request at the end of the input; without memory while there is none.
     rest: Vec<u8>,
 }
 

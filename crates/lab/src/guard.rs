@@ -46,7 +46,7 @@ pub fn stand(input: impl BufRead) {
         };
     }
     for group in groups.into_iter().filter(|group| *group > 1).filter_map(Pid::from_raw) {
-        // One that has ended is gone already.
+        // A group that has ended is gone already.
         let _ = kill_process_group(group, Signal::KILL);
     }
 }

@@ -80,7 +80,7 @@ impl Ports {
             match self.owned.get(block).map(|(_, first)| *first) {
                 None if self.claim() => (),
                 None if self.owned.is_empty() => return None,
-                // All blocks are taken: those of this process serve once more.
+                // All blocks are taken: those of this process are used again.
                 None => self.at = (0, 0),
                 Some(_) if given + wanted > BLOCK => self.at = (block + 1, 0),
                 Some(first) => {

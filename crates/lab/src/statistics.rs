@@ -24,8 +24,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Says nothing of how the values are distributed: of n independent ones, the k-th from below and the k-th from above have
-    /// the true median between them unless fewer than k of n fair coins show one side.
+    /// Assumes no distribution of the values: of n independent values, the true median lies between the k-th from below and the k-th from above
+    /// unless fewer than k of n fair coins show one side.
     ///
     /// None without values.
     pub fn of_median(mut values: Vec<f64>) -> Option<Self> {

@@ -177,7 +177,7 @@ fn allocations_of(caller: &str, callee: &str) -> (u64, Page) {
     // A burst first, to fill enough slots for moments in which the machine has other work.
     let profile = vec![Part::Burst { calls: 1_000 }, Part::Hold { rate: 2_000.0 }];
     let caller = start(caller, Some(callee.address), Load { profile, ..rate(0.0, 8_000) });
-    // Until tables and buffers have their size.
+    // By then tables and buffers have their size.
     std::thread::sleep(Duration::from_millis(2_200));
     set_aside();
     let before = of_process();
@@ -286,7 +286,7 @@ fn a_callee_that_refuses_shows_as_delay_from_the_intended_time_and_no_call_is_mi
     let _alone = alone();
     let callee = start(&callee(), None, Load::default());
     let caller = start(CALLER, Some(callee.address), rate(1_000.0, 3_000));
-    // In the middle of the load.
+    // The pause begins in the middle of the load.
     std::thread::sleep(Duration::from_millis(500));
     // New calls are refused for a second, as by a server that drops: their INVITEs are sent again.
     callee.node.handle().mailbox(0).send(Order::Pause(true));

@@ -300,8 +300,8 @@ impl Books {
         self.page.count_refusals(method, code, 1);
     }
 
-    /// Records that no final response came in time to the open request of this method (Timer B or F, RFC 3261 section
-    /// 17.1), for scenarios that continue. Not needed if the call fails by it.
+    /// Records that the open request of this method got no final response in time (Timer B or F, RFC 3261 section
+    /// 17.1), for scenarios that continue. Not needed if the call fails because of it.
     pub fn timed_out(&mut self, call: &mut CallBook, now: u64, method: Method) {
         self.conclude(call, now, method, Outcome::Failed(Failure::TimeoutOnReceive));
     }
@@ -577,8 +577,8 @@ impl Books {
         self.delay(Delay::Stall, us);
     }
 
-    /// Adds the health figures of a second of the answering side in the same process: while it stood still or did not
-    /// read, no caller was answered, which is the generator's doing.
+    /// Adds the health figures of a second of the answering side in the same process: while that stood still or did not
+    /// read, the generator was the cause that callers got no answers.
     pub fn beside(&mut self, page: &Page) {
         self.page.count(Counter::Stalls, page.counter(Counter::Stalls));
         for delay in [Delay::Stall, Delay::ReceiveLag, Delay::SendLag] {

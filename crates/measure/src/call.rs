@@ -109,7 +109,7 @@ pub struct CallBook {
     pub(super) answered_first: bool,
     /// State of our re-INVITE.
     pub(super) modifying: State,
-    /// INVITE to which `session` to `modifying` belong, and the state of another that was open when it was sent.
+    /// INVITE that the fields from `session` to `modifying` describe, and the state of another that was open when it was sent.
     pub(super) invite: u64,
     pub(super) beside: Beside,
     pub(super) registered: bool,
@@ -120,7 +120,7 @@ pub struct CallBook {
 }
 
 impl CallBook {
-    /// Creates the state of work beside all calls, which no recorder counts.
+    /// Creates the state of work outside all calls, which no recorder counts.
     pub fn outside(now: u64) -> Self {
         Self::new(Role::Outgoing, now, now)
     }
@@ -204,8 +204,8 @@ impl CallBook {
         }
     }
 
-    /// Returns the meaning of a request of this method that is sent now, as far as the recorder can tell: after a
-    /// challenge it is the same attempt, within a session an INVITE modifies it, everything else begins an attempt.
+    /// Returns the meaning of a request of this method that is sent now, as far as the recorder can tell. After a challenge it is the same attempt;
+    /// an INVITE within a session modifies the session; everything else begins an attempt.
     #[inline]
     pub fn attempt(&self, method: Method) -> Attempt {
         let again = match method {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Limit of a shard's pages under way, beyond which it keeps a page longer.
 const UNDER_WAY: usize = 16;
-/// Seconds after the end of a second by which it is added up, even without a shard that is stuck.
+/// Seconds after the end of a second until it is added up, even if the page of a stuck shard is missing.
 const PATIENCE: u64 = 5;
 
 struct Shard {

@@ -124,9 +124,9 @@ impl Requirement {
         }
     }
 
-    /// True if it limits the failed calls and counts every one of them: allowed failures are then no failure of the
-    /// run. A requirement that counts only some failures (of one cause, of registrations beside calls) says nothing of
-    /// the others, and one that no value can miss says nothing at all.
+    /// True if it limits the failed calls and counts every one of them: allowed failures then do not make the run fail.
+    /// A requirement that counts only some failures (of one cause, of registrations outside calls) says nothing about
+    /// the others, and one that every value meets says nothing at all.
     pub fn bounds_all_failures(&self, run: &Run) -> bool {
         let Some(page) = self.page(run) else { return false };
         let Some((better, counted)) = self.measure.failed_calls(page) else { return false };

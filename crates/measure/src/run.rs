@@ -259,7 +259,7 @@ impl Run {
         }
     }
 
-    /// Completes the last second: one of warm-up alone gets its row too.
+    /// Completes the last second: one with only a warm-up gets its row too.
     pub(super) fn settle(&mut self) {
         if let Some(warm) = self.warm.take() {
             self.see(&warm);

@@ -77,8 +77,8 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// Returns the allowed lag, µs: `set` (ms), else by the delays that it falsifies, whose 95th percentile is `p95`
-    /// (µs). Without a delay it is [`lag_most`](Self::lag_most).
+    /// Returns the allowed lag, µs: `set` (ms), else a bound from the delays that the lag falsifies, whose 95th
+    /// percentile is `p95` (µs). Without a delay it is [`lag_most`](Self::lag_most).
     pub fn lag(&self, set: Option<f64>, p95: Option<u64>) -> f64 {
         let by_delays = match p95 {
             Some(p95) => p95 as f64 * self.lag_share / 100.0,

@@ -284,7 +284,7 @@ pub(crate) fn number(digits: &[u8]) -> u32 {
     digits.iter().fold(0u32, |n, d| n.saturating_mul(10).saturating_add((d & 15) as u32))
 }
 
-/// Parses a text of decimal digits alone that fits `u32`.
+/// Parses a text of only decimal digits that fits `u32`.
 pub(crate) fn strict_number(text: &[u8]) -> Option<u32> {
     let plain = !text.is_empty() && text.len() <= 10 && text.iter().all(u8::is_ascii_digit);
     if !plain {

@@ -205,7 +205,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The line of a header field that may stand once.
+    /// The line of a header field that may occur once.
     #[inline]
     fn only_line(&self, name: Name) -> Result<Option<&'a Line>, Error> {
         let Some(number) = crate::values::first_number(self, name) else { return Ok(None) };

@@ -74,8 +74,8 @@ impl Buckets {
             State::Owned => Placement::Here,
             _ if self.leaving[b] > 0 => Placement::Shard(self.owner[b]),
             State::Arriving(source) if source == from => Placement::Here,
-            // Either the message is younger than others that still come through the old owner, or `from` already knows
-            // that the bucket belongs here and this shard does not.
+            // Either the message is younger than others that still come through the old owner, or `from` knows already
+            // that the bucket belongs to this shard, and this shard does not know it yet.
             _ => Placement::Hold,
         }
     }

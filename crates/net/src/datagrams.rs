@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Opens a socket bound to `address` alone, with buffers of the given size or of the largest that the kernel allows.
+/// Opens a socket bound only to `address`, with buffers of the given size or of the largest that the kernel allows.
 /// Reading from it blocks.
 ///
 /// # Errors

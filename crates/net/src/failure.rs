@@ -67,7 +67,7 @@ pub(crate) fn caught<T>(step: impl FnOnce() -> T) -> std::thread::Result<T> {
 }
 
 impl<S: Service + 'static> Handle<S> {
-    /// Waits until the shards have failed: for as long as they run, and for ever where they were asked to end.
+    /// Waits until the shards have failed. Never returns if they end because they were asked to.
     pub async fn failed(&self) -> Failure {
         let mut failure = self.process.failure.subscribe();
         let known = failure.wait_for(Option::is_some).await.ok().and_then(|failure| failure.clone());

@@ -249,8 +249,8 @@ impl<S: Service> Links<S> {
         }
     }
 
-    /// Tells whether no transfer has arrived, and no waiting one can be sent: a peer that made room before this shard
-    /// slept has not woken it.
+    /// Tells whether no transfer has arrived, and no waiting one can be sent. A shard asks before it sleeps: a peer
+    /// that made room earlier does not wake it.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         !self.any || self.is_each_idle()

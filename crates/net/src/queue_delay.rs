@@ -31,8 +31,8 @@ impl QueueDelay {
         self.asked && (self.age > 0 || !self.always)
     }
 
-    /// Measures a batch read at `now`; `stamp` is that of its last datagram. Unread datagrams arrived later, but not by much: so [`QueueDelay::age`]
-    /// is the wait of the oldest of them, and 0 if there need be none.
+    /// Measures a batch read at `now`; `stamp` is that of its last datagram. Unread datagrams arrived after that one, the oldest of them soon after
+    /// it: its wait is [`QueueDelay::age`], 0 if all may be read.
     #[cold]
     pub(crate) fn measure(&mut self, socket: BorrowedFd<'_>, full: bool, stamp: Option<i64>, now: u64) {
         if full {

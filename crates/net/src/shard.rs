@@ -516,7 +516,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     }
 
     /// Tells whether the service's deadline is later than the one of this poll. A poll may start work that is due at once, and so may the next one,
-    /// but not without end.
+    /// but this must end.
     fn has_progressed(&mut self, due: u64) -> bool {
         self.polls_without_progress =
             if self.dispatcher.service.deadline() == Some(due) { self.polls_without_progress + 1 } else { 0 };

@@ -24,7 +24,7 @@ pub(crate) fn enable(socket: BorrowedFd<'_>) -> bool {
 
 /// Switches time stamps off.
 pub(crate) fn disable(socket: BorrowedFd<'_>) {
-    // If the kernel continues, they are ignored.
+    // If the kernel continues to send time stamps, they are ignored.
     let _ = socket_option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0);
 }
 

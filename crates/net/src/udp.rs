@@ -512,7 +512,7 @@ mod tests {
         for i in 0..4 {
             udp.push(b"abcde", i..i + 1, to, i as u64 + 1, &mut failed, &counters);
         }
-        // As if the socket had no room.
+        // Acts as if the socket had no room.
         udp.keep(0, b"abcde", &mut failed, &counters);
         udp.sender.clear();
         assert_eq!((&failed[..], counters.datagrams_waiting.value()), (&[4][..], 3));

@@ -132,7 +132,7 @@ pub(crate) fn read(config: &mut Config, running: Option<&Config>) -> Result<Vec<
     Ok(old)
 }
 
-/// Shares with `running` the sets whose entries are equal, so that memory holds none twice.
+/// Shares the sets with `running` whose entries are equal, so that memory has no second copy.
 pub(crate) fn share(config: &mut Config, running: &Config) {
     let mut decisions = None;
     for table in &config.sets {

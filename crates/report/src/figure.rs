@@ -80,7 +80,7 @@ pub enum Form {
     Line,
     /// Bars over categories; several series are side by side.
     Bars,
-    /// Dots alone.
+    /// Only dots.
     Points,
 }
 

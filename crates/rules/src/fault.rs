@@ -60,7 +60,7 @@ impl Refusal {
         Self { message: message.into(), cure: cure.into() }
     }
 
-    /// Converts it to a fault of these octets of a condition.
+    /// Converts the refusal to a fault of these octets of a condition.
     pub(crate) fn at(self, span: Range<usize>) -> Fault {
         Fault { span, message: self.message, cure: self.cure }
     }

@@ -190,7 +190,7 @@ pub struct HeaderSearch {
     pub occurrence: u32,
 }
 
-/// `check_it` and `check_it_inverse`: condition for a call to go on.
+/// `check_it` and `check_it_inverse`: condition for a call to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     No,

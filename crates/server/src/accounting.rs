@@ -76,8 +76,8 @@ impl Engine {
         if !(handling.is_proven() && self.decider().accounts(handling)) {
             return;
         }
-        // The INVITE is here a second time on its way. A caller that was asked for a password comes with a call of its
-        // own.
+        // The INVITE passes this server a second time. If the caller was asked for a password instead, the INVITE
+        // begins a call of its own.
         let call = self.calls.get(self.calls.key_of_call(request.call_id, request.from_tag));
         if call.is_some_and(|call| !call.is_left()) {
             return;

@@ -319,7 +319,7 @@ impl Decider<'_> {
         Reply { why: Why::Logged, ..reply }
     }
 
-    /// Returns the source that a nonce contains, in one form.
+    /// Returns the source for a nonce, in the same form for IPv4 and IPv6.
     pub(crate) fn source_bytes(&self, ip: IpAddr) -> [u8; 16] {
         match counted(ip, self.policy.config.limits.ipv6_prefix) {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),

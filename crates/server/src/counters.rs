@@ -1,4 +1,4 @@
-//! Counters of the server, one set for each shard: written by its shard alone, read from any thread.
+//! Counters of the server, one set for each shard: written only by its shard, read from any thread.
 
 use strowger_message::Method;
 use strowger_message::status::KNOWN;

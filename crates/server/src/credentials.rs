@@ -1,4 +1,4 @@
-//! Credentials in a cache alone (`auth.credential_cache`). A verified REGISTER stores those of its user, for as long as
+//! Credentials that only a cache has (`auth.credential_cache`). A verified REGISTER stores those of its user, for as long as
 //! the registration lasts. Each server that shares the cache verifies all other requests of the user with them.
 
 use crate::decider::Decider;

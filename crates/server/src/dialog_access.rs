@@ -73,7 +73,7 @@ impl Decider<'_> {
         self.is_made_before_start(now, routing) && !self.is_known_here(request)
     }
 
-    /// Returns whether this process has an answered call of this dialog, one that the other party begins, or saw the end of one.
+    /// Returns whether this process has an answered call with this dialog or saw its end, or has an early one and its callee sent the request.
     fn is_known_here(&self, request: &Request<'_>) -> bool {
         let has_ended = |tag| self.shared.ended_calls.is_there(self.calls.key_of_call(request.call_id, tag));
         self.calls.is_of_begun_dialog(request) || has_ended(request.from_tag) || has_ended(request.to_tag)
@@ -159,8 +159,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns whether the dialog of a request has ended here, rather than is tracked by another server with the same secret, or by a process
-    /// that ended before it could keep it.
+    /// Returns whether the dialog of a request has ended here. Otherwise another server with the same secret tracks it, or a process tracked it that
+    /// ended before it could keep the call.
     fn has_ended_here(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         let is_tracked = routing.usage == Usage::TrackedCall;
         let age = seconds(now).wrapping_sub(routing.made).cast_signed().max(0).cast_unsigned();
@@ -178,8 +178,8 @@ impl Decider<'_> {
         })
     }
 
-    /// Returns the account of the sender of a request, for the route token of the dialog that it makes: the one whose
-    /// password it has shown, or that its route token states, else the one that From names.
+    /// Returns the account of the sender of a request, for the route token of the dialog that it makes: the account
+    /// whose password the sender has shown, or that its route token states, else the user in From.
     pub(crate) fn account_of_sender(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> AccountHash {
         let (proof, router) = (&handling.progress.proof, &self.policy.router);
         match &proof.user {

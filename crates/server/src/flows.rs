@@ -7,7 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use strowger_core::Flow;
 
-/// Closed connections of the process; 4 bytes for each slot. A lock is held for one look-up alone.
+/// Closed connections of the process; 4 bytes for each slot. A lock is held only for one look-up.
 #[derive(Debug)]
 pub(crate) struct Flows {
     node: u16,

@@ -46,7 +46,7 @@ pub(crate) struct LocalAddresses {
 
 impl LocalAddresses {
     /// Returns the target with the listener of the interface by which it is reached, if there are several to choose
-    /// from. Among those at one interface that of `target` stays.
+    /// from. If several listeners are at that interface, the one of `target` stays.
     pub(crate) fn settle(&mut self, routes: &dyn Routes, identity: &Identity, target: Target, now: u64) -> Target {
         let to = target.address.ip();
         if to.is_loopback() || !identity.has_choice(&target) {

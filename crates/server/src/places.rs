@@ -114,7 +114,7 @@ impl Places {
 }
 
 impl Policy {
-    /// Returns the index of the target with which this group begins for a request that goes to it.
+    /// Returns the index of the first target for a request that goes to this group.
     pub(crate) fn first_of_group(&self, number: usize, count: usize, request: &Request<'_>) -> usize {
         self.picks(number, count, request, |turn| turn.of_rules.fetch_add(1, Relaxed))
     }
@@ -158,7 +158,7 @@ impl Policy {
             for uri in &targets.uris {
                 let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_str().as_bytes()) else { continue };
                 let identity = self.router.identity();
-                // As for a request: an address alone may be another program at the default port.
+                // An address without a domain may be another program at the default port: the same rule holds for requests.
                 let Some(domain) = identity.domain_of(uri.host).filter(|_| self.is_local(&uri)) else { continue };
                 let Some(user) = uri.user.filter(|_| uri.params.maddr().is_none()) else { continue };
                 let username = unescaped(user).collect();

@@ -52,7 +52,7 @@ pub struct ProcessState {
     pub(crate) udp_only: Arc<UdpOnly>,
     /// Database of users; `None`: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
-    /// Cache of the credentials of registered users, if they are in a cache alone. It verifies all requests except
+    /// Cache of the credentials of registered users, if only a cache has them. It verifies all requests except
     /// REGISTER.
     pub credentials: Option<CredentialCache>,
     /// Bounds that no configuration sets.
@@ -111,7 +111,7 @@ pub struct Surroundings {
     pub location: Arc<LocationTable>,
     /// Database of users; `None`: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
-    /// Cache of the credentials of registered users, if they are in a cache alone.
+    /// Cache of the credentials of registered users, if only a cache has them.
     pub credentials: Option<CredentialCache>,
     /// Bounds that no configuration sets.
     pub bounds: EngineBounds,
@@ -247,8 +247,8 @@ impl ProcessState {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|policy| Arc::strong_count(policy) == 1)
     }
 
-    /// Frees them. Rules and data sets are large, so the caller is a thread that carries no messages: the one that
-    /// makes policies.
+    /// Frees the policies that no request uses any more. Rules and data sets are large, so the caller is a thread that
+    /// carries no messages: the one that makes policies.
     pub fn drop_retired(&self) {
         let unused = |policy: &mut Arc<Policy>| Arc::strong_count(policy) == 1;
         let unused: Vec<_> = {

@@ -10,8 +10,8 @@ use strowger_core::routing::AccountHash;
 /// Maximum number of entries. One more replaces the oldest.
 const MOST: usize = 65_536;
 
-/// Removed users, each with the moment of the removal ([`Now::mono`]), which no step of the wall clock changes. An entry stays: refreshes of a
-/// dialog make its route token no younger, and let it outlast any time.
+/// Removed users, each with the moment of the removal ([`Now::mono`]), which no step of the wall clock changes. Entries have no end: refreshes of a
+/// dialog keep its old route token in use for any time.
 #[derive(Debug, Default)]
 pub struct RemovedUsers {
     /// Set once there was a removal. It is read without the lock.

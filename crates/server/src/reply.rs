@@ -36,7 +36,7 @@ pub(crate) enum Lines {
     MinSe(u32),
 }
 
-/// Reason of a refusal, for the operator. The peer gets the status alone.
+/// Reason of a refusal, for the operator. The peer gets only the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// Meaning of the status code, which needs no more words.

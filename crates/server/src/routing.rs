@@ -224,10 +224,10 @@ impl Decider<'_> {
         self.named_by(routing.scope.unwrap_or_else(|| self.policy.scope_of_sender(request)), targets)
     }
 
-    /// Returns the targets of a party of a call that is not at the address of its Contact. First comes the source of
-    /// that Contact, while the connection is open; then a binding with this Contact that the party has made since,
-    /// after it reconnected or this server restarted; at last the address of the Contact, if the party may listen
-    /// there.
+    /// Returns the targets of a party whose messages do not come from the address of its Contact. First comes the
+    /// source of that Contact, while the connection is open; then a binding with this Contact that the party has made
+    /// since, after it reconnected or this server restarted; finally the address of the Contact, if the party may
+    /// listen there.
     fn targets_of_party(
         &self,
         handling: &Handling<'_, '_>,

@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use strowger_core::proxy::TargetFailure;
 use strowger_core::{PeerName, Target, Transport};
 
-/// Targets of the process that failed. A lock is held for one of them alone. Times are milliseconds of
+/// Targets of the process that failed. A lock is held only for one of them. Times are milliseconds of
 /// [`strowger_core::Now::mono`].
 pub(crate) struct SetAside {
     parts: Box<[Mutex<Part>]>,

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Table of counted failures, which all shards share. A lock is held for one entry alone. Times are milliseconds of
+/// Table of counted failures, which all shards share. A lock is held only for one entry. Times are milliseconds of
 /// [`strowger_core::Now::mono`].
 pub(crate) struct Tally<K> {
     parts: Box<[Mutex<Part<K>>]>,

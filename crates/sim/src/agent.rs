@@ -84,7 +84,7 @@ pub struct Agent {
     process: u16,
     has_restarted: bool,
     restarts: bool,
-    /// True if the agent calls a callee that it did not reach once more, as the same call.
+    /// True if the agent repeats a call that failed, once, as the same call.
     redials: bool,
     /// True if no message is addressed to it: one that arrives was meant for another host.
     is_impostor: bool,

@@ -32,7 +32,7 @@ pub(crate) fn taken() -> Vec<Line> {
     LINES.take()
 }
 
-/// Subscriber for the log of calls alone.
+/// Subscriber only for the log of calls.
 struct Catcher;
 
 impl Catcher {

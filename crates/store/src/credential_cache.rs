@@ -1,4 +1,4 @@
-//! Credentials of registered users in a cache alone: stored when a REGISTER was verified, with the lifetime of the
+//! Credentials of registered users that only a cache has: stored when a REGISTER was verified, with the lifetime of the
 //! registration, and fetched to verify later requests of the user. There is no database behind it: without an entry the
 //! user is unknown.
 //!

@@ -78,7 +78,7 @@ pub struct GroupFigures {
     pub(crate) retried: AtomicU64,
     pub(crate) commit_us: AtomicU64,
     pub(crate) commit_max_us: AtomicU64,
-    /// Updated by the writer alone.
+    /// Updated only by the writer.
     pub(crate) commits: Histogram,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Counts failures of one kind. They are logged at their beginning, repeatedly while they last, and at their end.
+/// Counter of failures of one kind. They are logged at their beginning, repeatedly while they last, and at their end.
 #[derive(Clone, Copy, Debug)]
 pub struct LastingFailure {
     again: Duration,

@@ -160,9 +160,8 @@ impl LocationTable {
         self.update_and(aor, now_ms, most, ticket, decide, |()| ()).map(|(status, ())| status)
     }
 
-    /// Works as [`update`](Self::update), for a decision that has more parts than its steps. Once the table has accepted
-    /// the steps, `taken` gets the other part under the same lock: requests that it sends have the order of the
-    /// decisions. Returns its result.
+    /// Works as [`update`](Self::update), but `decide` returns a value in addition to the steps. Once the table has accepted the steps, `taken` gets
+    /// this value under the same lock: requests that it sends have the order of the decisions. Also returns the result of `taken`.
     ///
     /// # Errors
     /// Nothing has changed then, `taken` is not called, and the ticket does not come back.

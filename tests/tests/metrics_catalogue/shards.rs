@@ -134,7 +134,7 @@ fn held() {
                     send(wire, &request);
                     sent.fetch_add(1, SeqCst);
                 }
-                // Slow enough for a shard to empty its sockets, before which no bucket leaves.
+                // Slow enough for a shard to empty its sockets: no bucket leaves before that.
                 std::thread::sleep(Duration::from_millis(10));
             }
         });

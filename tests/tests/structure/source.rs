@@ -379,7 +379,7 @@ fn add_imports(before: &Names, tokens: &[TokenTree], imports: &mut Vec<(Names, S
     }
 }
 
-/// Returns the number of fields of a struct: of the colons between its braces that stand alone.
+/// Returns the number of fields of a struct: of the single colons between its braces.
 fn fields(item: &[TokenTree]) -> usize {
     let body = item.iter().find_map(|token| match token {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(Group::stream(group)),

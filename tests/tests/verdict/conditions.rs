@@ -243,13 +243,13 @@ pub(super) const CONDITIONS: &[Condition] = &[
         let mut generator = site.start(&[&[uas.address.to_string().as_str()], &words[..]].concat());
         site.under_way(&generator);
         uas.signal(libc::SIGSTOP);
-        // The peer alone stands.
+        // Only the peer is stopped.
         std::thread::sleep(ms(300));
         generator.signal(libc::SIGSTOP);
-        // Both stand.
+        // Both are stopped.
         std::thread::sleep(ms(400));
         uas.signal(libc::SIGCONT);
-        // The generator alone stands.
+        // Only the generator is stopped.
         std::thread::sleep(ms(300));
         generator.signal(libc::SIGCONT);
         generator.end(LONGEST)

@@ -40,7 +40,7 @@ pub struct Sqlite {
     settings: FileSettings,
     /// `None` after a failure: the connection is in an unknown state and is not used again.
     connection: Option<Connection>,
-    /// Number of the file of the first connection: another file of the same name lacks its rows.
+    /// Inode of the file at the first connection. If the file was replaced, the kept rows are gone, and writing fails.
     file: Option<FileNumber>,
     header: Option<DatabaseHeader>,
     kept: u64,

@@ -51,7 +51,7 @@ pub fn before_close(connection: &Connection, path: &Path) {
 /// Last read file header of a database.
 #[derive(Debug)]
 pub struct DatabaseHeader {
-    /// Closed by [`DatabaseHeader::close`] alone: closing releases the locks that SQLite has on the same file
+    /// Closed only by [`DatabaseHeader::close`]: closing releases the locks that SQLite has on the same file
     /// (`fcntl(2)`, "record locks").
     file: ManuallyDrop<File>,
     header: [u8; BYTES],

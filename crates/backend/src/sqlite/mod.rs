@@ -405,7 +405,7 @@ mod tests {
         std::fs::rename(path("50% #1?.db"), path("fine")).unwrap();
         std::fs::remove_file(path("empty")).unwrap();
         assert_eq!(names(), before);
-        // While a server has it open, its last changes are in the log alone.
+        // While a server has it open, its last changes are only in the log.
         let server = open(&SqliteSettings::new(path("running"))).unwrap();
         assert_eq!(seen("running"), Ok(()));
         server.pragma_update(None, "user_version", 99).unwrap();

@@ -14,9 +14,9 @@ use strowger_store::error::StoreError;
 /// Identity of such a file.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnFile {
-    /// Distinguishes it from files of other programs (`PRAGMA application_id`).
+    /// Number that distinguishes the file from files of other programs (`PRAGMA application_id`).
     pub application: i32,
-    /// Version of its tables (`PRAGMA user_version`).
+    /// Version of the file's tables (`PRAGMA user_version`).
     pub version: i32,
     /// Page size of a new file in bytes: small for scattered writes, since each write takes a whole page.
     pub page: u32,

@@ -105,7 +105,7 @@ fn child() {
                 rx.recv_timeout(Duration::from_secs(30)).unwrap();
             }
         }
-        // Until the disk is full, and further when it has space again.
+        // Registers until the disk is full, and again when it has space.
         "full" => {
             let filler = Path::new(&file).with_file_name("filler");
             let (mut n, mut failures) = (0, 0);

@@ -298,7 +298,7 @@ impl Cells {
         self.cell_mut(slot).0[VALUE_LENGTH..VALUE_LENGTH + 3].copy_from_slice(&length[..3]);
     }
 
-    /// Returns both in one read: the end has six bytes, the length of the key the next two.
+    /// Returns the end and the length of the key in one read: the end has six bytes, the length the next two.
     fn end_and_key_length(&self, slot: u32) -> u64 {
         let [a, b, c, d, e, f, g, h] = *self.cell(slot).0[END..].first_chunk().expect("it lies within a cell");
         u64::from_le_bytes([a, b, c, d, e, f, g, h])

@@ -80,7 +80,7 @@ impl Changes {
         if !self.is_taking {
             return;
         }
-        // A change larger than the whole space still passes if it is alone.
+        // A change larger than the whole space still passes if no other waits.
         if self.has_gap || (!self.bytes.is_empty() && self.bytes.len() + length > self.most) {
             self.has_gap = true;
             return;

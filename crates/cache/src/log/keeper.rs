@@ -306,7 +306,7 @@ impl Keeper {
             Segment::cut(&Segment::path(&self.settings.folder, segment.number), writer.length());
         }
         if let Some(compaction) = self.compaction.take().filter(|compaction| compaction.is_recovery) {
-            // None of it is acknowledged, and the remains of repeated attempts would fill the disk.
+            // None of the compaction is acknowledged, and the remains of repeated attempts would fill the disk.
             let (folder, first) = (&self.settings.folder, compaction.first);
             self.segments.retain(|segment| segment.number < first || !remove(&Segment::path(folder, segment.number)));
         }
@@ -451,7 +451,7 @@ mod tests {
                 assert!(files() <= most);
             }
             if room % 2 == 0 {
-                // A copy stands for a kill while the disk is full.
+                // A copy of the folder stands in for a kill while the disk is full.
                 let copy = tempfile::tempdir().unwrap();
                 for file in std::fs::read_dir(folder.path()).unwrap() {
                     let file = file.unwrap();

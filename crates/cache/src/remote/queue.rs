@@ -77,7 +77,7 @@ impl Default for Queue {
             is_due: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
-            // Until the thread has tried.
+            // The server counts as usable until the thread has tried.
             usable: AtomicUsize::new(1),
             silent: AtomicUsize::new(0),
         }

@@ -122,7 +122,7 @@ impl From<BadRequest> for Verdict {
 }
 
 impl Verdict {
-    /// Tells whether the request may go on as this user.
+    /// Tells whether the request may continue as this user.
     pub fn is_ok(self) -> bool {
         self == Self::Ok
     }

@@ -1,7 +1,7 @@
 //! Choice of the final response that goes upstream (RFC 3261 section 16.7 step 6).
 
-/// Returns the rank of a final response among those of all branches; the lowest is the best. A 6xx comes first, then the lowest class.
-/// Within 4xx, statuses that tell the caller how to go on come first, and a missing user or a time-out comes last.
+/// Returns the rank of a final response among those of all branches; the lowest is the best. A 6xx comes first, then the lowest class. Within 4xx,
+/// statuses that tell the caller how to continue come first, and a missing user or a time-out comes last.
 pub(super) fn rank(status: u16) -> u16 {
     let class = match status {
         600.. => 0,

@@ -106,9 +106,9 @@ impl Proxy {
         Some(SenderContact { text, uri, device, scope, usage })
     }
 
-    /// Seals the Contact of the party with this tag, if it needs a seal. `renews`: the Contact becomes the target of a dialog. `receiver`:
-    /// address that gets the message. A sender from a wider scope than that of its Contact could not name this Contact to a third party
-    /// (RFC 5589 section 7); the seal states that its own party named it.
+    /// Seals the Contact of the party with this tag, if it needs a seal. `renews`: the Contact becomes the target of a dialog. `receiver`: address
+    /// that gets the message. Without a seal, a sender from a wider scope than that of its Contact could not give this Contact to a third party (RFC
+    /// 5589 section 7); the seal states that the party itself named it.
     pub(super) fn seal_contact(
         &mut self,
         now: Now,
@@ -155,7 +155,7 @@ impl Proxy {
         contact.uri.host.ip().is_some_and(leads)
     }
 
-    /// Tells whether no other proxy that record-routed stands between this server and the sender of this response.
+    /// Tells whether no other proxy with a Record-Route is between this server and the sender of this response.
     fn is_last(&self, response: &Message<'_>) -> bool {
         match response.record_routes().next() {
             None => true,

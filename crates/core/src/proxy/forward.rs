@@ -352,7 +352,7 @@ fn branch_memory(bytes: usize, candidate: &OwnedCandidate) -> usize {
     memory_of(bytes + candidate.texts() + MORE)
 }
 
-/// Returns the memory of a request of this size that waits for these candidates, and a quarter more, by which an allocator may round up.
+/// Returns the memory of a request of this size that waits for these candidates, plus a quarter, because an allocator may round up.
 fn waiting_memory(bytes: usize, candidates: &[OwnedCandidate]) -> usize {
     (bytes + candidates.iter().map(OwnedCandidate::memory).sum::<usize>()) / 4 * 5
 }

@@ -192,7 +192,7 @@ const LAST_FORK_TIME: u64 = 5_000;
 const TIDY: u64 = 1_000;
 
 impl Proxy {
-    /// Creates the proxy of a shard. `entropy`: generator of this shard alone.
+    /// Creates the proxy of a shard. `entropy`: generator of only this shard.
     pub fn new(router: Arc<Router>, settings: ProxySettings, entropy: Entropy) -> Self {
         Self {
             policy: Arc::new(Policy { router, settings }),

@@ -296,7 +296,7 @@ impl Proxy {
     }
 
     /// Keeps the better one of this final response and the best so far, and all challenges. If the caller has no memory for a long
-    /// response, it keeps the mandatory header fields alone.
+    /// response, it keeps only the mandatory header fields.
     fn remember(
         &mut self,
         id: Id,

@@ -158,7 +158,7 @@ fn status_range(response: &Message<'_>) -> std::ops::Range<usize> {
     code..end
 }
 
-/// Returns the response with its mandatory header fields alone (RFC 3261 section 8.2.6.2).
+/// Returns the response with only its mandatory header fields (RFC 3261 section 8.2.6.2).
 pub(super) fn without_extras(response: &[u8]) -> Vec<u8> {
     let (mut index, mut bytes) = (Index::new(), Vec::new());
     if index.parse(response, &Limits::UNLIMITED).is_ok() {

@@ -21,8 +21,8 @@ pub fn is_needed(contact: &SipUri<'_>, transport: Transport, remote: &SocketAddr
         Host::Name(name) => is_invalid(name),
         // A public address that differs from the source may be the choice of the device.
         host if host != Host::from(remote.ip()) => host.ip().is_none_or(|ip| is_private(ip, remote.ip())),
-        // With another transport than that of the message, the port is the choice of the device. So it is without a translator: a device
-        // may send from another port than it listens on.
+        // The device has chosen the port if it names another transport than that of the message, or if there is no translator: it may listen on
+        // another port than it sends from.
         _ => translated && named == transport && contact.port.unwrap_or_else(|| named.default_port()) != remote.port(),
     }
 }

@@ -38,7 +38,7 @@ pub struct Routing<'a> {
     /// Unix time of the route token, in seconds of the current wall clock. A seal does not change it. Without a route token: time of the
     /// seal.
     pub made: u32,
-    /// Unix time of the seal, if the route token alone is too old; else as `made`.
+    /// Unix time of the seal, if the route token alone is too old; else equal to `made`.
     pub renewed: u32,
     /// Account of the sender in the route token. None: the token has an earlier format, or a seal alone proves the dialog.
     pub account: Option<AccountHash>,

@@ -1,13 +1,13 @@
 //! Route token in our Record-Route: proof that a later request belongs to an admitted call, and goes to the other party of it.
 //!
-//! A dialog has two of them. The token in a forwarded request stands in the route set of the callee, and leads to the caller. In each
-//! response that makes a dialog, the server replaces it by the other one, which stands in the route set of the caller and leads to the
-//! party that answered (RFC 3261 section 16.7 step 8).
+//! A dialog has two of them. The token in a forwarded request is in the route set of the callee, and leads to the caller. In each response that makes
+//! a dialog, the server replaces it by the other one, which is in the route set of the caller and leads to the party that answered (RFC 3261 section
+//! 16.7 step 8).
 //!
-//! A route token contains in clear the time, the scope of the party's source address, the usage of the dialog, a hash of the Contact of the
-//! party, and the account of the other party, which holds the token. Its authentication code covers these and three values of the later
-//! request: the Call-ID, the To tag, which is the tag of the party that the token leads to, and the next Route, which is the Record-Route
-//! behind ours on that side, or none. So a token is invalid for another call, in the other direction, and anywhere else.
+//! A route token contains in clear the time, the scope of the party's source address, the usage of the dialog, a hash of the Contact of the party,
+//! and the account of the other party, which holds the token. Its authentication code covers these and three values of the later request: the
+//! Call-ID; the To tag, which is the tag of the party that the token leads to; and the next Route, which is the Record-Route after ours on that side,
+//! or none. So a token is invalid for another call, in the other direction, and anywhere else.
 
 use super::account_hash::AccountHash;
 use super::clock_steps::ClockSteps;
@@ -23,8 +23,8 @@ use subtle::ConstantTimeEq;
 /// Length of a route token in characters.
 pub(crate) const LEN: usize = base64::len(BYTES);
 
-/// Bytes of a token: one of scope (three bits), version (two), usage (two) and direction, four of the time, six of the Contact, four of the
-/// account, nine of the authentication code.
+/// Bytes of a token: one for scope (three bits), version (two), usage (two) and direction; four for the time, six for the Contact, four for the
+/// account, nine for the authentication code.
 const BYTES: usize = CLEAR + 9;
 const CLEAR: usize = CONTACT_END + AccountHash::LEN;
 const CONTACT_END: usize = 11;
@@ -57,7 +57,7 @@ pub(crate) enum Beyond<'a> {
     Unknown,
 }
 
-/// Contact of a party, as far as a route token may lead to it.
+/// Contact of a party in a route token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Named<'a> {
     /// Contact of the party.

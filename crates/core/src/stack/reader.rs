@@ -39,7 +39,7 @@ pub enum Received<'a> {
 pub struct Unread<'a> {
     /// Cause; [`Error::status`] is the status code of a response.
     pub error: Error,
-    /// Request as far as it was read, for a response if it has a Via. None: a response, or nothing.
+    /// Request, as far as it was read: it can be answered if it has a Via. None: a response, or no message.
     pub request: Option<Message<'a>>,
 }
 

@@ -2,8 +2,8 @@
 
 use strowger_message::{Message, Name};
 
-/// Appends the request without its body, and with those header fields only that its ACK and CANCEL (RFC 3261 sections 17.1.1.3 and 9.1) and
-/// a response of this server (section 8.2.6) need.
+/// Appends the request without its body, with only the header fields that its ACK and CANCEL (RFC 3261 sections 17.1.1.3 and 9.1) and a response of
+/// this server (section 8.2.6) need.
 pub(super) fn write(request: &Message<'_>, out: &mut Vec<u8>) {
     let (bytes, index) = (request.bytes(), request.index());
     out.extend_from_slice(&bytes[..index.headers_start()]);

@@ -33,7 +33,7 @@ const PER_SOURCE: usize = 4;
 /// Maximum number of transactions of one call in the reserve: a party that proves its dialog cannot fill the reserve with it.
 const PER_CALL: usize = 8;
 
-/// Maximum number of transactions of one call with its BYEs; no other request of the call takes these places.
+/// Maximum number of transactions of one call in the reserve, BYEs included; only BYEs take the places above [`PER_CALL`].
 const PER_CALL_WITH_BYE: usize = PER_CALL + 4;
 
 /// Server transactions with a place in a reserve. Each belongs to a group with a bound of its own.
@@ -72,7 +72,7 @@ impl<Group: Copy + Eq + Hash> Reserve<Group> {
         self.bytes += bytes;
     }
 
-    /// Returns the place of an ended transaction, if it had one here.
+    /// Frees the place of an ended transaction, if it had one here.
     pub(super) fn give_back(&mut self, id: Id) {
         if self.places.is_empty() {
             return;
@@ -228,8 +228,8 @@ impl Transactions {
         self.insert(now, Entry::new(key, machine, reply, call::bucket(call_hash), TransactionUser::NONE))
     }
 
-    /// Handles a message of an existing transaction: a retransmission, or the ACK of a failure. Returns false, without any effect, if it is
-    /// none.
+    /// Handles a message of an existing transaction: a retransmission, or the ACK of a failure. Returns false, without any effect, for any other
+    /// message.
     pub fn absorb(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> bool {
         let (Some(method), Some(via)) = (message.method(), TopVia::of_message(message)) else { return false };
         let text = if method == Method::Ack { b"INVITE" } else { method_text(method, message.method_text()) };

@@ -55,9 +55,9 @@ fn units(bytes: usize) -> u16 {
 }
 
 impl Transactions {
-    /// Marks the source of this request as unproved. Each response of the transaction user is sent once. A repetition, by Timer G or
-    /// because the request is repeated, is sent only while repetitions and the final response have at most `bytes` plus [`MOST_TIMES`] the
-    /// bytes of repeated requests. A response longer than an ordinary one is not kept. Only the first call has an effect.
+    /// Marks the source of this request as unproved. Each response of the transaction user is sent once. A repetition, by Timer G or because the
+    /// request is repeated, is sent only while repetitions and the final response have at most `bytes` plus [`MOST_TIMES`] times the bytes of
+    /// repeated requests. A response longer than an ordinary one is not kept. Only the first call has an effect.
     pub fn doubt(&mut self, id: ServerId, bytes: usize) {
         if let Some(entry) = self.entries.get_mut(id.0).filter(|entry| !entry.allowance.is_bounded()) {
             entry.allowance = Allowance::of(bytes);

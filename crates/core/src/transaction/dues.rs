@@ -38,7 +38,7 @@ impl Dues {
         if sum > self.most_of_all {
             return false;
         }
-        // All sources together seldom have as much as one may.
+        // All sources together seldom reach the bound of one.
         let held = || self.of.get(&counted(source, self.ipv6_prefix)).copied().unwrap_or(0);
         sum <= self.most || held().saturating_add(bytes) <= self.most
     }

@@ -27,10 +27,9 @@ impl Transactions {
         }
     }
 
-    /// Handles the end of the connection that carried the messages with this token: no answer will come by it. If the request has had no
-    /// response, the peer may have forgotten the connection in a restart. So the request is sent once more over another connection, and
-    /// counts as unsent only if that one ends too (RFC 3261 sections 18.4 and 17.1.4). A peer that is reached by its own connection only
-    /// has no other one.
+    /// Handles the end of the connection that carried the messages with this token: no answer will come by it. If the request has had no response,
+    /// the peer may have forgotten the connection in a restart. So the request is sent once more over another connection, and counts as unsent only
+    /// if that one ends too (RFC 3261 sections 18.4 and 17.1.4). A peer that can be reached by its own connection only gets no second attempt.
     pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox, events: &mut Vec<Event>) {
         let id = Id::from_u64(token);
         let Some(entry) = self.entries.get_mut(id).filter(|e| e.machine.hears_nothing() && e.is_reliable()) else {

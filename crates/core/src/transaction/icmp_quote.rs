@@ -12,7 +12,7 @@ pub(super) fn request(quoted: &[u8]) -> Option<(&[u8], &[u8])> {
     }
     for line in lines {
         let (line, end) = line.split_at(line.iter().position(|&b| matches!(b, b'\r' | b'\n'))?);
-        // A cut line may go on, even within the branch.
+        // The quote may end within a line, even within the branch.
         if line.is_empty() || !end.ends_with(b"\n") {
             return None;
         }

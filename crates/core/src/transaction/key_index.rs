@@ -28,7 +28,7 @@ struct Part {
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Half of the key: enough for the first place of the key, and to skip nearly all others.
+    /// Half of the key: it gives the first place of the key, and differs for nearly all other keys.
     tag: u32,
     slot: u32,
 }

@@ -15,13 +15,13 @@ ids! {
 pub enum Incoming {
     /// New request: answer it with [`Transactions::respond`](super::Transactions::respond). It has no user yet.
     Request(ServerId),
-    /// ACK of a 2xx or of nothing known: no transaction; the caller routes it (RFC 3261 section 17).
+    /// ACK of a 2xx, or one that matches no transaction: the caller routes it (RFC 3261 section 17).
     Ack,
     /// New CANCEL, to be answered itself, and the INVITE to cancel (section 9.2).
     Cancel {
         /// Transaction of the CANCEL: answer it with 200, or 481 if there is no INVITE.
         cancel: ServerId,
-        /// Transaction of the INVITE, in any state. None: not here.
+        /// Transaction of the INVITE, in any state. None: this table has no such INVITE.
         invite: Option<ServerId>,
     },
     /// Response for the user of a client transaction. A 300-699 to an INVITE is already acknowledged, a 2xx never is.
@@ -44,7 +44,7 @@ pub enum Incoming {
     Full,
 }
 
-/// Event of a transaction without a received message.
+/// Event of a transaction other than a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// No final response: timer B or F, or 64*T1 after a CANCEL. Equivalent to a 408 (RFC 3261 section 8.1.3.1).
@@ -131,7 +131,7 @@ pub struct Counts {
     pub clients: u64,
     /// Bytes of kept messages.
     pub kept_bytes: u64,
-    /// Messages kept, to be repeated or to make others from.
+    /// Messages kept for retransmissions, or to make an ACK, a CANCEL or a response from them.
     pub kept_messages: u64,
     /// Bytes charged to sources.
     pub charged_bytes: u64,

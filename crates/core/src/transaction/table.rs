@@ -264,8 +264,8 @@ impl Transactions {
         }
     }
 
-    /// Runs the due timers; if they send much, the rest in the next round, as [`Transactions::deadline`] shows. Appends `events` in the
-    /// order of their occurrence.
+    /// Runs the due timers. If they send much, the next round runs the rest, as [`Transactions::deadline`] shows. Appends `events` in the order of
+    /// their occurrence.
     pub fn poll(&mut self, now: Now, out: &mut Outbox, events: &mut Vec<Event>) {
         self.lost.clear();
         self.timers.shed(self.lengths.c, runs(&self.entries));
@@ -452,7 +452,7 @@ impl Transactions {
             entry.end = self.timers.start(now.mono, length, id.slot);
         }
         let (target, reliable): (Target, bool) = (entry.target.into(), entry.is_reliable());
-        // Before a final response is kept: it gets the room that its request had.
+        // Comes before a final response is kept: the response gets the room that its request had.
         if entry.due > 0 && !entry.machine.awaits_answer() {
             self.settle(id);
         }

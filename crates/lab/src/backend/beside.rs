@@ -66,8 +66,7 @@ impl Beside {
         name.strip_prefix(need).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 
-    /// Starts the backend of this name in a folder of its own, which is made if it is missing; none where the name stands for no program.
-    ///
+    /// Starts the backend of this name in a folder of its own, which is made if it is missing; `None` if the name needs no program.
     /// # Errors
     /// The name is unknown, a program is missing or does not start.
     pub fn start(name: &str, folder: &Path) -> Result<Option<Self>, Error> {

@@ -73,7 +73,8 @@ impl Backend {
         Ok(())
     }
 
-    /// Stops all processes of the backend (SIGSTOP), and returns when they stand: the kernel still takes connections and bytes, and none is answered.
+    /// Stops all processes of the backend (SIGSTOP), and returns once they have stopped: the kernel still takes connections and bytes, and none is
+    /// answered.
     ///
     /// # Panics
     /// A process still runs after ten seconds.
@@ -135,7 +136,7 @@ fn listening(name: &str, folder: &Path, port: u16, command: &mut Command) -> Res
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        // A stopped process ends by SIGKILL alone.
+        // Only SIGKILL ends a stopped process.
         if self.process.ended().is_none() {
             self.thaw();
         }

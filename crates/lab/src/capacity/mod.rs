@@ -337,7 +337,7 @@ impl Bench<'_> {
         self.generator.trial(&Trial::new(load, warm_up, window, &folder))
     }
 
-    /// Makes a trial, and once more where it misses the goal by a generator that had something left.
+    /// Makes a trial. Repeats it if it misses the goal because of a generator that was not at its own limit.
     fn undisturbed(&mut self, load: f64, window: Duration, meets: &dyn Fn(&Outcome) -> bool) -> Result<Outcome, Error> {
         let first = self.outcome(load, window)?;
         let own = first.figures.largest("generator.thread/").map_or(0.0, |(_, share)| share);

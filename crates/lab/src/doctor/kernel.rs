@@ -196,7 +196,7 @@ fn quota(kernel: &Kernel) -> Option<f64> {
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':');
         let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        // A limit of a parent is one of its children too.
+        // A limit of a parent applies to its children too.
         for group in Path::new(path.trim_start_matches('/')).ancestors() {
             if controllers.is_empty() {
                 for root in ["fs/cgroup", "fs/cgroup/unified"] {
@@ -209,7 +209,7 @@ fn quota(kernel: &Kernel) -> Option<f64> {
                 }
             } else if controllers.split(',').any(|name| name == "cpu") {
                 let folder = kernel.sys.join("fs/cgroup/cpu").join(group);
-                // -1 stands for none.
+                // -1 means no limit.
                 let quota = number(&folder, "cpu.cfs_quota_us").zip(number(&folder, "cpu.cfs_period_us"));
                 quotas.extend(quota.map(|(quota, period)| quota as f64 / period.max(1) as f64));
             }

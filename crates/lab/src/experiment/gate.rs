@@ -84,9 +84,9 @@ pub struct Gate {
     pub system: String,
     /// Values of axes of the judged rows.
     pub only: Axes,
-    /// System by whose figure it is divided, or the floor.
+    /// System whose figure is the divisor, or the floor.
     pub against: Option<String>,
-    /// Values of axes of the rows by whose figure it is divided, in place of the same values.
+    /// Values of axes of the divisor's rows, where they differ from those of the judged rows.
     pub against_only: Axes,
     /// Bound.
     pub bound: Bound,

@@ -8,7 +8,7 @@ use strowger_config::nearest;
 words! {
     /// Finder of the limit.
     FinderKind {
-        /// None: the fixed loads alone.
+        /// None: only the fixed loads.
         Fixed = "fixed",
         /// Search by several short trials a load.
         Search = "search",

@@ -131,8 +131,7 @@ const REPEATS: f64 = 20.0;
 
 /// Plans a run of the named systems, or of all that are not optional.
 ///
-/// Systems are interleaved and their order alternates, so that a drift during the run favours none. The floor stands at the
-/// start and at the end.
+/// Systems are interleaved and their order alternates, so that a drift during the run favours none. The floor runs at the start and at the end.
 pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
     let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
     let systems: Vec<&SystemSpec> = experiment.systems.iter().filter(|system| system.is_among(only)).collect();

@@ -53,7 +53,7 @@ impl Experiment {
         fill(of_values.next().unwrap_or(&system.configuration), axes)
     }
 
-    /// Returns the time in which each user comes to have its connection: a window that begins before it measures connects, too.
+    /// Returns the time until each user has its connection: a window that begins earlier measures connects, too.
     pub fn connecting(&self, axes: &Axes, load: f64) -> Duration {
         let users = f64::from(self.users(axes));
         let is_stream = self.transport(axes) != Transport::Udp;

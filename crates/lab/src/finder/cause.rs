@@ -142,8 +142,8 @@ fn all_cores(outcome: &Outcome) -> Option<Cause> {
 /// Share of the time that a hindered server waits for a core, in per cent.
 const HINDERED: f64 = 10.0;
 
-/// No part that was sampled had nothing left. The server is the limit where it says so, or where all other parts were seen to have
-/// something left; with a database or a cache that it may wait for, neither is shown.
+/// Determines the cause when each sampled part had something left. The server is the limit if it says so, or if all other parts were sampled. With a
+/// database or a cache that the server may wait for, neither is proof.
 fn by_exclusion(outcome: &Outcome) -> Cause {
     let failed = outcome.value("failed").unwrap_or(0.0);
     if outcome.value("refused").is_some_and(|refused| refused > 0.0 && refused * 2.0 >= failed) {

@@ -111,8 +111,8 @@ impl Rfc7502 {
 /// Share of the rate that a trial has to reach.
 const REACHED: f64 = 0.99;
 
-/// Tells whether a trial at this rate established all its sessions. One without a count of failures did not. A generator that was late and
-/// met the rate made them all the same.
+/// Tells whether a trial at this rate established all its sessions. One without a count of failures did not. A late generator that reached the rate
+/// in the end established them, too.
 pub(crate) fn is_carried(rate: f64, outcome: &Outcome) -> bool {
     let is_met = outcome.value("rate.achieved").is_none_or(|achieved| achieved >= rate * REACHED);
     outcome.value("failed") == Some(0.0) && is_met && !outcome.validity.fails(Check::Rate)

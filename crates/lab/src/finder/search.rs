@@ -15,7 +15,7 @@ pub struct Settings {
     pub trial: Duration,
     /// Length of the trial that confirms the limit.
     pub hold: Duration,
-    /// Trials by which one judgement must lead until a load is decided.
+    /// Number of trials by which one judgement must outnumber the other before a load is decided.
     pub agreement: u32,
     /// Trials after which the search narrows its interval no further.
     pub trials: usize,
@@ -47,8 +47,8 @@ const WIDTH: f64 = 1.05;
 /// Step of the first climb.
 const DOUBLE: f64 = 2.0;
 
-/// Step above the highest load that was carried. 1.5 times the capacity is offered for one trial at most, so that the step is less than
-/// that, and still less where noise may have carried a load above the capacity.
+/// Step above the highest load that was carried. At most one trial may offer 1.5 times the capacity, so the step is smaller than that. It is smaller
+/// still if noise may have made a load above the capacity look carried.
 const STEP: f64 = 1.4;
 const NOISY_STEP: f64 = 1.25;
 
@@ -61,8 +61,8 @@ const HOLDS: u32 = 5;
 /// Times that short trials at the load of a confirmation may miss the goal.
 const FAILED_CHECKS: u32 = 2;
 
-/// A load of this share of one that was carried before shows a system that degrades when it is not carried any more. Noise of 20 % both
-/// ways does not reach so far.
+/// Ratio of the lowest load that is not carried to the highest that was carried before: at this ratio or below, the system degrades. Noise of 20 % in
+/// both directions does not reach so far.
 const DEGRADED: f64 = 0.7;
 
 /// Loads of a search before the one that confirms the limit.

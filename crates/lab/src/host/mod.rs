@@ -171,7 +171,7 @@ fn folder_of(scratch: &Path, number: u32) -> PathBuf {
     scratch.join(format!("process-{number}"))
 }
 
-/// Command on these cores alone.
+/// Command that runs only on these cores.
 fn command(program: &Path, cores: &[usize], words: &[String]) -> Command {
     let mut command = match cores {
         [] => Command::new(program),
@@ -305,7 +305,7 @@ impl Hosts {
         Ok(Self { callers, answerers, server, ..Self::local() })
     }
 
-    /// Gives callers and answering sides the addresses of their way to the server, but for those that `roles` names.
+    /// Gives callers and answering sides the addresses of their way to the server, except those that `roles` names.
     ///
     /// # Errors
     /// There is no way, some addresses are of IPv4 and others of IPv6, or a connection is gone.

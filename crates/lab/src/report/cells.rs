@@ -127,7 +127,7 @@ impl<'a> Cells<'a> {
         let mut axes = cell.axes.clone();
         axes.insert(axis.name.clone(), axis.values.iter().find(|value| value.to_string() == *base)?.clone());
         let of_base = || self.cells.iter().filter(|other| other.system == cell.system && *other.axes == axes);
-        // Scaled loads are of one rate: where the other value had another load, that one is compared.
+        // Scaled loads are for one rate. If the other value of the axis has no cell with this load, its cell with another load is compared.
         let is_limit = |offered: Offered| offered == Offered::Limit;
         let equal = of_base().find(|other| other.offered == cell.offered);
         let base = equal.or_else(|| of_base().find(|other| is_limit(other.offered) == is_limit(cell.offered)))?;

@@ -1,7 +1,7 @@
 //! Messages of a call, from the documents of both ends.
 //!
-//! The documents say what each end sends and expects. The server between them forwards a request to the answering side where that one
-//! expects it and the caller does not expect a challenge, and each response back.
+//! The documents say what each end sends and expects. The server between them forwards a request to the answering side if that side expects it and
+//! the caller does not expect a challenge, and forwards each response back.
 
 use std::collections::VecDeque;
 use std::path::Path;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use strowger_measure::{Unit, grouped};
 use strowger_report::figure::{Axis, Form, Plot, Point, Published, PublishedPoint, Scale, Series, XAxis};
 
-/// Delays from the least to the greatest of which the ratio is this high stand on a log scale.
+/// Ratio of the greatest delay to the least from which on the axis is logarithmic.
 const LOG_FROM: f64 = 100.0;
 
 /// Makes the plot of a figure. None where no row has its values.
@@ -41,7 +41,7 @@ pub(super) fn plot(cells: &Cells<'_>, figure: &experiment::Figure, title: &str, 
                 }
             };
             for (place, value) in points {
-                // Numbers from 0 have the order of their bits.
+                // The bits of non-negative numbers have the order of the numbers.
                 series[at].1.entry(place.to_bits()).or_insert(value);
             }
         }
@@ -80,7 +80,7 @@ pub(super) fn slug(name: &str) -> String {
     if slug.contains(|c: char| c.is_ascii_alphanumeric()) { slug } else { format!("figure{slug}") }
 }
 
-/// Cells whose values a figure shows: over the load all trials; over time or an axis one cell for each fixed load, or the limit's where there is
+/// Cells whose values a figure shows. Over the load: all trials. Over time or an axis: one cell for each fixed load, or that of the limit if there is
 /// none.
 fn shown<'b, 'a>(cells: &'b Cells<'a>, figure: &experiment::Figure, x: &Source) -> Vec<&'b CellRows<'a>> {
     let fitting = cells.with(&figure.only);
@@ -91,7 +91,7 @@ fn shown<'b, 'a>(cells: &'b Cells<'a>, figure: &experiment::Figure, x: &Source) 
     }
 }
 
-/// Selects the cells for these figures: those of limits where all figures are of limits.
+/// Selects the cells for these figures: the cells of limits if all figures belong to limits.
 pub(super) fn of_figures<'b, 'a>(cells: &[&'b CellRows<'a>], figures: &[String]) -> Vec<&'b CellRows<'a>> {
     let is_of_limits = figures.iter().all(|figure| figure.starts_with("limit") || figure == "connect.rate");
     let limits = || cells.iter().copied().filter(|cell| cell.offered == Offered::Limit);

@@ -70,7 +70,7 @@ fn rows(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> 
         let mut row = Row::new(&experiment.name, system, load, profile, trial.configuration.as_bytes());
         row.axes = trial.axes.clone();
         row.repetition = trial.repetition;
-        // Of delays and shares, which a second without an answer lacks, one value is promised.
+        // A second without an answer has no delay and no share: of these figures only one value is promised.
         let seconds = |name: &str| if may_lack(name) { 1 } else { seconds };
         for name in experiment.course(profile, &trial.axes).over_time {
             let _ = row.series.set(&name, vec![Some(1.0); seconds(&name)]);

@@ -91,7 +91,7 @@ pub(super) fn limits(cells: &Cells<'_>, figure: &experiment::Figure) -> Table {
     lines.fill(with_texts(Table::new(titles), texts).with_texts(count - 2).with_texts(count - 1))
 }
 
-/// Lines of a table with their places: published ones stand behind the measured ones of equal axes.
+/// Lines of a table with their places: published ones follow the measured ones of equal axes.
 #[derive(Default)]
 struct Lines(Vec<(Vec<Option<usize>>, bool, Vec<String>)>);
 

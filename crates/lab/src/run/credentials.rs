@@ -36,7 +36,7 @@ impl Credentials {
             );
             for _ in 0..ATTEMPTS {
                 socket.send(request.as_bytes()).map_err(refused)?;
-                // What else may come is of calls before.
+                // Any other message belongs to earlier calls.
                 while let Ok(length) = socket.recv(&mut heard) {
                     let response = &heard[..length];
                     let text = String::from_utf8_lossy(response);

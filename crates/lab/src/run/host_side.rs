@@ -129,7 +129,7 @@ impl ServerSide for HostSide {
 
 impl Drop for HostSide {
     fn drop(&mut self) {
-        // Where the connection is gone, the agent ends it.
+        // If the connection is gone, the agent ends the server.
         let _ = self.ask::<()>(SideRequest::Stop);
     }
 }

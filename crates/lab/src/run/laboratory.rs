@@ -279,7 +279,7 @@ const WORKERS: [u32; 3] = [2, 4, 8];
 const CHOICE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 impl Laboratory {
-    /// The number of workers with which a call costs server and database least, of those with which the fewest calls fail.
+    /// Returns the number of workers with the least cost of server and database per call, among those with the fewest failed calls.
     fn best_workers(&mut self, chosen: &Chosen, planned: &Planned, trial: &Path) -> Result<u32, Error> {
         let key = (planned.system.clone(), planned.configuration.clone());
         if let Some(best) = self.best.get(&key) {

@@ -33,7 +33,7 @@ pub(super) struct OtherUse {
 }
 
 impl Neighbours {
-    /// Looks at all processes but those below this one and below these.
+    /// Looks at all processes except the descendants of this one and of `others`.
     pub(super) fn now(others: &[u32]) -> Self {
         let roots = others.iter().copied().chain([std::process::id()]);
         let own: HashSet<u32> = roots.flat_map(tree).collect();

@@ -321,13 +321,13 @@ impl Calls {
         tally
     }
 
-    /// Dialogs that stand.
+    /// Existing dialogs.
     #[cfg(test)]
     pub(super) fn dialogs(&self) -> usize {
         self.endpoint.agent.calls()
     }
 
-    /// Transactions that stand.
+    /// Existing transactions.
     pub(super) fn transactions(&self) -> u64 {
         let counts = self.endpoint.counts();
         counts.servers + counts.clients

@@ -105,7 +105,7 @@ impl<'a> Visit<'a> for Count {
     }
 }
 
-/// Other header fields are text, whose reading costs and says nothing.
+/// Other header fields are plain text: reading them costs nothing and measures nothing.
 fn has_grammar(name: Name) -> bool {
     !matches!(name, Name::Other | Name::Organization | Name::Subject | Name::Server | Name::UserAgent)
 }

@@ -221,7 +221,7 @@ impl SystemFolder {
         Ok(said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown").to_owned())
     }
 
-    /// Hash of everything that a start with this scenario depends on but ports and folders: commands and files with their marks.
+    /// Hash of everything that a start with this scenario depends on, except ports and folders: commands and files with their marks.
     pub fn digest(&self, scenario: &str) -> Digest {
         let mut parts: Vec<&str> = self.driver.start.iter().chain(&self.driver.measure).map(String::as_str).collect();
         if let Some(scenario) = self.scenario(scenario) {

@@ -279,7 +279,7 @@ pub(super) fn fill_words(words: &[String], own: &[String], values: &[(&str, Stri
     all.map(|word| fill(word, values)).collect()
 }
 
-/// The command on these cores alone.
+/// The command, on only these cores.
 fn pinned(words: &[String], cores: &[usize]) -> Vec<String> {
     let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
     let prefix = match cores.is_empty() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use strowger_measure::{Counter, Level, grouped};
 use strowger_net::{Snapshot, clock};
 
-/// Time limit for the answers to the answering side's BYEs, but no longer than calls may take to end by themselves.
+/// Time limit for the answers to the answering side's BYEs, at most the time that calls may take to end by themselves.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 impl Campaign {

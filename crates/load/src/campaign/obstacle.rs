@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(classify(&probes("a", &[200; 20])), []);
         assert_eq!(classify(&probes("a", &[401, 407, 486, 404, 503])), []);
         assert_eq!(classify(&[]), []);
-        // One lost datagram is no obstacle.
+        // One lost datagram proves no obstacle.
         assert_eq!(classify(&probes("a", &[200, 200, 0, 200, 200])), []);
     }
 

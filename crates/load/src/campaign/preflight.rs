@@ -66,7 +66,7 @@ impl Probing<'_> {
         let mut probes = Vec::new();
         let any = [if self.address.is_ipv6() { IpAddr::from([0u16; 8]) } else { IpAddr::from([0u8; 4]) }];
         let sources = if self.sources.is_empty() { &any[..] } else { self.sources };
-        // One source after the other: several at once would be one source's rate to a limiter that counts all.
+        // One source after another: a limiter that counts all sources together would take several at once for one high rate.
         for source in sources.iter().take(8) {
             self.source(*source, start, &mut probes)?;
         }

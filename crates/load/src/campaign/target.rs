@@ -121,7 +121,7 @@ fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
     }
     match text.split_once(':') {
         Some((host, port)) if !port.contains(':') => Ok((host, number(port)?)),
-        // Also an address, but not that of a host.
+        // An address, but not that of a host.
         _ if [":5060", ":5061"].iter().any(|port| text.ends_with(port)) => {
             Err("an IPv6 address with a port needs brackets, [::1]:5060,".into())
         }

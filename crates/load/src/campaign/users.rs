@@ -35,7 +35,7 @@ pub fn parse(content: &str, file: &str) -> Result<Vec<User>, String> {
         }
         users.push(User { name: name.into(), password: password.into() });
     }
-    // Calls take users from a list whose separator it is.
+    // Calls take users from a list whose separator is `;`.
     if let Some(user) = users.iter().find(|user| users.len() > 1 && user.password.contains(';')) {
         return Err(format!(
             "{file}: the password of {} has a semicolon, which a list of several users cannot have: call with it alone (--auth)",

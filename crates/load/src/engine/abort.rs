@@ -93,7 +93,7 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Answers a request beside the scenario with 200; the last message of the scenario stays.
+    /// Answers a request that is not of the scenario with 200; the last message of the scenario stays.
     pub(super) fn answer_beside(&mut self, heard: &ReceivedMessage<'_>) {
         let mut before = self.shard.pool.buffer();
         std::mem::swap(&mut before, &mut self.call.last);
@@ -252,7 +252,7 @@ impl CallRunner<'_> {
         read.is_ok() && super::received::cseq(&self.call.sent, &index).0 == number
     }
 
-    /// Sends a message beside the scenario.
+    /// Sends a message that is not of the scenario.
     pub(super) fn say(&mut self, line: &Line, step: i32) {
         let range = self.write(line, step);
         self.shard.books.sent(range.len());

@@ -9,7 +9,7 @@ use strowger_measure::{Attempt, Failure, Outcome};
 use strowger_message::Method;
 use strowger_scenario::step::{Kind, Pause, Send, Start, Step};
 
-/// Running call with all that it reaches.
+/// Running call with everything that its steps use.
 pub(super) struct CallRunner<'a> {
     pub(super) shard: &'a mut ShardContext,
     pub(super) call: &'a mut Call,

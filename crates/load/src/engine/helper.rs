@@ -1,4 +1,4 @@
-//! Work that may block, done beside the shard: names are looked up, files are read, shells are started.
+//! Work that may block, done outside the shard: names are looked up, files are read, shells are started.
 //!
 //! Each kind of work has a bounded queue and its own threads, which start with the first work: a slow name delays no
 //! shell, and shells start in the order of their actions.

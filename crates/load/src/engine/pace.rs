@@ -16,8 +16,8 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// Interval between the calls of a burst, µs; no link carries them all at once. 10,000 a second is a rate that a
-/// machine of half the usual speed keeps with a server beside it. The delay that a slower generator adds is its lag.
+/// Interval between the calls of a burst, µs, since no link carries all of them at once. A machine of half the usual speed keeps 10,000 calls a
+/// second with a server on the same machine. The delay that a slower generator adds is its lag.
 pub const BURST_GAP: u64 = 100;
 
 /// Part of a rate profile.

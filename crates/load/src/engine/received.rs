@@ -32,7 +32,7 @@ pub(super) fn branch(bytes: &[u8]) -> &[u8] {
     &rest[..end]
 }
 
-/// Returns the Call-ID of our message as far as an ICMP error quotes it.
+/// Returns the Call-ID of our message, if the part that an ICMP error quotes has it.
 pub(super) fn quoted_call_id(quoted: &[u8]) -> Option<&[u8]> {
     let mut lines = quoted.split_inclusive(|&b| b == b'\n').skip(1);
     lines.find_map(|line| {

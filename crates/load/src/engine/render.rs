@@ -315,7 +315,7 @@ impl CallRunner<'_> {
     }
 
     /// Writes the URI of the To header: the text between its angle brackets. `bare`: without brackets, the text up to
-    /// the parameters, so that a message beside the scenario always has a target.
+    /// the parameters, so that a message that is not of the scenario always has a target.
     fn last_request_uri(&mut self, bare: bool, out: &mut Vec<u8>) {
         if !self.parse_last() {
             return;
@@ -352,7 +352,7 @@ impl CallRunner<'_> {
     }
 }
 
-/// Step index of messages beside the scenario.
+/// Step index of messages that are not of the scenario.
 const BESIDE: i32 = -1;
 
 /// Step index of texts of actions, as SIPp writes it; their branch is the branch of the previous step.

@@ -168,8 +168,8 @@ impl CallSockets {
         }
     }
 
-    /// Closes the kept sockets, since no call will use them. True once all are closed, also by the peers as far as they
-    /// close theirs: an earlier exit would cut them off.
+    /// Closes the kept sockets, since no call will use them. True once all are closed, including those that their peers
+    /// close: an earlier exit would cut these off.
     pub(super) fn end(&mut self) -> bool {
         self.kept.clear();
         for used in &mut self.uses {

@@ -13,11 +13,11 @@ pub(super) struct StallDetector {
     /// Start of the round, and end of the previous round.
     began: u64,
     done: u64,
-    /// Time since which, or from which on, the shard wants the processor again.
+    /// Time since which, or at which, the shard wants the processor again.
     wanted: u64,
     /// Last reading: the time, and the processor time used by then.
     looked: (u64, u64),
-    /// Stall before this round, as far as it is known.
+    /// Stall before this round; `None`: it is not known yet.
     stall: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ mod tests {
     const MS: u64 = 1_000;
     const NONE: [u64; 0] = [];
 
-    /// Runs a round from `began` on, in which messages are read that came at `came`. Returns the stalls, ms.
+    /// Runs a round that begins at `began` and reads messages that arrived at the times `came`. Returns the stalls, ms.
     fn round(stall_detector: &mut StallDetector, began: u64, came: &[u64], done: u64, used: u64) -> Vec<u64> {
         stall_detector.begin(began * MS, || used * MS);
         came.iter().for_each(|came| stall_detector.read(came * MS, began * MS, || used * MS));

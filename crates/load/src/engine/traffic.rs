@@ -62,7 +62,7 @@ pub enum Order {
     /// Stops new calls for good.
     Quit,
     /// Stops new calls, and refuses those of peers. Open calls continue, except those that only wait for
-    /// retransmissions. Calls beside the scenario are waited for.
+    /// retransmissions. Calls of the out-of-call scenario are waited for.
     Close,
     /// Stops new calls and ends open ones with a CANCEL or a BYE, which is repeated until it is answered. The sender of
     /// the command bounds that time with [`Order::End`].
@@ -71,7 +71,7 @@ pub enum Order {
     End { goodbye: bool },
     /// Delivers a command from another controller, or its departure (third party call control).
     LinkEvent(LinkEvent),
-    /// Delivers the result of work beside the shard.
+    /// Delivers the result of work outside the shard.
     Helped(Answer),
     /// Ends open calls without a message and begins other calls on the same sockets.
     Follow(Box<Following>),
@@ -79,8 +79,8 @@ pub enum Order {
     Report(SyncSender<Ledger>),
 }
 
-/// Calls that follow those of the run on the same sockets. No call of a peer is accepted meanwhile. The scenario beside
-/// the main one stays.
+/// Calls that follow those of the run on the same sockets. No call of a peer is accepted meanwhile. The out-of-call
+/// scenario stays.
 #[derive(Debug)]
 pub struct Following {
     pub run: Arc<Run>,
@@ -109,8 +109,8 @@ pub struct Traffic {
     reconnect_at: u64,
     wheel: Wheel,
     pace: Pace,
-    /// Copy of the schedule advanced by the clock alone; its calls so far, begun or not; and the scheduled calls that
-    /// have begun.
+    /// Three fields: a copy of the schedule that the clock alone advances, its calls so far, begun or not, and the
+    /// scheduled calls that have begun.
     wanted: Pace,
     intended: u64,
     scheduled: u64,
@@ -188,7 +188,7 @@ impl Traffic {
         let ms = now / 1_000;
         let scenario = &main.scenario;
         let mut shared = Shared::default();
-        // The globals of a scenario beside the main one begin with those of the main one.
+        // The globals of the out-of-call scenario begin with those of the main one.
         let globals = match &out_of_call {
             Some(aside) if aside.scenario.variables.global.starts_with(&scenario.variables.global) => &aside.scenario,
             _ => scenario,
@@ -412,7 +412,7 @@ impl Traffic {
         );
     }
 
-    /// Takes the result of work beside the shard.
+    /// Takes the result of work outside the shard.
     #[cold]
     fn helped(&mut self, answer: Answer, out: &mut Outbox) {
         if self.shard.frozen {
@@ -449,7 +449,7 @@ impl Traffic {
             (Kind::OutOfCall, Some(script)) => script,
             _ => &self.main,
         };
-        // Calls beside the scenario count in the steps of their own.
+        // Calls of the out-of-call scenario count in steps of their own.
         let (aside, warm_up) = (call.kind == Kind::OutOfCall, call.book.warm_up);
         if aside {
             self.shard.ledger.turn();

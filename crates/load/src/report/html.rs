@@ -84,7 +84,7 @@ pub(super) fn html(report: &Report<'_>) -> String {
     page.html(&format!("{} · times are UTC", heading.program))
 }
 
-/// Returns the command line of a run, as far as its settings tell, without secrets.
+/// Returns the command line of a run, reconstructed from its settings, without secrets.
 fn command(heading: &Heading) -> String {
     let mut line = "strowger load".to_owned();
     let uas = heading.role == GeneratorRole::Answerer;

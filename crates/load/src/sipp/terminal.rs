@@ -1,5 +1,5 @@
-//! Terminal: keys without Enter, and a screen of its own for the run. Its earlier content and settings come back at
-//! every end - of the run, by a panic, by a signal - and while the process is stopped.
+//! Terminal: keys without Enter, and a screen of its own for the run. At every end of the run, also by a panic or a
+//! signal, and while the process is stopped, the terminal has its earlier content and settings.
 
 use rustix::process::{Signal, getpgrp, getpid, kill_process};
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
@@ -37,7 +37,7 @@ impl Terminal {
         Arc::new(Self { before, shows, polled: false, taken: AtomicBool::new(false) })
     }
 
-    /// Returns the terminal of the process for keys alone; it never draws. `None`: standard input is no terminal or the
+    /// Returns the terminal of the process only for keys; it never draws. `None`: standard input is no terminal or the
     /// process is in the background.
     pub(crate) fn of_keys() -> Option<Arc<Self>> {
         let before = stdin().is_terminal().then(|| termios::tcgetattr(stdin()).ok()).flatten();
@@ -102,7 +102,7 @@ impl Terminal {
         self.set();
     }
 
-    /// Draws a screen; of one higher than the terminal always the last line too.
+    /// Draws a screen. If it is higher than the terminal, the last line is drawn all the same.
     pub(crate) fn draw(&self, text: &str) {
         if !self.shows || !self.taken.load(Ordering::SeqCst) {
             return;

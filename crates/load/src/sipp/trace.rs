@@ -204,7 +204,7 @@ impl Tracer {
             Passage::Unexpected => writeln!(record, "{RULE}\nUnexpected {via} message received:\n"),
             Passage::LostSending(step) => writeln!(record, "{via} message (index {step}) lost (send).\n"),
             Passage::LostReceiving(step) => writeln!(record, "{via} message (index {step}) lost (recv).\n"),
-            // Its last byte counts.
+            // The byte that ends the command counts too.
             Passage::CommandSent => {
                 writeln!(record, "{RULE} {}\nTCP control message sent ({} bytes):\n", now(), n + 1)
             }

@@ -24,7 +24,7 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    /// Returns both, if SIPp is installed.
+    /// Returns both programs, if SIPp is installed; else only ours.
     pub(crate) fn all() -> Vec<Self> {
         let installed = Command::new("sipp").arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
         if installed {

@@ -1,4 +1,4 @@
-//! Date (RFC 3261 section 20.17): the form of RFC 1123 alone, always GMT.
+//! Date (RFC 3261 section 20.17): only the form of RFC 1123, always GMT.
 
 use super::view;
 use crate::reader::{ALPHA, DIGIT, Field, Reader, number};

@@ -15,7 +15,7 @@ pub struct MimeVersion<'a> {
 view!(MimeVersion);
 
 impl MimeVersion<'_> {
-    /// Writes both with the point between them.
+    /// Writes both numbers with the point between them.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.major);
         out.push(b'.');

@@ -21,7 +21,7 @@ pub struct RetryAfter<'a> {
 view!(RetryAfter);
 
 impl RetryAfter<'_> {
-    /// Creates a value of seconds alone, without comment and duration.
+    /// Creates a value of only seconds, without comment and duration.
     pub fn new(seconds: u32) -> Self {
         Self { seconds, comment: None, duration: None, params: Params::default() }
     }

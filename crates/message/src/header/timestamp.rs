@@ -15,7 +15,7 @@ pub struct Timestamp<'a> {
 view!(Timestamp);
 
 impl Timestamp<'_> {
-    /// Writes both with one space between them.
+    /// Writes the time, and the delay after one space if there is one.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.sent);
         if let Some(delay) = self.delay {

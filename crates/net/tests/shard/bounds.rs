@@ -219,7 +219,7 @@ fn less_may_wait_for_a_peer_than_does() {
         sent += 1;
     }
     counted(&node, |t| t.stream_messages_in, sent);
-    // In the round that read the last of them its answer may still precede the bounds: the second exchange belongs to a later round.
+    // The round that read the last of them may still go on, and queue the answer: the second exchange belongs to a later round.
     let mut other = connect(address);
     exchange(&mut other, 5);
     exchange(&mut other, 5);

@@ -165,8 +165,8 @@ fn servers_are_judged_by_the_authorities_in_force() {
     }
 }
 
-/// A server whose connection is to serve another address (RFC 5923) is trusted only if it was verified when the connection was made, with the
-/// identities of that time.
+/// A connection may serve another address of its server (RFC 5923) only if the server was verified when the connection was made, with the identities
+/// of that time.
 #[test]
 fn a_server_that_was_not_verified_does_not_stand_for_another_address() {
     let authority = Authority::new();

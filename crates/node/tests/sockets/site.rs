@@ -96,7 +96,7 @@ impl Site {
         std::thread::spawn(move || server.drain(Duration::from_secs(20)))
     }
 
-    /// Restarts it with the same port and database.
+    /// Restarts the server with the same port and database.
     pub(crate) fn restart(&mut self) {
         self.server.take().expect("it runs").stop();
         self.server = Some(start(self.program.clone(), self.config()));

@@ -74,8 +74,8 @@ impl Decider<'_> {
 }
 
 impl Engine {
-    /// Sheds a message. By UDP it is dropped: it comes again, and most often is a retransmission itself, so a response
-    /// would end a call that its owner sets up. Over a connection it comes once, so it is answered.
+    /// Sheds a message. Over UDP it is dropped: the peer sends it again, and most often it is a retransmission itself,
+    /// so a response would end a call that its owner sets up. Over a connection it comes once, so it is answered.
     pub fn shed(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if !arrival.transport.is_reliable() {
             return;

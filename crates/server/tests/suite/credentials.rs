@@ -167,7 +167,7 @@ impl Site {
         self.calls_as("alice", number, password)
     }
 
-    /// Sends it by this spelling of her name.
+    /// Sends alice's INVITE by this spelling of her name.
     fn calls_as(&mut self, spelled: &str, number: u32, password: &[u8]) -> String {
         let challenged = self.receive(ALICE, &invite(number, 1, ""));
         assert!(challenged.starts_with("SIP/2.0 407 "), "{challenged}");

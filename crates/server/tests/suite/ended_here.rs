@@ -98,7 +98,7 @@ fn the_route_token_of_a_call_that_rang_opens_nothing_after_its_end() {
     assert_eq!(passed(&mut site, (&forwarded, &ringing), 30), (0, 10));
 }
 
-/// One dialog of a call has ended, and another stands.
+/// One dialog of a call has ended, and another continues.
 #[test]
 fn a_dialog_that_has_ended_is_not_of_another_server() {
     let mut site = start(now(), TRACKED);

@@ -123,8 +123,8 @@ impl Agent {
         (count(Outcome::Failed(401)), count(Outcome::Success))
     }
 
-    /// True if the next REGISTER left before the answer to this one, which RFC 3261 section 10.2 forbids. If the next
-    /// one is served before a copy of this one, the copy has used credentials, for bindings that are no longer its own.
+    /// True if the next REGISTER left before the answer to this one, which RFC 3261 section 10.2 forbids. A copy of
+    /// this one that arrives after the next one has used credentials, and its bindings belong to the next one.
     fn is_overtaken(&self, sent: &Sent) -> bool {
         let is_next = |next: &Sent| {
             next.kind == Kind::Register && next.tries > 0 && next.cseq > sent.cseq && next.started < sent.finished

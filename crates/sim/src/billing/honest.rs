@@ -63,7 +63,7 @@ struct Session {
     routes: Vec<String>,
     own_cseq: u32,
     peer_cseq: u32,
-    /// The 2xx that is repeated until it is acknowledged; the ACK of a caller.
+    /// Callee: the 2xx, repeated until it is acknowledged. Caller: the ACK.
     last: String,
     acknowledged: bool,
     /// Expiry of its session timer, if it has one.

@@ -12,11 +12,11 @@ pub(super) fn missed(agents: &[&Agent], may_fail: bool) -> Result<(), String> {
     for call in agents.iter().flat_map(|agent| agent.called()) {
         let is_here =
             |agent: &&Agent| is_for(&call, agent) && agent.presence().is_reachable(call.started, call.finished);
-        // The phone's own response becomes that too, if it accepts no connections (RFC 3263 section 4.3).
+        // The phone's own 503 becomes a 480, if it accepts no connections (RFC 3263 section 4.3).
         let says = |status| agents.iter().any(|agent| is_for(&call, agent) && agent.has_answered(status));
         let is_missed = match call.outcome {
             Outcome::Failed(480) => !says(503),
-            // Called by its address, over the connection that it lent.
+            // The caller called its address, over the connection that the phone had made.
             Outcome::Failed(status) => {
                 let is_not_there = NOT_THERE.contains(&status) && !(may_fail && status == 500);
                 call.to.contains(";transport=") && is_not_there && !says(status) && !says(503)

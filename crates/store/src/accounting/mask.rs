@@ -59,7 +59,7 @@ impl Masks {
         SocketAddr::new(self.ip(address.ip()), address.port()).to_string()
     }
 
-    /// Masks both in a text.
+    /// Masks addresses and numbers in a text.
     pub fn all(&self, text: &str) -> String {
         // Numbers last: an address has no run of five digits, but a port may.
         self.numbers(&self.addresses(text))

@@ -27,7 +27,7 @@ pub(crate) enum Change {
 }
 
 impl Row for Change {
-    /// Returns one, and one more for each [`WEIGHT`] bytes.
+    /// Returns 1, plus 1 for each [`WEIGHT`] bytes.
     fn weight(&self) -> usize {
         let bytes = match self {
             Self::Update { puts, before, .. } => puts.iter().chain(before).map(PackedBinding::bytes).sum::<usize>(),

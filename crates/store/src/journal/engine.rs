@@ -28,7 +28,7 @@ pub enum Write<'a> {
     Delete(BindingId),
 }
 
-/// Database of bindings. All times are milliseconds since 1970 UTC. Called on the writer's thread alone; may block,
+/// Database of bindings. All times are milliseconds since 1970 UTC. Called only on the writer's thread; may block,
 /// should have a deadline of its own.
 pub trait BindingEngine: Send + 'static {
     /// Passes every binding that has not expired at `wall_ms` to `each`, with the name of its listener, and deletes the

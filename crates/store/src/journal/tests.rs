@@ -135,7 +135,7 @@ impl Bed {
     }
 }
 
-/// Returns a clock that stands, with equal times.
+/// Returns a clock that does not advance, with equal times.
 fn at(now_ms: u64) -> Clock {
     Arc::new(move || Moment { mono: now_ms, wall: now_ms })
 }

@@ -30,7 +30,7 @@ pub(super) struct Writer<E> {
     repairs: HashMap<Box<[u8]>, Repair>,
     /// Expired rows that a failed group could not delete.
     unpurged: Vec<BindingId>,
-    /// Number of `unpurged`.
+    /// Number of entries in `unpurged`.
     still_there: Arc<AtomicU64>,
     listeners: Arc<[Box<str>]>,
     clock: Clock,

@@ -51,7 +51,7 @@ pub enum Changes<K> {
 }
 
 impl<K> Changes<K> {
-    /// Combines both.
+    /// Combines two changes.
     #[must_use]
     pub fn and(self, more: Self) -> Self {
         match (self, more) {

@@ -105,7 +105,7 @@ fn a_route_token_opens_no_other_call_and_no_other_direction() {
         alice.with(|end| end.routes[0] = back.clone()),
         alice.with(|end| end.routes.insert(0, back.clone())),
         bob.with(|end| end.routes[0] = there.clone()),
-        // Tags exchanged, of others, left out.
+        // The tags are exchanged, foreign, or missing.
         alice.with(|end| std::mem::swap(&mut end.from, &mut end.to)),
         bob.with(|end| std::mem::swap(&mut end.from, &mut end.to)),
         alice.with(|end| end.to = "<sip:bob@example.org>;tag=other".into()),

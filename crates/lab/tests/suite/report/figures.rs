@@ -118,14 +118,14 @@ fn connections_and_rates_are_whole() {
     for figure in ["response by lifetime", "cost", "queueing"] {
         assert_series(&lifetimes, figure, "us", 6, 5);
     }
-    // Of limits.
+    // A figure of limits.
     assert_series(&lifetimes, "establishing", "1/s", 2, 5);
     let columns = ["lifetime", "system", "limit", "limit.low", "limit.high", "server.wait"];
     assert_table(&lifetimes, "sustainable", 30, &columns);
     // Median and 99th percentile of each lifetime over the rate.
     assert_series(&shapes("connections", Profile::Standard, &["strowger"]), "response over rate", "us", 10, 3);
     assert_series(&shapes("connections", Profile::Standard, &["echo"]), "response over rate", "us", 6, 3);
-    // The rate of the abstract stands in each profile that judges.
+    // The rate of the abstract is in each profile that judges.
     for profile in [Profile::Quick, Profile::Standard, Profile::Paper] {
         let (experiment, _) = Experiment::shipped("connections").expect("it is shipped");
         let loads = plan(&experiment, profile, &["strowger"]).trials.into_iter().map(|trial| trial.load);
@@ -338,7 +338,7 @@ fn values_are_medians_and_penalties_are_against_the_named_row() {
         assert_eq!(line("E: ")[5], "16.67 %", "{:?}", line("E: "));
         assert_eq!(line("A: ")[5], "", "A is against nothing");
         assert_eq!(line("A: ")[8], "server, thread shard-0");
-        // The published line of a letter stands behind the measured one.
+        // The published line of a letter follows the measured one.
         let systems: Vec<_> =
             table["rows"].as_array().expect("lines").iter().map(|line| line[1].as_str()).take(3).collect();
         assert_eq!(systems, [Some("strowger"), Some("OpenSIPS 1.6.4, published"), Some("strowger")]);

@@ -88,7 +88,7 @@ fn a_kill_at_any_moment_leaves_a_part_that_goes_on() {
     folder.finish().expect("the list of hashes is written");
     assert_eq!(Recorded::open(&path).expect("a whole run").rows, rows);
     assert_ne!(fs::read(path.join(SUMS)).expect("it is there"), sums);
-    // What a row was, no part may lack.
+    // A whole row must not be changed.
     fs::write(path.join(ROWS), &whole).expect("it is written");
     assert!(matches!(Recorded::open(&path), Err(FolderError::Changed { .. })));
 }

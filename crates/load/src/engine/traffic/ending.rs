@@ -48,7 +48,7 @@ impl Traffic {
             && (self.pace.is_over() || !self.bound.allows(self.scheduled));
         if self.quitting || all || unscheduled {
             self.finished = true;
-            // Calls beside the scenario are not waited for.
+            // Calls of the out-of-call scenario are not waited for.
             for slot in 0..self.calls.len() as u32 {
                 if self.calls[slot as usize].live {
                     self.drive(slot, out, |runner| {
@@ -217,8 +217,8 @@ impl Traffic {
     pub(super) fn lose_connection(&mut self, ending: Ending, out: &mut Outbox) {
         let Some(reconnect) = self.shard.run.sockets.reconnect else { return };
         let last = reconnect.most.is_some_and(|most| self.reconnected >= most);
-        // A connection that the peer finished has ended. A broken one is an error, and one too many ends the run, as
-        // SIPp's.
+        // A connection that the peer closed cleanly is no error, a broken one is. As in SIPp, one loss too many ends
+        // the run.
         let broke = ending == Ending::Broken && !self.finished;
         if broke {
             let via = self.shard.run.transport.via();

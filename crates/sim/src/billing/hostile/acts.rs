@@ -211,8 +211,7 @@ impl Hostile {
         self.begin(now, phone, request, out);
     }
 
-    /// Sends an INFO past the server that raises the CSeq of the peer: without the route of the dialog, with a
-    /// password.
+    /// Sends an INFO that raises the CSeq of the peer unseen: with a password, and without the route of the dialog.
     fn info_astray(&mut self, now: u64, at: usize, out: &mut Vec<Outgoing>) {
         self.did("request beside the route");
         let phone = self.legs[at].phone;
