@@ -85,7 +85,8 @@ mod tests {
         let technologies = TECHNOLOGIES.iter().filter(|technology| technology.accounting.is_some());
         let mut names: Vec<&str> = technologies.map(|technology| technology.name).collect();
         let mut words: Vec<&str> = AccountingTarget::ALL.iter().map(|target| target.word()).collect();
-        (names.sort_unstable(), words.sort_unstable());
+        names.sort_unstable();
+        words.sort_unstable();
         assert_eq!(names, words);
     }
 

@@ -11,6 +11,7 @@ use strowger_backend::sqlite::calls::{FileSettings, Sqlite};
 use strowger_backend::sqlite::{OpenError, SqliteSettings, make, pending};
 use strowger_config::{AccountingTarget, Config, DatabaseUrl};
 use strowger_node::{backends, preflight, server_settings};
+use strowger_store::accounting::sink::Sink;
 
 use crate::access::denied;
 use crate::cli::{DbArguments, DbCommand, DbOrder};
