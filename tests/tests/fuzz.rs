@@ -1,7 +1,7 @@
 //! A minute of fuzzing on stable: seeds mutated by a seeded generator, as input of the same functions that cargo-fuzz
 //! runs (`make fuzz`).
 //!
-//! `STROWGER_FUZZ_SECONDS` (2, and 9 with `STROWGER_WHOLE=1`) is the processor time of each function, `STROWGER_FUZZ_SEED` the generator's
+//! `STROWGER_FUZZ_SECONDS` (1, and 9 with `STROWGER_WHOLE=1`) is the processor time of each function, `STROWGER_FUZZ_SEED` the generator's
 //! seed (default: a fixed one; `random` draws one). No panic, no hang, memory bounded by the input: an input that
 //! violates one of these is written to a file, and its seed printed.
 

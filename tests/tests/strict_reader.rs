@@ -1,7 +1,7 @@
 //! A strict reader splits the streams of the server into exactly the intended messages: no header field or body of one
 //! becomes a message, over any way in.
 //!
-//! `STROWGER_SMUGGLED` (20,000, and 100,000 with `STROWGER_WHOLE=1`) is the number of mutated messages, `STROWGER_SMUGGLED_SEED` the seed of their
+//! `STROWGER_SMUGGLED` (8,000, and 100,000 with `STROWGER_WHOLE=1`) is the number of mutated messages, `STROWGER_SMUGGLED_SEED` the seed of their
 //! sequence.
 
 use std::collections::HashMap;

@@ -3,7 +3,7 @@
 use crate::text::{fields, status};
 use strowger_core::digest::{Challenge, ChallengeAnswer, Secret, strongest};
 
-/// Returns the header line, without its end, by which a user proves a password for a request, which is given by method, URI and body.
+/// Returns the header line, without its end, with the credentials of a user for a request: method, URI, body.
 /// `challenge`: a 401 or 407, whose strongest known algorithm is used; `nc`: nonce count.
 ///
 /// # Panics

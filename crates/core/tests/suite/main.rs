@@ -8,7 +8,7 @@ mod registrar;
 mod stack;
 mod template;
 #[path = "../../../rig/src/text.rs"]
-#[expect(dead_code, unreachable_pub, reason = "shared with the crate rig, which is above this one")]
+#[allow(dead_code, unreachable_pub, reason = "shared with the crate rig, which is above this one")]
 mod text;
 mod transactions;
 mod user_agent;
