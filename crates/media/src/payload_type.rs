@@ -55,7 +55,7 @@ const fn row(number: u8, name: &'static str, clock_rate: u32, channels: u8, pack
 }
 
 /// Static payload types, by number.
-pub const STATIC: [StaticPayload; 24] = [
+pub static STATIC: [StaticPayload; 24] = [
     row(0, "PCMU", 8_000, 1, 20),
     row(3, "GSM", 8_000, 1, 20),
     row(4, "G723", 8_000, 1, 30),

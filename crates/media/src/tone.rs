@@ -20,11 +20,11 @@ pub struct Tone {
     amplitude: f64,
 }
 
-/// Level of the largest sine of G.711 in dBm0.
-const FULL: f64 = 3.14;
+/// Level of the largest sine of mu-law in dBm0; that of A-law is lower by 0.03.
+const FULL: f64 = 3.17;
 
 impl Tone {
-    /// Begins a tone at phase 0. `frequency`: hertz, below half of `sample_rate`; `level`: dBm0, up to 3.14; `sample_rate`: samples in a
+    /// Begins a tone at phase 0. `frequency`: hertz, below half of `sample_rate`; `level`: dBm0, up to 3.17; `sample_rate`: samples in a
     /// second.
     pub fn new(frequency: f64, level: f64, sample_rate: u32) -> Self {
         let amplitude = f64::from(i16::MAX) * 10_f64.powf((level.min(FULL) - FULL) / 20.0);
@@ -62,8 +62,8 @@ mod tests {
     fn a_tone_has_its_frequency_and_level() {
         let samples: Vec<i16> = Tone::new(440.0, -10.0, 8_000).take(8_000).collect();
         assert!(share(&samples, 440.0) > 0.999 && share(&samples, 450.0) < 0.001);
-        // 13.14 dB below the largest sine.
-        assert_eq!(samples.iter().max(), Some(&7_218));
+        // 13.17 dB below the largest sine.
+        assert_eq!(samples.iter().max(), Some(&7_193));
         let loudest = Tone::new(1_000.0, 99.0, 8_000).take(8).max();
         assert_eq!(loudest, Some(i16::MAX));
         assert!(Tone::new(f64::NAN, f64::NAN, 0).take(3).all(|sample| sample == 0));

@@ -7,6 +7,7 @@ use super::distribution::Distribution;
 use super::template::Template;
 use super::variable::Slot;
 use crate::expression::{Expression, ExpressionError, Options};
+use strowger_media::payload_type::StreamFormat;
 use strowger_message::Name;
 
 /// Action. Texts are templates, rendered when it runs.
