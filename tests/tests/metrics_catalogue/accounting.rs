@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{SOON, Stage, send};
 use strowger_tests::control;
 use strowger_tests::dialog::invite;
-use strowger_tests::meter::Shows::{Above, At, By};
+use strowger_tests::meter::Shows::{Above, At, By, More};
 use strowger_tests::server::Setup;
 use strowger_tests::text::{respond, status};
 use strowger_tests::wire::Transport::{Tcp, Udp};

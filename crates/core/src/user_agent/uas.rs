@@ -230,7 +230,7 @@ impl UserAgent {
 
     /// Responds to a kept request.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the response")]
-    fn reply(
+    pub(super) fn reply(
         &mut self,
         round: &mut Round<'_>,
         server: ServerId,

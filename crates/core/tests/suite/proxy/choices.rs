@@ -19,7 +19,7 @@ fn begin(rig: &mut Rig) -> Sent {
 }
 
 fn to_alice(sent: &[Sent]) -> Vec<u16> {
-    sent.iter().filter(|s| s.to() == ALICE).map(Sent::status).collect()
+    sent.iter().filter(|s| s.to() == ALICE).map(|s| s.status()).collect()
 }
 
 fn invites(sent: &[Sent]) -> Vec<Sent> {

@@ -41,7 +41,7 @@ fn invite(rig: &mut Rig, contacts: &[Try]) -> Vec<Sent> {
 }
 
 fn to_alice(sent: &[Sent]) -> Vec<u16> {
-    sent.iter().filter(|s| s.to() == ALICE).map(Sent::status).collect()
+    sent.iter().filter(|s| s.to() == ALICE).map(|s| s.status()).collect()
 }
 
 fn invites(sent: &[Sent]) -> Vec<Sent> {

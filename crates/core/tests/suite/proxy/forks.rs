@@ -14,7 +14,7 @@ fn three(rig: &mut Rig) -> [Sent; 3] {
 }
 
 fn to_alice(sent: &[Sent]) -> Vec<u16> {
-    sent.iter().filter(|s| s.to() == ALICE).map(Sent::status).collect()
+    sent.iter().filter(|s| s.to() == ALICE).map(|s| s.status()).collect()
 }
 
 #[test]

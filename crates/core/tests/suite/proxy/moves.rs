@@ -31,7 +31,7 @@ fn moved(mut old: Rig) -> Rig {
 }
 
 fn to_alice(sent: &[Sent]) -> Vec<u16> {
-    sent.iter().filter(|s| s.to() == ALICE).map(Sent::status).collect()
+    sent.iter().filter(|s| s.to() == ALICE).map(|s| s.status()).collect()
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn heard(rig: &Rig) -> Vec<&str> {
 }
 
 fn to_alice(sent: &[Sent]) -> Vec<u16> {
-    sent.iter().filter(|s| s.to() == ALICE).map(Sent::status).collect()
+    sent.iter().filter(|s| s.to() == ALICE).map(|s| s.status()).collect()
 }
 
 fn later(sent: Vec<(u64, Sent)>) -> Vec<Sent> {

@@ -229,7 +229,7 @@ fn a_ping_is_sent_again_until_its_response_or_timer_f() {
     let mut shard = Shard::new();
     let first = shard.ping();
     assert_eq!(shard.pass(4_000), [&first[..], &first, &first].concat(), "after 0.5 s, 1.5 s and 3.5 s");
-    let ok = response(&first[0].1, "200 OK", "b");
+    let ok = response(&first[0].1, 200, "b");
     assert!(shard.receive(BOB, &ok).is_empty());
     let counts = shard.stack.transactions.counts();
     assert_eq!((counts.clients, counts.keys, counts.kept_messages, counts.timers), (0, 0, 0, 0));

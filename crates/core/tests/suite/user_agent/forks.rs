@@ -12,7 +12,7 @@ fn forked() -> (Net, CallKey) {
     let call = net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
     for place in ["one", "two"] {
         let lines = format!("Contact: <sip:{place}@127.0.0.98>\nRequire: 100rel\nRSeq: 7\n");
-        let text = respond(&net.sent[0], "183 Session Progress", &lines);
+        let text = respond(&net.sent[0], 183, &lines);
         net.inject(0, &with_body(&text.replace(";tag=peer", &format!(";tag={place}")), "v=0\n"));
     }
     net.sent.retain(|text| !text.starts_with("PRACK"));
@@ -40,7 +40,7 @@ fn requests_go_in_the_dialog_that_is_named() {
     assert_eq!(net.sent.len(), 3);
     // The answer closes the exchange of its dialog; that of the other one never began.
     let update = net.sent[0].clone();
-    net.inject(0, &with_body(&respond(&update, "200 OK", "Contact: <sip:two@127.0.0.98>\n"), "v=0\n"));
+    net.inject(0, &with_body(&respond(&update, 200, "Contact: <sip:two@127.0.0.98>\n"), "v=0\n"));
     assert!(matches!(net.last(0).event, Event::Changed { .. }) && net.last(0).leg == 1);
     for leg in [0, 1] {
         net.with(0, |agent, round| agent.update(round, LegKey { call, leg: Some(leg) }, OFFER)).unwrap();
@@ -82,7 +82,7 @@ fn each_place_gets_the_answer_to_its_own_offer() {
     // An offer of the first place is open when the second one answers the call.
     net.inject(0, &update("one", 2));
     net.sent.clear();
-    let ok = respond(&invite, "200 OK", "Contact: <sip:two@127.0.0.98>\n").replace(";tag=peer", ";tag=two");
+    let ok = respond(&invite, 200, "Contact: <sip:two@127.0.0.98>\n").replace(";tag=peer", ";tag=two");
     net.inject(0, &ok);
     assert!(
         net.sent.iter().any(|text| is(text, &["SIP/2.0 481 ", ";tag=one\r\n", "CSeq: 2 UPDATE"])),

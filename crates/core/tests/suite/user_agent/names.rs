@@ -20,7 +20,7 @@ fn requests_in_a_dialog_go_to_the_address_of_the_contact() {
     let mut net = Net::new([quiet(), quiet(), quiet()]);
     let (first, second) = (net.target(1), net.target(2));
     let call = net.with(0, |agent, round| agent.invite(round, &invite(first, OFFER))).unwrap();
-    let ok = respond(&net.sent[0], "200 OK", NAMED);
+    let ok = respond(&net.sent[0], 200, NAMED);
     net.inject(0, &ok);
     assert_eq!(unresolved(&net), ["sip:bob@pc.biloxi.example"]);
     assert!(matches!(net.last(0).event, Event::Answered { .. }));
@@ -32,12 +32,12 @@ fn requests_in_a_dialog_go_to_the_address_of_the_contact() {
     let reinvite = net.sent.last().unwrap().clone();
     assert!(reinvite.starts_with("INVITE sip:bob@pc.biloxi.example SIP/2.0\r\n"));
     // The same name is not reported again, and keeps its address; another one is, and an address needs none.
-    net.inject(0, &respond(&reinvite, "200 OK", NAMED));
+    net.inject(0, &respond(&reinvite, 200, NAMED));
     assert_eq!((unresolved(&net).len(), net.log.last().map(String::as_str)), (1, Some("0>2 ACK")));
     for (contact, names) in [("sip:bob@tablet.biloxi.example", 2), ("sip:bob@127.0.0.2", 2)] {
         net.with(0, |agent, round| agent.reinvite(round, call, OFFER)).unwrap();
         let reinvite = net.sent.last().unwrap().clone();
-        net.inject(0, &respond(&reinvite, "200 OK", &format!("Contact: <{contact}>\r\n")));
+        net.inject(0, &respond(&reinvite, 200, &format!("Contact: <{contact}>\r\n")));
         assert_eq!((unresolved(&net).len(), net.log.last().map(String::as_str)), (names, Some("0>1 ACK")), "{contact}");
     }
     net.with(0, |agent, round| agent.hang_up(round, call));

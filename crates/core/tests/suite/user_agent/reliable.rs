@@ -176,7 +176,7 @@ fn an_offer_in_a_reliable_response_is_answered_in_the_prack() {
         let target = net.target(8);
         let call = net.with(0, |agent, round| agent.invite(round, &invite(target, b""))).unwrap();
         let lines = "Contact: <sip:one@127.0.0.98>\nRequire: 100rel\nRSeq: 7\n";
-        let early = with_body(&respond(&net.sent[0], "183 Session Progress", lines), "v=0\n");
+        let early = with_body(&respond(&net.sent[0], 183, lines), "v=0\n");
         net.inject(0, &early);
         assert!(matches!(net.last(0).event, Event::Progress { status: 183, offer: true, .. }));
         assert_eq!(net.last(0).body, b"v=0\r\n");
@@ -190,8 +190,8 @@ fn an_offer_in_a_reliable_response_is_answered_in_the_prack() {
         let prack = net.sent[1].clone();
         assert!(prack.contains("\r\nRAck: 7 1 INVITE\r\n"));
         assert_eq!(prack.ends_with(std::str::from_utf8(ANSWER).unwrap()), !by_itself, "{prack}");
-        net.inject(0, &respond(&prack, "200 OK", ""));
-        let ok = respond(&net.sent[0], "200 OK", "Contact: <sip:one@127.0.0.98>\n");
+        net.inject(0, &respond(&prack, 200, ""));
+        let ok = respond(&net.sent[0], 200, "Contact: <sip:one@127.0.0.98>\n");
         net.inject(0, &ok);
         assert!(matches!(net.last(0).event, Event::Answered { offer: false, .. }));
         net.with(0, |agent, round| agent.hang_up(round, call));

@@ -175,7 +175,7 @@ fn a_422_without_sense_ends_the_call() {
         if gives_up {
             net.with(0, |agent, round| agent.hang_up(round, call));
         }
-        let refused = respond(&net.sent[0], "422 Session Interval Too Small", least);
+        let refused = respond(&net.sent[0], 422, least);
         net.inject(0, &refused);
         assert_eq!(net.log, ["0>? INVITE", "0>? ACK"], "{least:?}");
         let expected = match gives_up {
