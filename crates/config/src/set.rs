@@ -308,7 +308,6 @@ mod tests {
             (format!("{database}{query}entries = [\"x\"]"), 3, "make two sets"),
             (format!("{database}{query}file = \"x.csv\""), 3, "keep one of the two"),
             ("entries = [\"x\"]\nrefresh = \"1m\"".into(), 4, "remove `refresh`"),
-            (format!("database = \"sqlite:x\"\n{query}tls = \"required\""), 5, "remove `tls`"),
             ("database = \"sqlite:\"".into(), 3, "a database such as"),
             ("database = \"oracle://u@h/d\"".into(), 3, "a database such as"),
             (format!("{database}{query}refresh = \"10ms\""), 5, "from \"1s\""),

@@ -172,7 +172,7 @@ impl ProcessState {
                 now,
                 config,
                 identity,
-                (&secret, u64::from_le_bytes(nonces)),
+                (&secret[..], u64::from_le_bytes(nonces)),
                 bans,
             ))),
             secret,

@@ -162,8 +162,11 @@ impl Streams {
         let Some(connection) = place.and_then(|place| place.connection.as_deref_mut()) else { return };
         match &mut connection.layer {
             Some(layer) if connection.phase != Phase::Open => layer.tokens.push((origin, token)),
-            _ if self.sent.note(&mut connection.sent, origin, token) => self.counters.sent_forgotten.add(1),
-            _ => (),
+            _ => {
+                if self.sent.note(&mut connection.sent, origin, token) {
+                    self.counters.sent_forgotten.add(1);
+                }
+            }
         }
     }
 
