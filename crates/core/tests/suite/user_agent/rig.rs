@@ -338,7 +338,7 @@ pub(crate) fn respond(request: &str, status: u16, lines: &str) -> String {
 pub(crate) fn with_body(text: &str, body: &str) -> String {
     let length = body.len() + body.matches('\n').count();
     let lines = format!("Content-Type: application/sdp\nContent-Length: {length}\n\n{body}");
-    text.replace("Content-Length: 0\n\n", &lines)
+    text.replace("\r\n", "\n").replace("Content-Length: 0\n\n", &lines)
 }
 
 /// Returns a request of a peer without a phone, in its only call. `to_tag`: `;tag=` and the phone's tag, or empty. `lines`, `body`: end with
