@@ -289,7 +289,9 @@ fn a_bye_beside_its_dialog_that_the_peer_accepts_is_the_end() {
         site.wait(1_000);
         for (to, bye) in &byes {
             assert_eq!(to, BOB, "alice has hung up: {what}");
-            site.receive(to, &response(bye, own));
+            if !own.is_empty() {
+                site.receive(to, &response(bye, own));
+            }
         }
         let is_ended = seconds.is_some();
         assert_eq!(byes.len(), usize::from(is_ended), "{what}");

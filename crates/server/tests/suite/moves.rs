@@ -83,7 +83,7 @@ fn in_the_middle() -> Calls {
 
     site.receive(ALICE, &authorized(answered, &challenged, 1));
     let forwarded = site.answer();
-    let ok = response(&forwarded[forwarded.find("INVITE").expect("it rings")..], "200 OK");
+    let ok = response(&forwarded[forwarded.find("INVITE sip:").expect("it rings")..], "200 OK");
     let ok = site.receive(BOB, &ok.replace("Content-Length", &format!("Contact: <sip:bob1@{BOB}>\r\nContent-Length")));
     assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
     let bye = format!(
@@ -97,7 +97,7 @@ fn in_the_middle() -> Calls {
     site.wait(400);
     site.receive(ALICE, &authorized(rings, &challenged, 2));
     let forwarded = site.answer();
-    let ringing = forwarded[forwarded.find("INVITE").expect("it rings")..].to_owned();
+    let ringing = forwarded[forwarded.find("INVITE sip:").expect("it rings")..].to_owned();
     assert!(site.receive(BOB, &response(&ringing, "180 Ringing")).starts_with("SIP/2.0 180 "));
 
     let text = authorized(routed, &challenged, 3).replace("From: ", &format!("{EDGE}From: "));

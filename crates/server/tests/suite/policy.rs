@@ -115,7 +115,7 @@ fn a_request_that_rings_keeps_its_own() {
     let one = Arc::downgrade(&site.shared.policy());
     site.reload(&format!("{TWO}{free}"));
     // The phone refuses, and the next one is tried: its request is written like the first.
-    let request = first[first.find("INVITE").expect("it was forwarded")..].to_owned();
+    let request = first[first.find("INVITE sip:").expect("it was forwarded")..].to_owned();
     let second = site.receive(BOB, &response(&request, "486 Busy Here"));
     assert!(second.contains("INVITE sip:bob2@") && is_forwarded_by(&second) == "one", "{second}");
     // Another request rings under the other configuration.

@@ -32,8 +32,8 @@ fn everything_else_passes_byte_for_byte() {
     // The response returns the sender's own Via and nothing else.
     let answer = only(rig.answer(&sent, 200, "X-Odd:  2\nContact: <sip:bob@10.2.2.2>\n"));
     assert_eq!(answer.to(), ALICE);
-    assert_eq!(answer.all("Via"), ["SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bK1;x=\"a;b,c\""]);
-    assert!(answer.0.contains("\r\nX-Odd:  2\r\n") && answer.0.contains("CSeq: 0001   INVITE\r\n"));
+    assert_eq!(answer.all("v"), ["SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bK1;x=\"a;b,c\""]);
+    assert!(answer.0.contains("\r\nX-Odd:  2\r\n") && answer.0.contains("CSeq:  0001   INVITE\r\n"));
     rig.end();
 }
 
@@ -53,8 +53,8 @@ fn vias_on_one_line_come_apart_again() {
     assert_eq!(sent.all("Via").len(), 2);
     let response = String::from_utf8(respond(&sent, 180, "")).unwrap();
     // An element on the way joined them.
-    let second = response.rfind("\r\nVia: ").unwrap();
-    let joined = format!("{}, {}", &response[..second], &response[second + 7..]);
+    let [first, second] = sent.all("Via")[..] else { panic!("{response}") };
+    let joined = response.replace(&format!("Via: {second}\r\n"), "").replace(first, &format!("{first}, {second}"));
     assert_ne!(joined, response);
     let up = only(rig.response(joined.as_bytes(), udp(BOB)));
     assert_eq!(up.all("Via"), ["SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bK1, SIP/2.0/UDP 10.9.9.9;branch=z9hG4bK2"]);

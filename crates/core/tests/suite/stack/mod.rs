@@ -102,11 +102,11 @@ fn responses_go_to_the_role_that_sent_the_request() {
     shard.receive(BOB, &response(of_agent, 200, "b1"));
     assert!(matches!(shard.agent.event(), Some(Event::Answered { call, .. }) if call == own));
     let ok = response(of_proxy, 200, "b2");
-    assert!(shard.receive(BOB, &ok)[0].1.starts_with("SIP/2.0 200 OK\r\n"));
+    assert!(shard.receive(BOB, &ok)[0].1.starts_with("SIP/2.0 200 As told\r\n"));
     let sent = shard.receive(ALICE, &request("ACK", FAR, "c", 1, ";tag=b2"));
     assert!(sent[0].0 == address(BOB) && sent[0].1.starts_with("ACK sip:bob@192.0.2.2 SIP/2.0\r\n"));
     // A copy of the 2xx goes where the first one went.
-    assert!(shard.receive(BOB, &ok)[0].1.starts_with("SIP/2.0 200 OK\r\n"));
+    assert!(shard.receive(BOB, &ok)[0].1.starts_with("SIP/2.0 200 As told\r\n"));
     assert!(shard.receive(BOB, &response(of_agent, 486, "b1")).is_empty());
     let log =
         ["proxy INVITE", "agent 180", "proxy 180", "agent 200", "proxy 200", "proxy ACK", "proxy 200", "Absorbed"];
@@ -143,7 +143,7 @@ fn the_user_agent_refuses_responses_of_other_roles() {
     agent.take_response(&mut round, &arrival, ok, id, TransactionUser::new(Role::UserAgent(context)), false);
     assert_eq!((agent.event(), agent.requests()), (None, 1));
     proxy.response(&mut round, context, ok, &arrival, id);
-    assert!(shard.sent()[0].1.starts_with("SIP/2.0 200 OK\r\n"));
+    assert!(shard.sent()[0].1.starts_with("SIP/2.0 200 As told\r\n"));
     shard.receive(BOB, &response(&of_agent[0].1, 200, "b"));
     assert!(matches!(shard.agent.event(), Some(Event::Reply { status: 200, .. })));
     shard.assert_clean();
