@@ -147,9 +147,9 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
                     order.reverse();
                 }
                 for system in order {
-                    // A system whose trials kill it starts with each.
+                    // A system whose trials kill it, or need a fresh one, starts with each.
                     let kills = experiment.course(profile, &axes).restarts();
-                    let starts = step == 0 || kills;
+                    let starts = step == 0 || kills || experiment.call.fresh;
                     let registers = if starts { experiment.users(&axes) } else { 0 };
                     let chooses = step == 0
                         && repetition == 1

@@ -69,14 +69,25 @@ impl Laboratory {
         self.systems.iter().find(|chosen| chosen.spec.name == name)
     }
 
-    /// Takes the running site of a trial, or starts one. Sites of other cells end.
-    fn site(&mut self, planned: &Planned, trial: &Path) -> Result<Site, Error> {
-        self.sites.retain(|site| (&site.axes, site.repetition) == (&planned.axes, planned.repetition));
-        match self.sites.iter().position(|site| site.name == planned.system) {
-            Some(at) => Ok(self.sites.remove(at)),
+    /// Takes the running site of a trial, or starts one.
+    fn site(&mut self, order: &Order, trial: &Path) -> Result<Site, Error> {
+        let planned = &order.planned;
+        match self.running(order) {
+            Some(site) => Ok(site),
             None if planned.place != Place::Trial => self.start_floor(planned),
             None => self.start(planned, trial),
         }
+    }
+
+    /// Takes the running site of a trial. Sites of other cells end. A site whose trial at a fixed load is made again ends, too: its server has
+    /// grown, and its allocator keeps the memory of the calls that have ended.
+    fn running(&mut self, order: &Order) -> Option<Site> {
+        let planned = &order.planned;
+        self.sites.retain(|site| (&site.axes, site.repetition) == (&planned.axes, planned.repetition));
+        let at = self.sites.iter().position(|site| site.name == planned.system)?;
+        let site = self.sites.remove(at);
+        let is_again = order.attempt > 1 && matches!(planned.load, PlannedLoad::Fixed(_));
+        (!is_again).then_some(site)
     }
 
     /// Tells whether the run compares builds of the program of a system: then none may be lucky with where its code lies. A folder of a user
@@ -218,7 +229,18 @@ impl Laboratory {
             clients.push(Generator::new(setting, &folder.0.join(format!("generator/{number}")))?);
         }
         let (name, axes, repetition) = (planned.system.clone(), planned.axes.clone(), planned.repetition);
-        Ok(Site { name, axes, repetition, clients, side, provers, credentials: None, folder, is_kept: false })
+        Ok(Site {
+            name,
+            axes,
+            repetition,
+            clients,
+            side,
+            provers,
+            credentials: None,
+            folder,
+            is_kept: false,
+            is_loaded: false,
+        })
     }
 }
 
@@ -335,7 +357,7 @@ impl TestBed for Laboratory {
     }
 
     fn trial(&mut self, order: &Order, folder: &Path) -> Result<Outcome, Error> {
-        let mut site = self.site(&order.planned, folder)?;
+        let mut site = self.site(order, folder)?;
         let outcome = measure(&mut site, order, folder)?;
         site.keep(folder)?;
         // A server that has ended, or was killed meanwhile, is started again by the next trial.
@@ -344,5 +366,95 @@ impl TestBed for Laboratory {
             self.sites.push(site);
         }
         Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::plan;
+    use crate::run::schedule::{Due, Schedule};
+    use crate::run::side::{SideMemory, Watched};
+    use crate::run::validity::Accounting;
+
+    /// Side without a server.
+    #[derive(Debug)]
+    struct Idle;
+
+    impl ServerSide for Idle {
+        fn addresses(&self) -> &[SocketAddr] {
+            &[]
+        }
+
+        fn begin(&mut self, _: &Path, _: u32) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn finish(&mut self) -> Result<Watched, Error> {
+            Ok(Watched::default())
+        }
+
+        fn memory(&mut self) -> Result<SideMemory, Error> {
+            Ok(SideMemory::default())
+        }
+
+        fn kill(&mut self, _: bool) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn start_again(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn ended(&mut self) -> Result<Option<String>, Error> {
+            Ok(None)
+        }
+
+        fn tail(&mut self) -> Result<String, Error> {
+            Ok(String::new())
+        }
+
+        fn empty_accounting(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn accounting(&mut self, _: u64, _: u64) -> Result<Option<Accounting>, Error> {
+            Ok(None)
+        }
+
+        fn keep(&mut self, _: &Path) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    /// The server of an invalid trial has grown already: memory of a call on it would be too small.
+    #[test]
+    fn a_trial_that_is_made_again_has_a_fresh_server() {
+        let scratch = tempfile::tempdir().expect("a temporary folder");
+        let (experiment, _) = Experiment::shipped("relay").expect("it is shipped");
+        let plan = plan(&experiment, Profile::Quick, &["strowger"]);
+        let mut laboratory =
+            Laboratory::new(experiment.clone(), Profile::Quick, Vec::new(), Path::new("strowger"), scratch.path());
+        let first = plan.trials.iter().position(|planned| planned.place == Place::Trial).expect("it has trials");
+        let mut schedule =
+            Schedule::new(experiment, Profile::Quick, Plan { trials: plan.trials[first..].to_vec(), ..plan });
+        let mut order = match schedule.next() {
+            Due::Trial(order) => *order,
+            other => panic!("{other:?}"),
+        };
+        let mut is_kept = |order: &Order| {
+            let folder = laboratory.folder();
+            let site = laboratory.site_of(&order.planned, Box::new(Idle), Vec::new(), folder).expect("no files");
+            laboratory.sites.push(site);
+            let found = laboratory.running(order).is_some();
+            assert!(laboratory.sites.is_empty(), "the site is taken, or has ended");
+            found
+        };
+        assert!(is_kept(&order));
+        order.attempt = 2;
+        assert!(!is_kept(&order));
+        // A search asks for no memory, and its server may have a million users.
+        order.planned.load = PlannedLoad::Search;
+        assert!(is_kept(&order));
     }
 }

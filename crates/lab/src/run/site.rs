@@ -26,6 +26,8 @@ pub(super) struct Site {
     pub(super) folder: Folder,
     /// True if the configuration of the system is kept in the folder of a trial.
     pub(super) is_kept: bool,
+    /// True once a trial has loaded it.
+    pub(super) is_loaded: bool,
 }
 
 /// Folder that is removed with its value.

@@ -90,6 +90,7 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
         let memories = [before, site.side.memory()?];
         memory(site, order, memories, sampled.memory, calls, &mut figures).map_err(unknown)?;
     }
+    site.is_loaded = true;
     let ended = site.side.ended()?;
     evidence.ended = evidence.ended.take().or(ended);
     let validity = Validity::of(reasons(&evidence, &figures));
@@ -163,8 +164,9 @@ fn memory(
         (None, _) => (after, (calls.completed + calls.failed) as f64),
     };
     figures.set("server.pss", server.pss as f64)?;
-    // Two processes have no growth.
-    if let (true, Some(before)) = (entries > 0.0 && !order.course.restarts(), before.server) {
+    // Two processes have no growth. A server that had another load before keeps free memory of it, and grows by less than its entries take.
+    let is_fresh = !site.is_loaded && !order.course.restarts();
+    if let (true, Some(before)) = (entries > 0.0 && is_fresh, before.server) {
         figures.set("server.entry", growth(server, before) / entries)?;
     }
     Ok(())
