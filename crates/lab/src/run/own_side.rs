@@ -241,7 +241,7 @@ impl ServerSide for OwnSide {
         let lost = processes.lost(&Processes::of(&ids));
         let cores = ids.first().and_then(|id| cores_of(*id));
         let cores = cores.map(|cores| cores.min(available()));
-        Ok(Watched { other, busiest: others.busiest, memory: used_memory(), cores, lost, clock: None })
+        Ok(Watched { other, busiest: others.busiest, cores, lost, clock: None })
     }
 
     fn is_measuring(&self) -> bool {
@@ -361,21 +361,6 @@ fn part_of(beside: &Beside) -> &'static str {
         BesideKind::Database => DATABASE,
         BesideKind::Cache => CACHE,
     }
-}
-
-/// Used memory of the machine in per cent, formula (2) of the cache study.
-fn used_memory() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let bytes = |key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-        Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1_024)
-    };
-    crate::formula::caches::used_memory(crate::formula::caches::Memory {
-        free: bytes("MemFree:")?,
-        buffers: bytes("Buffers:")?,
-        cache: bytes("Cached:")?,
-        total: bytes("MemTotal:")?,
-    })
 }
 
 /// Copies the small files of a folder and of its folders; a folder that is not there has none.

@@ -81,8 +81,6 @@ pub(super) struct Watched {
     pub(super) other: f64,
     /// Program that used most of it.
     pub(super) busiest: Option<String>,
-    /// Used memory of the machine in per cent, formula (2) of the cache study.
-    pub(super) memory: Option<f64>,
     /// Cores that the server may use.
     pub(super) cores: Option<u32>,
     /// Sentence about a process of the server that has ended.

@@ -75,9 +75,6 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     sampled.write(figures.value("rate.achieved"), &mut figures).map_err(unknown)?;
     let cores = figures.value("machine.cores").unwrap_or(1.0);
     figures.set("machine.other", watched.other / cores).map_err(unknown)?;
-    if let Some(used) = watched.memory {
-        figures.set("machine.memory", used).map_err(unknown)?;
-    }
     if let Some(cores) = watched.cores {
         figures.set("server.cores", f64::from(cores)).map_err(unknown)?;
     }
