@@ -256,7 +256,7 @@ fn time(experiment: &Experiment, steps: &Steps, system: &str, axes: &Axes, load:
             PlannedLoad::Search => plan.expected,
         },
     );
-    let step = around + steps.warm_up.max(connecting) + steps.window + steps.settle;
+    let step = around + steps.warm_up.max(connecting) + steps.window + steps.cool_down + steps.settle;
     match (plan.finder, load) {
         (FinderKind::Fixed, _) | (_, PlannedLoad::Fixed(_)) => step,
         (FinderKind::Search, _) => {

@@ -13,6 +13,8 @@ pub struct Steps {
     pub warm_up: Duration,
     /// Window that is measured.
     pub window: Duration,
+    /// Load after the window of a trial at a fixed load or of a staircase.
+    pub cool_down: Duration,
     /// Pause after the load, before memory is read.
     pub settle: Duration,
     /// Time between the answer and the end of a call. It replaces the time in `[call]`.
@@ -42,7 +44,6 @@ impl Steps {
             Profile::Smoke => [500, 1_000, 500, 1_000],
             Profile::Quick => [1_000, 5_000, 2_000, 15_000],
             Profile::Standard => [5_000, 20_000, 3_000, 30_000],
-            // Of 16 minutes the middle ten are measured.
             Profile::Paper => [180_000, 600_000, 10_000, 600_000],
         }
         .map(Duration::from_millis);
@@ -54,6 +55,7 @@ impl Steps {
         Self {
             warm_up,
             window,
+            cool_down: Duration::ZERO,
             settle: Duration::ZERO,
             hold: None,
             trial,
@@ -72,6 +74,7 @@ impl Steps {
             &[
                 "warm_up",
                 "window",
+                "cool_down",
                 "settle",
                 "hold",
                 "trial",
@@ -93,6 +96,7 @@ impl Steps {
         Self {
             warm_up: fields.duration("warm_up", faults).unwrap_or(default.warm_up),
             window,
+            cool_down: fields.duration("cool_down", faults).unwrap_or(default.cool_down),
             settle: fields.duration("settle", faults).unwrap_or(default.settle),
             hold: fields.duration("hold", faults),
             trial: fields.duration("trial", faults).unwrap_or(default.trial),

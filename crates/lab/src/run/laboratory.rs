@@ -329,6 +329,7 @@ impl Laboratory {
                 load,
                 warm_up,
                 window,
+                cool_down: Duration::ZERO,
                 settle: Duration::ZERO,
                 attempt: 1,
                 course: Course::default(),

@@ -24,6 +24,8 @@ pub struct Order {
     pub warm_up: Duration,
     /// Window.
     pub window: Duration,
+    /// Load after the window.
+    pub cool_down: Duration,
     /// Pause after the load, before memory is read.
     pub settle: Duration,
     /// Number of the attempt, from 1: an invalid trial is made again.
@@ -118,9 +120,9 @@ impl Schedule {
     /// Returns the next trial or limit row.
     pub fn next(&self) -> Due {
         let Some(planned) = self.plan.trials.get(self.done) else { return Due::Nothing };
-        let Steps { warm_up, window, settle, .. } = self.steps;
+        let Steps { warm_up, window, cool_down, settle, .. } = self.steps;
         let connecting = |load| self.experiment.connecting(&planned.axes, load);
-        let order = |value, warm_up, window, settle| {
+        let order = |value, warm_up, window, [cool_down, settle]: [Duration; 2]| {
             let unit = if is_floor(planned) { LoadUnit::Calls } else { self.experiment.load.unit };
             let course = match is_floor(planned) {
                 true => Course::default(),
@@ -129,18 +131,19 @@ impl Schedule {
             let (planned, number) = (planned.clone(), self.done + 1);
             let load = Load { value, unit };
             let attempt = self.attempt;
-            Due::Trial(Box::new(Order { planned, number, load, warm_up, window, settle, attempt, course }))
+            let order = Order { planned, number, load, warm_up, window, cool_down, settle, attempt, course };
+            Due::Trial(Box::new(order))
         };
         match (&self.search, planned.load) {
             (None, PlannedLoad::Fixed(load)) if is_floor(planned) => {
                 let longest = floor_window(self.profile);
-                order(load, warm_up.min(longest), window.min(longest), Duration::ZERO)
+                order(load, warm_up.min(longest), window.min(longest), [Duration::ZERO; 2])
             }
-            (None, PlannedLoad::Fixed(load)) => order(load, warm_up.max(connecting(load)), window, settle),
+            (None, PlannedLoad::Fixed(load)) => order(load, warm_up.max(connecting(load)), window, [cool_down, settle]),
             (Some(search), _) => match search.finder.next() {
                 Next::Trial(trial) => match self.experiment.load.finder {
-                    FinderKind::Staircase => order(trial.load, warm_up, trial.duration, settle),
-                    _ => order(trial.load, connecting(trial.load), trial.duration, Duration::ZERO),
+                    FinderKind::Staircase => order(trial.load, warm_up, trial.duration, [cool_down, settle]),
+                    _ => order(trial.load, connecting(trial.load), trial.duration, [Duration::ZERO; 2]),
                 },
                 Next::Done(limit) => {
                     let outcome = confirmation(&search.made, &limit);

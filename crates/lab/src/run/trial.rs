@@ -36,7 +36,8 @@ fn rate_of_samples(window: Duration) -> u32 {
 pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<Outcome, Error> {
     site.side.empty_accounting()?;
     // Some more than fall due.
-    site.prepare_credentials(order.load.value * (order.warm_up + order.window).as_secs_f64() * 1.1)?;
+    let length = order.warm_up + order.window + order.cool_down;
+    site.prepare_credentials(order.load.value * length.as_secs_f64() * 1.1)?;
     let (samples, before) = (folder.join("samples.log"), site.side.memory()?);
     site.side.begin(&samples, rate_of_samples(order.window))?;
     let (made, happened) = loaded(site, order, folder);
@@ -97,6 +98,7 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
 /// Loads the site, and makes the events meanwhile.
 fn loaded(site: &mut Site, order: &Order, folder: &Path) -> (Result<Made, Error>, events::Made) {
     let mut trial = generator::Trial::new(order.load, order.warm_up, order.window, folder);
+    trial.cool_down = order.cool_down;
     let changes = order.course.events.iter().filter_map(|event| match event.action {
         Action::Load(load) => Some((event.at, load)),
         Action::Kill { .. } | Action::Start => None,
@@ -169,7 +171,7 @@ fn memory(
     Ok(())
 }
 
-/// Calls of a trial, warm-up included.
+/// Calls of a trial, with those before and after the window.
 #[derive(Clone, Copy, Debug)]
 struct Calls {
     completed: u64,
