@@ -249,14 +249,12 @@ fn starting(system: &SystemSpec, axes: &Axes, users: u32) -> Duration {
 fn time(experiment: &Experiment, steps: &Steps, system: &str, axes: &Axes, load: PlannedLoad) -> Duration {
     let around = AROUND + steps.hold.unwrap_or(experiment.call.hold);
     let plan = experiment.load_of(system);
-    let connecting = experiment.connecting(
-        axes,
-        match load {
-            PlannedLoad::Fixed(load) => load,
-            PlannedLoad::Search => plan.expected,
-        },
-    );
-    let step = around + steps.warm_up.max(connecting) + steps.window + steps.cool_down + steps.settle;
+    let value = match load {
+        PlannedLoad::Fixed(load) => load,
+        PlannedLoad::Search => plan.expected,
+    };
+    let connecting = experiment.connecting(axes, value);
+    let step = around + experiment.warm_up(steps, axes, value) + steps.window + steps.cool_down + steps.settle;
     match (plan.finder, load) {
         (FinderKind::Fixed, _) | (_, PlannedLoad::Fixed(_)) => step,
         (FinderKind::Search, _) => {

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct Steps {
     /// Load before the window.
     pub warm_up: Duration,
+    /// Calls or registrations before the window at least: a low load has a longer warm-up.
+    pub warm_up_calls: u32,
     /// Window that is measured.
     pub window: Duration,
     /// Load after the window of a trial at a fixed load or of a staircase.
@@ -54,6 +56,7 @@ impl Steps {
         };
         Self {
             warm_up,
+            warm_up_calls: 0,
             window,
             cool_down: Duration::ZERO,
             settle: Duration::ZERO,
@@ -73,6 +76,7 @@ impl Steps {
         fields.know(
             &[
                 "warm_up",
+                "warm_up_calls",
                 "window",
                 "cool_down",
                 "settle",
@@ -95,6 +99,7 @@ impl Steps {
         }
         Self {
             warm_up: fields.duration("warm_up", faults).unwrap_or(default.warm_up),
+            warm_up_calls: fields.count("warm_up_calls", 1, faults).unwrap_or(default.warm_up_calls),
             window,
             cool_down: fields.duration("cool_down", faults).unwrap_or(default.cool_down),
             settle: fields.duration("settle", faults).unwrap_or(default.settle),

@@ -122,6 +122,7 @@ impl Schedule {
         let Some(planned) = self.plan.trials.get(self.done) else { return Due::Nothing };
         let Steps { warm_up, window, cool_down, settle, .. } = self.steps;
         let connecting = |load| self.experiment.connecting(&planned.axes, load);
+        let whole = |load| self.experiment.warm_up(&self.steps, &planned.axes, load);
         let order = |value, warm_up, window, [cool_down, settle]: [Duration; 2]| {
             let unit = if is_floor(planned) { LoadUnit::Calls } else { self.experiment.load.unit };
             let course = match is_floor(planned) {
@@ -139,10 +140,10 @@ impl Schedule {
                 let longest = floor_window(self.profile);
                 order(load, warm_up.min(longest), window.min(longest), [Duration::ZERO; 2])
             }
-            (None, PlannedLoad::Fixed(load)) => order(load, warm_up.max(connecting(load)), window, [cool_down, settle]),
+            (None, PlannedLoad::Fixed(load)) => order(load, whole(load), window, [cool_down, settle]),
             (Some(search), _) => match search.finder.next() {
                 Next::Trial(trial) => match self.experiment.load.finder {
-                    FinderKind::Staircase => order(trial.load, warm_up, trial.duration, [cool_down, settle]),
+                    FinderKind::Staircase => order(trial.load, whole(trial.load), trial.duration, [cool_down, settle]),
                     _ => order(trial.load, connecting(trial.load), trial.duration, [Duration::ZERO; 2]),
                 },
                 Next::Done(limit) => {
