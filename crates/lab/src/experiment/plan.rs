@@ -158,7 +158,8 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
                     let start = starting(system, &axes, registers);
                     let choice = if chooses { (start + CHOICE) * WORKERS } else { Duration::ZERO };
                     let start = if starts { start } else { Duration::ZERO };
-                    let time = time(experiment, &steps, &system.name, &axes, load) + start + choice;
+                    let settle = steps.settle_in(repetition).unwrap_or_default();
+                    let time = time(experiment, &steps, &system.name, &axes, (load, settle)) + start + choice;
                     trials.push(Planned {
                         system: system.name.clone(),
                         configuration: experiment.configuration(system, &axes),
@@ -246,7 +247,13 @@ fn starting(system: &SystemSpec, axes: &Axes, users: u32) -> Duration {
     start + Duration::from_secs_f64(f64::from(users) / REGISTRATIONS)
 }
 
-fn time(experiment: &Experiment, steps: &Steps, system: &str, axes: &Axes, load: PlannedLoad) -> Duration {
+fn time(
+    experiment: &Experiment,
+    steps: &Steps,
+    system: &str,
+    axes: &Axes,
+    (load, settle): (PlannedLoad, Duration),
+) -> Duration {
     let around = AROUND + steps.hold.unwrap_or(experiment.call.hold);
     let plan = experiment.load_of(system);
     let value = match load {
@@ -254,7 +261,7 @@ fn time(experiment: &Experiment, steps: &Steps, system: &str, axes: &Axes, load:
         PlannedLoad::Search => plan.expected,
     };
     let connecting = experiment.connecting(axes, value);
-    let step = around + experiment.warm_up(steps, axes, value) + steps.window + steps.cool_down + steps.settle;
+    let step = around + experiment.warm_up(steps, axes, value) + steps.window + steps.cool_down + settle;
     match (plan.finder, load) {
         (FinderKind::Fixed, _) | (_, PlannedLoad::Fixed(_)) => step,
         (FinderKind::Search, _) => {

@@ -19,6 +19,8 @@ pub struct Steps {
     pub cool_down: Duration,
     /// Pause after the load, before memory is read.
     pub settle: Duration,
+    /// First repetitions, in which memory is read after that pause; in the others it is not. None: all repetitions.
+    pub settled: Option<u32>,
     /// Time between the answer and the end of a call. It replaces the time in `[call]`.
     pub hold: Option<Duration>,
     /// Short trial of a search.
@@ -60,6 +62,7 @@ impl Steps {
             window,
             cool_down: Duration::ZERO,
             settle: Duration::ZERO,
+            settled: None,
             hold: None,
             trial,
             confirm,
@@ -72,6 +75,11 @@ impl Steps {
         }
     }
 
+    /// Returns the pause before memory is read. None in a repetition that does not read it.
+    pub fn settle_in(&self, repetition: u32) -> Option<Duration> {
+        self.settled.is_none_or(|settled| repetition <= settled).then_some(self.settle)
+    }
+
     pub(super) fn read(profile: Profile, fields: &Fields<'_>, axes: &[Axis], faults: &mut Faults) -> Self {
         fields.know(
             &[
@@ -80,6 +88,7 @@ impl Steps {
                 "window",
                 "cool_down",
                 "settle",
+                "settled",
                 "hold",
                 "trial",
                 "confirm",
@@ -103,6 +112,7 @@ impl Steps {
             window,
             cool_down: fields.duration("cool_down", faults).unwrap_or(default.cool_down),
             settle: fields.duration("settle", faults).unwrap_or(default.settle),
+            settled: fields.count("settled", 1, faults),
             hold: fields.duration("hold", faults),
             trial: fields.duration("trial", faults).unwrap_or(default.trial),
             confirm: fields.duration("confirm", faults).unwrap_or(default.confirm),

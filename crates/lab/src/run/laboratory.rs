@@ -330,7 +330,7 @@ impl Laboratory {
                 warm_up,
                 window,
                 cool_down: Duration::ZERO,
-                settle: Duration::ZERO,
+                settle: None,
                 attempt: 1,
                 course: Course::default(),
             };

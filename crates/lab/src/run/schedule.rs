@@ -11,6 +11,9 @@ use std::time::Duration;
 /// Times that an invalid trial is made again.
 const REPEATS: u32 = 3;
 
+/// No load after the window, and no pause before memory is read.
+const AT_ONCE: (Duration, Option<Duration>) = (Duration::ZERO, Some(Duration::ZERO));
+
 /// Trial that is due.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
@@ -26,8 +29,8 @@ pub struct Order {
     pub window: Duration,
     /// Load after the window.
     pub cool_down: Duration,
-    /// Pause after the load, before memory is read.
-    pub settle: Duration,
+    /// Pause after the load, before memory is read. None: memory is not read.
+    pub settle: Option<Duration>,
     /// Number of the attempt, from 1: an invalid trial is made again.
     pub attempt: u32,
     /// Events and figures over time.
@@ -120,10 +123,11 @@ impl Schedule {
     /// Returns the next trial or limit row.
     pub fn next(&self) -> Due {
         let Some(planned) = self.plan.trials.get(self.done) else { return Due::Nothing };
-        let Steps { warm_up, window, cool_down, settle, .. } = self.steps;
+        let Steps { warm_up, window, cool_down, .. } = self.steps;
+        let settle = self.steps.settle_in(planned.repetition);
         let connecting = |load| self.experiment.connecting(&planned.axes, load);
         let whole = |load| self.experiment.warm_up(&self.steps, &planned.axes, load);
-        let order = |value, warm_up, window, [cool_down, settle]: [Duration; 2]| {
+        let order = |value, warm_up, window, (cool_down, settle): (Duration, Option<Duration>)| {
             let unit = if is_floor(planned) { LoadUnit::Calls } else { self.experiment.load.unit };
             let course = match is_floor(planned) {
                 true => Course::default(),
@@ -138,13 +142,13 @@ impl Schedule {
         match (&self.search, planned.load) {
             (None, PlannedLoad::Fixed(load)) if is_floor(planned) => {
                 let longest = floor_window(self.profile);
-                order(load, warm_up.min(longest), window.min(longest), [Duration::ZERO; 2])
+                order(load, warm_up.min(longest), window.min(longest), AT_ONCE)
             }
-            (None, PlannedLoad::Fixed(load)) => order(load, whole(load), window, [cool_down, settle]),
+            (None, PlannedLoad::Fixed(load)) => order(load, whole(load), window, (cool_down, settle)),
             (Some(search), _) => match search.finder.next() {
                 Next::Trial(trial) => match self.experiment.load.finder {
-                    FinderKind::Staircase => order(trial.load, whole(trial.load), trial.duration, [cool_down, settle]),
-                    _ => order(trial.load, connecting(trial.load), trial.duration, [Duration::ZERO; 2]),
+                    FinderKind::Staircase => order(trial.load, whole(trial.load), trial.duration, (cool_down, settle)),
+                    _ => order(trial.load, connecting(trial.load), trial.duration, AT_ONCE),
                 },
                 Next::Done(limit) => {
                     let outcome = confirmation(&search.made, &limit);

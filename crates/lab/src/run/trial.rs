@@ -81,10 +81,10 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     }
     let calls = Calls::of(&made)?;
     // Rows come while the server settles.
-    pause(order.settle)?;
+    pause(order.settle.unwrap_or_default())?;
     evidence.accounting = site.side.accounting(calls.completed, calls.failed)?;
     // The load of a measuring command has no entries.
-    if !site.side.is_measuring() {
+    if order.settle.is_some() && !site.side.is_measuring() {
         let memories = [before, site.side.memory()?];
         memory(site, order, memories, sampled.memory, calls, &mut figures).map_err(unknown)?;
     }

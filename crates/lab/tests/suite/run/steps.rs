@@ -55,3 +55,19 @@ fn the_load_goes_on_after_the_window() {
         assert_eq!((long.window, *time - *planned), (plain.window, 7 * SECOND));
     }
 }
+
+/// A pause of half a minute in each of ten repetitions would take longer than their windows.
+#[test]
+fn memory_is_read_in_the_first_repetitions_alone() {
+    for (lines, first, others) in [
+        ("", Some(Duration::ZERO), Some(Duration::ZERO)),
+        ("settle = \"33s\"", Some(33 * SECOND), Some(33 * SECOND)),
+        ("settle = \"33s\"\nsettled = 1", Some(33 * SECOND), None),
+    ] {
+        for ((_, plain), (order, time)) in orders("").iter().zip(&orders(lines)) {
+            let wanted = if order.planned.repetition == 1 { first } else { others };
+            assert_eq!(order.settle, wanted, "{lines}");
+            assert_eq!(*time - *plain, wanted.unwrap_or_default(), "{lines}");
+        }
+    }
+}
