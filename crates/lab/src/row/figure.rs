@@ -100,6 +100,7 @@ pub const DEFINITIONS: &[Definition] = &[
     figure("server.entry", Bytes, Lower, Fixed, "Memory of the server for an entry, call or connection"),
     figure("server.drops", Count, Lower, Fixed, "Datagrams that the server's sockets dropped"),
     figure("server.cores", Count, Neither, Fixed, "Cores that the server may use"),
+    figure("server.workers", Count, Neither, Fixed, "Workers that the server was given"),
     figure("database.cpu", Percent, Lower, Cost, "CPU of the database, of all cores"),
     figure("database.cpu.call", Microseconds, Lower, Cost, "CPU of the database for a call"),
     figure("database.thread/", Percent, Neither, Fixed, "CPU of a thread of the database, of one core"),

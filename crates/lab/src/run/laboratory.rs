@@ -13,7 +13,7 @@ use crate::experiment::{Axes, Course, Experiment, Place, Plan, Planned, PlannedL
 use crate::finder::Outcome;
 use crate::generator::{self, Answer, Generator, Traffic};
 use crate::host::Hosts;
-use crate::row::{AxisValue, Digest, Load, Profile, System};
+use crate::row::{AxisValue, Digest, Load, Profile, Row, System};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -164,7 +164,8 @@ impl Laboratory {
             clients.push(self.load(planned, addresses[number % addresses.len()], sides)?);
         }
         let registering = clients.len().min(addresses.len());
-        let site = self.site_of(planned, side, clients, folder)?;
+        let mut site = self.site_of(planned, side, clients, folder)?;
+        site.workers = workers;
         if self.experiment.users(&planned.axes) > 0 {
             for (number, client) in (1..).zip(&site.clients[..registering]) {
                 client.register(REGISTRATIONS, &trial.join(format!("registration-{number}")))?;
@@ -235,6 +236,7 @@ impl Laboratory {
             repetition,
             clients,
             side,
+            workers: None,
             provers,
             credentials: None,
             folder,
@@ -301,6 +303,18 @@ const WORKERS: [u32; 3] = [2, 4, 8];
 const CHOICE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 impl Laboratory {
+    /// Takes over the numbers of workers that a resumed run chose, by its rows.
+    pub fn remember(&mut self, rows: &[Row]) {
+        for row in rows {
+            let spec = self.experiment.systems.iter().find(|spec| spec.name == row.system.name);
+            let best = spec.filter(|spec| spec.workers_at(&row.axes) == Some(Workers::Best));
+            if let Some((spec, workers)) = best.zip(row.figures.value("server.workers")) {
+                let key = (spec.name.clone(), self.experiment.configuration(spec, &row.axes));
+                self.best.insert(key, workers as u32);
+            }
+        }
+    }
+
     /// Returns the number of workers with the least cost of server and database per call, among those with the fewest failed calls.
     fn best_workers(&mut self, chosen: &Chosen, planned: &Planned, trial: &Path) -> Result<u32, Error> {
         let key = (planned.system.clone(), planned.configuration.clone());
@@ -457,5 +471,26 @@ mod tests {
         // A search asks for no memory, and its server may have a million users.
         order.planned.load = PlannedLoad::Search;
         assert!(is_kept(&order));
+    }
+
+    /// A resumed run measures with the workers of its first part.
+    #[test]
+    fn the_best_number_of_workers_is_taken_from_rows() {
+        let scratch = tempfile::tempdir().expect("a temporary folder");
+        let (experiment, _) = Experiment::shipped("stress").expect("it is shipped");
+        let spec = experiment.systems.iter().find(|spec| spec.workers_at(&Axes::new()) == Some(Workers::Best));
+        let name = spec.expect("one is chosen").name.clone();
+        let mut laboratory =
+            Laboratory::new(experiment, Profile::Quick, Vec::new(), Path::new("strowger"), scratch.path());
+        let load = Load { value: 100.0, unit: crate::row::LoadUnit::Calls };
+        let row = |system: &str, workers| {
+            let mut row = Row::new("stress", System::new(system, "1"), load, Profile::Quick, b"");
+            row.axes.insert("letter".into(), AxisValue::Text("C".into()));
+            row.figures.set("server.workers", workers).expect("a known figure");
+            row
+        };
+        laboratory.remember(&[row(&name, 4.0), row("strowger", 1.0), row("floor", 1.0)]);
+        let best: Vec<_> = laboratory.best.into_iter().collect();
+        assert_eq!(best, [((name, "stress-C".to_owned()), 4)]);
     }
 }

@@ -79,6 +79,9 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     if let Some(cores) = watched.cores {
         figures.set("server.cores", f64::from(cores)).map_err(unknown)?;
     }
+    if let Some(workers) = site.workers {
+        figures.set("server.workers", f64::from(workers)).map_err(unknown)?;
+    }
     let calls = Calls::of(&made)?;
     // Rows come while the server settles.
     pause(order.settle.unwrap_or_default())?;

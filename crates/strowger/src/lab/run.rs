@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueHint};
 use strowger_lab::experiment::{Experiment, Plan};
 use strowger_lab::report;
-use strowger_lab::row::Digest;
+use strowger_lab::row::{Digest, Row};
 use strowger_lab::run::{
     self, Chosen, Description, Ending, Folder, FolderError, Laboratory, Machine, Schedule, Verdict,
 };
@@ -119,7 +119,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
     described.server_cores = arguments.server_cores;
     described.hosts = hosts::describe(&hosts, &arguments.hosts.roles()).map_err(before)?;
     let mut schedule = Schedule::new(experiment.clone(), profile, plan);
-    let mut folder = open(&root, arguments.resume, &described, &text, &mut schedule)?;
+    let (mut folder, rows) = open(&root, arguments.resume, &described, &text, &mut schedule)?;
     for chosen in &systems {
         let own = schedule.plan().trials.iter().filter(|planned| planned.system == chosen.spec.name);
         let scenarios: Vec<&str> = own.map(|planned| planned.configuration.as_str()).collect();
@@ -129,6 +129,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
     }
     let scratch = tempfile::tempdir().map_err(|error| failed(format!("a temporary folder: {error}")))?;
     let mut laboratory = Laboratory::new(experiment, profile, systems, &program, scratch.path()).on(hosts.clone());
+    laboratory.remember(&rows);
     let progress = Progress::new(schedule.plan().trials.len());
     let mut tell = |schedule: &Schedule, event: &run::Event<'_>| progress.show(schedule, event);
     let ended = run::conduct(&mut schedule, &mut folder, &mut laboratory, &process::is_ending, &mut tell);
@@ -202,27 +203,27 @@ fn describe(
     }
 }
 
-/// Creates the folder of a new run, or opens the folder of a resumed one and advances the schedule to its last row.
+/// Creates the folder of a new run, or opens the folder of a resumed one and advances the schedule to its last row. Returns its rows, too.
 fn open(
     root: &Path,
     resume: bool,
     described: &Description,
     text: &str,
     schedule: &mut Schedule,
-) -> Result<Folder, Refusal> {
+) -> Result<(Folder, Vec<Row>), Refusal> {
     let refused = |error: FolderError| match error {
         FolderError::File(error) => wrong(error),
         other => usage(other.to_string()),
     };
     if !resume {
-        return Folder::create(root, described, text).map_err(refused);
+        return Ok((Folder::create(root, described, text).map_err(refused)?, Vec::new()));
     }
     let (folder, rows) = Folder::resume(root, described).map_err(refused)?;
     run::replay(schedule, &rows).map_err(|reason| usage(format!("{}: {reason}", root.display())))?;
     if !rows.is_empty() {
         output::say(&format!("{} rows are there; {} are left of the plan", rows.len(), length(schedule.rest())));
     }
-    Ok(folder)
+    Ok((folder, rows))
 }
 
 /// Writes the reports, prints the invalid trials, the gates and the answer, and returns the exit code.
