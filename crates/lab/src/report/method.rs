@@ -43,6 +43,7 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
          from begin to end, unless an event killed it. An invalid trial is made again, three times at most; where none is valid, the last one is shown and marked."
             .into(),
     );
+    sentences.extend(cores(rows));
     sentences.extend(events(experiment, profile));
     if steps.search {
         sentences.extend(finder(experiment));
@@ -109,4 +110,18 @@ fn finder(experiment: &Experiment) -> Option<String> {
 
 fn show(time: Duration) -> String {
     Unit::Microseconds.show(time.as_micros() as f64)
+}
+
+/// Says which cores the server had.
+fn cores(rows: &[Row]) -> Option<String> {
+    let of = |row: &Row| row.figures.value("server.cores").zip(row.figures.value("machine.cores"));
+    let (own, all) = rows.iter().filter(|row| row.system.name != FLOOR).find_map(of)?;
+    Some(match own < all {
+        true => format!("The server had {own} of the {all} cores of its machine, and a generator there the others."),
+        false if all < 4.0 => format!(
+            "The server could use all {all} cores of its machine, also those of a generator there: with fewer than four, server and database \
+             would share one."
+        ),
+        false => format!("The server could use all {all} cores of its machine."),
+    })
 }

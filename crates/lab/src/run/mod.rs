@@ -53,6 +53,7 @@
 mod chosen;
 mod clients;
 mod conduct;
+mod cores;
 mod credentials;
 mod description;
 mod events;
@@ -75,6 +76,7 @@ mod validity;
 
 pub use chosen::{Chosen, check, choose, describe, versions};
 pub use conduct::{Ending, Event, TestBed, conduct, replay};
+pub use cores::divide;
 pub use description::{Description, HostUsed, Machine, SystemUsed};
 pub use folder::Folder;
 pub(crate) use host_side::{FarServer, HostedSides};

@@ -70,7 +70,8 @@ pub(crate) struct RunArguments {
     /// Go on with the run in the folder, at the first trial that it lacks.
     #[arg(long)]
     pub resume: bool,
-    /// Keep the server, and the databases and caches beside it, to the first N cores of their machine, and the generator to the others.
+    /// Keep the server, and the databases and caches beside it, to the first N cores of their machine, and the generator to the others
+    /// [default: half of a machine of four cores or more].
     #[arg(long, value_name = "N")]
     pub server_cores: Option<u32>,
     #[command(flatten)]
@@ -102,7 +103,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
     let hosts = arguments.hosts.towards(hosts, &systems).map_err(before)?;
     let hosts = match arguments.server_cores {
         Some(cores) => hosts.pin(cores as usize).map_err(|fault| usage(format!("--server-cores: {fault}")))?,
-        None => hosts,
+        None => run::divide(hosts, &systems),
     };
     let only: Vec<&str> = systems.iter().map(|chosen| chosen.spec.name.as_str()).collect();
     let plan = arguments.plan.plan(&mut experiment, &only)?;
@@ -116,7 +117,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
     print(&format!("{}\n\nPlan of the profile {profile}:\n{plan}\n", experiment.title))?;
     let mut described = describe(&experiment, &text, &arguments.plan, &plan, &systems);
     described.versions = run::versions(&plan, &systems, &hosts.server.place).map_err(before)?;
-    described.server_cores = arguments.server_cores;
+    described.server_cores = Some(hosts.server_cores.len() as u32).filter(|cores| *cores > 0);
     described.hosts = hosts::describe(&hosts, &arguments.hosts.roles()).map_err(before)?;
     let mut schedule = Schedule::new(experiment.clone(), profile, plan);
     let (mut folder, rows) = open(&root, arguments.resume, &described, &text, &mut schedule)?;
