@@ -126,7 +126,7 @@ pub const DEFINITIONS: &[Definition] = &[
     figure("print.rate", PerSecond, Higher, Speed, "Messages printed in a second"),
     figure("echo.rate", PerSecond, Neither, Fixed, "Exchanges of the unread echo in a second"),
     figure("echo.ratio", Percent, Lower, Fixed, "Time of a request or call, as a share of the time of its unread echo"),
-    figure("program.size", Bytes, Lower, Fixed, "Size of the program's file"),
+    figure("program.size", Bytes, Lower, Fixed, "Size of the program as it is loaded"),
     figure("transaction.bytes", Bytes, Lower, Fixed, "Memory of a transaction"),
     figure("dialog.bytes", Bytes, Lower, Fixed, "Memory of a dialog"),
     figure(
