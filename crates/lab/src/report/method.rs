@@ -17,13 +17,26 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
     let hold = steps.hold.unwrap_or(experiment.call.hold);
     let call = &experiment.call;
     let mut sentences = vec![format!(
-        "Each trial has a warm-up of {} and a window of {}, which alone is measured{}. Calls follow the document {}{}{}.",
+        "Each trial{} has a warm-up of {}{} and a window of {}, which alone is measured{}{}. Calls follow the document {}{}{}.",
+        if has_search(experiment, &steps) { " at a fixed load" } else { "" },
         show(steps.warm_up),
+        match steps.warm_up_calls {
+            0 => String::new(),
+            calls => format!(", {} at least,", several(u64::from(calls), "call")),
+        },
         show(steps.window),
-        if steps.settle.is_zero() {
-            String::new()
-        } else {
-            format!("; memory is read {} after the load", show(steps.settle))
+        match steps.cool_down {
+            time if time.is_zero() => String::new(),
+            time => format!("; the load goes on for {} after it", show(time)),
+        },
+        match (steps.settle, steps.settled) {
+            (time, _) if time.is_zero() => String::new(),
+            (time, None) => format!("; memory is read {} after the load", show(time)),
+            (time, Some(settled)) => format!(
+                "; memory is read {} after the load, in {} of a cell",
+                show(time),
+                several(u64::from(settled), "repetition")
+            ),
         },
         call.document,
         if hold.is_zero() { String::new() } else { format!(" and last {}", show(hold)) },
@@ -47,6 +60,7 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
     sentences.extend(events(experiment, profile));
     if steps.search {
         sentences.extend(finder(experiment));
+        sentences.extend(trials_of_search(experiment, &steps));
     }
     sentences.extend(experiment.notes.iter().cloned());
     let all: Vec<&Row> = rows.iter().filter(|row| row.system.name == FLOOR && row.validity.is_valid()).collect();
@@ -110,6 +124,28 @@ fn finder(experiment: &Experiment) -> Option<String> {
 
 fn show(time: Duration) -> String {
     Unit::Microseconds.show(time.as_micros() as f64)
+}
+
+/// Tells whether a finder makes trials that are not those of fixed loads.
+fn has_search(experiment: &Experiment, steps: &Steps) -> bool {
+    steps.search && matches!(experiment.load.finder, FinderKind::Search | FinderKind::Rfc7502)
+}
+
+/// Says how long the trials of a search are.
+fn trials_of_search(experiment: &Experiment, steps: &Steps) -> Option<String> {
+    let length = match experiment.load.finder {
+        FinderKind::Search => {
+            format!("last {}, the one that confirms the limit {}", show(steps.trial), show(steps.confirm))
+        }
+        FinderKind::Rfc7502 => {
+            let sessions = u64::from(steps.sessions.unwrap_or(experiment.load.sessions));
+            format!("have {} and last {} at least", several(sessions, "session"), show(steps.trial))
+        }
+        FinderKind::Fixed | FinderKind::Staircase => return None,
+    };
+    Some(format!(
+        "Its trials {length}; they have no warm-up, except that each user with a connection of its own connects first."
+    ))
 }
 
 /// Says which cores the server had.
