@@ -66,9 +66,13 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
     let all: Vec<&Row> = rows.iter().filter(|row| row.system.name == FLOOR && row.validity.is_valid()).collect();
     let (start, end) = all.split_at(all.len() / 2);
     let cost = |rows: &[&Row]| Some(show_value(COST, value_of(rows, |row| row.figures.value(COST))?));
+    let (floor, unit) = match experiment.load.unit {
+        crate::row::LoadUnit::Registrations => ("an echo that stores nothing", "a registration"),
+        _ => ("a relay that reads nothing", "a call"),
+    };
     if let (Some(start), Some(end)) = (cost(start), cost(end)) {
         sentences.push(format!(
-            "The floor, a relay that reads nothing, took {start} of CPU a call at the start of the run and {end} at its end: so fast was \
+            "The floor, {floor}, took {start} of CPU {unit} at the start of the run and {end} at its end: so fast was \
              the machine, and so much did it drift."
         ));
     }

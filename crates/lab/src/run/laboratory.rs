@@ -9,11 +9,11 @@ use super::trial::measure;
 use crate::Error;
 use crate::backend::Beside;
 use crate::document;
-use crate::experiment::{Axes, Course, Experiment, Place, Plan, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
+use crate::experiment::{Axes, Course, Experiment, Place, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
 use crate::finder::Outcome;
 use crate::generator::{self, Answer, Generator, Traffic};
 use crate::host::Hosts;
-use crate::row::{AxisValue, Digest, Load, Profile, Row, System};
+use crate::row::{AxisValue, Digest, Load, LoadUnit, Profile, Row, System};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -103,9 +103,14 @@ impl Laboratory {
         Folder(self.scratch.join(format!("site-{}", self.started)))
     }
 
-    /// Starts the unread relay, which is a server without users.
+    /// Starts the floor, which is a server without users: an unread relay, or for registrations an echo.
     fn start_floor(&mut self, planned: &Planned) -> Result<Site, Error> {
         let folder = self.folder();
+        if self.experiment.load.unit == LoadUnit::Registrations {
+            let side = self.start_side(Work::Echo, &folder)?;
+            let setting = self.setting(side.addresses()[0], document::NEW.into(), Vec::new())?;
+            return self.site_of(planned, side, vec![setting], folder);
+        }
         let called = self.hosts.answerers[0].free_address()?;
         let side = self.start_side(Work::Floor(called), &folder)?;
         let mut setting = self.setting(side.addresses()[0], "call".into(), vec![called])?;
@@ -267,35 +272,6 @@ fn proves(setting: &generator::Setting) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Refuses a plan that needs one machine where several take part: callers show credentials with their first INVITE, or a command of the system
-/// makes the load.
-///
-/// # Errors
-/// The first such trial, with a cure, or a document that cannot be read.
-pub fn check_hosts(experiment: &Experiment, plan: &Plan, systems: &[Chosen], hosts: &Hosts) -> Result<(), Error> {
-    const CURE: &str = "leave out --caller, --answerer and --server";
-    let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-    let refused = |what, reason: &str| Err(Error::Unexpected { what, reason: format!("{reason}: {CURE}") });
-    for planned in plan.trials.iter().filter(|planned| hosts.is_distributed() && planned.place == Place::Trial) {
-        let chosen = systems.iter().find(|chosen| chosen.spec.name == planned.system);
-        if chosen.is_some_and(|chosen| !chosen.folder.driver().measure.is_empty()) {
-            return refused(
-                format!("system {}", planned.system),
-                "a command of its own makes the load, on this machine alone",
-            );
-        }
-        let (users, name) = (experiment.users(&planned.axes), experiment.document(&planned.axes));
-        let parties = document::Parties { users, answer: nowhere, hold: Duration::ZERO };
-        if users > 0 && document::sends_at_once(&document::text(name, &parties)?) {
-            return refused(
-                format!("document {name}"),
-                "its callers show credentials for nonces that this machine was given",
-            );
-        }
-    }
-    Ok(())
-}
-
 /// Numbers of workers of which the best is taken.
 const WORKERS: [u32; 3] = [2, 4, 8];
 
@@ -367,7 +343,11 @@ impl TestBed for Laboratory {
                 let system = System::new(planned.system.as_str(), chosen.version.as_str());
                 (system, chosen.folder.digest(&planned.configuration))
             }
-            None => (System::new(planned.system.as_str(), env!("CARGO_PKG_VERSION")), Digest::of(b"unread relay")),
+            None => {
+                let is_echo = self.experiment.load.unit == LoadUnit::Registrations;
+                let floor = if is_echo { "echo" } else { "unread relay" };
+                (System::new(planned.system.as_str(), env!("CARGO_PKG_VERSION")), Digest::of(floor.as_bytes()))
+            }
         }
     }
 
@@ -387,7 +367,7 @@ impl TestBed for Laboratory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::plan;
+    use crate::experiment::{Plan, plan};
     use crate::run::schedule::{Due, Schedule};
     use crate::run::side::{SideMemory, Watched};
     use crate::run::validity::Accounting;
@@ -482,7 +462,7 @@ mod tests {
         let name = spec.expect("one is chosen").name.clone();
         let mut laboratory =
             Laboratory::new(experiment, Profile::Quick, Vec::new(), Path::new("strowger"), scratch.path());
-        let load = Load { value: 100.0, unit: crate::row::LoadUnit::Calls };
+        let load = Load { value: 100.0, unit: LoadUnit::Calls };
         let row = |system: &str, workers| {
             let mut row = Row::new("stress", System::new(system, "1"), load, Profile::Quick, b"");
             row.axes.insert("letter".into(), AxisValue::Text("C".into()));

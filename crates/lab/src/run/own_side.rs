@@ -39,7 +39,7 @@ enum Server {
     System(RunningSystem),
     /// Server that runs already, and its process where it can be seen.
     External(Option<u32>),
-    /// Unread relay.
+    /// Unread relay or echo.
     Floor(Process),
 }
 
@@ -151,8 +151,9 @@ impl OwnSide {
         let SideOrder { work, address, cores } = order;
         let (mut beside, mut rows) = (Vec::new(), None);
         let (server, addresses) = match work {
-            Work::Floor(called) => {
-                let (floor, addresses) = floor(program, *address, *called, &own)?;
+            Work::Floor(_) | Work::Echo => {
+                let called = if let Work::Floor(called) = work { Some(*called) } else { None };
+                let (floor, addresses) = floor(program, *address, called, &own)?;
                 pin(&floor.ids(), cores)?;
                 (floor, addresses)
             }
@@ -312,17 +313,23 @@ impl ServerSide for OwnSide {
     }
 }
 
-/// Starts the unread relay.
+/// Starts the unread relay to a called end, or the echo without one.
 fn floor(
     program: &Path,
     address: IpAddr,
-    called: SocketAddr,
+    called: Option<SocketAddr>,
     folder: &Path,
 ) -> Result<(Server, Vec<SocketAddr>), Error> {
     let own = SocketAddr::new(address, crate::port::free_at(address));
     let mut command = Command::new(program);
-    command.args(["lab", "floor", "--listen", &own.to_string(), "--called", &called.to_string()]);
-    command.args(["--answered", &ANSWERED.to_string()]);
+    let listen = ["--listen".to_owned(), own.to_string()];
+    match called {
+        Some(called) => {
+            command.args(["lab", "floor"]).args(listen).args(["--called", &called.to_string()]);
+            command.args(["--answered", &ANSWERED.to_string()])
+        }
+        None => command.args(["lab", "echo"]).args(listen),
+    };
     let mut relay = Process::start(FLOOR, folder, &mut command)?;
     relay.listens(own.port(), START)?;
     Ok((Server::Floor(relay), vec![own]))

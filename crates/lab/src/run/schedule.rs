@@ -128,7 +128,7 @@ impl Schedule {
         let connecting = |load| self.experiment.connecting(&planned.axes, load);
         let whole = |load| self.experiment.warm_up(&self.steps, &planned.axes, load);
         let order = |value, warm_up, window, (cool_down, settle): (Duration, Option<Duration>)| {
-            let unit = if is_floor(planned) { LoadUnit::Calls } else { self.experiment.load.unit };
+            let unit = if is_floor(planned) { self.unit_of_floor() } else { self.experiment.load.unit };
             let course = match is_floor(planned) {
                 true => Course::default(),
                 false => self.experiment.course(self.profile, &planned.axes),
@@ -183,6 +183,12 @@ impl Schedule {
             }
         }
         Ok(())
+    }
+
+    /// The floor has registrations where the experiment has them, and calls elsewhere.
+    fn unit_of_floor(&self) -> LoadUnit {
+        let unit = self.experiment.load.unit;
+        if unit == LoadUnit::Registrations { unit } else { LoadUnit::Calls }
     }
 
     fn made(&mut self, order: Order, row: &Row) {

@@ -28,6 +28,8 @@ pub(crate) struct SideOrder {
 pub(super) enum Work {
     /// Unread relay to this address.
     Floor(SocketAddr),
+    /// Echo, which answers each request.
+    Echo,
     /// Server that runs already at this address.
     External(SocketAddr),
     /// System under test.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use strowger_lab::experiment::{Experiment, Place, Plan, Planned, plan};
-use strowger_lab::row::Profile;
+use strowger_lab::row::{LoadUnit, Profile};
 use strowger_lab::run::{Due, Order, Schedule};
 
 const EXPERIMENT: &str = r#"
@@ -68,6 +68,22 @@ fn memory_is_read_in_the_first_repetitions_alone() {
             let wanted = if order.planned.repetition == 1 { first } else { others };
             assert_eq!(order.settle, wanted, "{lines}");
             assert_eq!(*time - *plain, wanted.unwrap_or_default(), "{lines}");
+        }
+    }
+}
+
+/// Cost of a registration is compared with that of a registration that costs nothing but its transport.
+#[test]
+fn the_floor_registers_where_the_experiment_does() {
+    for (unit, wanted) in
+        [("calls/s", LoadUnit::Calls), ("requests/s", LoadUnit::Calls), ("registrations/s", LoadUnit::Registrations)]
+    {
+        let text = EXPERIMENT.replace("[load]", &format!("[load]\nunit = \"{unit}\""));
+        let (experiment, _) = Experiment::read("mine.toml", &text).unwrap_or_else(|report| panic!("{report}"));
+        let plan = plan(&experiment, Profile::Quick, &[]);
+        match Schedule::new(experiment, Profile::Quick, plan).next() {
+            Due::Trial(order) => assert_eq!((order.planned.place, order.load.unit), (Place::FloorAtStart, wanted)),
+            other => panic!("{other:?}"),
         }
     }
 }
