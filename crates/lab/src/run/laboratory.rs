@@ -431,7 +431,7 @@ mod tests {
         let mut laboratory =
             Laboratory::new(experiment.clone(), Profile::Quick, Vec::new(), Path::new("strowger"), scratch.path());
         let first = plan.trials.iter().position(|planned| planned.place == Place::Trial).expect("it has trials");
-        let mut schedule =
+        let schedule =
             Schedule::new(experiment, Profile::Quick, Plan { trials: plan.trials[first..].to_vec(), ..plan });
         let mut order = match schedule.next() {
             Due::Trial(order) => *order,
