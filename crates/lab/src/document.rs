@@ -66,6 +66,11 @@ pub fn sends_at_once(text: &str) -> bool {
     text.contains("[field3]")
 }
 
+/// Tells whether callers of a shipped document register, and make no call.
+pub fn only_registers(name: &str) -> bool {
+    SHIPPED.iter().any(|(shipped, text)| *shipped == name && !text.contains("INVITE"))
+}
+
 /// Text of a document, `name` being a shipped one or a path, with its marks filled in.
 ///
 /// # Errors

@@ -119,14 +119,15 @@ fn limit(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
     if marks.is_empty() { carried } else { format!("{carried} ({})", marks.join(", ")) }
 }
 
-fn found<'r>(cell: &CellRows<'r>) -> Option<&'r FoundLimit> {
+/// Limit in the row that ended the search of a cell.
+pub(super) fn found<'r>(cell: &CellRows<'r>) -> Option<&'r FoundLimit> {
     cell.rows.last().and_then(|row| row.limit.as_ref())
 }
 
 /// Load of a limit for people.
 fn carried(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
     let load = cells.value(cell, "limit").map_or(0.0, |value| value.middle);
-    load_title(cells.experiment, Offered::Fixed(load))
+    load_title(cells.experiment, cell.axes, Offered::Fixed(load))
 }
 
 /// Values of the axes in which cells differ.

@@ -1,7 +1,7 @@
 //! Lists: labels with values, such as the form of a report.
 
 use super::cells::Cells;
-use super::table::show;
+use super::table::of_cell;
 use crate::experiment::{Entry, EntryValue, Experiment, Figure, Steps, entry_marks};
 use crate::generator::PATIENCE;
 use crate::row::Profile;
@@ -33,8 +33,7 @@ fn value(cells: &Cells<'_>, entry: &Entry, system: &str, of: &Description) -> St
         EntryValue::Figure { name, only } => {
             let fitting = cells.with(only);
             let mut own = fitting.iter().filter(|cell| cell.system == system);
-            own.find_map(|cell| cells.value_at(cell, name))
-                .map_or_else(|| NOTHING.to_owned(), |value| show(name, value))
+            own.find_map(|cell| of_cell(cells, cell, name)).unwrap_or_else(|| NOTHING.to_owned())
         }
     }
 }

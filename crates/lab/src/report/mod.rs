@@ -36,12 +36,12 @@ pub use answer::Answer;
 pub use gate::{Verdict, gates};
 pub use shape::{Content, Shape, expected, missing};
 
-use self::cells::Cells;
+use self::cells::{CellRows, Cells, title_of};
 use self::flow::Answerer;
 use crate::Error;
 use crate::compare::FLOOR;
 use crate::document::{self, Parties};
-use crate::experiment::{Experiment, Figure, Form};
+use crate::experiment::{Experiment, Figure, Form, Source};
 use crate::row::{Profile, Row};
 use crate::run::{Description, FolderError, Recorded};
 use std::net::SocketAddr;
@@ -180,7 +180,7 @@ fn part(
     document: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Part, figure::Fault> {
     let title = heading(cells.experiment, figure);
-    let note = note(cells, figure, description.profile);
+    let note = note(cells, figure);
     let mut absence = None;
     let body = match figure.form {
         Form::Lines | Form::Bars => {
@@ -238,16 +238,32 @@ fn heading(experiment: &Experiment, figure: &Figure) -> String {
     }
 }
 
-/// Line below measured values: repetitions, form of the publication.
-fn note(cells: &Cells<'_>, figure: &Figure, profile: Profile) -> String {
-    if !matches!(figure.form, Form::Lines | Form::Bars | Form::Table) {
-        return String::new();
-    }
-    let repetitions = cells.experiment.profiles.get(&profile).map_or(1, |steps| steps.repetitions);
-    let mut note = match repetitions {
-        1 => "One trial each, so there is no interval.".to_owned(),
-        count => format!("Median of {count} trials, with the interval of the median."),
+/// Line below measured values: number of trials, lower bounds, form of the publication.
+fn note(cells: &Cells<'_>, figure: &Figure) -> String {
+    let shown = match figure.form {
+        Form::Lines | Form::Bars => plot::shown(cells, figure, &figure.x.clone().unwrap_or(Source::Load)),
+        Form::Table => plot::of_figures(&cells.with(&figure.only), &figure.y),
+        Form::List | Form::Limits | Form::Machines | Form::Bed | Form::Flow => return String::new(),
     };
+    let counts = || shown.iter().map(|cell| cell.rows.len());
+    let mut note = match (counts().min().unwrap_or(1), counts().max().unwrap_or(1)) {
+        (_, 1) => "One trial each, so there is no interval.".to_owned(),
+        (least, most) if least == most => format!("Median of {most} trials, with the interval of the median."),
+        (least, most) => {
+            format!("Median of {least} to {most} trials, with the interval of the median where there are several.")
+        }
+    };
+    if figure.y.iter().any(|y| y == "limit") && figure.form != Form::Table {
+        let is_bound = |cell: &&&CellRows<'_>| answer::found(cell).is_some_and(table::is_lower_bound);
+        let name = |cell: &&CellRows<'_>| {
+            let titles = cell.axes.iter().map(|(axis, value)| title_of(cells.experiment, axis, value));
+            [cell.system.to_owned()].into_iter().chain(titles).collect::<Vec<_>>().join(", ")
+        };
+        let bounds: Vec<String> = shown.iter().filter(is_bound).map(name).collect();
+        if !bounds.is_empty() {
+            note.push_str(&format!(" At least, since no load was too high: {}.", bounds.join("; ")));
+        }
+    }
     if let Some(published) = cells.experiment.published.as_ref().filter(|_| figure.is_picture) {
         note.push_str(&format!(" {} was published as a picture without values.", published.source));
     }

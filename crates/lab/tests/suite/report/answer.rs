@@ -2,7 +2,7 @@
 
 use super::recorded::{rows, with_report};
 use strowger_lab::experiment::Experiment;
-use strowger_lab::finder::Finding;
+use strowger_lab::finder::{Finding, Part};
 use strowger_lab::row::{Check, Profile, Reason, Row, Validity};
 use strowger_report::Tone;
 
@@ -69,6 +69,32 @@ fn limits_are_named_with_their_causes() {
     // Without a search the answer is of the first figure.
     let (experiment, rows) = shipped("proxy", Profile::Smoke, &["kamailio"]);
     assert!(answer(&experiment, &rows).1.starts_with("CPU of the server, of all cores: kamailio "));
+}
+
+/// A search that carried the highest load of its experiment found no limit, and each part of the report says so.
+#[test]
+fn the_highest_offered_load_is_a_lower_bound() {
+    let (experiment, mut rows) = shipped("rfc7502", Profile::Standard, &["strowger"]);
+    for row in rows.iter_mut().filter(|row| row.axes.get("test").is_some_and(|value| value.to_string() != "session")) {
+        if let Some(limit) = &mut row.limit {
+            (limit.finding, limit.part) = (Finding::AtLeast, Part::Unknown);
+        }
+    }
+    let (_, sentence) = answer(&experiment, &rows);
+    assert_eq!(
+        sentence,
+        "strowger carries 10,000 calls/s (test=session, limit of the server), at least 10,000 registrations/s (test=registration), \
+         at least 10,000 registrations/s (test=re-registration)."
+    );
+    let markdown = with_report(&experiment, &rows, |report| report.markdown());
+    for part in [
+        "| Session Establishment Rate, \"R\" | 10,000 /s |",
+        "| Registration Rate | at least 10,000 /s |",
+        "| no load was too high |",
+        "At least, since no load was too high: strowger, registration rate (6.7); strowger, re-registration rate (6.8).",
+    ] {
+        assert!(markdown.contains(part), "{part}\n{markdown}");
+    }
 }
 
 #[test]
