@@ -5,6 +5,7 @@ use super::table::show as show_value;
 use crate::compare::FLOOR;
 use crate::experiment::{Action, EventSpec, Experiment, FinderKind, Steps};
 use crate::row::{AxisValue, Profile, Row};
+use crate::run::Description;
 use std::time::Duration;
 use strowger_measure::{Unit, several};
 
@@ -58,6 +59,24 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
         ));
     }
     sentences
+}
+
+/// Compares the time of a run with that of its plan. None where the clock was set back.
+pub(super) fn time(description: &Description, rows: &[Row], ended: u64) -> Option<String> {
+    let took = ended.checked_sub(description.started)?;
+    let is_again = |pair: &&[Row]| {
+        let [before, after] = pair else { return false };
+        !before.validity.is_valid() && before.repetition == after.repetition && before.cell() == after.cell()
+    };
+    let again = match rows.windows(2).filter(is_again).count() as u64 {
+        0 => "no trial was made again".to_owned(),
+        1 => "1 trial was made again".to_owned(),
+        count => format!("{count} trials were made again"),
+    };
+    Some(format!(
+        "The plan estimated {} s, and the run took {took} s from its begin to its last sample; {again}.",
+        description.planned
+    ))
 }
 
 /// Describes the events within each trial.

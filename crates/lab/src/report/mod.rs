@@ -41,11 +41,12 @@ use self::flow::Answerer;
 use crate::Error;
 use crate::compare::FLOOR;
 use crate::document::{self, Parties};
-use crate::experiment::{Experiment, Figure, Form, Source};
+use crate::experiment::{Experiment, Figure, Form, Source, plan};
 use crate::row::{Profile, Row};
 use crate::run::{Description, FolderError, Recorded};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use strowger_measure::{Observed, Span};
 use strowger_report::{Drawing, Table, figure};
 
 /// Files of a report, in a folder.
@@ -61,6 +62,8 @@ pub struct Material<'a> {
     pub description: &'a Description,
     /// All trials of the plan were made.
     pub is_whole: bool,
+    /// End of the last trial in seconds since 1970-01-01 UTC. None where no samples tell.
+    pub ended: Option<u64>,
     /// Text of a document of the experiment by its name.
     pub document: &'a dyn Fn(&str) -> Option<String>,
     /// Configurations by name, as the systems ran with them.
@@ -77,6 +80,7 @@ pub struct Report<'a> {
     gates: Vec<Verdict>,
     parts: Vec<Part>,
     method: Vec<String>,
+    time: Option<String>,
     configurations: Vec<(String, String)>,
 }
 
@@ -102,10 +106,11 @@ impl<'a> Report<'a> {
     /// # Errors
     /// A name of the experiment cannot be drawn.
     pub fn new(material: Material<'a>) -> Result<Self, figure::Fault> {
-        let Material { experiment, rows, description, is_whole, document, configurations } = material;
+        let Material { experiment, rows, description, is_whole, ended, document, configurations } = material;
         let cells = Cells::of(experiment, rows);
         let gates = gates(experiment, rows);
         let parts = experiment.figures.iter().map(|figure| part(&cells, figure, description, document));
+        let time = ended.and_then(|ended| method::time(description, rows, ended));
         Ok(Self {
             experiment,
             rows,
@@ -113,7 +118,8 @@ impl<'a> Report<'a> {
             answer: answer::answer(&cells, rows, &gates, is_whole),
             parts: parts.collect::<Result<_, _>>()?,
             gates,
-            method: method::method(experiment, description.profile, rows),
+            method: method::method(experiment, description.profile, rows).into_iter().chain(time.clone()).collect(),
+            time,
             configurations,
         })
     }
@@ -121,6 +127,11 @@ impl<'a> Report<'a> {
     /// Answer in one sentence.
     pub const fn answer(&self) -> &Answer {
         &self.answer
+    }
+
+    /// Time of the plan and of the run in one sentence. None where no samples tell.
+    pub fn time(&self) -> Option<&str> {
+        self.time.as_deref()
     }
 
     /// Verdicts of the gates.
@@ -307,6 +318,33 @@ pub fn of_folder<T>(
     root: &Path,
     use_report: impl FnOnce(&Report<'_>) -> Result<T, ReportError>,
 ) -> Result<T, ReportError> {
+    with_material(root, |material| use_report(&Report::new(material)?))
+}
+
+/// Names the figures, units, series, points, columns and lines that the plan of a run promises and its report lacks.
+///
+/// # Errors
+/// The folder is no run or was changed, or its experiment cannot be shown.
+pub fn lacking(root: &Path) -> Result<Vec<String>, ReportError> {
+    with_material(root, |material| {
+        let Material { experiment, description, document, .. } = material;
+        let mut fitting = experiment.clone();
+        fitting.fit(description.machine.cores as usize);
+        let systems: Vec<&str> = description.systems.iter().map(|used| used.name.as_str()).collect();
+        let promised = expected(experiment, description.profile, &plan(&fitting, description.profile, &systems));
+        let of_rows = |rows: &[Row], is_whole: bool| {
+            let (ended, configurations) = (None, Vec::new());
+            let material = Material { experiment, rows, description, is_whole, ended, document, configurations };
+            Report::new(material).map(|report| report.shapes())
+        };
+        Ok(missing(&of_rows(material.rows, material.is_whole)?, &of_rows(&promised, true)?))
+    })
+}
+
+fn with_material<T>(
+    root: &Path,
+    use_material: impl FnOnce(Material<'_>) -> Result<T, ReportError>,
+) -> Result<T, ReportError> {
     let recorded = Recorded::open(root)?;
     let file = format!("{}.toml", recorded.description.experiment);
     let read = Experiment::read(&file, &recorded.experiment);
@@ -319,10 +357,18 @@ pub fn of_folder<T>(
         rows: &recorded.rows,
         description: &recorded.description,
         is_whole: recorded.is_whole,
+        ended: ended(root),
         document: &document,
         configurations: configurations(root)?,
     };
-    use_report(&Report::new(material)?)
+    use_material(material)
+}
+
+/// Moment of the last sample of the last trial, in seconds since 1970-01-01 UTC.
+fn ended(root: &Path) -> Option<u64> {
+    let last = entries(&root.join("trials")).ok()?.pop()?;
+    let observed = Observed::read(&last.join("samples.log"), Span::WHOLE).ok()?;
+    observed.machine.last().map(|sample| sample.at / 1_000_000)
 }
 
 /// Text of a document of a run, with the length of its calls. None for the answering side that the generator has built in.
