@@ -164,7 +164,7 @@ pub(super) fn show(figure: &str, value: Value) -> String {
 }
 
 /// Shows a value alone. A share beyond 0 and 100 %, such as a penalty, needs no more digits than others.
-fn show_plain(figure: &str, value: f64) -> String {
+pub(super) fn show_plain(figure: &str, value: f64) -> String {
     let unit = definition(figure).map_or(Unit::Count, |definition| definition.unit);
     let is_share = (0.0..=100.0).contains(&value);
     if unit == Unit::Percent && !is_share { format!("{value:.2} %") } else { unit.show(value) }
