@@ -14,7 +14,9 @@ const INVALID: &str = " (not valid)";
 
 /// Makes the table of the figure's values: a line for each system, set of axes and fixed load.
 pub(super) fn values(cells: &Cells<'_>, figure: &experiment::Figure) -> Table {
-    let found = of_figures(&cells.with(&figure.only), &figure.y);
+    let mut found = of_figures(&cells.with(&figure.only), &figure.y);
+    // Trials of some values of an axis have other figures.
+    found.retain(|cell| figure.y.iter().any(|y| cells.experiment.has_figure(cell.axes, y)));
     let has_causes = figure.y.iter().any(|y| y == "limit") && found.iter().any(|cell| cause(cells, cell).is_some());
     let columns = Columns::of(cells, &found, has_several_loads(&found));
     let mut titles = columns.titles();

@@ -22,7 +22,7 @@ fn two_systems_are_compared() {
     let (tone, sentence) = answer(&experiment, &rows);
     assert_eq!(
         sentence,
-        "CPU of the server for a call: strowger 61 µs to 73 µs; kamailio 303 µs to 364 µs, of which strowger takes 0.20; all 6 gates are met."
+        "CPU of the server for a call: strowger 61 µs to 73 µs; kamailio 303 µs to 364 µs, of which strowger has 0.20; all 6 gates are met."
     );
     assert_eq!(tone, Tone::Good);
     let (experiment, rows) = shipped("relay", Profile::Quick, &["strowger"]);
@@ -31,6 +31,17 @@ fn two_systems_are_compared() {
         (tone, sentence.as_str()),
         (Tone::Good, "CPU of the server for a call: strowger 61 µs to 73 µs; all 3 gates are met.")
     );
+}
+
+/// An echo is named, and nothing is compared with it.
+#[test]
+fn an_echo_is_no_rival() {
+    let (experiment, rows) = shipped("connections-idle", Profile::Quick, &["echo", "strowger", "kamailio"]);
+    let (_, sentence) = answer(&experiment, &rows);
+    let parts: Vec<&str> = sentence.split("; ").collect();
+    assert!(parts[0].starts_with("Memory of the server for an entry, call or connection: strowger "), "{sentence}");
+    assert!(parts[1].starts_with("kamailio ") && parts[1].contains(", of which strowger has 0.20"), "{sentence}");
+    assert!(parts[2].starts_with("echo ") && !parts[2].contains("of which"), "{sentence}");
 }
 
 #[test]

@@ -214,7 +214,7 @@ fn the_stack_is_whole() {
     assert_table(
         &stack,
         "cost",
-        5 + 7 + 1,
+        3 + 7 + 1,
         &["work", "threads", "system", "rate.achieved", "server.cpu.call", "echo.ratio"],
     );
     assert_table(&stack, "footprint", 1, &["program.size", "transaction.bytes", "dialog.bytes"]);
@@ -255,7 +255,7 @@ fn a_system_of_the_command_line_is_shown_too() {
     assert_series(&relay, "cost", "us", 2, 3);
     with_report(&experiment, &all, |report| {
         let sentence = &report.answer().sentence;
-        assert!(sentence.contains("before 61 µs to 73 µs, of which strowger takes 1.00;"), "{sentence}");
+        assert!(sentence.contains("before 61 µs to 73 µs, of which strowger has 1.00;"), "{sentence}");
     });
 }
 
