@@ -101,6 +101,11 @@ fn mistakes_of_an_experiment_are_named_with_line_and_cure() {
     let (code, _, error) = lab(&words, folder.path());
     assert_eq!(code, Some(2));
     assert!(error.contains("no system has these values"), "{error}");
+    let words = ["check", "stress", "--system", "kamailio", "--only", "letter=A,B,A", "--repetitions", "7"];
+    assert_eq!(lab(&words, folder.path()), (Some(0), plan, String::new()), "a shipped experiment by its name");
+    let (code, _, error) = lab(&["check", "stres"], folder.path());
+    assert_eq!(code, Some(2));
+    assert!(error.contains("write stress"), "{error}");
     let (code, _, error) = lab(&["check", "none.toml"], folder.path());
     assert_eq!(code, Some(2));
     assert!(error.contains("none.toml cannot be read"), "{error}");
