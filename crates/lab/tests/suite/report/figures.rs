@@ -143,6 +143,9 @@ fn connections_and_rates_are_whole() {
     assert_table(&idle, "figures", 25, &["connections", "transport", "system", "server.entry", "rrd.p99"]);
     let rates = shapes("rfc7502", Profile::Standard, &["strowger", "kamailio"]);
     assert_series(&rates, "rates", "1/s", 2, 3);
+    for figure in ["session delay", "registration delay", "re-registration delay"] {
+        assert_series(&rates, figure, "us", 4, 2);
+    }
     assert_table(&rates, "benchmarks", 6, &["test", "system", "limit", "srd.mean", "rrd.mean"]);
     // The form of RFC 7502 section 5: labels, and a column for each device under test.
     for (part, lines) in [("5.1", 14), ("5.2", 2), ("5.3", 3)] {
