@@ -107,6 +107,7 @@ fn runs_are_made_ended_and_resumed() {
     together(&[
         ("a_run_has_rows_of_system_and_floor_and_reports", a_run_has_rows_of_system_and_floor_and_reports),
         ("values_of_the_command_line_are_those_of_the_run", values_of_the_command_line_are_those_of_the_run),
+        ("the_experiment_of_the_document_runs", the_experiment_of_the_document_runs),
         ("a_killed_run_leaves_no_process_and_goes_on", a_killed_run_leaves_no_process_and_goes_on),
         ("an_interrupted_run_is_a_valid_part", an_interrupted_run_is_a_valid_part),
         ("a_command_of_a_system_measures", a_command_of_a_system_measures),
@@ -180,6 +181,29 @@ fn values_of_the_command_line_are_those_of_the_run() {
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     let sentence = "other options: it began with --load 60 --window 0.5s --repetitions 1, and now it is none";
     assert!(said(&output).contains(sentence), "{}", said(&output));
+}
+
+/// A shorter window and fewer trials than the document has; all figures of its report have their points.
+fn the_experiment_of_the_document_runs() {
+    let place = Place::new(50);
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/lab.md");
+    let page = std::fs::read_to_string(page).expect("it is there");
+    let (_, rest) = page.split_once("```toml\n").expect("the document has an experiment");
+    let (text, _) = rest.split_once("```").expect("the block ends");
+    std::fs::write(place.path("mine.toml"), text).expect("it is written");
+    let output = place.run(&["--load", "50,100", "--window", "1s", "--repetitions", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains("The plan estimated "), "{}", said(&output));
+    let rows = verify(&place.path("mine-smoke")).rows;
+    let of = |feature: &str| {
+        rows.iter().filter(|row| row.axes.get("feature").is_some_and(|value| value.to_string() == feature)).count()
+    };
+    assert!([of("relay"), of("record-route")].iter().all(|count| *count >= 2), "{}", said(&output));
+    let mut report = Command::new(strowger());
+    report.args(["lab", "report", "mine-smoke", "--whole"]).current_dir(place.0.path());
+    let report = report.output().expect("it runs");
+    // In the profile smoke a busy machine may leave no valid trial.
+    assert!(matches!(report.status.code(), Some(0 | 4)), "{}", said(&report));
 }
 
 /// The command gets the load, the times and the workers, and its figures go into the rows; if it fails, the trial
