@@ -25,6 +25,7 @@ use strowger_config::nearest;
 
 /// Names and texts of the shipped documents.
 pub const SHIPPED: &[(&str, &str)] = &[
+    ("answer-at-once", include_str!("../documents/answer-at-once.xml")),
     ("cache-call", include_str!("../documents/cache-call.xml")),
     ("cache-register", include_str!("../documents/cache-register.xml")),
     ("call", include_str!("../documents/call.xml")),

@@ -55,7 +55,9 @@ pub(super) fn plot(cells: &Cells<'_>, figure: &experiment::Figure, title: &str, 
         _ => Form::Line,
     };
     let first = figure.y.first().and_then(|y| definition(y))?;
-    let all = series.iter().flat_map(|(_, points)| points.values());
+    let bounds = |value: &Value| value.interval.unwrap_or([value.middle; 2]);
+    let measured = series.iter().flat_map(|(_, points)| points.values().flat_map(bounds));
+    let all = measured.chain(figure.points.iter().map(|point| point.y));
     let y = Axis { title: axis_title(figure, first), unit: first.unit.key().into(), scale: scale(first.unit, all) };
     let series = series.into_iter().map(|(name, points)| Series {
         name,
@@ -287,12 +289,10 @@ fn axis_title(figure: &experiment::Figure, first: &Definition) -> String {
     if figure.y.len() == 1 { first.title.to_owned() } else { figure.y.join(", ") }
 }
 
-fn scale<'v>(unit: Unit, values: impl Iterator<Item = &'v Value>) -> Scale {
-    let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
-    for value in values {
-        let [low, high] = value.interval.unwrap_or([value.middle; 2]);
-        (least, most) = (least.min(low), most.max(high));
-    }
+/// Scale of measured and published values.
+fn scale(unit: Unit, values: impl Iterator<Item = f64>) -> Scale {
+    let range = |(least, most): (f64, f64), value: f64| (least.min(value), most.max(value));
+    let (least, most) = values.fold((f64::INFINITY, 0.0), range);
     if unit == Unit::Microseconds && least > 0.0 && most >= least * LOG_FROM { Scale::Log } else { Scale::Linear }
 }
 
