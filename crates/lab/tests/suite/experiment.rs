@@ -567,7 +567,7 @@ fn shipped_experiments_show_the_published_figures() {
     has("stack", &["abstraction cost", "over the echo", "parser", "scalability", "cost", "footprint"]);
     has(
         "connections",
-        &["response over rate", "response by lifetime", "cost", "queueing", "establishing", "sustainable"],
+        &["response over rate", "response by lifetime", "cost", "queueing", "establishing", "limit", "sustainable"],
     );
     has("connections-calls", &["response by lifetime", "cost"]);
     has("connections-idle", &["memory", "entry", "response"]);

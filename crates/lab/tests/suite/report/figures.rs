@@ -120,6 +120,7 @@ fn connections_and_rates_are_whole() {
     }
     // A figure of limits.
     assert_series(&lifetimes, "establishing", "1/s", 2, 5);
+    assert_series(&lifetimes, "limit", "1/s", 2, 5);
     let columns = ["lifetime", "system", "limit", "limit.low", "limit.high", "server.wait"];
     assert_table(&lifetimes, "sustainable", 30, &columns);
     // Median and 99th percentile of each lifetime over the rate.
