@@ -27,6 +27,16 @@ pub(super) fn list(cells: &Cells<'_>, figure: &Figure, of: &Description) -> Tabl
     table
 }
 
+/// Adds the entries with a text to a table of labels and values.
+pub(super) fn with_texts(mut table: Table, entries: &[Entry]) -> Table {
+    for entry in entries {
+        if let EntryValue::Text(text) = &entry.value {
+            table.row([entry.label.clone(), text.clone()]);
+        }
+    }
+    table
+}
+
 fn value(cells: &Cells<'_>, entry: &Entry, system: &str, of: &Description) -> String {
     match &entry.value {
         EntryValue::Text(text) => filled(cells.experiment, text, system, of),

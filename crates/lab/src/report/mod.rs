@@ -207,7 +207,7 @@ fn part(
         Form::Table => Body::Table(table::values(cells, figure)),
         Form::List => Body::Table(list::list(cells, figure, description)),
         Form::Limits => Body::Table(table::limits(cells, figure)),
-        Form::Machines => Body::Table(table::machines(cells, description)),
+        Form::Machines => Body::Table(list::with_texts(table::machines(cells, description), &figure.entries)),
         Form::Bed => Body::Drawing(bed::bed(cells.experiment, description, &title).draw()?),
         Form::Flow => {
             let call = &cells.experiment.call;

@@ -55,7 +55,7 @@ fn the_cache_study_is_whole() {
         assert_series(&caches, figure, unit, 7, 10);
     }
     assert_eq!(caches["1"], Content::Drawing);
-    assert_table(&caches, "table 1", 5 + 1 + 1 + 1, &["this run"]);
+    assert_table(&caches, "table 1", 5 + 1 + 1 + 1 + 3, &["this run"]);
     assert_table(
         &caches,
         "cost",
