@@ -597,9 +597,12 @@ fn shipped_experiments_show_the_published_figures() {
             .filter(|gate| gate.only.get("letter") == Some(letter) && gate.against.as_deref() == Some("kamailio"));
         assert!(gates.count() >= 1, "{letter}");
     }
-    // Two figures of one unit at most share a vertical axis.
     for (name, _) in SHIPPED {
         let (experiment, _) = Experiment::shipped(name).expect("it is shipped");
+        // The commands of the stack make its load: they have no callers beside a server.
+        let has = |form| experiment.figures.iter().any(|figure| figure.form == form);
+        assert!(*name == "stack" || has(Form::Bed) && has(Form::Flow), "{name} draws its test bed and its messages");
+        // Two figures of one unit at most share a vertical axis.
         for figure in experiment.figures.iter().filter(|figure| figure.form != Form::Table) {
             let units: BTreeSet<_> = figure
                 .y
