@@ -262,7 +262,7 @@ pub(crate) fn with_report<T>(experiment: &Experiment, rows: &[Row], test: impl F
         description: &description,
         is_whole: true,
         ended: Some(description.started + 66),
-        document: &|name| (name != "answer").then(|| DOCUMENT.to_owned()),
+        document: &|name| (!name.starts_with("answer")).then(|| DOCUMENT.to_owned()),
         configurations: vec![("strowger/relay".into(), "[server] # <first>\n".into())],
     };
     test(&Report::new(material).expect("the experiment can be drawn"))
