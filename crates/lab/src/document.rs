@@ -46,6 +46,9 @@ pub const ANSWER: &str = "answer";
 /// Document by which users register before the load, with and without a challenge.
 pub const REGISTER: &str = "register";
 
+/// Document by which new users register, without a challenge.
+pub const NEW: &str = "register-new";
+
 /// Values of the marks of a document.
 #[derive(Clone, Copy, Debug)]
 pub struct Parties {

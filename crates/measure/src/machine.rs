@@ -26,6 +26,12 @@ pub struct MachineSample {
     pub memory: u64,
     /// Memory available to programs, bytes; of several samples the least.
     pub available: u64,
+    /// Memory that nothing uses, bytes; of several samples the mean, as for the next two.
+    pub free: u64,
+    /// Buffers of block devices, bytes.
+    pub buffers: u64,
+    /// Page cache, bytes.
+    pub cached: u64,
     /// Retransmitted TCP segments of all sockets of this network namespace.
     pub tcp_retransmissions: u64,
     /// Interfaces of this network namespace with traffic.
@@ -53,6 +59,10 @@ impl MachineSample {
         self.stolen = mean([self.stolen, next.stolen], weights);
         (self.at, self.interval, self.memory) = (next.at, self.interval + next.interval, next.memory);
         self.available = self.available.min(next.available);
+        let mean_bytes = |both: [u64; 2]| mean(both.map(|bytes| bytes as f64), weights).round() as u64;
+        self.free = mean_bytes([self.free, next.free]);
+        self.buffers = mean_bytes([self.buffers, next.buffers]);
+        self.cached = mean_bytes([self.cached, next.cached]);
         self.tcp_retransmissions += next.tcp_retransmissions;
         for used in next.interfaces {
             match self.interfaces.iter_mut().find(|known| known.name == used.name) {
@@ -175,6 +185,9 @@ impl MachineSampler {
         read("meminfo", &mut |text| {
             sample.memory = bytes(text, "MemTotal:").unwrap_or_default();
             sample.available = bytes(text, "MemAvailable:").unwrap_or_default();
+            sample.free = bytes(text, "MemFree:").unwrap_or_default();
+            sample.buffers = bytes(text, "Buffers:").unwrap_or_default();
+            sample.cached = bytes(text, "Cached:").unwrap_or_default();
         });
         read("net/snmp", &mut |text| {
             let counted = snmp(text, "Tcp", "RetransSegs").unwrap_or_default();
@@ -207,7 +220,9 @@ mod tests {
             std::fs::create_dir_all(folder.path().join("net")).unwrap();
             let file = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
             file("stat", stat.into());
-            file("meminfo", format!("MemTotal: 1000 kB\nMemFree: 5 kB\nMemAvailable: {available} kB\n"));
+            let free = available / 100;
+            let memory = format!("MemTotal: 1000 kB\nMemFree: {free} kB\nMemAvailable: {available} kB\n");
+            file("meminfo", memory + "Buffers: 20 kB\nCached: 300 kB\nSwapCached: 9 kB\n");
             file("net/snmp", format!("Tcp: OutSegs RetransSegs\nTcp: 9 {retransmissions}\n"));
             let [received, sent] = eth;
             file("net/dev", format!("a|b\nlo: 7 1 0 0 0 0 0 0 7 1\neth0: {received} 1 0 0 0 0 0 0 {sent} 1 0\n"));
@@ -228,13 +243,18 @@ mod tests {
             stolen: 0.05,
             memory: 1_000 << 10,
             available: 700 << 10,
+            free: 7 << 10,
+            buffers: 20 << 10,
+            cached: 300 << 10,
             tcp_retransmissions: 7,
             interfaces: eth(5_000, 500),
         };
         assert_eq!(sample, want);
-        write("cpu0 130 20 120 410 0 4 6 10\ncpu1 0 0 0 890 10 0 0 0\n", 750, 12, [6_100, 2_500]);
+        write("cpu0 130 20 120 410 0 4 6 10\ncpu1 0 0 0 890 10 0 0 0\n", 1_100, 12, [6_100, 2_500]);
         sample.append(sampler.sample(14_000_000).unwrap());
         assert_eq!((sample.at, sample.interval, sample.available), (14_000_000, 4_000_000, 700 << 10));
+        // Of 7 kB in 1 s and 11 kB in 3 s.
+        assert_eq!((sample.free, sample.buffers, sample.cached), (10 << 10, 20 << 10, 300 << 10));
         assert!((sample.cores[0] - 0.225).abs() < 1e-9 && (sample.busy() - 0.1125).abs() < 1e-9, "{sample:?}");
         assert!((sample.user - 0.0625).abs() < 1e-9 && (sample.stolen - 0.0125).abs() < 1e-9, "{sample:?}");
         assert_eq!((sample.tcp_retransmissions, sample.interfaces), (7, eth(5_100, 500)));
@@ -264,5 +284,6 @@ mod tests {
         let sample = sampler.sample(2_000_000).unwrap();
         assert!(!sample.cores.is_empty() && sample.cores.iter().all(|share| (0.0..=1.0).contains(share)));
         assert!(sample.memory >= sample.available && sample.available > 1 << 20, "{sample:?}");
+        assert!(sample.free > 0 && sample.free + sample.buffers + sample.cached <= sample.memory, "{sample:?}");
     }
 }

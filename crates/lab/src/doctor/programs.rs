@@ -12,13 +12,14 @@ const MODULES: [&str; 3] = [
 ];
 
 /// Programs, and the purpose of each.
-const PROGRAMS: [(Program, &str); 6] = [
+const PROGRAMS: [(Program, &str); 7] = [
     (KAMAILIO, "the system kamailio"),
     (MARIADBD, "stress F to K, proxy, caches"),
     (MARIADB, "stress F to K, proxy, caches"),
     (REDIS, "caches in Redis"),
     (MEMCACHED, "caches in Memcached"),
     (Program { name: "taskset", package: "util-linux" }, "systems on cores of their own"),
+    (Program { name: "ssh", package: "openssh-client" }, "callers, answering sides or a server on other hosts"),
 ];
 
 /// Modules of Kamailio, the package and the purpose of each.

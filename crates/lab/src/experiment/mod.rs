@@ -12,9 +12,12 @@
 //! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `figures`, `against` by value; `per_core` |
 //! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip`, `step`, `expected`, `optional` |
 //! | `[[event]]` | `at`, a time or times by profile; `do`: `kill` with `silent`, `start`, or `load` with `load`; `where` |
-//! | `[profile.NAME]` | `warm_up`, `window`, `settle`, `hold`, `trial`, `confirm`, `repetitions`, `search`, `sessions`, `increase`, `loads`, `only` |
+//! | `[profile.NAME]` | `warm_up`, `warm_up_calls`, `window`, `cool_down`, `settle`, `settled`, `hold`, `trial`, `confirm`, `repetitions`, `search`, `sessions`, `increase`, `loads`, `only` |
 //! | `[[figure]]` | `name`, `title`, `form`, `x`, `y`, `line`, `where`, `entries`; published: `points`, `rows`, `erratum`, `picture` |
 //! | `[[gate]]` | `figure`, `system`, `against`, `where`, `against_where`; `at_most`, `at_least` or `adds_at_most`; `aim`, `each`, `repetitions` |
+//!
+//! An axis of the name `clients` is the number of generators that share the load of a trial, each with answering sides of its own. A system of
+//! several servers has one for each at least.
 //!
 //! Everything that a file gets wrong is a fault with line and cure.
 //!

@@ -147,9 +147,9 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
                     order.reverse();
                 }
                 for system in order {
-                    // A system whose trials kill it starts with each.
+                    // A system whose trials kill it, or need a fresh one, starts with each.
                     let kills = experiment.course(profile, &axes).restarts();
-                    let starts = step == 0 || kills;
+                    let starts = step == 0 || kills || experiment.call.fresh;
                     let registers = if starts { experiment.users(&axes) } else { 0 };
                     let chooses = step == 0
                         && repetition == 1
@@ -158,7 +158,8 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
                     let start = starting(system, &axes, registers);
                     let choice = if chooses { (start + CHOICE) * WORKERS } else { Duration::ZERO };
                     let start = if starts { start } else { Duration::ZERO };
-                    let time = time(experiment, &steps, &system.name, &axes, load) + start + choice;
+                    let settle = steps.settle_in(repetition).unwrap_or_default();
+                    let time = time(experiment, &steps, &system.name, &axes, (load, settle)) + start + choice;
                     trials.push(Planned {
                         system: system.name.clone(),
                         configuration: experiment.configuration(system, &axes),
@@ -246,17 +247,21 @@ fn starting(system: &SystemSpec, axes: &Axes, users: u32) -> Duration {
     start + Duration::from_secs_f64(f64::from(users) / REGISTRATIONS)
 }
 
-fn time(experiment: &Experiment, steps: &Steps, system: &str, axes: &Axes, load: PlannedLoad) -> Duration {
+fn time(
+    experiment: &Experiment,
+    steps: &Steps,
+    system: &str,
+    axes: &Axes,
+    (load, settle): (PlannedLoad, Duration),
+) -> Duration {
     let around = AROUND + steps.hold.unwrap_or(experiment.call.hold);
     let plan = experiment.load_of(system);
-    let connecting = experiment.connecting(
-        axes,
-        match load {
-            PlannedLoad::Fixed(load) => load,
-            PlannedLoad::Search => plan.expected,
-        },
-    );
-    let step = around + steps.warm_up.max(connecting) + steps.window + steps.settle;
+    let value = match load {
+        PlannedLoad::Fixed(load) => load,
+        PlannedLoad::Search => plan.expected,
+    };
+    let connecting = experiment.connecting(axes, value);
+    let step = around + experiment.warm_up(steps, axes, value) + steps.window + steps.cool_down + settle;
     match (plan.finder, load) {
         (FinderKind::Fixed, _) | (_, PlannedLoad::Fixed(_)) => step,
         (FinderKind::Search, _) => {

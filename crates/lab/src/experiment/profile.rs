@@ -11,10 +11,16 @@ use std::time::Duration;
 pub struct Steps {
     /// Load before the window.
     pub warm_up: Duration,
+    /// Calls or registrations before the window at least: a low load has a longer warm-up.
+    pub warm_up_calls: u32,
     /// Window that is measured.
     pub window: Duration,
+    /// Load after the window of a trial at a fixed load or of a staircase.
+    pub cool_down: Duration,
     /// Pause after the load, before memory is read.
     pub settle: Duration,
+    /// First repetitions, in which memory is read after that pause; in the others it is not. None: all repetitions.
+    pub settled: Option<u32>,
     /// Time between the answer and the end of a call. It replaces the time in `[call]`.
     pub hold: Option<Duration>,
     /// Short trial of a search.
@@ -42,7 +48,6 @@ impl Steps {
             Profile::Smoke => [500, 1_000, 500, 1_000],
             Profile::Quick => [1_000, 5_000, 2_000, 15_000],
             Profile::Standard => [5_000, 20_000, 3_000, 30_000],
-            // Of 16 minutes the middle ten are measured.
             Profile::Paper => [180_000, 600_000, 10_000, 600_000],
         }
         .map(Duration::from_millis);
@@ -53,8 +58,11 @@ impl Steps {
         };
         Self {
             warm_up,
+            warm_up_calls: 0,
             window,
+            cool_down: Duration::ZERO,
             settle: Duration::ZERO,
+            settled: None,
             hold: None,
             trial,
             confirm,
@@ -67,12 +75,20 @@ impl Steps {
         }
     }
 
+    /// Returns the pause before memory is read. None in a repetition that does not read it.
+    pub fn settle_in(&self, repetition: u32) -> Option<Duration> {
+        self.settled.is_none_or(|settled| repetition <= settled).then_some(self.settle)
+    }
+
     pub(super) fn read(profile: Profile, fields: &Fields<'_>, axes: &[Axis], faults: &mut Faults) -> Self {
         fields.know(
             &[
                 "warm_up",
+                "warm_up_calls",
                 "window",
+                "cool_down",
                 "settle",
+                "settled",
                 "hold",
                 "trial",
                 "confirm",
@@ -92,8 +108,11 @@ impl Steps {
         }
         Self {
             warm_up: fields.duration("warm_up", faults).unwrap_or(default.warm_up),
+            warm_up_calls: fields.count("warm_up_calls", 1, faults).unwrap_or(default.warm_up_calls),
             window,
+            cool_down: fields.duration("cool_down", faults).unwrap_or(default.cool_down),
             settle: fields.duration("settle", faults).unwrap_or(default.settle),
+            settled: fields.count("settled", 1, faults),
             hold: fields.duration("hold", faults),
             trial: fields.duration("trial", faults).unwrap_or(default.trial),
             confirm: fields.duration("confirm", faults).unwrap_or(default.confirm),

@@ -2,7 +2,7 @@
 
 use super::fields::{Faults, Fields, Value, text};
 use super::system::fill;
-use super::{Axes, Experiment, SystemSpec};
+use super::{Axes, Experiment, Steps, SystemSpec};
 use std::time::Duration;
 use strowger_core::Transport;
 use strowger_load::campaign::Connections;
@@ -61,6 +61,14 @@ impl Experiment {
             Connections::PerUser if is_stream && load > 0.0 => Duration::from_secs_f64(users / load),
             _ => Duration::ZERO,
         }
+    }
+
+    /// Returns the time of load before a window: that of the profile, or longer until each user has its connection and all calls of the warm-up
+    /// were made.
+    pub fn warm_up(&self, steps: &Steps, axes: &Axes, load: f64) -> Duration {
+        let is_counted = self.load.unit.is_rate() && load > 0.0;
+        let calls = if is_counted { f64::from(steps.warm_up_calls) / load } else { 0.0 };
+        steps.warm_up.max(self.connecting(axes, load)).max(Duration::from_secs_f64(calls))
     }
 
     /// Tells whether each call or registration establishes a connection.

@@ -116,7 +116,8 @@ fn busy_thread(outcome: &Outcome) -> Option<Cause> {
     most.map(|(part, (name, share))| Cause::thread(part, name, share))
 }
 
-/// The part that used most of the cores, where no core was left, or none of those that the server may use.
+/// The part that used most of the cores, where no core was left, or none of those that the server may use. What no part of the system used half
+/// of was taken by the generator or by other programs, whichever used more.
 fn all_cores(outcome: &Outcome) -> Option<Cause> {
     let server = outcome.value("server.cpu").unwrap_or(0.0);
     let own = outcome.value("server.cores").zip(outcome.value("machine.cores"));
@@ -129,14 +130,26 @@ fn all_cores(outcome: &Outcome) -> Option<Cause> {
     let machine = outcome.value("machine.cpu").filter(|share| *share >= SATURATED)?;
     let used = |name| outcome.value(name).unwrap_or(0.0);
     let parts = [(Part::Server, server), (Part::Database, used("database.cpu")), (Part::Cache, used("cache.cpu"))];
-    let (part, share) = parts.into_iter().reduce(|most, other| if other.1 > most.1 { other } else { most })?;
+    let (part, share) = parts.iter().copied().reduce(|most, other| if other.1 > most.1 { other } else { most })?;
     if share * 2.0 >= machine {
         return Some(Cause::new(part, format!("all cores were busy, {share:.0} of {machine:.0} % with it")));
     }
     // Cores that are busy with work that yields do not hinder a server that gets one whenever it wants.
     let is_hindered = outcome.value("server.wait").is_none_or(|waited| waited >= HINDERED);
-    let sign = || format!("all cores were busy, {:.0} % with other programs", machine - share);
-    is_hindered.then(|| Cause::new(Part::Machine, sign()))
+    let rest = (machine - parts.iter().map(|(_, share)| share).sum::<f64>()).max(0.0);
+    let generator = generator(outcome, (rest - used("machine.other")).max(0.0));
+    let (part, sign) = match generator > 0.0 && generator * 2.0 >= rest {
+        true => (Part::Generator, format!("all cores were busy, {generator:.0} of {machine:.0} % with it")),
+        false => (Part::Machine, format!("all cores were busy, {:.0} % with other programs", rest - generator)),
+    };
+    is_hindered.then(|| Cause::new(part, sign))
+}
+
+/// Share of all cores that the threads of the generator used, at most `most`: on another machine it took nothing of these cores.
+fn generator(outcome: &Outcome, most: f64) -> f64 {
+    let threads = outcome.figures.iter().filter(|(name, _)| name.starts_with("generator.thread/"));
+    let cores = outcome.value("machine.cores").filter(|cores| *cores > 0.0);
+    cores.map_or(0.0, |cores| (threads.map(|(_, share)| share).sum::<f64>() / cores).min(most))
 }
 
 /// Share of the time that a hindered server waits for a core, in per cent.

@@ -43,6 +43,8 @@ pub struct Trial<'a> {
     pub warm_up: Duration,
     /// Window: the figures are of the calls that fall due in it.
     pub window: Duration,
+    /// Load after the window, of which no figure is. Only a window of whole seconds has one.
+    pub cool_down: Duration,
     /// Changes of the load: from a moment of the window on, another load.
     pub changes: Vec<(Duration, f64)>,
     /// Channel for the begin of the window, which is sent when the caller has started.
@@ -54,7 +56,7 @@ pub struct Trial<'a> {
 impl<'a> Trial<'a> {
     /// Trial of a load that does not change.
     pub const fn new(load: Load, warm_up: Duration, window: Duration, folder: &'a Path) -> Self {
-        Self { load, warm_up, window, changes: Vec::new(), begins: None, folder }
+        Self { load, warm_up, window, cool_down: Duration::ZERO, changes: Vec::new(), begins: None, folder }
     }
 }
 

@@ -18,6 +18,8 @@ use strowger_message::Method;
 pub(super) struct Window {
     pub(super) begin: SystemTime,
     pub(super) length: Duration,
+    /// True if the load ends with it.
+    pub(super) is_last: bool,
 }
 
 impl Window {
@@ -60,9 +62,16 @@ pub(super) fn read(
     let in_window = Run::read_span(logs, window.span()).map_err(unreadable)?;
     let mut figures = Figures::default();
     let known = |error: UnknownFigure| Error::Unexpected { what: "a figure".into(), reason: error.to_string() };
-    of_page(&mut figures, &run.totals).map_err(known)?;
+    // Where the load goes on, the events of the window count, also those of calls that fell due before.
+    let measured = if window.is_last { &run.totals } else { &in_window.totals };
+    of_page(&mut figures, measured).map_err(known)?;
+    if !window.is_last {
+        of_failures(&mut figures, measured).map_err(known)?;
+        let begun = measured.counter(Counter::CallsOutgoing) as f64;
+        figures.set("rate.achieved", begun / window.length.as_secs_f64()).map_err(known)?;
+    }
     if setting.transport != Transport::Udp && setting.connections == Connections::PerCall {
-        let established = run.totals.counter(Counter::CallsSuccessful) as f64 / window.length.as_secs_f64();
+        let established = measured.counter(Counter::CallsSuccessful) as f64 / window.length.as_secs_f64();
         figures.set("connect.rate", established).map_err(known)?;
     }
     of_threads(&mut figures, &in_window).map_err(known)?;
@@ -83,7 +92,7 @@ pub(super) fn read(
         .iter()
         .map(|reason| Reason { check: Check::Generator, sentence: reason.sentence.clone() })
         .collect();
-    reasons.extend(rate_missed(&run.totals, rate, window.length, setting.callers.len()));
+    reasons.extend(rate_missed(measured, rate, window.length, setting.callers.len()));
     reasons.extend(ends_disagree(&run));
     Ok((figures, reasons))
 }
@@ -152,13 +161,18 @@ const TIMED_OUT: [Counter; 4] =
 pub(crate) fn of_second(page: &Page) -> Result<Figures, UnknownFigure> {
     let mut figures = Figures::default();
     of_page(&mut figures, page)?;
-    let (begun, failed) = (page.counter(Counter::CallsOutgoing) as f64, page.counter(Counter::CallsFailed) as f64);
-    figures.set("rate.achieved", begun)?;
+    figures.set("rate.achieved", page.counter(Counter::CallsOutgoing) as f64)?;
+    of_failures(&mut figures, page)?;
+    Ok(figures)
+}
+
+/// Failures of calls that ended in a span, which are not all that fell due in it.
+fn of_failures(figures: &mut Figures, page: &Page) -> Result<(), UnknownFigure> {
+    let failed = page.counter(Counter::CallsFailed) as f64;
     figures.set("failed", failed)?;
     let ended = failed + page.counter(Counter::CallsSuccessful) as f64;
     figures.remove("failed.any");
-    set(&mut figures, "failed.any", (ended > 0.0).then(|| failed / ended * 100.0))?;
-    Ok(figures)
+    set(figures, "failed.any", (ended > 0.0).then(|| failed / ended * 100.0))
 }
 
 /// Figures of calls and registrations that fell due in the window.
@@ -292,7 +306,11 @@ mod tests {
     #[test]
     fn thirds_of_a_window_are_whole_seconds() {
         let thirds = |seconds| {
-            let window = Window { begin: UNIX_EPOCH + Duration::from_secs(100), length: Duration::from_secs(seconds) };
+            let window = Window {
+                begin: UNIX_EPOCH + Duration::from_secs(100),
+                length: Duration::from_secs(seconds),
+                is_last: true,
+            };
             window.thirds().map(|thirds| thirds.map(|third| (third.from, third.until)))
         };
         assert_eq!(thirds(1), None);

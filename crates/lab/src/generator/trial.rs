@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(super) fn make(setting: &Setting, files: &Files, trial: &Trial<'_>) -> Result<Made, Error> {
     let folder = trial.folder;
     let steps = steps(setting, trial)?;
-    let length = trial.warm_up + trial.window;
+    let length = trial.warm_up + trial.window + trial.cool_down;
     let longest = length + setting.hold + 3 * setting.patience + WRITING;
     let clocks = Clocks::of(setting)?;
     let mut sides = Vec::new();
@@ -83,8 +83,8 @@ pub(super) fn make(setting: &Setting, files: &Files, trial: &Trial<'_>) -> Resul
             return Err(Error::Unexpected { what: "the calling side".into(), reason });
         }
     }
-    let window = Window { begin, length: trial.window };
-    let (figures, mut reasons) = reading::read(&logs, window, trial.load, mean(&steps, trial.warm_up), setting)?;
+    let window = Window { begin, length: trial.window, is_last: trial.cool_down.is_zero() };
+    let (figures, mut reasons) = reading::read(&logs, window, trial.load, mean(&steps, trial), setting)?;
     reasons.extend(clocks.changed()?);
     Ok(Made { figures, reasons, logs, begin, end: begin + trial.window })
 }
@@ -162,11 +162,11 @@ struct Step {
     length: Duration,
 }
 
-/// Warm-up and window in steps: the load, and each change of it.
+/// Warm-up, window and cool-down in steps: the load, and each change of it.
 fn steps(setting: &Setting, trial: &Trial<'_>) -> Result<Vec<Step>, Error> {
     let changes = trial.changes.iter().map(|(at, value)| (trial.warm_up + *at, Load { value: *value, ..trial.load }));
     let begins: Vec<(Duration, Load)> = [(Duration::ZERO, trial.load)].into_iter().chain(changes).collect();
-    let ends = begins.iter().skip(1).map(|(at, _)| *at).chain([trial.warm_up + trial.window]);
+    let ends = begins.iter().skip(1).map(|(at, _)| *at).chain([trial.warm_up + trial.window + trial.cool_down]);
     let step = |((at, load), end): (&(Duration, Load), Duration)| {
         Ok(Step { rate: rate(setting, *load)?, length: end.saturating_sub(*at) })
     };
@@ -183,12 +183,13 @@ fn schedule(words: &mut Words, steps: &[Step]) {
     words.text(["--rate-profile", &parts.collect::<Vec<_>>().join(",")]);
 }
 
-/// Mean rate behind the warm-up.
-fn mean(steps: &[Step], warm_up: Duration) -> f64 {
+/// Mean rate in the window.
+fn mean(steps: &[Step], trial: &Trial<'_>) -> f64 {
+    let (begin, end_of_window) = (trial.warm_up, trial.warm_up + trial.window);
     let (mut passed, mut calls, mut time) = (Duration::ZERO, 0.0, 0.0);
     for step in steps {
         let end = passed + step.length;
-        let within = end.saturating_sub(passed.max(warm_up)).as_secs_f64();
+        let within = end.min(end_of_window).saturating_sub(passed.max(begin)).as_secs_f64();
         (calls, time, passed) = (calls + step.rate * within, time + within, end);
     }
     if time > 0.0 { calls / time } else { 0.0 }
@@ -334,12 +335,17 @@ mod tests {
                 Word::Text(text) => text.clone(),
                 file => format!("{file:?}"),
             };
-            (words.iter().map(text).collect::<Vec<_>>().join(" "), mean(&steps, trial.warm_up))
+            (words.iter().map(text).collect::<Vec<_>>().join(" "), mean(&steps, trial))
         };
         assert_eq!(words(&trial), ("--rate 100 --duration 10000ms".into(), 100.0));
         trial.changes = vec![(second(4), 1_000.0), (second(6), 0.0)];
         // 400, 2,000 and no calls in the eight seconds of the window.
         assert_eq!(words(&trial), ("--rate-profile 100:6000ms,1000:2000ms,0:2000ms".into(), 300.0));
+        // The load goes on after the window, and its mean is that of the window.
+        trial.cool_down = second(5);
+        assert_eq!(words(&trial), ("--rate-profile 100:6000ms,1000:2000ms,0:7000ms".into(), 300.0));
+        trial.changes.clear();
+        assert_eq!(words(&trial), ("--rate 100 --duration 15000ms".into(), 100.0));
     }
 
     #[test]

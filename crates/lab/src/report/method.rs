@@ -18,13 +18,26 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
     let hold = steps.hold.unwrap_or(experiment.call.hold);
     let call = &experiment.call;
     let mut sentences = vec![format!(
-        "Each trial has a warm-up of {} and a window of {}, which alone is measured{}. Calls follow the document {}{}{}.",
+        "Each trial{} has a warm-up of {}{} and a window of {}, which alone is measured{}{}. Calls follow the document {}{}{}.",
+        if has_search(experiment, &steps) { " at a fixed load" } else { "" },
         show(steps.warm_up),
+        match steps.warm_up_calls {
+            0 => String::new(),
+            calls => format!(", {} at least,", several(u64::from(calls), "call")),
+        },
         show(steps.window),
-        if steps.settle.is_zero() {
-            String::new()
-        } else {
-            format!("; memory is read {} after the load", show(steps.settle))
+        match steps.cool_down {
+            time if time.is_zero() => String::new(),
+            time => format!("; the load goes on for {} after it", show(time)),
+        },
+        match (steps.settle, steps.settled) {
+            (time, _) if time.is_zero() => String::new(),
+            (time, None) => format!("; memory is read {} after the load", show(time)),
+            (time, Some(settled)) => format!(
+                "; memory is read {} after the load, in {} of a cell",
+                show(time),
+                several(u64::from(settled), "repetition")
+            ),
         },
         call.document,
         if hold.is_zero() { String::new() } else { format!(" and last {}", show(hold)) },
@@ -44,17 +57,23 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
          from begin to end, unless an event killed it. An invalid trial is made again, three times at most; where none is valid, the last one is shown and marked."
             .into(),
     );
+    sentences.extend(cores(rows));
     sentences.extend(events(experiment, profile));
     if steps.search {
         sentences.extend(finder(experiment));
+        sentences.extend(trials_of_search(experiment, &steps));
     }
     sentences.extend(experiment.notes.iter().cloned());
     let all: Vec<&Row> = rows.iter().filter(|row| row.system.name == FLOOR && row.validity.is_valid()).collect();
     let (start, end) = all.split_at(all.len() / 2);
     let cost = |rows: &[&Row]| Some(show_value(COST, value_of(rows, |row| row.figures.value(COST))?));
+    let (floor, unit) = match experiment.load.unit {
+        crate::row::LoadUnit::Registrations => ("an echo that stores nothing", "a registration"),
+        _ => ("a relay that reads nothing", "a call"),
+    };
     if let (Some(start), Some(end)) = (cost(start), cost(end)) {
         sentences.push(format!(
-            "The floor, a relay that reads nothing, took {start} of CPU a call at the start of the run and {end} at its end: so fast was \
+            "The floor, {floor}, took {start} of CPU {unit} at the start of the run and {end} at its end: so fast was \
              the machine, and so much did it drift."
         ));
     }
@@ -128,4 +147,40 @@ fn finder(experiment: &Experiment) -> Option<String> {
 
 fn show(time: Duration) -> String {
     Unit::Microseconds.show(time.as_micros() as f64)
+}
+
+/// Tells whether a finder makes trials that are not those of fixed loads.
+fn has_search(experiment: &Experiment, steps: &Steps) -> bool {
+    steps.search && matches!(experiment.load.finder, FinderKind::Search | FinderKind::Rfc7502)
+}
+
+/// Says how long the trials of a search are.
+fn trials_of_search(experiment: &Experiment, steps: &Steps) -> Option<String> {
+    let length = match experiment.load.finder {
+        FinderKind::Search => {
+            format!("last {}, the one that confirms the limit {}", show(steps.trial), show(steps.confirm))
+        }
+        FinderKind::Rfc7502 => {
+            let sessions = u64::from(steps.sessions.unwrap_or(experiment.load.sessions));
+            format!("have {} and last {} at least", several(sessions, "session"), show(steps.trial))
+        }
+        FinderKind::Fixed | FinderKind::Staircase => return None,
+    };
+    Some(format!(
+        "Its trials {length}; they have no warm-up, except that each user with a connection of its own connects first."
+    ))
+}
+
+/// Says which cores the server had.
+fn cores(rows: &[Row]) -> Option<String> {
+    let of = |row: &Row| row.figures.value("server.cores").zip(row.figures.value("machine.cores"));
+    let (own, all) = rows.iter().filter(|row| row.system.name != FLOOR).find_map(of)?;
+    Some(match own < all {
+        true => format!("The server had {own} of the {all} cores of its machine, and a generator there the others."),
+        false if all < 4.0 => format!(
+            "The server could use all {all} cores of its machine, also those of a generator there: with fewer than four, server and database \
+             would share one."
+        ),
+        false => format!("The server could use all {all} cores of its machine."),
+    })
 }

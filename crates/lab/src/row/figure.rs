@@ -100,6 +100,7 @@ pub const DEFINITIONS: &[Definition] = &[
     figure("server.entry", Bytes, Lower, Fixed, "Memory of the server for an entry, call or connection"),
     figure("server.drops", Count, Lower, Fixed, "Datagrams that the server's sockets dropped"),
     figure("server.cores", Count, Neither, Fixed, "Cores that the server may use"),
+    figure("server.workers", Count, Neither, Fixed, "Workers that the server was given"),
     figure("database.cpu", Percent, Lower, Cost, "CPU of the database, of all cores"),
     figure("database.cpu.call", Microseconds, Lower, Cost, "CPU of the database for a call"),
     figure("database.thread/", Percent, Neither, Fixed, "CPU of a thread of the database, of one core"),
@@ -125,7 +126,7 @@ pub const DEFINITIONS: &[Definition] = &[
     figure("print.rate", PerSecond, Higher, Speed, "Messages printed in a second"),
     figure("echo.rate", PerSecond, Neither, Fixed, "Exchanges of the unread echo in a second"),
     figure("echo.ratio", Percent, Lower, Fixed, "Time of a request or call, as a share of the time of its unread echo"),
-    figure("program.size", Bytes, Lower, Fixed, "Size of the program's file"),
+    figure("program.size", Bytes, Lower, Fixed, "Size of the program as it is loaded"),
     figure("transaction.bytes", Bytes, Lower, Fixed, "Memory of a transaction"),
     figure("dialog.bytes", Bytes, Lower, Fixed, "Memory of a dialog"),
     figure(

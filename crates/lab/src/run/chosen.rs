@@ -3,13 +3,16 @@
 use super::description::SystemUsed;
 use super::host_side;
 use crate::Error;
-use crate::experiment::{self, Experiment, Plan, SystemSpec};
-use crate::host::Place;
+use crate::document;
+use crate::experiment::{self, Experiment, Place as PlaceOfTrial, Plan, SystemSpec};
+use crate::host::{Hosts, Place};
 use crate::program::{MARIADBD, MEMCACHED, Program, REDIS};
 use crate::row::Digest;
 use crate::system::{SHIPPED, SystemFolder};
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
+use std::time::Duration;
 use strowger_config::nearest;
 
 /// System of a run, opened.
@@ -168,4 +171,33 @@ pub(super) fn versions_of(names: &[String]) -> BTreeMap<String, String> {
         }
     }
     found
+}
+
+/// Refuses a plan that needs one machine where several take part: callers show credentials with their first INVITE, or a command of the system
+/// makes the load.
+///
+/// # Errors
+/// The first such trial, with a cure, or a document that cannot be read.
+pub fn check_hosts(experiment: &Experiment, plan: &Plan, systems: &[Chosen], hosts: &Hosts) -> Result<(), Error> {
+    const CURE: &str = "leave out --caller, --answerer and --server";
+    let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+    let refused = |what, reason: &str| Err(Error::Unexpected { what, reason: format!("{reason}: {CURE}") });
+    for planned in plan.trials.iter().filter(|planned| hosts.is_distributed() && planned.place == PlaceOfTrial::Trial) {
+        let chosen = systems.iter().find(|chosen| chosen.spec.name == planned.system);
+        if chosen.is_some_and(|chosen| !chosen.folder.driver().measure.is_empty()) {
+            return refused(
+                format!("system {}", planned.system),
+                "a command of its own makes the load, on this machine alone",
+            );
+        }
+        let (users, name) = (experiment.users(&planned.axes), experiment.document(&planned.axes));
+        let parties = document::Parties { users, answer: nowhere, hold: Duration::ZERO };
+        if users > 0 && document::sends_at_once(&document::text(name, &parties)?) {
+            return refused(
+                format!("document {name}"),
+                "its callers show credentials for nonces that this machine was given",
+            );
+        }
+    }
+    Ok(())
 }

@@ -68,6 +68,7 @@ pub fn conduct(
                 let made = bed.trial(&order, &folder.next_trial()?);
                 // A signal ends the programs of the trial.
                 if is_stopped() {
+                    folder.discard_trial();
                     return Ok(Ending::Interrupted);
                 }
                 let mut row = row(schedule, bed, &order.planned, order.load);

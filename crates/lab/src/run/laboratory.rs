@@ -9,11 +9,11 @@ use super::trial::measure;
 use crate::Error;
 use crate::backend::Beside;
 use crate::document;
-use crate::experiment::{Axes, Course, Experiment, Place, Plan, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
+use crate::experiment::{Axes, Course, Experiment, Place, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
 use crate::finder::Outcome;
 use crate::generator::{self, Answer, Generator, Traffic};
 use crate::host::Hosts;
-use crate::row::{AxisValue, Digest, Load, Profile, System};
+use crate::row::{AxisValue, Digest, Load, LoadUnit, Profile, Row, System};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -69,14 +69,25 @@ impl Laboratory {
         self.systems.iter().find(|chosen| chosen.spec.name == name)
     }
 
-    /// Takes the running site of a trial, or starts one. Sites of other cells end.
-    fn site(&mut self, planned: &Planned, trial: &Path) -> Result<Site, Error> {
-        self.sites.retain(|site| (&site.axes, site.repetition) == (&planned.axes, planned.repetition));
-        match self.sites.iter().position(|site| site.name == planned.system) {
-            Some(at) => Ok(self.sites.remove(at)),
+    /// Takes the running site of a trial, or starts one.
+    fn site(&mut self, order: &Order, trial: &Path) -> Result<Site, Error> {
+        let planned = &order.planned;
+        match self.running(order) {
+            Some(site) => Ok(site),
             None if planned.place != Place::Trial => self.start_floor(planned),
             None => self.start(planned, trial),
         }
+    }
+
+    /// Takes the running site of a trial. Sites of other cells end. A site whose trial at a fixed load is made again ends, too: its server has
+    /// grown, and its allocator keeps the memory of the calls that have ended.
+    fn running(&mut self, order: &Order) -> Option<Site> {
+        let planned = &order.planned;
+        self.sites.retain(|site| (&site.axes, site.repetition) == (&planned.axes, planned.repetition));
+        let at = self.sites.iter().position(|site| site.name == planned.system)?;
+        let site = self.sites.remove(at);
+        let is_again = order.attempt > 1 && matches!(planned.load, PlannedLoad::Fixed(_));
+        (!is_again).then_some(site)
     }
 
     /// Tells whether the run compares builds of the program of a system: then none may be lucky with where its code lies. A folder of a user
@@ -92,9 +103,14 @@ impl Laboratory {
         Folder(self.scratch.join(format!("site-{}", self.started)))
     }
 
-    /// Starts the unread relay, which is a server without users.
+    /// Starts the floor, which is a server without users: an unread relay, or for registrations an echo.
     fn start_floor(&mut self, planned: &Planned) -> Result<Site, Error> {
         let folder = self.folder();
+        if self.experiment.load.unit == LoadUnit::Registrations {
+            let side = self.start_side(Work::Echo, &folder)?;
+            let setting = self.setting(side.addresses()[0], document::NEW.into(), Vec::new())?;
+            return self.site_of(planned, side, vec![setting], folder);
+        }
         let called = self.hosts.answerers[0].free_address()?;
         let side = self.start_side(Work::Floor(called), &folder)?;
         let mut setting = self.setting(side.addresses()[0], "call".into(), vec![called])?;
@@ -153,7 +169,8 @@ impl Laboratory {
             clients.push(self.load(planned, addresses[number % addresses.len()], sides)?);
         }
         let registering = clients.len().min(addresses.len());
-        let site = self.site_of(planned, side, clients, folder)?;
+        let mut site = self.site_of(planned, side, clients, folder)?;
+        site.workers = workers;
         if self.experiment.users(&planned.axes) > 0 {
             for (number, client) in (1..).zip(&site.clients[..registering]) {
                 client.register(REGISTRATIONS, &trial.join(format!("registration-{number}")))?;
@@ -218,7 +235,19 @@ impl Laboratory {
             clients.push(Generator::new(setting, &folder.0.join(format!("generator/{number}")))?);
         }
         let (name, axes, repetition) = (planned.system.clone(), planned.axes.clone(), planned.repetition);
-        Ok(Site { name, axes, repetition, clients, side, provers, credentials: None, folder, is_kept: false })
+        Ok(Site {
+            name,
+            axes,
+            repetition,
+            clients,
+            side,
+            workers: None,
+            provers,
+            credentials: None,
+            folder,
+            is_kept: false,
+            is_loaded: false,
+        })
     }
 }
 
@@ -243,35 +272,6 @@ fn proves(setting: &generator::Setting) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Refuses a plan that needs one machine where several take part: callers show credentials with their first INVITE, or a command of the system
-/// makes the load.
-///
-/// # Errors
-/// The first such trial, with a cure, or a document that cannot be read.
-pub fn check_hosts(experiment: &Experiment, plan: &Plan, systems: &[Chosen], hosts: &Hosts) -> Result<(), Error> {
-    const CURE: &str = "leave out --caller, --answerer and --server";
-    let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-    let refused = |what, reason: &str| Err(Error::Unexpected { what, reason: format!("{reason}: {CURE}") });
-    for planned in plan.trials.iter().filter(|planned| hosts.is_distributed() && planned.place == Place::Trial) {
-        let chosen = systems.iter().find(|chosen| chosen.spec.name == planned.system);
-        if chosen.is_some_and(|chosen| !chosen.folder.driver().measure.is_empty()) {
-            return refused(
-                format!("system {}", planned.system),
-                "a command of its own makes the load, on this machine alone",
-            );
-        }
-        let (users, name) = (experiment.users(&planned.axes), experiment.document(&planned.axes));
-        let parties = document::Parties { users, answer: nowhere, hold: Duration::ZERO };
-        if users > 0 && document::sends_at_once(&document::text(name, &parties)?) {
-            return refused(
-                format!("document {name}"),
-                "its callers show credentials for nonces that this machine was given",
-            );
-        }
-    }
-    Ok(())
-}
-
 /// Numbers of workers of which the best is taken.
 const WORKERS: [u32; 3] = [2, 4, 8];
 
@@ -279,6 +279,18 @@ const WORKERS: [u32; 3] = [2, 4, 8];
 const CHOICE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 impl Laboratory {
+    /// Takes over the numbers of workers that a resumed run chose, by its rows.
+    pub fn remember(&mut self, rows: &[Row]) {
+        for row in rows {
+            let spec = self.experiment.systems.iter().find(|spec| spec.name == row.system.name);
+            let best = spec.filter(|spec| spec.workers_at(&row.axes) == Some(Workers::Best));
+            if let Some((spec, workers)) = best.zip(row.figures.value("server.workers")) {
+                let key = (spec.name.clone(), self.experiment.configuration(spec, &row.axes));
+                self.best.insert(key, workers as u32);
+            }
+        }
+    }
+
     /// Returns the number of workers with the least cost of server and database per call, among those with the fewest failed calls.
     fn best_workers(&mut self, chosen: &Chosen, planned: &Planned, trial: &Path) -> Result<u32, Error> {
         let key = (planned.system.clone(), planned.configuration.clone());
@@ -307,7 +319,8 @@ impl Laboratory {
                 load,
                 warm_up,
                 window,
-                settle: Duration::ZERO,
+                cool_down: Duration::ZERO,
+                settle: None,
                 attempt: 1,
                 course: Course::default(),
             };
@@ -330,12 +343,16 @@ impl TestBed for Laboratory {
                 let system = System::new(planned.system.as_str(), chosen.version.as_str());
                 (system, chosen.folder.digest(&planned.configuration))
             }
-            None => (System::new(planned.system.as_str(), env!("CARGO_PKG_VERSION")), Digest::of(b"unread relay")),
+            None => {
+                let is_echo = self.experiment.load.unit == LoadUnit::Registrations;
+                let floor = if is_echo { "echo" } else { "unread relay" };
+                (System::new(planned.system.as_str(), env!("CARGO_PKG_VERSION")), Digest::of(floor.as_bytes()))
+            }
         }
     }
 
     fn trial(&mut self, order: &Order, folder: &Path) -> Result<Outcome, Error> {
-        let mut site = self.site(&order.planned, folder)?;
+        let mut site = self.site(order, folder)?;
         let outcome = measure(&mut site, order, folder)?;
         site.keep(folder)?;
         // A server that has ended, or was killed meanwhile, is started again by the next trial.
@@ -344,5 +361,116 @@ impl TestBed for Laboratory {
             self.sites.push(site);
         }
         Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Plan, plan};
+    use crate::run::schedule::{Due, Schedule};
+    use crate::run::side::{SideMemory, Watched};
+    use crate::run::validity::Accounting;
+
+    /// Side without a server.
+    #[derive(Debug)]
+    struct Idle;
+
+    impl ServerSide for Idle {
+        fn addresses(&self) -> &[SocketAddr] {
+            &[]
+        }
+
+        fn begin(&mut self, _: &Path, _: u32) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn finish(&mut self) -> Result<Watched, Error> {
+            Ok(Watched::default())
+        }
+
+        fn memory(&mut self) -> Result<SideMemory, Error> {
+            Ok(SideMemory::default())
+        }
+
+        fn kill(&mut self, _: bool) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn start_again(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn ended(&mut self) -> Result<Option<String>, Error> {
+            Ok(None)
+        }
+
+        fn tail(&mut self) -> Result<String, Error> {
+            Ok(String::new())
+        }
+
+        fn empty_accounting(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn accounting(&mut self, _: u64, _: u64) -> Result<Option<Accounting>, Error> {
+            Ok(None)
+        }
+
+        fn keep(&mut self, _: &Path) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    /// The server of an invalid trial has grown already: memory of a call on it would be too small.
+    #[test]
+    fn a_trial_that_is_made_again_has_a_fresh_server() {
+        let scratch = tempfile::tempdir().expect("a temporary folder");
+        let (experiment, _) = Experiment::shipped("relay").expect("it is shipped");
+        let plan = plan(&experiment, Profile::Quick, &["strowger"]);
+        let mut laboratory =
+            Laboratory::new(experiment.clone(), Profile::Quick, Vec::new(), Path::new("strowger"), scratch.path());
+        let first = plan.trials.iter().position(|planned| planned.place == Place::Trial).expect("it has trials");
+        let schedule =
+            Schedule::new(experiment, Profile::Quick, Plan { trials: plan.trials[first..].to_vec(), ..plan });
+        let mut order = match schedule.next() {
+            Due::Trial(order) => *order,
+            other => panic!("{other:?}"),
+        };
+        let mut is_kept = |order: &Order| {
+            let folder = laboratory.folder();
+            let site = laboratory.site_of(&order.planned, Box::new(Idle), Vec::new(), folder).expect("no files");
+            laboratory.sites.push(site);
+            let found = laboratory.running(order).is_some();
+            assert!(laboratory.sites.is_empty(), "the site is taken, or has ended");
+            found
+        };
+        assert!(is_kept(&order));
+        order.attempt = 2;
+        assert!(!is_kept(&order));
+        // A search asks for no memory, and its server may have a million users.
+        order.planned.load = PlannedLoad::Search;
+        assert!(is_kept(&order));
+    }
+
+    /// A resumed run measures with the workers of its first part.
+    #[test]
+    fn the_best_number_of_workers_is_taken_from_rows() {
+        let scratch = tempfile::tempdir().expect("a temporary folder");
+        let (experiment, _) = Experiment::shipped("stress").expect("it is shipped");
+        let spec = experiment.systems.iter().find(|spec| spec.workers_at(&Axes::new()) == Some(Workers::Best));
+        let name = spec.expect("one is chosen").name.clone();
+        let mut laboratory =
+            Laboratory::new(experiment, Profile::Quick, Vec::new(), Path::new("strowger"), scratch.path());
+        let load = Load { value: 100.0, unit: LoadUnit::Calls };
+        let row = |system: &str, workers| {
+            let mut row = Row::new("stress", System::new(system, "1"), load, Profile::Quick, b"");
+            row.axes.insert("letter".into(), AxisValue::Text("C".into()));
+            row.figures.set("server.workers", workers).expect("a known figure");
+            row
+        };
+        laboratory.remember(&[row(&name, 4.0), row("strowger", 1.0), row("floor", 1.0)]);
+        let best: Vec<_> = laboratory.best.into_iter().collect();
+        assert_eq!(best, [((name, "stress-C".to_owned()), 4)]);
     }
 }

@@ -53,6 +53,7 @@
 mod chosen;
 mod clients;
 mod conduct;
+mod cores;
 mod credentials;
 mod description;
 mod events;
@@ -73,12 +74,13 @@ mod sums;
 mod trial;
 mod validity;
 
-pub use chosen::{Chosen, check, choose, describe, versions};
+pub use chosen::{Chosen, check, check_hosts, choose, describe, versions};
 pub use conduct::{Ending, Event, TestBed, conduct, replay};
+pub use cores::divide;
 pub use description::{Description, HostUsed, Machine, SystemUsed};
 pub use folder::Folder;
 pub(crate) use host_side::{FarServer, HostedSides};
-pub use laboratory::{Laboratory, check_hosts};
+pub use laboratory::Laboratory;
 pub(crate) use measuring::printed_figures;
 pub use recorded::{DESCRIPTION, EXPERIMENT, FolderError, ROWS, Recorded, SUMS};
 pub(crate) use sampled::{SERVER, Sampled};

@@ -39,7 +39,7 @@ enum Server {
     System(RunningSystem),
     /// Server that runs already, and its process where it can be seen.
     External(Option<u32>),
-    /// Unread relay.
+    /// Unread relay or echo.
     Floor(Process),
 }
 
@@ -151,8 +151,9 @@ impl OwnSide {
         let SideOrder { work, address, cores } = order;
         let (mut beside, mut rows) = (Vec::new(), None);
         let (server, addresses) = match work {
-            Work::Floor(called) => {
-                let (floor, addresses) = floor(program, *address, *called, &own)?;
+            Work::Floor(_) | Work::Echo => {
+                let called = if let Work::Floor(called) = work { Some(*called) } else { None };
+                let (floor, addresses) = floor(program, *address, called, &own)?;
                 pin(&floor.ids(), cores)?;
                 (floor, addresses)
             }
@@ -241,7 +242,7 @@ impl ServerSide for OwnSide {
         let lost = processes.lost(&Processes::of(&ids));
         let cores = ids.first().and_then(|id| cores_of(*id));
         let cores = cores.map(|cores| cores.min(available()));
-        Ok(Watched { other, busiest: others.busiest, memory: used_memory(), cores, lost, clock: None })
+        Ok(Watched { other, busiest: others.busiest, cores, lost, clock: None })
     }
 
     fn is_measuring(&self) -> bool {
@@ -312,17 +313,23 @@ impl ServerSide for OwnSide {
     }
 }
 
-/// Starts the unread relay.
+/// Starts the unread relay to a called end, or the echo without one.
 fn floor(
     program: &Path,
     address: IpAddr,
-    called: SocketAddr,
+    called: Option<SocketAddr>,
     folder: &Path,
 ) -> Result<(Server, Vec<SocketAddr>), Error> {
     let own = SocketAddr::new(address, crate::port::free_at(address));
     let mut command = Command::new(program);
-    command.args(["lab", "floor", "--listen", &own.to_string(), "--called", &called.to_string()]);
-    command.args(["--answered", &ANSWERED.to_string()]);
+    let listen = ["--listen".to_owned(), own.to_string()];
+    match called {
+        Some(called) => {
+            command.args(["lab", "floor"]).args(listen).args(["--called", &called.to_string()]);
+            command.args(["--answered", &ANSWERED.to_string()])
+        }
+        None => command.args(["lab", "echo"]).args(listen),
+    };
     let mut relay = Process::start(FLOOR, folder, &mut command)?;
     relay.listens(own.port(), START)?;
     Ok((Server::Floor(relay), vec![own]))
@@ -361,21 +368,6 @@ fn part_of(beside: &Beside) -> &'static str {
         BesideKind::Database => DATABASE,
         BesideKind::Cache => CACHE,
     }
-}
-
-/// Used memory of the machine in per cent, formula (2) of the cache study.
-fn used_memory() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let bytes = |key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-        Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1_024)
-    };
-    crate::formula::caches::used_memory(crate::formula::caches::Memory {
-        free: bytes("MemFree:")?,
-        buffers: bytes("Buffers:")?,
-        cache: bytes("Cached:")?,
-        total: bytes("MemTotal:")?,
-    })
 }
 
 /// Copies the small files of a folder and of its folders; a folder that is not there has none.

@@ -42,6 +42,14 @@ pub enum FolderError {
         /// Sentence about each file.
         faults: Vec<String>,
     },
+    /// A part of a run has more than its list of hashes covers.
+    #[error("{} is a part of a run, and has more than its list of hashes covers:{}\nIt was added, or the laboratory was killed in a trial: --resume removes it, and the rows before are as they were written", .path.display(), lines(.faults))]
+    Uncovered {
+        /// The folder.
+        path: PathBuf,
+        /// Sentence about each file.
+        faults: Vec<String>,
+    },
     /// The folder has another run than the one to resume.
     #[error("{} is another run, {difference}: name another folder by --out, or resume with what it began with", .path.display())]
     OtherRun {
@@ -73,6 +81,8 @@ pub struct Recorded {
     pub(super) rows_text: String,
     /// Files of the trial that was under way when the laboratory was killed; they belong to no row.
     pub unlisted: Vec<String>,
+    /// Bytes behind the rows that have a hash; they are no row.
+    pub uncovered: usize,
 }
 
 impl Recorded {
@@ -112,6 +122,7 @@ impl Recorded {
                 faults.push(format!("{file}: its bytes are not those that were written"));
             }
         }
+        let length = rows_text.len();
         let rows_text = match sums.files.get(ROWS).and_then(|hash| covered(&rows_text, hash, sums.is_whole)) {
             Some(length) => String::from_utf8_lossy(&rows_text[..length]).into_owned(),
             None => {
@@ -141,9 +152,22 @@ impl Recorded {
             is_whole: sums.is_whole,
             files: sums.files.len(),
             sums,
+            uncovered: length.saturating_sub(rows_text.len()),
             rows_text,
             unlisted,
         })
+    }
+
+    /// Reads a run, and refuses also what a killed laboratory leaves: files and bytes of rows without a hash.
+    ///
+    /// # Errors
+    /// As those of [`Recorded::open`]; or a part has more than its list of hashes covers.
+    pub fn verify(root: &Path) -> Result<Self, FolderError> {
+        let recorded = Self::open(root)?;
+        let bytes = (recorded.uncovered > 0).then(|| format!("{ROWS}: {} bytes behind its rows", recorded.uncovered));
+        let files = recorded.unlisted.iter().map(|file| format!("{file}: it has no hash"));
+        let faults: Vec<String> = bytes.into_iter().chain(files).collect();
+        if faults.is_empty() { Ok(recorded) } else { Err(FolderError::Uncovered { path: root.into(), faults }) }
     }
 }
 

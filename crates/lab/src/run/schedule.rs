@@ -11,6 +11,9 @@ use std::time::Duration;
 /// Times that an invalid trial is made again.
 const REPEATS: u32 = 3;
 
+/// No load after the window, and no pause before memory is read.
+const AT_ONCE: (Duration, Option<Duration>) = (Duration::ZERO, Some(Duration::ZERO));
+
 /// Trial that is due.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
@@ -24,8 +27,10 @@ pub struct Order {
     pub warm_up: Duration,
     /// Window.
     pub window: Duration,
-    /// Pause after the load, before memory is read.
-    pub settle: Duration,
+    /// Load after the window.
+    pub cool_down: Duration,
+    /// Pause after the load, before memory is read. None: memory is not read.
+    pub settle: Option<Duration>,
     /// Number of the attempt, from 1: an invalid trial is made again.
     pub attempt: u32,
     /// Events and figures over time.
@@ -118,10 +123,12 @@ impl Schedule {
     /// Returns the next trial or limit row.
     pub fn next(&self) -> Due {
         let Some(planned) = self.plan.trials.get(self.done) else { return Due::Nothing };
-        let Steps { warm_up, window, settle, .. } = self.steps;
+        let Steps { warm_up, window, cool_down, .. } = self.steps;
+        let settle = self.steps.settle_in(planned.repetition);
         let connecting = |load| self.experiment.connecting(&planned.axes, load);
-        let order = |value, warm_up, window, settle| {
-            let unit = if is_floor(planned) { LoadUnit::Calls } else { self.experiment.load.unit };
+        let whole = |load| self.experiment.warm_up(&self.steps, &planned.axes, load);
+        let order = |value, warm_up, window, (cool_down, settle): (Duration, Option<Duration>)| {
+            let unit = if is_floor(planned) { self.unit_of_floor() } else { self.experiment.load.unit };
             let course = match is_floor(planned) {
                 true => Course::default(),
                 false => self.experiment.course(self.profile, &planned.axes),
@@ -129,18 +136,19 @@ impl Schedule {
             let (planned, number) = (planned.clone(), self.done + 1);
             let load = Load { value, unit };
             let attempt = self.attempt;
-            Due::Trial(Box::new(Order { planned, number, load, warm_up, window, settle, attempt, course }))
+            let order = Order { planned, number, load, warm_up, window, cool_down, settle, attempt, course };
+            Due::Trial(Box::new(order))
         };
         match (&self.search, planned.load) {
             (None, PlannedLoad::Fixed(load)) if is_floor(planned) => {
                 let longest = floor_window(self.profile);
-                order(load, warm_up.min(longest), window.min(longest), Duration::ZERO)
+                order(load, warm_up.min(longest), window.min(longest), AT_ONCE)
             }
-            (None, PlannedLoad::Fixed(load)) => order(load, warm_up.max(connecting(load)), window, settle),
+            (None, PlannedLoad::Fixed(load)) => order(load, whole(load), window, (cool_down, settle)),
             (Some(search), _) => match search.finder.next() {
                 Next::Trial(trial) => match self.experiment.load.finder {
-                    FinderKind::Staircase => order(trial.load, warm_up, trial.duration, settle),
-                    _ => order(trial.load, connecting(trial.load), trial.duration, Duration::ZERO),
+                    FinderKind::Staircase => order(trial.load, whole(trial.load), trial.duration, (cool_down, settle)),
+                    _ => order(trial.load, connecting(trial.load), trial.duration, AT_ONCE),
                 },
                 Next::Done(limit) => {
                     let outcome = confirmation(&search.made, &limit);
@@ -175,6 +183,12 @@ impl Schedule {
             }
         }
         Ok(())
+    }
+
+    /// The floor has registrations where the experiment has them, and calls elsewhere.
+    fn unit_of_floor(&self) -> LoadUnit {
+        let unit = self.experiment.load.unit;
+        if unit == LoadUnit::Registrations { unit } else { LoadUnit::Calls }
     }
 
     fn made(&mut self, order: Order, row: &Row) {

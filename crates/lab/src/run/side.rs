@@ -28,6 +28,8 @@ pub(crate) struct SideOrder {
 pub(super) enum Work {
     /// Unread relay to this address.
     Floor(SocketAddr),
+    /// Echo, which answers each request.
+    Echo,
     /// Server that runs already at this address.
     External(SocketAddr),
     /// System under test.
@@ -81,8 +83,6 @@ pub(super) struct Watched {
     pub(super) other: f64,
     /// Program that used most of it.
     pub(super) busiest: Option<String>,
-    /// Used memory of the machine in per cent, formula (2) of the cache study.
-    pub(super) memory: Option<f64>,
     /// Cores that the server may use.
     pub(super) cores: Option<u32>,
     /// Sentence about a process of the server that has ended.

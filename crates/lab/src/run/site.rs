@@ -19,6 +19,8 @@ pub(super) struct Site {
     // Dropped in this order.
     pub(super) clients: Vec<Generator>,
     pub(super) side: Box<dyn ServerSide>,
+    /// Workers that the system was given. None where its configuration names them.
+    pub(super) workers: Option<u32>,
     /// Users whose callers send credentials with their first INVITE; 0 for none.
     pub(super) provers: u32,
     pub(super) credentials: Option<Credentials>,
@@ -26,6 +28,8 @@ pub(super) struct Site {
     pub(super) folder: Folder,
     /// True if the configuration of the system is kept in the folder of a trial.
     pub(super) is_kept: bool,
+    /// True once a trial has loaded it.
+    pub(super) is_loaded: bool,
 }
 
 /// Folder that is removed with its value.

@@ -34,9 +34,11 @@ fn rate_of_samples(window: Duration) -> u32 {
 
 /// Makes a trial on a running site.
 pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<Outcome, Error> {
+    let is_fresh = !std::mem::replace(&mut site.is_loaded, true);
     site.side.empty_accounting()?;
     // Some more than fall due.
-    site.prepare_credentials(order.load.value * (order.warm_up + order.window).as_secs_f64() * 1.1)?;
+    let length = order.warm_up + order.window + order.cool_down;
+    site.prepare_credentials(order.load.value * length.as_secs_f64() * 1.1)?;
     let (samples, before) = (folder.join("samples.log"), site.side.memory()?);
     site.side.begin(&samples, rate_of_samples(order.window))?;
     let (made, happened) = loaded(site, order, folder);
@@ -75,20 +77,22 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     sampled.write(figures.value("rate.achieved"), &mut figures).map_err(unknown)?;
     let cores = figures.value("machine.cores").unwrap_or(1.0);
     figures.set("machine.other", watched.other / cores).map_err(unknown)?;
-    if let Some(used) = watched.memory {
-        figures.set("machine.memory", used).map_err(unknown)?;
-    }
     if let Some(cores) = watched.cores {
         figures.set("server.cores", f64::from(cores)).map_err(unknown)?;
     }
+    if let Some(workers) = site.workers {
+        figures.set("server.workers", f64::from(workers)).map_err(unknown)?;
+    }
     let calls = Calls::of(&made)?;
     // Rows come while the server settles.
-    pause(order.settle)?;
+    pause(order.settle.unwrap_or_default())?;
     evidence.accounting = site.side.accounting(calls.completed, calls.failed)?;
     // The load of a measuring command has no entries.
-    if !site.side.is_measuring() {
+    if order.settle.is_some() && !site.side.is_measuring() {
         let memories = [before, site.side.memory()?];
-        memory(site, order, memories, sampled.memory, calls, &mut figures).map_err(unknown)?;
+        let connections = site.clients.iter().map(Generator::connections).sum();
+        let seen = Seen { is_fresh, connections, memories, within: sampled.memory };
+        memory(order, seen, calls, &mut figures).map_err(unknown)?;
     }
     let ended = site.side.ended()?;
     evidence.ended = evidence.ended.take().or(ended);
@@ -99,6 +103,7 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
 /// Loads the site, and makes the events meanwhile.
 fn loaded(site: &mut Site, order: &Order, folder: &Path) -> (Result<Made, Error>, events::Made) {
     let mut trial = generator::Trial::new(order.load, order.warm_up, order.window, folder);
+    trial.cool_down = order.cool_down;
     let changes = order.course.events.iter().filter_map(|event| match event.action {
         Action::Load(load) => Some((event.at, load)),
         Action::Kill { .. } | Action::Start => None,
@@ -134,14 +139,8 @@ fn over_time(course: &Course, made: &Made, observed: &Observed) -> Result<(Figur
 }
 
 /// Adds the figures of memory. Calls and connections that exist at a time are gone after the load: their memory is read at the end of the window.
-fn memory(
-    site: &Site,
-    order: &Order,
-    [before, after]: [SideMemory; 2],
-    within: Option<Memory>,
-    calls: Calls,
-    figures: &mut Figures,
-) -> Result<(), UnknownFigure> {
+fn memory(order: &Order, seen: Seen, calls: Calls, figures: &mut Figures) -> Result<(), UnknownFigure> {
+    let Seen { is_fresh, connections, memories: [before, after], within } = seen;
     let growth = |now: Memory, before: Memory| now.unbacked.saturating_sub(before.unbacked) as f64;
     if let Some(cache) = after.cache {
         figures.set("cache.pss", cache.pss as f64)?;
@@ -154,7 +153,6 @@ fn memory(
         }
     }
     let Some(after) = after.server else { return Ok(()) };
-    let connections: u32 = site.clients.iter().map(Generator::connections).sum();
     let at_a_time = if connections > 0 { Some(connections.into()) } else { order.load.at_a_time() };
     let (server, entries) = match (at_a_time, within) {
         (Some(count), Some(within)) => (within, count),
@@ -163,14 +161,28 @@ fn memory(
         (None, _) => (after, (calls.completed + calls.failed) as f64),
     };
     figures.set("server.pss", server.pss as f64)?;
-    // Two processes have no growth.
-    if let (true, Some(before)) = (entries > 0.0 && !order.course.restarts(), before.server) {
+    // Two processes have no growth. A server that had another load before keeps free memory of it, and grows by less than its entries take.
+    let has_growth = is_fresh && !order.course.restarts();
+    if let (true, Some(before)) = (entries > 0.0 && has_growth, before.server) {
         figures.set("server.entry", growth(server, before) / entries)?;
     }
     Ok(())
 }
 
-/// Calls of a trial, warm-up included.
+/// Memory that was read around a trial.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// True if no trial has loaded the server before.
+    is_fresh: bool,
+    /// Connections that users have throughout.
+    connections: u32,
+    /// Memory before and after the load.
+    memories: [SideMemory; 2],
+    /// Memory of the server at the end of the window.
+    within: Option<Memory>,
+}
+
+/// Calls of a trial, with those before and after the window.
 #[derive(Clone, Copy, Debug)]
 struct Calls {
     completed: u64,
@@ -205,4 +217,58 @@ fn pause(time: Duration) -> Result<(), Error> {
         std::thread::sleep(STEP.min(end.saturating_duration_since(Instant::now())));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Axes, Place, Planned, PlannedLoad};
+    use crate::row::{Load, LoadUnit};
+
+    fn order(unit: LoadUnit) -> Order {
+        let planned = Planned {
+            system: "strowger".into(),
+            configuration: "relay".into(),
+            axes: Axes::new(),
+            load: PlannedLoad::Fixed(100.0),
+            repetition: 1,
+            place: Place::Trial,
+            registers: 0,
+            kills: false,
+            time: Duration::ZERO,
+        };
+        Order {
+            planned,
+            number: 1,
+            load: Load { value: 100.0, unit },
+            warm_up: Duration::ZERO,
+            window: Duration::from_secs(5),
+            cool_down: Duration::ZERO,
+            settle: Some(Duration::ZERO),
+            attempt: 1,
+            course: Course::default(),
+        }
+    }
+
+    #[test]
+    fn memory_of_a_call_is_the_growth_of_a_fresh_server() {
+        let of = |unbacked: u64| Memory { pss: 3 * unbacked, unbacked };
+        let side = |unbacked: u64| SideMemory { server: Some(of(unbacked)), ..SideMemory::default() };
+        let calls = Calls { completed: 450, failed: 50 };
+        let figures = |is_fresh, unit| {
+            let seen = Seen {
+                is_fresh,
+                connections: 0,
+                memories: [side(1_000_000), side(2_000_000)],
+                within: Some(of(1_200_000)),
+            };
+            let mut figures = Figures::default();
+            memory(&order(unit), seen, calls, &mut figures).expect("known figures");
+            (figures.value("server.entry"), figures.value("server.pss"))
+        };
+        assert_eq!(figures(true, LoadUnit::Calls), (Some(2_000.0), Some(6_000_000.0)));
+        // A hundred calls at a time existed at the end of the window.
+        assert_eq!(figures(true, LoadUnit::Concurrent), (Some(2_000.0), Some(3_600_000.0)));
+        assert_eq!(figures(false, LoadUnit::Calls), (None, Some(6_000_000.0)), "another load was before it");
+    }
 }

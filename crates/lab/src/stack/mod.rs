@@ -14,6 +14,7 @@
 
 mod footprint;
 mod layer;
+mod loaded;
 mod messages;
 mod pair;
 mod party;
@@ -26,6 +27,7 @@ pub use processes::together;
 
 use crate::Error;
 use crate::row::{Figures, UnknownFigure, words};
+use std::io::Read;
 use std::time::{Duration, Instant};
 use strowger_core::Transport;
 
@@ -121,14 +123,22 @@ pub fn parse_and_print(time: Duration) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-/// Measures the size of this program, and the memory of a transaction and of a dialog.
+/// Bytes of the begin of a program that has its program headers.
+const HEADERS: u64 = 1 << 16;
+
+/// Measures the size of this program as it is loaded, and the memory of a transaction and of a dialog.
 ///
 /// # Errors
-/// The program cannot be read.
+/// The program cannot be read, or is no ELF file of 64 bits.
 pub fn footprint() -> Result<Figures, Error> {
     let program = std::env::current_exe()
         .map_err(|source| Error::NotStarted { name: "this program, which has no path".into(), source })?;
-    let size = std::fs::metadata(&program).map_err(Error::file(&program))?.len();
+    let mut begin = Vec::new();
+    let file = std::fs::File::open(&program).map_err(Error::file(&program))?;
+    file.take(HEADERS).read_to_end(&mut begin).map_err(Error::file(&program))?;
+    let foreign =
+        || Error::Unexpected { what: program.display().to_string(), reason: "it is no ELF file of 64 bits".into() };
+    let size = loaded::loaded_size(&begin).ok_or_else(foreign)?;
     let mut figures = Figures::default();
     set(&mut figures, "program.size", size as f64)?;
     set(&mut figures, "transaction.bytes", transaction_bytes())?;

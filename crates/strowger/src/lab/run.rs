@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueHint};
 use strowger_lab::experiment::{Experiment, Plan};
 use strowger_lab::report;
-use strowger_lab::row::Digest;
+use strowger_lab::row::{Digest, Row};
 use strowger_lab::run::{
     self, Chosen, Description, Ending, Folder, FolderError, Laboratory, Machine, Schedule, Verdict,
 };
@@ -70,7 +70,8 @@ pub(crate) struct RunArguments {
     /// Go on with the run in the folder, at the first trial that it lacks.
     #[arg(long)]
     pub resume: bool,
-    /// Keep the server, and the databases and caches beside it, to the first N cores of their machine, and the generator to the others.
+    /// Keep the server, and the databases and caches beside it, to the first N cores of their machine, and the generator to the others
+    /// [default: half of a machine of four cores or more].
     #[arg(long, value_name = "N")]
     pub server_cores: Option<u32>,
     #[command(flatten)]
@@ -102,7 +103,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
     let hosts = arguments.hosts.towards(hosts, &systems).map_err(before)?;
     let hosts = match arguments.server_cores {
         Some(cores) => hosts.pin(cores as usize).map_err(|fault| usage(format!("--server-cores: {fault}")))?,
-        None => hosts,
+        None => run::divide(hosts, &systems),
     };
     let only: Vec<&str> = systems.iter().map(|chosen| chosen.spec.name.as_str()).collect();
     let plan = arguments.plan.plan(&mut experiment, &only)?;
@@ -116,10 +117,10 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
     print(&format!("{}\n\nPlan of the profile {profile}:\n{plan}\n", experiment.title))?;
     let mut described = describe(&experiment, &text, &arguments.plan, &plan, &systems);
     described.versions = run::versions(&plan, &systems, &hosts.server.place).map_err(before)?;
-    described.server_cores = arguments.server_cores;
+    described.server_cores = Some(hosts.server_cores.len() as u32).filter(|cores| *cores > 0);
     described.hosts = hosts::describe(&hosts, &arguments.hosts.roles()).map_err(before)?;
     let mut schedule = Schedule::new(experiment.clone(), profile, plan);
-    let mut folder = open(&root, arguments.resume, &described, &text, &mut schedule)?;
+    let (mut folder, rows) = open(&root, arguments.resume, &described, &text, &mut schedule)?;
     for chosen in &systems {
         let own = schedule.plan().trials.iter().filter(|planned| planned.system == chosen.spec.name);
         let scenarios: Vec<&str> = own.map(|planned| planned.configuration.as_str()).collect();
@@ -129,6 +130,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
     }
     let scratch = tempfile::tempdir().map_err(|error| failed(format!("a temporary folder: {error}")))?;
     let mut laboratory = Laboratory::new(experiment, profile, systems, &program, scratch.path()).on(hosts.clone());
+    laboratory.remember(&rows);
     let progress = Progress::new(schedule.plan().trials.len());
     let mut tell = |schedule: &Schedule, event: &run::Event<'_>| progress.show(schedule, event);
     let ended = run::conduct(&mut schedule, &mut folder, &mut laboratory, &process::is_ending, &mut tell);
@@ -202,27 +204,27 @@ fn describe(
     }
 }
 
-/// Creates the folder of a new run, or opens the folder of a resumed one and advances the schedule to its last row.
+/// Creates the folder of a new run, or opens the folder of a resumed one and advances the schedule to its last row. Returns its rows, too.
 fn open(
     root: &Path,
     resume: bool,
     described: &Description,
     text: &str,
     schedule: &mut Schedule,
-) -> Result<Folder, Refusal> {
+) -> Result<(Folder, Vec<Row>), Refusal> {
     let refused = |error: FolderError| match error {
         FolderError::File(error) => wrong(error),
         other => usage(other.to_string()),
     };
     if !resume {
-        return Folder::create(root, described, text).map_err(refused);
+        return Ok((Folder::create(root, described, text).map_err(refused)?, Vec::new()));
     }
     let (folder, rows) = Folder::resume(root, described).map_err(refused)?;
     run::replay(schedule, &rows).map_err(|reason| usage(format!("{}: {reason}", root.display())))?;
     if !rows.is_empty() {
         output::say(&format!("{} rows are there; {} are left of the plan", rows.len(), length(schedule.rest())));
     }
-    Ok(folder)
+    Ok((folder, rows))
 }
 
 /// Writes the reports, prints the invalid trials, the gates and the answer, and returns the exit code.

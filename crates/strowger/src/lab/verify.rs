@@ -17,6 +17,8 @@ use crate::output::Refusal;
 Examples:
   strowger lab verify relay-2026-12-01
 
+Of a part, the files of a trial in which the laboratory was killed are refused, too, until --resume removes them.
+
 Exit codes: 0 all bytes are as they were written, 1 a file was changed, is missing or was added, 2 it is no run.")]
 pub(crate) struct VerifyArguments {
     /// Folder of the run.
@@ -25,7 +27,7 @@ pub(crate) struct VerifyArguments {
 }
 
 pub(super) fn run(arguments: &VerifyArguments) -> Result<ExitCode, Refusal> {
-    let recorded = Recorded::open(&arguments.run).map_err(of_folder)?;
+    let recorded = Recorded::verify(&arguments.run).map_err(of_folder)?;
     let description = &recorded.description;
     let state = if recorded.is_whole { "all trials of its plan" } else { "a part of its plan" };
     print(&printable(&format!(

@@ -48,6 +48,21 @@ fn the_part_with_nothing_left_is_the_cause() {
         (&[("cache.cpu", 60.0), ("machine.cpu", 97.0)], (Part::Cache, None)),
         (&[("server.cpu", 30.0), ("machine.cpu", 97.0)], (Part::Machine, None)),
         (&[("server.cpu", 30.0), ("machine.cpu", 97.0), ("server.wait", 40.0)], (Part::Machine, None)),
+        // Callers and answering sides of ours use more than other programs do.
+        (
+            &[
+                ("server.cpu", 46.0),
+                ("machine.cpu", 97.0),
+                ("machine.cores", 2.0),
+                ("machine.other", 3.0),
+                ("generator.thread/answer-1 shard-0", 45.0),
+            ],
+            (Part::Generator, None),
+        ),
+        (
+            &[("server.cpu", 46.0), ("machine.cpu", 97.0), ("machine.cores", 2.0), ("machine.other", 45.0)],
+            (Part::Machine, None),
+        ),
         // Others use the cores, and not those that the server wants.
         (&[("server.cpu", 30.0), ("machine.cpu", 97.0), ("server.wait", 2.0)], (Part::Server, None)),
         // The server says so itself.
@@ -61,6 +76,12 @@ fn the_part_with_nothing_left_is_the_cause() {
     ] {
         assert_eq!(of(&with(more)), wanted, "{more:?}");
     }
+    let shared = [("server.cpu", 46.0), ("machine.cpu", 97.0), ("machine.cores", 2.0), ("machine.other", 3.0)];
+    let sentence = cause([&with(&shared)]).to_string();
+    // Its thread had 40 % of one of two cores.
+    assert_eq!(sentence, "machine: all cores were busy, 31 % with other programs");
+    let busy = [&shared[..], &[("generator.thread/shard-1", 50.0)]].concat();
+    assert_eq!(cause([&with(&busy)]).to_string(), "generator: all cores were busy, 45 of 97 % with it");
     // A server that was not sampled, behind a network.
     assert_eq!(of(&outcome(&[("generator.thread/shard-0", 40.0), ("machine.cpu", 30.0)])), (Part::Unknown, None));
     let sentence = cause([&with(&[])]).to_string();

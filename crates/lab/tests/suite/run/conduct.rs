@@ -151,7 +151,7 @@ fn a_run_that_stops_at_any_row_goes_on_to_the_same_rows() {
     for stop in (1..rows.len()).step_by(9) {
         let path = temporary.path().join(stop.to_string());
         assert_eq!(run(&path, &mut schedule(Profile::Quick), &mut bed(), stop), Ok(Ending::Interrupted));
-        let part = Recorded::open(&path).expect("a valid part");
+        let part = Recorded::verify(&path).expect("a valid part");
         assert!(!part.is_whole && part.rows == rows[..stop], "stopped after {stop} rows");
         let (_, all) = whole(&path, Profile::Quick, &mut bed());
         assert_eq!(all, rows, "stopped after {stop} rows");

@@ -78,10 +78,16 @@ fn a_kill_at_any_moment_leaves_a_part_that_goes_on() {
         fs::write(path.join(ROWS), format!("{whole}{}", &line[..length])).expect("it is written");
         let recorded = Recorded::open(&path).expect("a part");
         assert!(!recorded.is_whole && recorded.rows == rows[..2], "{length} bytes of the row");
+        let refusal = Recorded::verify(&path).expect_err("it has more than its hashes cover").to_string();
+        assert!(refusal.contains("trials/0003/samples.log: it has no hash"), "{refusal}");
+        let behind = format!("{ROWS}: {length} bytes behind its rows");
+        assert_eq!(refusal.contains(&behind), length > 0, "{refusal}");
         let (folder, known) = Folder::resume(&path, &description()).expect("the same run");
         assert_eq!((folder.rows(), known.as_slice()), (2, &rows[..2]));
         assert_eq!(fs::read_to_string(path.join(ROWS)).expect("it is there"), whole);
         assert!(!trial.join("samples.log").exists());
+        drop(folder);
+        assert_eq!(Recorded::verify(&path).expect("a part without more").rows, rows[..2]);
     }
     let (mut folder, _) = Folder::resume(&path, &description()).expect("the same run");
     folder.append(&rows[2]).expect("it is appended");

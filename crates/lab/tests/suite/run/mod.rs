@@ -3,6 +3,7 @@
 mod bed;
 mod conduct;
 mod folder;
+mod steps;
 mod validity;
 
 use strowger_lab::experiment::Overrides;
