@@ -67,7 +67,7 @@ pub(super) fn bed(experiment: &Experiment, of: &Description, title: &str) -> Bed
 fn clients(experiment: &Experiment) -> Vec<String> {
     let axis = experiment.axes.iter().filter(|axis| axis.name == "clients");
     let numbers = |axis: &Axis| axis.values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
-    axis.map(|axis| format!("{} of them", numbers(axis))).collect()
+    axis.map(|axis| format!("{} generators", numbers(axis))).collect()
 }
 
 /// Name and programs of a backend. Those that an axis names take turns in one place.
