@@ -62,7 +62,7 @@ pub(super) fn read(
     let in_window = Run::read_span(logs, window.span()).map_err(unreadable)?;
     let mut figures = Figures::default();
     let known = |error: UnknownFigure| Error::Unexpected { what: "a figure".into(), reason: error.to_string() };
-    // Where the load goes on, the events of the window count, also those of calls that fell due before.
+    // Where the load goes on, the events in the window count, of calls that fell due in it: a call may end after it.
     let measured = if window.is_last { &run.totals } else { &in_window.totals };
     of_page(&mut figures, measured).map_err(known)?;
     if !window.is_last {
