@@ -249,7 +249,7 @@ impl Columns {
         let axis = |name: &String| {
             cell.axes.get(name).map_or_else(String::new, |value| title_of(cells.experiment, name, value))
         };
-        let load = self.has_loads.then(|| load_title(cells.experiment, cell.offered));
+        let load = self.has_loads.then(|| load_title(cells.experiment, cell.axes, cell.offered));
         self.axes.iter().map(axis).chain([cell.system.to_owned()]).chain(load).collect()
     }
 }
