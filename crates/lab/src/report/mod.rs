@@ -38,6 +38,7 @@ pub use shape::{Content, Shape, expected, missing};
 
 use self::cells::{CellRows, Cells, title_of};
 use self::flow::Answerer;
+use self::method::Time;
 use crate::Error;
 use crate::compare::FLOOR;
 use crate::document::{self, Parties};
@@ -80,7 +81,7 @@ pub struct Report<'a> {
     gates: Vec<Verdict>,
     parts: Vec<Part>,
     method: Vec<String>,
-    time: Option<String>,
+    time: Option<Time>,
     configurations: Vec<(String, String)>,
 }
 
@@ -110,7 +111,8 @@ impl<'a> Report<'a> {
         let cells = Cells::of(experiment, rows);
         let gates = gates(experiment, rows);
         let parts = experiment.figures.iter().map(|figure| part(&cells, figure, description, document));
-        let time = ended.and_then(|ended| method::time(description, rows, ended));
+        let time = ended.and_then(|ended| Time::of(description, rows, ended));
+        let of_time = time.map(Time::sentence);
         Ok(Self {
             experiment,
             rows,
@@ -118,7 +120,7 @@ impl<'a> Report<'a> {
             answer: answer::answer(&cells, rows, &gates, is_whole),
             parts: parts.collect::<Result<_, _>>()?,
             gates,
-            method: method::method(experiment, description.profile, rows).into_iter().chain(time.clone()).collect(),
+            method: method::method(experiment, description.profile, rows).into_iter().chain(of_time).collect(),
             time,
             configurations,
         })
@@ -130,8 +132,8 @@ impl<'a> Report<'a> {
     }
 
     /// Time of the plan and of the run in one sentence. None where no samples tell.
-    pub fn time(&self) -> Option<&str> {
-        self.time.as_deref()
+    pub fn time(&self) -> Option<String> {
+        self.time.map(Time::sentence)
     }
 
     /// Verdicts of the gates.
@@ -321,7 +323,8 @@ pub fn of_folder<T>(
     with_material(root, |material| use_report(&Report::new(material)?))
 }
 
-/// Names the figures, units, series, points, columns and lines that the plan of a run promises and its report lacks.
+/// Names the figures, units, series, points, columns and lines that the plan of a run promises and its report lacks, and a time that differs from
+/// that of the plan by a quarter though no trial was made again. The profile smoke judges no time.
 ///
 /// # Errors
 /// The folder is no run or was changed, or its experiment cannot be shown.
@@ -332,12 +335,13 @@ pub fn lacking(root: &Path) -> Result<Vec<String>, ReportError> {
         fitting.fit(description.machine.cores as usize);
         let systems: Vec<&str> = description.systems.iter().map(|used| used.name.as_str()).collect();
         let promised = expected(experiment, description.profile, &plan(&fitting, description.profile, &systems));
-        let of_rows = |rows: &[Row], is_whole: bool| {
-            let (ended, configurations) = (None, Vec::new());
-            let material = Material { experiment, rows, description, is_whole, ended, document, configurations };
-            Report::new(material).map(|report| report.shapes())
-        };
-        Ok(missing(&of_rows(material.rows, material.is_whole)?, &of_rows(&promised, true)?))
+        let (ended, configurations) = (None, Vec::new());
+        let wanted =
+            Material { experiment, rows: &promised, description, is_whole: true, ended, document, configurations };
+        let wanted = Report::new(wanted)?.shapes();
+        let found = Report::new(material)?;
+        let late = found.time.filter(|time| description.profile != Profile::Smoke && time.misses_plan());
+        Ok(missing(&found.shapes(), &wanted).into_iter().chain(late.map(Time::sentence)).collect())
     })
 }
 

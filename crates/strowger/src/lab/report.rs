@@ -28,7 +28,8 @@ pub(crate) struct ReportArguments {
     /// Print the report in Markdown, and write no file.
     #[arg(long, conflicts_with = "out")]
     pub markdown: bool,
-    /// Fail unless each figure and table has the lines, the unit and the points that the plan of the run promises.
+    /// Fail unless each figure and table has the lines, the unit and the points that the plan of the run promises, and the run took the time
+    /// of its plan, or had to make trials again.
     #[arg(long)]
     pub whole: bool,
     /// Folder of the files [default: that of the run].
