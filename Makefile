@@ -240,9 +240,11 @@ bench-lookups: packages
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_lookups
 	$(TARGET)/release/bench_lookups --rounds $(or $(ROUNDS),3)
 
+# Each run must have the figures, lines, units and points that its plan promises; its last lines compare the time of the plan with its own.
 lab-quick: packages build
 	failed=; for file in crates/lab/experiments/*.toml; do experiment=$$(basename $$file .toml); rm -rf $(LAB)/$$experiment; \
 		$(STROWGER) lab run $$experiment --profile quick --out $(LAB)/$$experiment $(addprefix --without ,$(WITHOUT)) || failed=1; \
+		$(STROWGER) lab report $(LAB)/$$experiment --whole > /dev/null || failed=1; \
 	done; [ -z "$$failed" ]
 
 # Colour schemes of Chromium: 0 dark, 1 light.

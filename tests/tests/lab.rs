@@ -101,6 +101,11 @@ fn mistakes_of_an_experiment_are_named_with_line_and_cure() {
     let (code, _, error) = lab(&words, folder.path());
     assert_eq!(code, Some(2));
     assert!(error.contains("no system has these values"), "{error}");
+    let words = ["check", "stress", "--system", "kamailio", "--only", "letter=A,B,A", "--repetitions", "7"];
+    assert_eq!(lab(&words, folder.path()), (Some(0), plan, String::new()), "a shipped experiment by its name");
+    let (code, _, error) = lab(&["check", "stres"], folder.path());
+    assert_eq!(code, Some(2));
+    assert!(error.contains("write stress"), "{error}");
     let (code, _, error) = lab(&["check", "none.toml"], folder.path());
     assert_eq!(code, Some(2));
     assert!(error.contains("none.toml cannot be read"), "{error}");
@@ -128,6 +133,16 @@ fn a_run_is_reported() {
     let (code, markdown, _) = lab(&["report", "run", "--markdown"], folder.path());
     assert_eq!(code, Some(0));
     assert!(markdown.starts_with("# CPU of a call") && markdown.contains("- ✓ server.cpu.call"), "{markdown}");
+    assert_eq!(lab(&["report", "run", "--whole"], folder.path()).0, Some(0));
+    let (experiment, file) = Experiment::shipped("relay").expect("it is shipped");
+    let mut rows = recorded::rows(&experiment, Profile::Standard, &[]);
+    rows.retain(|row| row.axes.get("scenario").is_none_or(|value| value.to_string() != "register"));
+    recorded::write(&folder.path().join("part"), &experiment, file, &rows).expect("the folder can be written");
+    let (code, _, error) = lab(&["report", "part", "--whole"], folder.path());
+    assert_eq!(code, Some(1), "{error}");
+    for part in ["figure cost: 1 of 3 points of strowger", "table figures: 2 of 6 lines"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
     write_run(folder.path(), "slow", |row| scale(row, "strowger", 1.4));
     let (code, text, _) = lab(&["report", "slow"], folder.path());
     assert_eq!(code, Some(3), "a gate is missed");

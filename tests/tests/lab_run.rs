@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use strowger_lab::compare::FLOOR;
@@ -85,6 +85,20 @@ impl Place {
         format!("strowger={}", folder.display())
     }
 
+    /// Returns the process ids of the callers that run.
+    fn callers(&self) -> Vec<u32> {
+        let folder = self.0.path().display().to_string();
+        let is_caller = |id: &u32| {
+            let has = |file: &str, part: &str| {
+                let bytes = std::fs::read(format!("/proc/{id}/{file}")).unwrap_or_default();
+                String::from_utf8_lossy(&bytes).contains(part)
+            };
+            has("cmdline", "caller.results") && has("environ", &folder)
+        };
+        let processes = std::fs::read_dir("/proc").expect("it is there").flatten();
+        processes.filter_map(|process| process.file_name().to_str()?.parse().ok()).filter(is_caller).collect()
+    }
+
     /// Tells whether all processes that the laboratory started have ended.
     fn is_quiet(&self) -> bool {
         let folder = self.0.path().display().to_string();
@@ -107,9 +121,12 @@ fn runs_are_made_ended_and_resumed() {
     together(&[
         ("a_run_has_rows_of_system_and_floor_and_reports", a_run_has_rows_of_system_and_floor_and_reports),
         ("values_of_the_command_line_are_those_of_the_run", values_of_the_command_line_are_those_of_the_run),
+        ("the_experiment_of_the_document_runs", the_experiment_of_the_document_runs),
         ("a_killed_run_leaves_no_process_and_goes_on", a_killed_run_leaves_no_process_and_goes_on),
         ("an_interrupted_run_is_a_valid_part", an_interrupted_run_is_a_valid_part),
         ("a_command_of_a_system_measures", a_command_of_a_system_measures),
+        ("a_weak_generator_is_named", a_weak_generator_is_named),
+        ("a_server_that_answers_itself_is_named", a_server_that_answers_itself_is_named),
         ("a_server_that_dies_is_named", a_server_that_dies_is_named),
         ("a_worker_that_is_started_again_is_named", a_worker_that_is_started_again_is_named),
         ("a_taken_port_is_named", a_taken_port_is_named),
@@ -182,6 +199,29 @@ fn values_of_the_command_line_are_those_of_the_run() {
     assert!(said(&output).contains(sentence), "{}", said(&output));
 }
 
+/// A shorter window and fewer trials than the document has; all figures of its report have their points.
+fn the_experiment_of_the_document_runs() {
+    let place = Place::new(50);
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/lab.md");
+    let page = std::fs::read_to_string(page).expect("it is there");
+    let (_, rest) = page.split_once("```toml\n").expect("the document has an experiment");
+    let (text, _) = rest.split_once("```").expect("the block ends");
+    std::fs::write(place.path("mine.toml"), text).expect("it is written");
+    let output = place.run(&["--load", "50,100", "--window", "1s", "--repetitions", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains("The plan estimated "), "{}", said(&output));
+    let rows = verify(&place.path("mine-smoke")).rows;
+    let of = |feature: &str| {
+        rows.iter().filter(|row| row.axes.get("feature").is_some_and(|value| value.to_string() == feature)).count()
+    };
+    assert!([of("relay"), of("record-route")].iter().all(|count| *count >= 2), "{}", said(&output));
+    let mut report = Command::new(strowger());
+    report.args(["lab", "report", "mine-smoke", "--whole"]).current_dir(place.0.path());
+    let report = report.output().expect("it runs");
+    // In the profile smoke a busy machine may leave no valid trial.
+    assert!(matches!(report.status.code(), Some(0 | 4)), "{}", said(&report));
+}
+
 /// The command gets the load, the times and the workers, and its figures go into the rows; if it fails, the trial
 /// reports it.
 fn a_command_of_a_system_measures() {
@@ -252,6 +292,57 @@ fn an_interrupted_run_is_a_valid_part() {
     let other = place.run(&["--resume", "--system", "other=/bin/true"]);
     assert_eq!(other.status.code(), Some(2), "{}", said(&other));
     assert_eq!(verify(&place.path("mine-smoke")).rows, part.rows);
+}
+
+/// A caller that rests half of the time is late for its calls. Its rows are kept with the reason; the profile smoke judges no figure of them.
+fn a_weak_generator_is_named() {
+    let place = Place::new(50);
+    let mut lab = place.command(&["--repetitions", "1"]);
+    let mut lab = Process::start("lab", place.0.path(), &mut lab).expect("it starts");
+    let rest = Duration::from_millis(60);
+    while !lab.is_over() {
+        for signal in ["-STOP", "-CONT"] {
+            for id in place.callers() {
+                let mut kill = Command::new("kill");
+                // A caller may have ended just now.
+                let _ = kill.args([signal, &id.to_string()]).stderr(Stdio::null()).status();
+            }
+            std::thread::sleep(rest); // the time in which a caller rests, and in which it runs
+        }
+    }
+    let status = lab.end(LIMIT).expect("it has ended");
+    assert_eq!(status.code(), Some(0), "{}", lab.log());
+    let rows = verify(&place.path("mine-smoke")).rows;
+    let row = rows.iter().find(|row| row.system.name == "strowger").expect("it was tried");
+    assert!(row.validity.fails(Check::Generator), "{}", row.to_line());
+    assert!(row.figures.value("attempts").is_some_and(|attempts| attempts > 0.0), "{}", row.to_line());
+    assert!(lab.log().contains("generator"), "{}", lab.log());
+}
+
+/// Callers see calls answered of which the answering side knows nothing.
+fn a_server_that_answers_itself_is_named() {
+    let place = Place::new(50);
+    let script = "import socket
+port = @PORT@
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('127.0.0.1', port))
+while True:
+    data, peer = s.recvfrom(9000)
+    lines = data.decode().split('\\r\\n')
+    if lines[0].startswith('ACK'):
+        continue
+    kept = [line for line in lines[1:] if line.split(':')[0] in ('Via', 'From', 'Call-ID', 'CSeq')]
+    to = next(line for line in lines if line.startswith('To:'))
+    to += '' if 'tag=' in to else ';tag=1'
+    rest = [to, f'Contact: <sip:127.0.0.1:{port}>', 'Content-Length: 0', '', '']
+    s.sendto('\\r\\n'.join(['SIP/2.0 200 OK'] + kept + rest).encode(), peer)
+";
+    let output = place.run(&["--repetitions", "1", "--system", &place.system(script)]);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("calls answered, the answering sides answered 0"), "{said}");
+    let rows = verify(&place.path("mine-smoke")).rows;
+    assert!(rows.iter().all(|row| row.validity.fails(Check::Ends) == (row.system.name == "strowger")), "{said}");
 }
 
 fn a_server_that_dies_is_named() {

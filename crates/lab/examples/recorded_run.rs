@@ -75,23 +75,31 @@ fn of_trial(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<R
     }
 }
 
-/// Steps of a staircase to two beyond the limit, or nothing else of a search than its end.
+/// Steps of a staircase to two beyond the limit, two rates of RFC 7502, or nothing else of a search than its end.
 fn search(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> {
     let limit = limit(&trial.system);
     let mut rows = Vec::new();
     let of = experiment.load_of(&trial.system);
-    if of.finder == FinderKind::Staircase {
-        let mut load = of.start;
-        while load <= (limit + 2.0 * of.step).min(of.most) {
-            rows.push(row(experiment, profile, trial, load));
-            load += of.step;
+    match of.finder {
+        FinderKind::Staircase => {
+            let mut load = of.start;
+            while load <= (limit + 2.0 * of.step).min(of.most) {
+                rows.push(row(experiment, profile, trial, load));
+                load += of.step;
+            }
         }
+        FinderKind::Rfc7502 => rows.extend([1.0, 2.0].map(|times| row(experiment, profile, trial, times * of.start))),
+        FinderKind::Fixed | FinderKind::Search => {}
     }
     let mut last = row(experiment, profile, trial, limit);
     last.load.value = 0.0;
     set(&mut last, &[("limit", limit), ("limit.low", limit), ("limit.high", limit * 1.05)]);
     last.limit = Some(FoundLimit {
-        method: if rows.is_empty() { Method::Search } else { Method::Staircase },
+        method: match of.finder {
+            FinderKind::Staircase => Method::Staircase,
+            FinderKind::Rfc7502 => Method::Rfc7502,
+            FinderKind::Fixed | FinderKind::Search => Method::Search,
+        },
         finding: Finding::Found,
         part: Part::Server,
         thread: Some("shard-0".into()),
@@ -253,7 +261,8 @@ pub(crate) fn with_report<T>(experiment: &Experiment, rows: &[Row], test: impl F
         rows,
         description: &description,
         is_whole: true,
-        document: &|name| (name != "answer").then(|| DOCUMENT.to_owned()),
+        ended: Some(description.started + 66),
+        document: &|name| (!name.starts_with("answer")).then(|| DOCUMENT.to_owned()),
         configurations: vec![("strowger/relay".into(), "[server] # <first>\n".into())],
     };
     test(&Report::new(material).expect("the experiment can be drawn"))

@@ -25,6 +25,7 @@ use strowger_config::nearest;
 
 /// Names and texts of the shipped documents.
 pub const SHIPPED: &[(&str, &str)] = &[
+    ("answer-at-once", include_str!("../documents/answer-at-once.xml")),
     ("cache-call", include_str!("../documents/cache-call.xml")),
     ("cache-register", include_str!("../documents/cache-register.xml")),
     ("call", include_str!("../documents/call.xml")),
@@ -67,6 +68,11 @@ pub fn user(number: u32) -> (String, String) {
 /// Tells whether callers of this document send credentials with their first INVITE, as field 3 of their data.
 pub fn sends_at_once(text: &str) -> bool {
     text.contains("[field3]")
+}
+
+/// Tells whether callers of a shipped document register, and make no call.
+pub fn only_registers(name: &str) -> bool {
+    SHIPPED.iter().any(|(shipped, text)| *shipped == name && !text.contains("INVITE"))
 }
 
 /// Text of a document, `name` being a shipped one or a path, with its marks filled in.

@@ -29,7 +29,7 @@ impl Withheld {
             }
             Self::NoFloor => "a run has no valid floor: make it again without other programs",
             Self::Repetitions => {
-                "there are too few valid repetitions: each run needs four, which the profile standard makes"
+                "there are too few valid repetitions: each run needs four, which --repetitions 4 makes"
             }
             Self::NoRatio => "a value is negative",
         }

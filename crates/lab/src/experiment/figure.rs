@@ -141,7 +141,8 @@ impl Figure {
         for (key, has) in [
             ("points", is_plot),
             ("rows", matches!(form, Form::Table | Form::Limits)),
-            ("entries", is_list),
+            // Machines of a publication follow the own ones.
+            ("entries", is_list || form == Form::Machines),
             ("x", !is_list),
             ("y", !is_list),
             ("line", !is_list),

@@ -3,6 +3,7 @@
 use super::cells::{CellRows, Cells, Offered};
 use super::gate::Verdict;
 use super::plot::{load_title, representatives};
+use super::table::show_plain;
 use crate::compare::FLOOR;
 use crate::experiment::{Axes, Form};
 use crate::finder::{Finding, Part};
@@ -119,14 +120,15 @@ fn limit(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
     if marks.is_empty() { carried } else { format!("{carried} ({})", marks.join(", ")) }
 }
 
-fn found<'r>(cell: &CellRows<'r>) -> Option<&'r FoundLimit> {
+/// Limit in the row that ended the search of a cell.
+pub(super) fn found<'r>(cell: &CellRows<'r>) -> Option<&'r FoundLimit> {
     cell.rows.last().and_then(|row| row.limit.as_ref())
 }
 
 /// Load of a limit for people.
 fn carried(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
     let load = cells.value(cell, "limit").map_or(0.0, |value| value.middle);
-    load_title(cells.experiment, Offered::Fixed(load))
+    load_title(cells.experiment, cell.axes, Offered::Fixed(load))
 }
 
 /// Values of the axes in which cells differ.
@@ -137,7 +139,10 @@ fn axes(cells: &Cells<'_>, cell: &CellRows<'_>) -> Vec<String> {
     cell.axes.keys().filter(differs).map(|name| format!("{name}={}", cell.axes[name])).collect()
 }
 
-/// Values of a figure by system, and the ratios of the first system to the others.
+/// Driver of an echo. It does nothing of what a server does, so that no ratio to it says which is better.
+const ECHO: &str = "echo";
+
+/// Values of a figure by system, and the ratios of the first system to the others. An echo is the last.
 fn values(cells: &Cells<'_>, figure: &str) -> Option<String> {
     let found = representatives(&cells.with(&Axes::new()));
     // A staircase has no fixed loads: its trials are compared load by load.
@@ -149,7 +154,10 @@ fn values(cells: &Cells<'_>, figure: &str) -> Option<String> {
     let of = |system: &str| -> Vec<f64> {
         measured.iter().filter(|(cell, _)| cell.system == system).map(|(_, value)| *value).collect()
     };
-    let present: Vec<&str> = cells.systems.iter().copied().filter(|system| !of(system).is_empty()).collect();
+    let is_echo =
+        |name: &str| cells.experiment.systems.iter().any(|system| system.name == name && system.driver == ECHO);
+    let mut present: Vec<&str> = cells.systems.iter().copied().filter(|system| !of(system).is_empty()).collect();
+    present.sort_by_key(|name| is_echo(name));
     let (first, others) = present.split_first()?;
     let known = definition(figure)?;
     let range = |values: &[f64], show: &dyn Fn(f64) -> String| {
@@ -157,7 +165,7 @@ fn values(cells: &Cells<'_>, figure: &str) -> Option<String> {
         let most = show(values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
         if least == most { least } else { format!("{least} to {most}") }
     };
-    let value = |system: &str| format!("{system} {}", range(&of(system), &|value| known.unit.show(value)));
+    let value = |system: &str| format!("{system} {}", range(&of(system), &|value| show_plain(figure, value)));
     let mut parts = vec![value(first)];
     for other in others {
         let pairs = measured.iter().filter(|(cell, _)| cell.system == *first).filter_map(|(cell, own)| {
@@ -168,9 +176,9 @@ fn values(cells: &Cells<'_>, figure: &str) -> Option<String> {
             (*value > 0.0).then_some(own / value)
         });
         let ratios: Vec<f64> = pairs.collect();
-        let compared = match ratios.is_empty() {
+        let compared = match ratios.is_empty() || is_echo(other) {
             true => String::new(),
-            false => format!(", of which {first} takes {}", range(&ratios, &|ratio| format!("{ratio:.2}"))),
+            false => format!(", of which {first} has {}", range(&ratios, &|ratio| format!("{ratio:.2}"))),
         };
         parts.push(format!("{}{compared}", value(other)));
     }

@@ -1,6 +1,6 @@
 //! Test bed of an experiment: generator, systems, databases, caches.
 
-use crate::experiment::{Axes, Experiment, fill};
+use crate::experiment::{Axes, Axis, Experiment, fill};
 use crate::row::AxisValue;
 use crate::run::{Description, HostUsed};
 use strowger_report::drawing::{Bed, Host, Link};
@@ -34,7 +34,8 @@ pub(super) fn bed(experiment: &Experiment, of: &Description, title: &str) -> Bed
     let mut hosts = vec![
         Host {
             name: CALLERS.into(),
-            notes: [vec![generator.clone(), experiment.call.document.clone()], beside("caller")].concat(),
+            notes: [vec![generator.clone(), experiment.call.document.clone()], clients(experiment), beside("caller")]
+                .concat(),
             column: 0,
             row: 0,
         },
@@ -60,6 +61,13 @@ pub(super) fn bed(experiment: &Experiment, of: &Description, title: &str) -> Bed
         hosts.push(Host { name, notes, column, row });
     }
     Bed { title: title.into(), hosts, links }
+}
+
+/// Number of generators that share the load, where an axis varies it.
+fn clients(experiment: &Experiment) -> Vec<String> {
+    let axis = experiment.axes.iter().filter(|axis| axis.name == "clients");
+    let numbers = |axis: &Axis| axis.values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+    axis.map(|axis| format!("{} generators", numbers(axis))).collect()
 }
 
 /// Name and programs of a backend. Those that an axis names take turns in one place.

@@ -5,13 +5,13 @@
 
 use super::cells::{CellRows, Cells, figure_of, value_of};
 use super::plot::representatives;
+use super::table::show_plain;
 use crate::compare::FLOOR;
 use crate::experiment::{Axes, Bound, Experiment, Gate};
-use crate::row::{Profile, Row, definition};
+use crate::row::{Profile, Row};
 use crate::statistics::median;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use strowger_measure::Unit;
 
 /// Verdict of a gate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,8 +48,8 @@ fn has_optional(experiment: &Experiment, rows: &[Row], gate: &Gate) -> bool {
 fn verdict(cells: &Cells<'_>, rows: &[Row], gate: &Gate, is_smoke: bool) -> Verdict {
     let measured = measured(cells, rows, gate);
     let is_ratio = gate.against.is_some() && !matches!(gate.bound, Bound::AddsAtMost(_));
-    let unit = gate.figures.first().and_then(|figure| definition(figure)).map_or(Unit::Count, |found| found.unit);
-    let show = |value: f64| if is_ratio { format!("{value:.3}") } else { unit.show(value) };
+    let figure = gate.figures.first().map_or("", String::as_str);
+    let show = |value: f64| if is_ratio { format!("{value:.3}") } else { show_plain(figure, value) };
     let words = match gate.bound {
         Bound::AtMost(_) => "at most",
         Bound::AtLeast(_) => "at least",

@@ -1,7 +1,7 @@
 //! Lists: labels with values, such as the form of a report.
 
 use super::cells::Cells;
-use super::table::show;
+use super::table::of_cell;
 use crate::experiment::{Entry, EntryValue, Experiment, Figure, Steps, entry_marks};
 use crate::generator::PATIENCE;
 use crate::row::Profile;
@@ -27,14 +27,23 @@ pub(super) fn list(cells: &Cells<'_>, figure: &Figure, of: &Description) -> Tabl
     table
 }
 
+/// Adds the entries with a text to a table of labels and values.
+pub(super) fn with_texts(mut table: Table, entries: &[Entry]) -> Table {
+    for entry in entries {
+        if let EntryValue::Text(text) = &entry.value {
+            table.row([entry.label.clone(), text.clone()]);
+        }
+    }
+    table
+}
+
 fn value(cells: &Cells<'_>, entry: &Entry, system: &str, of: &Description) -> String {
     match &entry.value {
         EntryValue::Text(text) => filled(cells.experiment, text, system, of),
         EntryValue::Figure { name, only } => {
             let fitting = cells.with(only);
             let mut own = fitting.iter().filter(|cell| cell.system == system);
-            own.find_map(|cell| cells.value_at(cell, name))
-                .map_or_else(|| NOTHING.to_owned(), |value| show(name, value))
+            own.find_map(|cell| of_cell(cells, cell, name)).unwrap_or_else(|| NOTHING.to_owned())
         }
     }
 }

@@ -5,6 +5,7 @@ use super::table::show as show_value;
 use crate::compare::FLOOR;
 use crate::experiment::{Action, EventSpec, Experiment, FinderKind, Steps};
 use crate::row::{AxisValue, Profile, Row};
+use crate::run::Description;
 use std::time::Duration;
 use strowger_measure::{Unit, several};
 
@@ -77,6 +78,43 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
         ));
     }
     sentences
+}
+
+/// Time of a run beside that of its plan, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Time {
+    planned: u64,
+    took: u64,
+    /// Trials that were made again.
+    again: u64,
+}
+
+impl Time {
+    /// Reads the time of a run that ended at this second since 1970-01-01 UTC. None where the clock was set back.
+    pub(super) fn of(description: &Description, rows: &[Row], ended: u64) -> Option<Self> {
+        let took = ended.checked_sub(description.started)?;
+        let is_again = |pair: &&[Row]| {
+            let [before, after] = pair else { return false };
+            !before.validity.is_valid() && before.repetition == after.repetition && before.cell() == after.cell()
+        };
+        let again = rows.windows(2).filter(is_again).count() as u64;
+        Some(Self { planned: description.planned, took, again })
+    }
+
+    /// Tells whether a run without a repeated trial took a quarter more or less than its plan.
+    pub(super) const fn misses_plan(self) -> bool {
+        self.again == 0 && self.took.abs_diff(self.planned) * 4 > self.planned
+    }
+
+    pub(super) fn sentence(self) -> String {
+        let Self { planned, took, again } = self;
+        let again = match again {
+            0 => "no trial was made again".to_owned(),
+            1 => "1 trial was made again".to_owned(),
+            count => format!("{count} trials were made again"),
+        };
+        format!("The plan estimated {planned} s, and the run took {took} s from its begin to its last sample; {again}.")
+    }
 }
 
 /// Describes the events within each trial.
@@ -164,4 +202,21 @@ fn cores(rows: &[Row]) -> Option<String> {
         ),
         false => format!("The server could use all {all} cores of its machine."),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_missed_by_a_quarter_unless_trials_were_made_again() {
+        let misses = |took, again| Time { planned: 100, took, again }.misses_plan();
+        assert!(misses(126, 0) && misses(74, 0));
+        assert!(!misses(125, 0) && !misses(75, 0) && !misses(200, 1));
+        let sentence = Time { planned: 100, took: 200, again: 2 }.sentence();
+        assert!(
+            sentence.ends_with("took 200 s from its begin to its last sample; 2 trials were made again."),
+            "{sentence}"
+        );
+    }
 }

@@ -36,16 +36,18 @@ pub use answer::Answer;
 pub use gate::{Verdict, gates};
 pub use shape::{Content, Shape, expected, missing};
 
-use self::cells::Cells;
+use self::cells::{CellRows, Cells, title_of};
 use self::flow::Answerer;
+use self::method::Time;
 use crate::Error;
 use crate::compare::FLOOR;
 use crate::document::{self, Parties};
-use crate::experiment::{Experiment, Figure, Form};
+use crate::experiment::{Experiment, Figure, Form, Source, plan};
 use crate::row::{Profile, Row};
 use crate::run::{Description, FolderError, Recorded};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use strowger_measure::{Observed, Span};
 use strowger_report::{Drawing, Table, figure};
 
 /// Files of a report, in a folder.
@@ -61,6 +63,8 @@ pub struct Material<'a> {
     pub description: &'a Description,
     /// All trials of the plan were made.
     pub is_whole: bool,
+    /// End of the last trial in seconds since 1970-01-01 UTC. None where no samples tell.
+    pub ended: Option<u64>,
     /// Text of a document of the experiment by its name.
     pub document: &'a dyn Fn(&str) -> Option<String>,
     /// Configurations by name, as the systems ran with them.
@@ -77,6 +81,7 @@ pub struct Report<'a> {
     gates: Vec<Verdict>,
     parts: Vec<Part>,
     method: Vec<String>,
+    time: Option<Time>,
     configurations: Vec<(String, String)>,
 }
 
@@ -102,10 +107,12 @@ impl<'a> Report<'a> {
     /// # Errors
     /// A name of the experiment cannot be drawn.
     pub fn new(material: Material<'a>) -> Result<Self, figure::Fault> {
-        let Material { experiment, rows, description, is_whole, document, configurations } = material;
+        let Material { experiment, rows, description, is_whole, ended, document, configurations } = material;
         let cells = Cells::of(experiment, rows);
         let gates = gates(experiment, rows);
         let parts = experiment.figures.iter().map(|figure| part(&cells, figure, description, document));
+        let time = ended.and_then(|ended| Time::of(description, rows, ended));
+        let of_time = time.map(Time::sentence);
         Ok(Self {
             experiment,
             rows,
@@ -113,7 +120,8 @@ impl<'a> Report<'a> {
             answer: answer::answer(&cells, rows, &gates, is_whole),
             parts: parts.collect::<Result<_, _>>()?,
             gates,
-            method: method::method(experiment, description.profile, rows),
+            method: method::method(experiment, description.profile, rows).into_iter().chain(of_time).collect(),
+            time,
             configurations,
         })
     }
@@ -121,6 +129,11 @@ impl<'a> Report<'a> {
     /// Answer in one sentence.
     pub const fn answer(&self) -> &Answer {
         &self.answer
+    }
+
+    /// Time of the plan and of the run in one sentence. None where no samples tell.
+    pub fn time(&self) -> Option<String> {
+        self.time.map(Time::sentence)
     }
 
     /// Verdicts of the gates.
@@ -180,7 +193,7 @@ fn part(
     document: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Part, figure::Fault> {
     let title = heading(cells.experiment, figure);
-    let note = note(cells, figure, description.profile);
+    let note = note(cells, figure);
     let mut absence = None;
     let body = match figure.form {
         Form::Lines | Form::Bars => {
@@ -196,7 +209,7 @@ fn part(
         Form::Table => Body::Table(table::values(cells, figure)),
         Form::List => Body::Table(list::list(cells, figure, description)),
         Form::Limits => Body::Table(table::limits(cells, figure)),
-        Form::Machines => Body::Table(table::machines(cells, description)),
+        Form::Machines => Body::Table(list::with_texts(table::machines(cells, description), &figure.entries)),
         Form::Bed => Body::Drawing(bed::bed(cells.experiment, description, &title).draw()?),
         Form::Flow => {
             let call = &cells.experiment.call;
@@ -238,16 +251,32 @@ fn heading(experiment: &Experiment, figure: &Figure) -> String {
     }
 }
 
-/// Line below measured values: repetitions, form of the publication.
-fn note(cells: &Cells<'_>, figure: &Figure, profile: Profile) -> String {
-    if !matches!(figure.form, Form::Lines | Form::Bars | Form::Table) {
-        return String::new();
-    }
-    let repetitions = cells.experiment.profiles.get(&profile).map_or(1, |steps| steps.repetitions);
-    let mut note = match repetitions {
-        1 => "One trial each, so there is no interval.".to_owned(),
-        count => format!("Median of {count} trials, with the interval of the median."),
+/// Line below measured values: number of trials, lower bounds, form of the publication.
+fn note(cells: &Cells<'_>, figure: &Figure) -> String {
+    let shown = match figure.form {
+        Form::Lines | Form::Bars => plot::shown(cells, figure, &figure.x.clone().unwrap_or(Source::Load)),
+        Form::Table => plot::of_figures(&cells.with(&figure.only), &figure.y),
+        Form::List | Form::Limits | Form::Machines | Form::Bed | Form::Flow => return String::new(),
     };
+    let counts = || shown.iter().map(|cell| cell.rows.len());
+    let mut note = match (counts().min().unwrap_or(1), counts().max().unwrap_or(1)) {
+        (_, 1) => "One trial each, so there is no interval.".to_owned(),
+        (least, most) if least == most => format!("Median of {most} trials, with the interval of the median."),
+        (least, most) => {
+            format!("Median of {least} to {most} trials, with the interval of the median where there are several.")
+        }
+    };
+    if figure.y.iter().any(|y| y == "limit") && figure.form != Form::Table {
+        let is_bound = |cell: &&&CellRows<'_>| answer::found(cell).is_some_and(table::is_lower_bound);
+        let name = |cell: &&CellRows<'_>| {
+            let titles = cell.axes.iter().map(|(axis, value)| title_of(cells.experiment, axis, value));
+            [cell.system.to_owned()].into_iter().chain(titles).collect::<Vec<_>>().join(", ")
+        };
+        let bounds: Vec<String> = shown.iter().filter(is_bound).map(name).collect();
+        if !bounds.is_empty() {
+            note.push_str(&format!(" At least, since no load was too high: {}.", bounds.join("; ")));
+        }
+    }
     if let Some(published) = cells.experiment.published.as_ref().filter(|_| figure.is_picture) {
         note.push_str(&format!(" {} was published as a picture without values.", published.source));
     }
@@ -291,6 +320,35 @@ pub fn of_folder<T>(
     root: &Path,
     use_report: impl FnOnce(&Report<'_>) -> Result<T, ReportError>,
 ) -> Result<T, ReportError> {
+    with_material(root, |material| use_report(&Report::new(material)?))
+}
+
+/// Names the figures, units, series, points, columns and lines that the plan of a run promises and its report lacks, and a time that differs from
+/// that of the plan by a quarter though no trial was made again. The profile smoke judges no time.
+///
+/// # Errors
+/// The folder is no run or was changed, or its experiment cannot be shown.
+pub fn lacking(root: &Path) -> Result<Vec<String>, ReportError> {
+    with_material(root, |material| {
+        let Material { experiment, description, document, .. } = material;
+        let mut fitting = experiment.clone();
+        fitting.fit(description.machine.cores as usize);
+        let systems: Vec<&str> = description.systems.iter().map(|used| used.name.as_str()).collect();
+        let promised = expected(experiment, description.profile, &plan(&fitting, description.profile, &systems));
+        let (ended, configurations) = (None, Vec::new());
+        let wanted =
+            Material { experiment, rows: &promised, description, is_whole: true, ended, document, configurations };
+        let wanted = Report::new(wanted)?.shapes();
+        let found = Report::new(material)?;
+        let late = found.time.filter(|time| description.profile != Profile::Smoke && time.misses_plan());
+        Ok(missing(&found.shapes(), &wanted).into_iter().chain(late.map(Time::sentence)).collect())
+    })
+}
+
+fn with_material<T>(
+    root: &Path,
+    use_material: impl FnOnce(Material<'_>) -> Result<T, ReportError>,
+) -> Result<T, ReportError> {
     let recorded = Recorded::open(root)?;
     let file = format!("{}.toml", recorded.description.experiment);
     let read = Experiment::read(&file, &recorded.experiment);
@@ -303,10 +361,18 @@ pub fn of_folder<T>(
         rows: &recorded.rows,
         description: &recorded.description,
         is_whole: recorded.is_whole,
+        ended: ended(root),
         document: &document,
         configurations: configurations(root)?,
     };
-    use_report(&Report::new(material)?)
+    use_material(material)
+}
+
+/// Moment of the last sample of the last trial, in seconds since 1970-01-01 UTC.
+fn ended(root: &Path) -> Option<u64> {
+    let last = entries(&root.join("trials")).ok()?.pop()?;
+    let observed = Observed::read(&last.join("samples.log"), Span::WHOLE).ok()?;
+    observed.machine.last().map(|sample| sample.at / 1_000_000)
 }
 
 /// Text of a document of a run, with the length of its calls. None for the answering side that the generator has built in.

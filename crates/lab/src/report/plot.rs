@@ -4,8 +4,9 @@
 //! series, named by the system, axes and load in which divisions differ. So a series has rows of one kind only.
 
 use super::cells::{CellRows, Cells, Offered, Value, title_of};
-use crate::experiment::{self, Publication, Source};
-use crate::row::{AxisValue, Definition, definition};
+use crate::document;
+use crate::experiment::{self, Axes, Publication, Source};
+use crate::row::{AxisValue, Definition, LoadUnit, definition};
 use std::collections::{BTreeMap, BTreeSet};
 use strowger_measure::{Unit, grouped};
 use strowger_report::figure::{Axis, Form, Plot, Point, Published, PublishedPoint, Scale, Series, XAxis};
@@ -54,7 +55,9 @@ pub(super) fn plot(cells: &Cells<'_>, figure: &experiment::Figure, title: &str, 
         _ => Form::Line,
     };
     let first = figure.y.first().and_then(|y| definition(y))?;
-    let all = series.iter().flat_map(|(_, points)| points.values());
+    let bounds = |value: &Value| value.interval.unwrap_or([value.middle; 2]);
+    let measured = series.iter().flat_map(|(_, points)| points.values().flat_map(bounds));
+    let all = measured.chain(figure.points.iter().map(|point| point.y));
     let y = Axis { title: axis_title(figure, first), unit: first.unit.key().into(), scale: scale(first.unit, all) };
     let series = series.into_iter().map(|(name, points)| Series {
         name,
@@ -67,7 +70,7 @@ pub(super) fn plot(cells: &Cells<'_>, figure: &experiment::Figure, title: &str, 
         title: title.into(),
         note: note.into(),
         series: series.collect(),
-        x: places.axis(cells),
+        x: places.axis(cells, &figure.only),
         y,
         published,
     })
@@ -82,7 +85,7 @@ pub(super) fn slug(name: &str) -> String {
 
 /// Cells whose values a figure shows. Over the load: all trials. Over time or an axis: one cell for each fixed load, or that of the limit if there is
 /// none.
-fn shown<'b, 'a>(cells: &'b Cells<'a>, figure: &experiment::Figure, x: &Source) -> Vec<&'b CellRows<'a>> {
+pub(super) fn shown<'b, 'a>(cells: &'b Cells<'a>, figure: &experiment::Figure, x: &Source) -> Vec<&'b CellRows<'a>> {
     let fitting = cells.with(&figure.only);
     match x {
         Source::Load => fitting.into_iter().filter(|cell| cell.offered != Offered::Limit).collect(),
@@ -162,7 +165,7 @@ impl<'b> Names<'b> {
     fn name(&self, cell: &CellRows<'_>, (y, definition): (&String, &Definition)) -> String {
         let part = |part: &Source| match part {
             Source::System => Some(cell.system.to_owned()),
-            Source::Load | Source::Time => Some(load_title(self.experiment, cell.offered)),
+            Source::Load | Source::Time => Some(load_title(self.experiment, cell.axes, cell.offered)),
             Source::Axis(name) => cell.axes.get(name).map(|value| title_of(self.experiment, name, value)),
         };
         let mut parts: Vec<String> = self.parts.iter().filter_map(part).collect();
@@ -174,10 +177,18 @@ impl<'b> Names<'b> {
 }
 
 /// Load of a cell for people.
-pub(super) fn load_title(experiment: &experiment::Experiment, offered: Offered) -> String {
+pub(super) fn load_title(experiment: &experiment::Experiment, axes: &Axes, offered: Offered) -> String {
     match offered.load() {
-        Some(load) => format!("{} {}", grouped(load), experiment.load.unit),
+        Some(load) => format!("{} {}", grouped(load), load_unit(experiment, axes)),
         None => "limit".into(),
+    }
+}
+
+/// Unit of the load at these values of axes: callers that only register make registrations of what the experiment counts as calls.
+fn load_unit(experiment: &experiment::Experiment, axes: &Axes) -> LoadUnit {
+    match experiment.load.unit {
+        LoadUnit::Calls if document::only_registers(experiment.document(axes)) => LoadUnit::Registrations,
+        unit => unit,
     }
 }
 
@@ -200,7 +211,7 @@ impl Places {
                 let mut loads: Vec<f64> = found.iter().filter_map(|cell| cell.offered.load()).collect();
                 loads.sort_by(f64::total_cmp);
                 loads.dedup();
-                let name = |load: f64| (load.to_string(), load_title(experiment, Offered::Fixed(load)));
+                let name = |load: f64| (load.to_string(), load_title(experiment, &Axes::new(), Offered::Fixed(load)));
                 Self::Names(Source::Load, loads.into_iter().map(name).collect())
             }
             Source::System => {
@@ -249,14 +260,15 @@ impl Places {
         }
     }
 
-    fn axis(self, cells: &Cells<'_>) -> XAxis {
+    /// Makes the horizontal axis of a figure of these values of axes.
+    fn axis(self, cells: &Cells<'_>, only: &Axes) -> XAxis {
         let numbers = |title: &str, unit: &str| {
             XAxis::Numbers(Axis { title: title.into(), unit: unit.into(), scale: Scale::Linear })
         };
         match self {
             Self::Numbers(Source::Axis(name)) => numbers(&name, "1"),
             Self::Numbers(Source::Time) => numbers("time since the begin of the window", "s"),
-            Self::Numbers(_) => numbers("offered load", cells.experiment.load.unit.word()),
+            Self::Numbers(_) => numbers("offered load", load_unit(cells.experiment, only).word()),
             Self::Names(source, names) => XAxis::Categories {
                 title: match source {
                     Source::Axis(name) => name,
@@ -277,12 +289,10 @@ fn axis_title(figure: &experiment::Figure, first: &Definition) -> String {
     if figure.y.len() == 1 { first.title.to_owned() } else { figure.y.join(", ") }
 }
 
-fn scale<'v>(unit: Unit, values: impl Iterator<Item = &'v Value>) -> Scale {
-    let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
-    for value in values {
-        let [low, high] = value.interval.unwrap_or([value.middle; 2]);
-        (least, most) = (least.min(low), most.max(high));
-    }
+/// Scale of measured and published values.
+fn scale(unit: Unit, values: impl Iterator<Item = f64>) -> Scale {
+    let range = |(least, most): (f64, f64), value: f64| (least.min(value), most.max(value));
+    let (least, most) = values.fold((f64::INFINITY, 0.0), range);
     if unit == Unit::Microseconds && least > 0.0 && most >= least * LOG_FROM { Scale::Log } else { Scale::Linear }
 }
 

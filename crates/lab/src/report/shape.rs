@@ -56,7 +56,8 @@ impl Report<'_> {
     }
 }
 
-/// Makes the rows that the trials of a plan promise: each has every figure. A search ends in a limit, and a staircase has two steps at least.
+/// Makes the rows that the trials of a plan promise: each has every figure. A search ends in a limit; a staircase and a search of
+/// RFC 7502 try two loads at least.
 pub fn expected(experiment: &Experiment, profile: Profile, plan: &Plan) -> Vec<Row> {
     plan.trials.iter().flat_map(|trial| rows(experiment, profile, trial)).collect()
 }
@@ -105,7 +106,8 @@ fn rows(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> 
             });
             let steps = match load.finder {
                 FinderKind::Staircase => vec![row(load.start), row(load.start + load.step)],
-                FinderKind::Fixed | FinderKind::Search | FinderKind::Rfc7502 => Vec::new(),
+                FinderKind::Rfc7502 => vec![row(load.start), row(load.start * 2.0)],
+                FinderKind::Fixed | FinderKind::Search => Vec::new(),
             };
             steps.into_iter().chain([limit]).collect()
         }

@@ -3,8 +3,8 @@
 use super::cells::{CellRows, Cells, Offered, Value, title_of};
 use super::plot::{has_several_loads, load_title, of_figures, varied};
 use crate::experiment::{self, Axes, FinderKind, PublishedRow};
-use crate::finder::{Criteria, Criterion, Outcome, Point, criteria};
-use crate::row::definition;
+use crate::finder::{Criteria, Criterion, Finding, Outcome, Point, criteria};
+use crate::row::{FoundLimit, definition};
 use crate::run::{Description, Machine};
 use strowger_measure::{Unit, grouped};
 use strowger_report::Table;
@@ -14,7 +14,9 @@ const INVALID: &str = " (not valid)";
 
 /// Makes the table of the figure's values: a line for each system, set of axes and fixed load.
 pub(super) fn values(cells: &Cells<'_>, figure: &experiment::Figure) -> Table {
-    let found = of_figures(&cells.with(&figure.only), &figure.y);
+    let mut found = of_figures(&cells.with(&figure.only), &figure.y);
+    // Trials of some values of an axis have other figures.
+    found.retain(|cell| figure.y.iter().any(|y| cells.experiment.has_figure(cell.axes, y)));
     let has_causes = figure.y.iter().any(|y| y == "limit") && found.iter().any(|cell| cause(cells, cell).is_some());
     let columns = Columns::of(cells, &found, has_several_loads(&found));
     let mut titles = columns.titles();
@@ -23,7 +25,7 @@ pub(super) fn values(cells: &Cells<'_>, figure: &experiment::Figure) -> Table {
     titles.extend(has_causes.then(|| "cause of the limit".into()));
     let mut lines = Lines::default();
     for cell in &found {
-        let value = |y: &String| cells.value_at(cell, y).map_or_else(String::new, |value| show(y, value));
+        let value = |y: &String| of_cell(cells, cell, y).unwrap_or_default();
         let mut line = columns.cells(cells, cell);
         line.extend(figure.y.iter().map(value));
         line.extend(has_causes.then(|| cause(cells, cell).unwrap_or_default()));
@@ -65,12 +67,8 @@ pub(super) fn limits(cells: &Cells<'_>, figure: &experiment::Figure) -> Table {
     titles.extend(["limit", "next load", "missed", "cause"].map(String::from));
     let mut lines = Lines::default();
     for (cell, of_criteria) in found.iter().zip(&measured) {
-        let limit = limit_of(cells, cell);
-        let rate = |name: &str| {
-            let value = limit.and_then(|limit| cells.value(limit, name));
-            value.map_or_else(String::new, |value| show(name, value))
-        };
-        let found = limit.and_then(|limit| limit.rows.last()?.limit.as_ref());
+        let rate = |name: &str| of_cell(cells, cell, name).unwrap_or_default();
+        let found = found_limit(cells, cell);
         let mut line = columns.cells(cells, cell);
         line.extend(criteria.iter().map(|of| of_criteria.limit(**of).map_or_else(String::new, grouped)));
         line.extend([rate("limit"), rate("limit.high")]);
@@ -147,6 +145,18 @@ pub(super) fn machines(cells: &Cells<'_>, of: &Description) -> Table {
     table
 }
 
+/// Shows a figure of a cell. A search that found no load too high found a lower bound of the limit.
+pub(super) fn of_cell(cells: &Cells<'_>, cell: &CellRows<'_>, figure: &str) -> Option<String> {
+    let shown = show(figure, cells.value_at(cell, figure)?);
+    let is_bound = figure == "limit" && found_limit(cells, cell).is_some_and(is_lower_bound);
+    Some(if is_bound { format!("at least {shown}") } else { shown })
+}
+
+/// Tells whether a search ended at the highest load that it may offer.
+pub(super) fn is_lower_bound(found: &FoundLimit) -> bool {
+    found.finding == Finding::AtLeast
+}
+
 /// Shows a value with its interval.
 pub(super) fn show(figure: &str, value: Value) -> String {
     let plain = |value| show_plain(figure, value);
@@ -156,20 +166,25 @@ pub(super) fn show(figure: &str, value: Value) -> String {
 }
 
 /// Shows a value alone. A share beyond 0 and 100 %, such as a penalty, needs no more digits than others.
-fn show_plain(figure: &str, value: f64) -> String {
+pub(super) fn show_plain(figure: &str, value: f64) -> String {
     let unit = definition(figure).map_or(Unit::Count, |definition| definition.unit);
     let is_share = (0.0..=100.0).contains(&value);
     if unit == Unit::Percent && !is_share { format!("{value:.2} %") } else { unit.show(value) }
 }
 
-/// Limit of a system with these axes.
-fn limit_of<'b, 'a>(cells: &'b Cells<'a>, of: &CellRows<'_>) -> Option<&'b CellRows<'a>> {
-    cells.cells.iter().find(|cell| cell.offered == Offered::Limit && cell.system == of.system && cell.axes == of.axes)
+/// Limit that a search found for a system with these axes.
+fn found_limit<'b>(cells: &'b Cells<'_>, of: &CellRows<'_>) -> Option<&'b FoundLimit> {
+    let is_of =
+        |cell: &&CellRows<'_>| cell.offered == Offered::Limit && cell.system == of.system && cell.axes == of.axes;
+    cells.cells.iter().find(is_of)?.rows.last()?.limit.as_ref()
 }
 
 /// Part that is the limit, and its busiest thread.
 fn cause(cells: &Cells<'_>, cell: &CellRows<'_>) -> Option<String> {
-    let found = limit_of(cells, cell)?.rows.last()?.limit.as_ref()?;
+    let found = found_limit(cells, cell)?;
+    if is_lower_bound(found) {
+        return Some("no load was too high".into());
+    }
     let thread = found.thread.as_ref().map_or_else(String::new, |thread| format!(", thread {thread}"));
     Some(format!("{}{thread}", found.part))
 }
@@ -234,7 +249,7 @@ impl Columns {
         let axis = |name: &String| {
             cell.axes.get(name).map_or_else(String::new, |value| title_of(cells.experiment, name, value))
         };
-        let load = self.has_loads.then(|| load_title(cells.experiment, cell.offered));
+        let load = self.has_loads.then(|| load_title(cells.experiment, cell.axes, cell.offered));
         self.axes.iter().map(axis).chain([cell.system.to_owned()]).chain(load).collect()
     }
 }

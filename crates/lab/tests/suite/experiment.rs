@@ -5,10 +5,8 @@ use std::time::Duration;
 use strowger_core::Transport;
 use strowger_lab::compare::FLOOR;
 use strowger_lab::experiment::{
-    Axes, Bound, Experiment, FinderKind, Form, Overrides, Place, Plan, Planned, PlannedLoad, PublishedRow, SHIPPED,
-    Source, plan,
+    Axes, Bound, Experiment, FinderKind, Form, Overrides, Place, Plan, Planned, PlannedLoad, Source, plan,
 };
-use strowger_lab::formula::stress::PUBLISHED;
 use strowger_lab::row::{AxisValue, LoadUnit, Profile};
 use strowger_load::campaign::Connections;
 
@@ -478,38 +476,6 @@ fn a_search_beside_fixed_loads_is_made_once() {
     assert_eq!(searches(&text.replace("repetitions = 2", "repetitions = 2\nsearch = false")), (0, 8));
 }
 
-#[test]
-fn shipped_experiments_are_right_and_within_their_times() {
-    // Minutes of the profiles quick (ours alone) and standard (both systems).
-    let budgets = [
-        ("caches", 5, 65),
-        ("caches-entries", 1, 35),
-        ("connections", 2, 25),
-        ("connections-calls", 1, 4),
-        ("connections-idle", 2, 12),
-        ("proxy", 6, 70),
-        ("registration-storm", 2, 16),
-        ("relay", 2, 16),
-        ("rfc7502", 5, 30),
-        ("stack", 4, 10),
-        ("stress", 6, 120),
-    ];
-    assert_eq!(SHIPPED.iter().map(|(name, _)| *name).collect::<Vec<_>>(), budgets.map(|(name, ..)| name));
-    let mut smoke = Duration::ZERO;
-    for (name, quick, standard) in budgets {
-        let (mut experiment, _) = Experiment::shipped(name).expect("it is shipped");
-        experiment.fit(2);
-        assert_eq!(experiment.name, name);
-        smoke += plan(&experiment, Profile::Smoke, &["strowger"]).time;
-        let found = plan(&experiment, Profile::Quick, &["strowger"]).time;
-        assert!(found <= Duration::from_secs(quick * 60), "{name}: quick takes {found:?}");
-        let found = plan(&experiment, Profile::Standard, &[]).time;
-        assert!(found <= Duration::from_secs(standard * 60), "{name}: standard takes {found:?}");
-    }
-    assert!(smoke <= Duration::from_secs(120), "{smoke:?}");
-    assert!(Experiment::shipped("none").is_none());
-}
-
 /// A machine of two cores has no 16 threads for each of them to have eight.
 #[test]
 fn values_beyond_the_cores_are_left_out_of_plans() {
@@ -532,70 +498,4 @@ fn values_beyond_the_cores_are_left_out_of_plans() {
     assert_eq!(values(&experiment, Profile::Smoke), ["1", "8", "all"]);
     // The values themselves stay: a run of a larger machine is shown whole.
     assert_eq!(experiment.axes[0].values.len(), 4);
-}
-
-/// Each experiment with the figures, lines and units that it has to show.
-#[test]
-fn shipped_experiments_show_the_published_figures() {
-    let names = |name: &str| -> BTreeSet<String> {
-        let (experiment, _) = Experiment::shipped(name).expect("it is shipped");
-        experiment.figures.iter().map(|figure| figure.name.clone()).collect()
-    };
-    let has = |name: &str, wanted: &[&str]| {
-        let found = names(name);
-        wanted.iter().for_each(|wanted| assert!(found.contains(*wanted), "{name}: {wanted} of {found:?}"));
-    };
-    has(
-        "caches",
-        &["1", "2", "3", "4", "5", "6", "7", "8", "9", "omitted throughput", "omitted response time", "table 1"],
-    );
-    has("caches-entries", &["entry", "figures"]);
-    has("proxy", &["1", "2", "3", "8", "9", "10", "11", "12", "13", "table 1"]);
-    has("stress", &["3.1-3.11", "chart", "cost"]);
-    has("stack", &["abstraction cost", "over the echo", "parser", "scalability", "cost", "footprint"]);
-    has(
-        "connections",
-        &["response over rate", "response by lifetime", "cost", "queueing", "establishing", "sustainable"],
-    );
-    has("connections-calls", &["response by lifetime", "cost"]);
-    has("connections-idle", &["memory", "entry", "response"]);
-    has("registration-storm", &["registered", "failures", "retransmissions", "delay", "cpu", "return", "storm"]);
-    has("rfc7502", &["5.1", "5.2", "5.3", "rates", "session delay", "registration delay", "re-registration delay"]);
-    let (stress, _) = Experiment::shipped("stress").expect("it is shipped");
-    let chart = stress.figures.iter().find(|figure| figure.name == "chart").expect("it is there");
-    let points: Vec<(String, f64)> =
-        chart.points.iter().map(|point| (point.x.clone().unwrap_or_default(), point.y)).collect();
-    assert_eq!(points, PUBLISHED.map(|row| (row.letter.to_string(), row.scaled)));
-    let table = stress.figures.iter().find(|figure| figure.name == "3.1-3.11").expect("it is there");
-    let value = |row: &PublishedRow, name: &str| row.values.get(name).copied();
-    for (row, published) in table.rows.iter().zip(PUBLISHED) {
-        assert_eq!(row.only["letter"], AxisValue::Text(published.letter.to_string()));
-        assert_eq!(value(row, "limit"), Some(published.rate));
-        assert_eq!((value(row, "load"), value(row, "load.scaled")), (Some(published.load), Some(published.scaled)));
-        assert_eq!(value(row, "penalty"), published.penalty.map(|(_, penalty)| penalty));
-        let against = stress.axes[0].against.get(&published.letter.to_string());
-        assert_eq!(against.cloned(), published.penalty.map(|(letter, _)| letter.to_string()));
-    }
-    assert_eq!(table.rows.len(), PUBLISHED.len());
-    for letter in &stress.axes[0].values {
-        assert!(stress.axes[0].titles.contains_key(&letter.to_string()), "{letter}");
-        let gates = stress
-            .gates
-            .iter()
-            .filter(|gate| gate.only.get("letter") == Some(letter) && gate.against.as_deref() == Some("kamailio"));
-        assert!(gates.count() >= 1, "{letter}");
-    }
-    // Two figures of one unit at most share a vertical axis.
-    for (name, _) in SHIPPED {
-        let (experiment, _) = Experiment::shipped(name).expect("it is shipped");
-        for figure in experiment.figures.iter().filter(|figure| figure.form != Form::Table) {
-            let units: BTreeSet<_> = figure
-                .y
-                .iter()
-                .filter_map(|y| strowger_lab::row::definition(y))
-                .map(|definition| definition.unit)
-                .collect();
-            assert!(units.len() <= 1, "{name} {}: {units:?}", figure.name);
-        }
-    }
 }

@@ -9,4 +9,5 @@ mod formula;
 mod report;
 mod row;
 mod run;
+mod shipped;
 mod system;

@@ -299,6 +299,9 @@ words=sys.argv[1:]
 if '-V' in words:
  print('version: opensips 3.4.2')
  sys.exit()
+if '--help' in words:
+ print('PJSIP Performance Measurement Tool v2.17\\n(c)2006 pjsip.org')
+ sys.exit(1)
 if '-f' in words:
  text=open(words[words.index('-f')+1]).read()
  port=re.search(r'socket=udp:127.0.0.1:(\\d+)',text).group(1)
@@ -331,6 +334,7 @@ fn program(script: &str) -> (TempDir, PathBuf) {
 fn a_copy_of_a_program_is_started_where_builds_are_compared() {
     let (_programs, program) = program(OTHER);
     let system = SystemFolder::open("pjsip-perf", program.to_str()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(system.version().ok().as_deref(), Some("PJSIP Performance Measurement Tool v2.17"));
     let scenario = &system.driver().scenarios[0].name;
     for copies in [false, true] {
         let own = tempfile::tempdir().expect("a temporary folder");

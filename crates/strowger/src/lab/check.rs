@@ -7,21 +7,22 @@ use clap::{Args, ValueHint};
 use strowger_lab::experiment::Experiment;
 
 use super::plan::PlanArguments;
-use super::print;
+use super::{print, shipped};
 use crate::output::{self, Refusal};
 
-/// Check the file of an experiment: every fault with line and cure, then its plan and time.
+/// Check an experiment: every fault of its file with line and cure, then its plan and time.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   strowger lab check mine.toml
   strowger lab check mine.toml --profile standard
   strowger lab check mine.toml --only cache=local,redis --repetitions 7
+  strowger lab check relay --system strowger --load 1000,2500
 
 Exit codes: 0 it can be run, 1 it cannot, 2 the file or the command line cannot be used.")]
 pub(crate) struct CheckArguments {
-    /// File of the experiment.
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// Name of a shipped experiment, or a file.
+    #[arg(value_name = "EXPERIMENT", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     #[command(flatten)]
     pub plan: PlanArguments,
@@ -32,17 +33,23 @@ pub(crate) struct CheckArguments {
 
 pub(super) fn run(arguments: &CheckArguments) -> Result<ExitCode, Refusal> {
     let name = arguments.file.display().to_string();
-    let text = std::fs::read_to_string(&arguments.file)
-        .map_err(|error| output::usage(format!("{name} cannot be read: {error}")))?;
-    let (mut experiment, warnings) = match Experiment::read(&name, &text) {
-        Ok(read) => read,
-        Err(report) => {
-            output::report(&report);
-            return Ok(ExitCode::from(output::code::FAILED));
+    let mut experiment = if !arguments.file.is_file() && !name.contains(['/', '.']) {
+        shipped(&name)?.0
+    } else {
+        let text = std::fs::read_to_string(&arguments.file)
+            .map_err(|error| output::usage(format!("{name} cannot be read: {error}")))?;
+        match Experiment::read(&name, &text) {
+            Ok((mut experiment, warnings)) => {
+                output::report(&warnings);
+                experiment.fit(super::cores());
+                experiment
+            }
+            Err(report) => {
+                output::report(&report);
+                return Ok(ExitCode::from(output::code::FAILED));
+            }
         }
     };
-    output::report(&warnings);
-    experiment.fit(super::cores());
     known(&experiment, &arguments.system)?;
     let only: Vec<&str> = arguments.system.iter().map(String::as_str).collect();
     let plan = arguments.plan.plan(&mut experiment, &only)?;

@@ -17,8 +17,9 @@ Examples:
   strowger lab report relay-2026-12-01
   strowger lab report relay-2026-12-01 --out /srv/www
   strowger lab report relay-2026-12-01 --markdown > relay.md
+  strowger lab report relay-2026-12-01 --whole       fails if a figure lacks a point of the plan
 
-Exit codes: 0 done, 1 the report could not be written, 2 it is no run, 3 a gate is missed,
+Exit codes: 0 done, 1 the report could not be written or is not --whole, 2 it is no run, 3 a gate is missed,
 4 the run has no valid trial.")]
 pub(crate) struct ReportArguments {
     /// Folder of the run.
@@ -27,6 +28,10 @@ pub(crate) struct ReportArguments {
     /// Print the report in Markdown, and write no file.
     #[arg(long, conflicts_with = "out")]
     pub markdown: bool,
+    /// Fail unless each figure and table has the lines, the unit and the points that the plan of the run promises, and the run took the time
+    /// of its plan, or had to make trials again.
+    #[arg(long)]
+    pub whole: bool,
     /// Folder of the files [default: that of the run].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
@@ -45,6 +50,16 @@ pub(super) fn run(arguments: &ReportArguments) -> Result<ExitCode, Refusal> {
     };
     let (text, code) = report::of_folder(&arguments.run, show).map_err(refusal)?;
     print(&text)?;
+    if arguments.whole {
+        let lacking = report::lacking(&arguments.run).map_err(refusal)?;
+        if !lacking.is_empty() {
+            let lines = printable(&lacking.join("\n")).replace('\n', "\n  ");
+            return Err(Refusal(
+                code::FAILED,
+                format!("the report lacks what the plan of its run promises:\n  {lines}"),
+            ));
+        }
+    }
     Ok(ExitCode::from(code))
 }
 

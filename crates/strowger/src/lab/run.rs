@@ -243,7 +243,8 @@ fn judge(schedule: &Schedule, root: &Path) -> Result<ExitCode, Refusal> {
         let width = judged().map(|gate| gate.gate.chars().count()).max().unwrap_or(0);
         let mut gates: String = judged().map(|gate| format!("{:width$}  {}\n", gate.gate, gate.sentence)).collect();
         gates.extend(report.unjudged().map(|count| format!("{count}: the report says why\n")));
-        let text = format!("{gates}\n{}\n{}\n", report.answer().sentence, paths.join(", "));
+        let time = report.time().map_or_else(String::new, |time| format!("{time}\n"));
+        let text = format!("{gates}\n{}\n{time}{}\n", report.answer().sentence, paths.join(", "));
         Ok((text, report.gates().iter().any(|gate| gate.is_met == Some(false))))
     })
     .map_err(|error| failed(error.to_string()))?;

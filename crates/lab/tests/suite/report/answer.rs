@@ -2,7 +2,7 @@
 
 use super::recorded::{rows, with_report};
 use strowger_lab::experiment::Experiment;
-use strowger_lab::finder::Finding;
+use strowger_lab::finder::{Finding, Part};
 use strowger_lab::row::{Check, Profile, Reason, Row, Validity};
 use strowger_report::Tone;
 
@@ -22,7 +22,7 @@ fn two_systems_are_compared() {
     let (tone, sentence) = answer(&experiment, &rows);
     assert_eq!(
         sentence,
-        "CPU of the server for a call: strowger 61 µs to 73 µs; kamailio 303 µs to 364 µs, of which strowger takes 0.20; all 6 gates are met."
+        "CPU of the server for a call: strowger 61 µs to 73 µs; kamailio 303 µs to 364 µs, of which strowger has 0.20; all 6 gates are met."
     );
     assert_eq!(tone, Tone::Good);
     let (experiment, rows) = shipped("relay", Profile::Quick, &["strowger"]);
@@ -31,6 +31,17 @@ fn two_systems_are_compared() {
         (tone, sentence.as_str()),
         (Tone::Good, "CPU of the server for a call: strowger 61 µs to 73 µs; all 3 gates are met.")
     );
+}
+
+/// An echo is named, and nothing is compared with it.
+#[test]
+fn an_echo_is_no_rival() {
+    let (experiment, rows) = shipped("connections-idle", Profile::Quick, &["echo", "strowger", "kamailio"]);
+    let (_, sentence) = answer(&experiment, &rows);
+    let parts: Vec<&str> = sentence.split("; ").collect();
+    assert!(parts[0].starts_with("Memory of the server for an entry, call or connection: strowger "), "{sentence}");
+    assert!(parts[1].starts_with("kamailio ") && parts[1].contains(", of which strowger has 0.20"), "{sentence}");
+    assert!(parts[2].starts_with("echo ") && !parts[2].contains("of which"), "{sentence}");
 }
 
 #[test]
@@ -69,6 +80,32 @@ fn limits_are_named_with_their_causes() {
     // Without a search the answer is of the first figure.
     let (experiment, rows) = shipped("proxy", Profile::Smoke, &["kamailio"]);
     assert!(answer(&experiment, &rows).1.starts_with("CPU of the server, of all cores: kamailio "));
+}
+
+/// A search that carried the highest load of its experiment found no limit, and each part of the report says so.
+#[test]
+fn the_highest_offered_load_is_a_lower_bound() {
+    let (experiment, mut rows) = shipped("rfc7502", Profile::Standard, &["strowger"]);
+    for row in rows.iter_mut().filter(|row| row.axes.get("test").is_some_and(|value| value.to_string() != "session")) {
+        if let Some(limit) = &mut row.limit {
+            (limit.finding, limit.part) = (Finding::AtLeast, Part::Unknown);
+        }
+    }
+    let (_, sentence) = answer(&experiment, &rows);
+    assert_eq!(
+        sentence,
+        "strowger carries 10,000 calls/s (test=session, limit of the server), at least 10,000 registrations/s (test=registration), \
+         at least 10,000 registrations/s (test=re-registration)."
+    );
+    let markdown = with_report(&experiment, &rows, |report| report.markdown());
+    for part in [
+        "| Session Establishment Rate, \"R\" | 10,000 /s |",
+        "| Registration Rate | at least 10,000 /s |",
+        "| no load was too high |",
+        "At least, since no load was too high: strowger, registration rate (6.7); strowger, re-registration rate (6.8).",
+    ] {
+        assert!(markdown.contains(part), "{part}\n{markdown}");
+    }
 }
 
 #[test]

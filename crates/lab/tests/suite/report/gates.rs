@@ -38,6 +38,17 @@ fn a_gate_is_a_ratio_of_one_run() {
     assert!(sum.is_met == Some(true) && sum.value.is_some_and(|value| (value - 0.2).abs() < 1e-9), "{sum:?}");
 }
 
+/// A share above 100 % needs no more digits than others.
+#[test]
+fn a_gate_shows_shares_above_the_whole() {
+    let (experiment, _) = Experiment::shipped("stack").expect("it is shipped");
+    let mut rows = rows(&experiment, Profile::Quick, &["strowger"]);
+    rows.iter_mut().for_each(|row| set(row, "echo.ratio", 127.523_9));
+    let verdicts = gates(&experiment, &rows);
+    let of = verdict(&verdicts, "echo.ratio of strowger work=call at most 160.00 %, aim 130.00 %");
+    assert_eq!(of.sentence, "127.52 %: met, and the aim");
+}
+
 #[test]
 fn a_gate_without_valid_trials_is_not_judged() {
     let (experiment, all) = stress(Profile::Quick, &["strowger"]);

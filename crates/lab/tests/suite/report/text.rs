@@ -31,6 +31,7 @@ fn the_page_has_all_parts_in_their_order() {
         "7 % were stolen &lt;by others&gt;",
         "<h2>Method</h2>",
         "The floor, a relay that reads nothing, took 50 µs",
+        "The plan estimated 60 s, and the run took 66 s from its begin to its last sample; no trial was made again.",
         "<h2>Figures and their units</h2>",
         "<h2>Machine and versions</h2>",
         "Processor &lt;of two cores&gt;",
